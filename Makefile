@@ -1,0 +1,57 @@
+# Culver: `make run` starts a site, `make test` runs all tests. Both set up everything they need in .venv.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+
+.PHONY: help setup run test lint format bench clean java
+
+help:
+	@echo "make run     set up, start a site on the Spark engine and print two lines to try it with"
+	@echo "make test    set up and run all tests"
+	@echo "make lint    ruff, mypy --strict and the package map"
+	@echo "make bench   run the benchmark of the whole path"
+	@echo "make setup   install into .venv only"
+	@echo "make clean   remove .venv and caches"
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Culver needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version). Try: make PYTHON=python3.11 $(MAKECMDGOALS)"; exit 1; }
+	@echo "Installing into $(VENV) (about two minutes, the first time) ..."
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+java:
+	@command -v java >/dev/null 2>&1 || [ -x "$$JAVA_HOME/bin/java" ] || { \
+	  echo "The Spark engine needs Java 17 or newer, and there is no java here. Install it with one of:"; \
+	  echo "  Debian, Ubuntu:  sudo apt-get install openjdk-17-jre-headless"; \
+	  echo "  Fedora:          sudo dnf install java-17-openjdk-headless"; \
+	  echo "  macOS:           brew install openjdk@17"; \
+	  echo "Without Java, this works now:  $(BIN)/culver serve --engine inline"; exit 1; }
+
+run: setup java
+	@exec $(BIN)/culver serve
+
+test: setup java
+	$(BIN)/python -m pytest
+
+lint: setup
+	$(BIN)/ruff check src tests
+	$(BIN)/ruff format --check src tests
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: setup
+	$(BIN)/ruff format src tests
+	$(BIN)/ruff check --fix src tests
+
+bench: setup java
+	$(BIN)/culver bench spine
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,3 @@
+"""Culver: content-based publish/subscribe on Apache Spark."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,1 @@
+"""Benchmarks: the named workloads, and the frame that measures on them."""

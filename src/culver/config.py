@@ -1,0 +1,187 @@
+"""Settings: defaults, then a TOML file, then environment variables, then flags; the last one wins.
+
+A setting `name` of section `[section]` in the file is `CULVER_SECTION_NAME` in the environment.
+"""
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, get_type_hints
+
+from culver.errors import InvalidConfiguration
+
+
+@dataclass(frozen=True, slots=True)
+class GatewaySettings:
+    """The HTTP side, and the limits that a client meets there."""
+
+    host: str = "127.0.0.1"
+    port: int = 8080
+    max_body_bytes: int = 16 * 1024 * 1024
+    max_message_bytes: int = 1024 * 1024  # of one WebSocket message, or one line of NDJSON
+    max_connections: int = 4096
+    events_per_second: int = 100_000  # per client address; 0 switches the limit off
+    requests_per_second: int = 5_000  # per client address; 0 switches the limit off
+    poll_seconds: float = 60.0  # longest wait of one long poll
+
+
+@dataclass(frozen=True, slots=True)
+class EventSettings:
+    """What one event may be."""
+
+    max_bytes: int = 256 * 1024
+    max_attributes: int = 256
+    max_depth: int = 16
+    max_name_length: int = 256
+    max_batch: int = 10_000  # events in one batch request
+
+
+@dataclass(frozen=True, slots=True)
+class FilterSettings:
+    """What one filter may be."""
+
+    max_length: int = 16_384  # characters
+    max_depth: int = 64  # nesting of parentheses, NOT and arithmetic
+    max_clauses: int = 256  # after normalisation to a disjunction of conjunctions
+    max_constraints: int = 4_096  # over all clauses
+    max_values: int = 1_024  # in one IN list
+
+
+@dataclass(frozen=True, slots=True)
+class LogSettings:
+    segment_bytes: int = 64 * 1024 * 1024
+    max_pending_events: int = 100_000  # waiting for the group commit; more makes publishers wait
+    max_pending_bytes: int = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class RegistrySettings:
+    max_subscriptions: int = 2_000_000
+    max_batch: int = 10_000  # subscriptions in one request
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineSettings:
+    engine: str = "spark"
+    spark_master: str = "local[*]"
+    batch_events: int = 50_000  # most events matched in one batch
+
+
+@dataclass(frozen=True, slots=True)
+class DeliverySettings:
+    """Defaults of a mailbox; a subscription may ask for less, never for more."""
+
+    mailbox_count: int = 1_000_000
+    mailbox_bytes: int = 1024 * 1024 * 1024
+    mailbox_age_seconds: int = 7 * 24 * 3600
+    live_buffer: int = 10_000  # events waiting for one live subscriber before a gap is announced
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    data_dir: Path = Path("culver-data")
+    gateway: GatewaySettings = field(default_factory=GatewaySettings)
+    events: EventSettings = field(default_factory=EventSettings)
+    filters: FilterSettings = field(default_factory=FilterSettings)
+    log: LogSettings = field(default_factory=LogSettings)
+    registry: RegistrySettings = field(default_factory=RegistrySettings)
+    pipeline: PipelineSettings = field(default_factory=PipelineSettings)
+    delivery: DeliverySettings = field(default_factory=DeliverySettings)
+
+
+def load(
+    path: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    flags: Mapping[str, Any] | None = None,
+) -> Settings:
+    """Settings from all their sources. `flags` maps "section.name" (or "data_dir") to a value; None is
+    not set. Raises InvalidConfiguration with the setting's name."""
+    values: dict[str, tuple[Any, str]] = {}
+    if path is not None:
+        values.update(_from_file(path))
+    values.update(_from_environment(os.environ if environment is None else environment))
+    values.update(
+        {name: (value, "the command line") for name, value in (flags or {}).items() if value is not None}
+    )
+    return _apply(values)
+
+
+def known_settings() -> dict[str, type]:
+    """Every setting's full name and type."""
+    known: dict[str, type] = {}
+    hints = get_type_hints(Settings)
+    for section in fields(Settings):
+        kind = hints[section.name]
+        if kind is Path:
+            known[section.name] = Path
+        else:
+            known.update({f"{section.name}.{name}": t for name, t in get_type_hints(kind).items()})
+    return known
+
+
+def _from_file(path: Path) -> dict[str, tuple[Any, str]]:
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as exc:
+        raise InvalidConfiguration(f"cannot read the settings file {path}: {exc.strerror}") from exc
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as exc:
+        raise InvalidConfiguration(f"the settings file {path} is not valid TOML: {exc}") from exc
+    values: dict[str, tuple[Any, str]] = {}
+    for name, value in document.items():
+        if isinstance(value, dict):
+            values.update({f"{name}.{key}": (inner, str(path)) for key, inner in value.items()})
+        else:
+            values[name] = (value, str(path))
+    return values
+
+
+def _from_environment(environment: Mapping[str, str]) -> dict[str, tuple[Any, str]]:
+    values: dict[str, tuple[Any, str]] = {}
+    for name in known_settings():
+        variable = "CULVER_" + name.replace(".", "_").upper()
+        if variable in environment:
+            values[name] = (environment[variable], variable)
+    return values
+
+
+def _apply(values: Mapping[str, tuple[Any, str]]) -> Settings:
+    known = known_settings()
+    settings = Settings()
+    for name, (value, source) in values.items():
+        if name not in known:
+            raise InvalidConfiguration(
+                f"unknown setting {name!r} from {source}; known settings: {', '.join(sorted(known))}",
+                field=name,
+            )
+        converted = _convert(name, value, known[name], source)
+        section, _, key = name.rpartition(".")
+        if section:
+            settings = replace(settings, **{section: replace(getattr(settings, section), **{key: converted})})
+        else:
+            settings = replace(settings, **{key: converted})
+    return settings
+
+
+def _convert(name: str, value: Any, kind: type, source: str) -> Any:
+    try:
+        if kind is Path or kind is str:
+            if not isinstance(value, str | Path):
+                raise ValueError
+            return kind(value)
+        if isinstance(value, bool) or not isinstance(value, str | int | float):
+            raise ValueError
+        if kind is int and isinstance(value, float):
+            raise ValueError
+        number = kind(value)
+    except ValueError:
+        wanted = {int: "a whole number", float: "a number"}.get(kind, "text")
+        raise InvalidConfiguration(
+            f"{name} from {source} must be {wanted}, not {value!r}", field=name
+        ) from None
+    if not 0 <= number < 2**62:
+        raise InvalidConfiguration(
+            f"{name} from {source} must not be negative or huge, it is {value!r}", field=name
+        )
+    return number

@@ -1,0 +1,1 @@
+"""Delivery: mailboxes, live sessions, acknowledgement and replay."""

@@ -1,0 +1,44 @@
+"""What a subscriber receives: deliveries, and announcements of gaps."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+GapReason = Literal["overflow", "expired", "disconnected", "unavailable"]
+"""Why events are missing: the mailbox or buffer was full, they were too old, a live subscriber was not
+connected, or the log no longer holds them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """One event for one subscription. A redelivery has the same id."""
+
+    subscription: str
+    offset: int
+    payload: bytes
+
+    @property
+    def id(self) -> str:
+        return delivery_id(self.subscription, self.offset)
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Events of `[start, end)` may be missing; `dropped` says how many, where that is known."""
+
+    subscription: str
+    start: int
+    end: int
+    dropped: int | None
+    reason: GapReason
+
+
+def delivery_id(subscription: str, offset: int) -> str:
+    return f"{subscription}:{offset}"
+
+
+def parse_delivery_id(text: str) -> tuple[str, int] | None:
+    """(subscription, offset), or None where the text is not a delivery id."""
+    subscription, _, offset = text.rpartition(":")
+    if not subscription or not offset.isascii() or not offset.isdigit() or len(offset) > 19:
+        return None
+    return subscription, int(offset)

@@ -1,0 +1,1 @@
+"""The gateway: HTTP, WebSocket and Server-Sent Events."""

@@ -1,0 +1,84 @@
+"""What the gateway needs of the site behind it; `assembly` provides it.
+
+All methods are safe to call from the event loop's one thread and never block it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from culver.config import Settings
+from culver.delivery.messages import Delivery, Gap
+from culver.model.event import Event
+from culver.registry.registry import Registration, SubscriptionSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """Where acknowledged events stand in the log: `[first_offset, next_offset)`, in the order sent."""
+
+    first_offset: int
+    next_offset: int
+
+
+class Session(Protocol):
+    """One connected subscriber of one subscription. Closing it ends a live subscription for good and
+    leaves a durable one's mailbox as it is."""
+
+    @property
+    def registration(self) -> Registration: ...
+
+    async def receive(self, limit: int, wait_seconds: float | None) -> list[Delivery | Gap]:
+        """The next deliveries and gaps, in order; waits for the first one (None: for ever), returns an
+        empty list when the time is up. What a durable session received and did not acknowledge comes
+        again in the next session, or here after `rewind`. Raises NotFound once the subscription has been
+        removed or has expired, Unavailable once the site is stopping."""
+
+    def rewind(self, after: int) -> None:
+        """Go on with what comes after that offset (never before what is acknowledged)."""
+
+    async def acknowledge(self, offset: int) -> None:
+        """Everything up to and including `offset` is done with; durable on return. A no-op for a live
+        subscription. Raises InvalidRequest (`field="delivery_id"`) for an offset not reached yet."""
+
+    async def close(self) -> None: ...
+
+
+class Site(Protocol):
+    @property
+    def settings(self) -> Settings: ...
+
+    @property
+    def ready(self) -> bool:
+        """Published events reach subscribers now."""
+
+    def status(self) -> dict[str, Any]:
+        """What `/readyz` tells: engine, its state, log positions, subscriptions."""
+
+    async def publish(self, events: Sequence[Event]) -> Receipt:
+        """Returns once the events are on disk. Raises StorageFull, StorageError or Unavailable; then
+        none of them is promised."""
+
+    async def subscribe(self, specs: Sequence[SubscriptionSpec]) -> list[Registration]:
+        """Register; `since` of each is the position from which every matching event is delivered."""
+
+    async def replace(self, spec: SubscriptionSpec) -> Registration: ...
+
+    async def unsubscribe(self, subscription: str) -> Registration:
+        """Raises NotFound."""
+
+    async def subscription(self, subscription: str) -> Registration:
+        """Raises NotFound."""
+
+    async def subscriptions(self, after: str | None, limit: int) -> list[Registration]:
+        """A page, ordered by id."""
+
+    def pending(self, registration: Registration) -> int:
+        """How many deliveries wait, unacknowledged, in a durable subscription's mailbox."""
+
+    async def open_session(self, registration: Registration, after: int | None = None) -> Session:
+        """Connect to a subscription. For a durable one, `after` skips what came up to that offset without
+        acknowledging it. For a live one, it is the offset last seen before a reconnection: if it lies
+        before the position from which the subscription takes effect, a gap is announced first. Several
+        sessions on one durable subscription each receive everything unacknowledged.
+        """

@@ -1,0 +1,1 @@
+"""The publication log: every acknowledged event, on disk, by offset."""

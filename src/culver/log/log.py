@@ -1,0 +1,40 @@
+"""What a publication log is: batches of events in, positions out, durable before it answers."""
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+import pyarrow as pa
+
+
+class PublicationLog(Protocol):
+    """Events in one sequence, numbered from 0. One writer; any number of readers in any process.
+
+    Safe to call from several threads.
+    """
+
+    @property
+    def first_offset(self) -> int:
+        """The oldest offset that can still be read."""
+
+    @property
+    def next_offset(self) -> int:
+        """The offset that the next event gets. Everything below is on disk."""
+
+    def append(self, batches: Sequence[pa.RecordBatch]) -> int:
+        """Write all batches and make them durable with one `fdatasync`; returns the first event's offset.
+
+        All or nothing: raises StorageFull or StorageError, and then none of it is ever read."""
+
+    def read(self, start: int, end: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """The events of `[start, end)` as (offset of the first row, batch), in order, cut to the range.
+
+        Ends early where the log ends. Raises NotFound where `start` is trimmed, StorageCorrupt where a
+        checksum fails."""
+
+    def offset_at(self, received_us: int) -> int:
+        """The first offset whose event was received at or after that time; `next_offset` if none was."""
+
+    def trim(self, before: int) -> None:
+        """Give back the disk space of what lies below `before`; it may keep more, never less."""
+
+    def close(self) -> None: ...

@@ -1,0 +1,1 @@
+"""Matching: which subscriptions an event satisfies."""

@@ -1,0 +1,42 @@
+"""What a filter is: subscriptions in and out by number, batches of events in, matches out.
+
+StreamHub calls this `libfilter` (section 3.2.2): it stores and removes subscriptions by identifier, and
+returns the identifiers that a publication matches. Ours works on batches.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from culver.model.predicate import Predicate
+
+
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """The subscriptions that each event of a batch satisfies.
+
+    Event i satisfies `numbers[offsets[i]:offsets[i + 1]]`, ascending and distinct. `offsets` has one
+    entry more than the batch has events; both arrays are int64.
+    """
+
+    offsets: NDArray[np.int64]
+    numbers: NDArray[np.int64]
+
+
+class Filter(Protocol):
+    """Not thread-safe: one owner changes it and matches with it."""
+
+    def add(self, subscriptions: Iterable[tuple[int, Predicate]]) -> None:
+        """Store subscriptions; one whose number is there already replaces it."""
+
+    def remove(self, numbers: Iterable[int]) -> None:
+        """Remove subscriptions; an unknown number is ignored."""
+
+    def match(self, batch: pa.RecordBatch) -> Matches:
+        """Match every event of `batch` (laid out as in `model.batch`) against every subscription."""
+
+    def __len__(self) -> int: ...

@@ -1,0 +1,146 @@
+"""What the pipeline hands on: for one range of the log, which registrations get which events.
+
+A notification file is written where its content is made (inline or in a Spark worker) and read by delivery.
+It is grouped by registration, so that a mailbox finds its share with one binary search:
+
+    magic "CULVNTF1" | u32 header length | u32 crc32 of all that follows the crc
+    header (JSON: start, end, index_version, registrations, pairs), padded with spaces to 8 bytes
+    numbers   int64[registrations]      ascending
+    bounds    int64[registrations + 1]  where each registration's rows begin
+    rows      uint32[pairs]             event offset - start, ascending within a registration
+    sizes     uint32[end - start]       payload bytes of each event of the range
+
+The file's name is its range, `START-END.ntf` in 20 digits each. The same range matched against the same index
+version gives the same bytes, so writing it twice changes nothing. Ranges may overlap after a restart
+with other batch bounds; a reader takes each offset from the first file that covers it.
+"""
+
+import contextlib
+import json
+import mmap
+import os
+import struct
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from culver.errors import StorageCorrupt
+
+_MAGIC = b"CULVNTF1"
+_PREFIX = struct.Struct("<8sII")
+_SUFFIX = ".ntf"
+
+
+@dataclass(frozen=True, slots=True)
+class Notifications:
+    """The events of `[start, end)` that each registration gets; see the module for the arrays."""
+
+    start: int
+    end: int
+    index_version: int
+    numbers: NDArray[np.int64]
+    bounds: NDArray[np.int64]
+    rows: NDArray[np.uint32]
+    sizes: NDArray[np.uint32]
+
+    def offsets_of(self, number: int) -> NDArray[np.int64]:
+        """The log offsets of the events for one registration, ascending."""
+        at = int(np.searchsorted(self.numbers, number))
+        if at == len(self.numbers) or self.numbers[at] != number:
+            return np.empty(0, np.int64)
+        return self.rows[self.bounds[at] : self.bounds[at + 1]].astype(np.int64) + self.start
+
+
+class NotificationSink(Protocol):
+    """Implemented by delivery. The engine calls it in order of `start`, without overlap or hole, from one
+    thread. It must not block for long: it only takes note and wakes sessions."""
+
+    def accept(self, notifications: Notifications) -> None: ...
+
+
+def file_name(start: int, end: int) -> str:
+    return f"{start:020d}-{end:020d}{_SUFFIX}"
+
+
+def parse_file_name(name: str) -> tuple[int, int] | None:
+    """(start, end) of a notification file's name, or None for any other name."""
+    stem, suffix = name[:-4], name[-4:]
+    if suffix != _SUFFIX or len(stem) != 41 or stem[20] != "-":
+        return None
+    start, end = stem[:20], stem[21:]
+    return (int(start), int(end)) if start.isdigit() and end.isdigit() else None
+
+
+def write(directory: Path, notifications: Notifications, *, durable: bool) -> Path:
+    """Put the file in place as a whole: a reader sees all of it or none. With `durable`, on disk before
+    this returns; without, a power cut may take it (the log still has the events)."""
+    n = notifications
+    header = json.dumps(
+        {
+            "start": n.start,
+            "end": n.end,
+            "index_version": n.index_version,
+            "registrations": len(n.numbers),
+            "pairs": len(n.rows),
+        }
+    ).encode()
+    header += b" " * (-(len(header) + _PREFIX.size) % 8)
+    parts = [header, n.numbers.tobytes(), n.bounds.tobytes(), n.rows.tobytes(), n.sizes.tobytes()]
+    crc = 0
+    for part in parts:
+        crc = zlib.crc32(part, crc)
+    path = directory / file_name(n.start, n.end)
+    temporary = path.with_suffix(f".{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb", buffering=0) as file:
+            for part in (_PREFIX.pack(_MAGIC, len(header), crc), *parts):
+                view = memoryview(part)
+                while view:
+                    view = view[file.write(view) :]
+            if durable:
+                os.fsync(file.fileno())
+        temporary.rename(path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise
+    if durable:
+        sync_directory(directory)
+    return path
+
+
+def read(path: Path) -> Notifications:
+    """Map a notification file. Raises StorageCorrupt where it is torn or altered, FileNotFoundError where
+    it is gone."""
+    with path.open("rb") as file:
+        if os.fstat(file.fileno()).st_size < _PREFIX.size:
+            raise StorageCorrupt(f"{path} is too short for a notification file")
+        data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+    magic, length, crc = _PREFIX.unpack_from(data)
+    if magic != _MAGIC or zlib.crc32(data[_PREFIX.size :]) != crc:
+        raise StorageCorrupt(f"{path} fails its checksum")
+    header = json.loads(bytes(data[_PREFIX.size : _PREFIX.size + length]))
+    at = _PREFIX.size + length
+    count, pairs = header["registrations"], header["pairs"]
+    numbers = np.frombuffer(data, np.int64, count, at)
+    bounds = np.frombuffer(data, np.int64, count + 1, at + numbers.nbytes)
+    rows = np.frombuffer(data, np.uint32, pairs, at + numbers.nbytes + bounds.nbytes)
+    sizes = np.frombuffer(
+        data, np.uint32, header["end"] - header["start"], at + numbers.nbytes + bounds.nbytes + rows.nbytes
+    )
+    return Notifications(
+        header["start"], header["end"], header["index_version"], numbers, bounds, rows, sizes
+    )
+
+
+def sync_directory(directory: Path) -> None:
+    """Make renames in a directory durable."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

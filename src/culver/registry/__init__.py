@@ -1,0 +1,1 @@
+"""The registry: subscriptions, durable and versioned."""
