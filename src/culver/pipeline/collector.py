@@ -1,0 +1,50 @@
+"""Takes notification files that other processes have put in place, and hands them to the sink in order."""
+
+import logging
+from pathlib import Path
+
+from culver.errors import StorageCorrupt
+from culver.pipeline import notifications
+from culver.pipeline.notifications import NotificationSink
+
+logger = logging.getLogger(__name__)
+
+
+class Collector:
+    """Not thread-safe. `position` is the offset up to which the sink has everything."""
+
+    def __init__(self, directory: Path, sink: NotificationSink, position: int) -> None:
+        self._directory = directory
+        self._sink = sink
+        self.position = position
+
+    def collect(self) -> bool:
+        """Hand on every file that continues the sequence; returns whether there was one.
+
+        Files may come in any order and overlap; of those that cover the next offset, the longest is taken.
+        """
+        progressed = False
+        waiting = self._list()
+        while True:
+            candidates = [item for item in waiting if item[0] <= self.position < item[1]]
+            if not candidates:
+                return progressed
+            start, end = max(candidates, key=lambda item: item[1])
+            waiting.remove((start, end))
+            path = self._directory / notifications.file_name(start, end)
+            try:
+                found = notifications.read(path)
+            except FileNotFoundError:
+                continue
+            except StorageCorrupt as exc:
+                # The range stays open: the engine is behind it and will match it again after a restart.
+                logger.error("%s; removing it, its range is matched again", exc)
+                path.unlink(missing_ok=True)
+                continue
+            self._sink.accept(found)
+            self.position = end
+            progressed = True
+
+    def _list(self) -> list[tuple[int, int]]:
+        parsed = (notifications.parse_file_name(path.name) for path in self._directory.iterdir())
+        return [item for item in parsed if item is not None and item[1] > self.position]

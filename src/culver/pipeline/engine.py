@@ -1,0 +1,37 @@
+"""What an engine is: it follows the head through the log and hands every range to the sink, once, in order."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from culver.pipeline.head import Head
+
+Progress = Callable[[str], None]
+"""Told in a few words what a long start-up is doing."""
+
+
+class Engine(Protocol):
+    """Owned by the event loop's thread. The sink is called on that thread too, in order of offset.
+
+    A range that fails is tried again, with growing pauses, until it works: the events are in the log. A new
+    engine goes on at the sink's frontier, so that nothing is skipped.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def ready(self) -> bool:
+        """Events flow."""
+
+    @property
+    def state(self) -> str:
+        """A few words for the status page: starting, running, or what is wrong."""
+
+    async def start(self) -> None:
+        """Begin; returns before the engine is ready."""
+
+    def follow(self, head: Head) -> None:
+        """The head has moved. Never blocks."""
+
+    async def stop(self) -> None:
+        """Finish the range at hand and let everything go, within seconds. Nothing is left running."""

@@ -1,0 +1,119 @@
+"""How far the pipeline may go, and with which index: the head.
+
+The head is the one thing that the site tells its engine. `HeadTracker` (pure) works it out; `HeadFile` carries
+it to other processes.
+
+A registration takes effect from a log position `since`. The pipeline must not match an event at or behind
+that position with an index that does not hold the registration, so the head stays at `since` until an index
+version with it is published:
+
+    log        0 ......................... 70 ........ 95     next offset 95
+    head       log_end 70, index version 4                    registration of version 5 waits at 70
+    indexed(5) log_end 95, index version 5
+"""
+
+import os
+import struct
+import threading
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """Match events below `log_end` with `index_version`; what lies below `frontier` is handed on already."""
+
+    log_end: int
+    index_version: int
+    frontier: int
+
+
+class HeadTracker:
+    """Pure bookkeeping, thread-safe: registrations come from worker threads, the rest from the loop.
+
+    `log_end` never goes back, and nor does the index version.
+    """
+
+    def __init__(self, log_end: int, index_version: int, frontier: int) -> None:
+        self._lock = threading.Lock()
+        self._log_end = log_end
+        self._index_version = index_version
+        self._frontier = frontier
+        self._waiting: dict[int, int] = {}  # registry version -> position, not yet in an index
+
+    @property
+    def head(self) -> Head:
+        with self._lock:
+            log_end = min(self._log_end, *self._waiting.values()) if self._waiting else self._log_end
+            return Head(log_end, self._index_version, self._frontier)
+
+    def committed(self, log_end: int) -> None:
+        """Events below `log_end` are on disk."""
+        with self._lock:
+            self._log_end = max(self._log_end, log_end)
+
+    def register(self, version: int, log_end: int) -> int:
+        """A change is about to become `version`; returns the position from which it takes effect."""
+        with self._lock:
+            self._log_end = max(self._log_end, log_end)
+            self._waiting[version] = self._log_end
+            return self._log_end
+
+    def withdraw(self, version: int) -> None:
+        """The change did not happen after all."""
+        with self._lock:
+            self._waiting.pop(version, None)
+
+    def indexed(self, version: int) -> None:
+        """An index with all changes up to `version` is published."""
+        with self._lock:
+            self._index_version = max(self._index_version, version)
+            self._waiting = {v: position for v, position in self._waiting.items() if v > version}
+
+    def accepted(self, frontier: int) -> None:
+        """Delivery has taken everything below `frontier`."""
+        with self._lock:
+            self._frontier = max(self._frontier, frontier)
+
+
+_RECORD = struct.Struct("<8sqqq")
+_CRC = struct.Struct("<I")
+_MAGIC = b"CULVHED1"
+
+
+class HeadFile:
+    """The head in a file of 36 bytes: magic, log end, index version, frontier (int64), crc32.
+
+    One process writes, any number read, at any rate. Not made durable: it is worked out anew at start-up.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    @classmethod
+    def create(cls, path: Path) -> Self:
+        return cls(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644))
+
+    @classmethod
+    def open(cls, path: Path) -> Self:
+        return cls(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+
+    def write(self, head: Head) -> None:
+        record = _RECORD.pack(_MAGIC, head.log_end, head.index_version, head.frontier)
+        os.pwrite(self._descriptor, record + _CRC.pack(zlib.crc32(record)), 0)
+
+    def read(self) -> Head | None:
+        """The head, or None while there is none or it is being written this instant."""
+        data = os.pread(self._descriptor, _RECORD.size + _CRC.size, 0)
+        if len(data) != _RECORD.size + _CRC.size:
+            return None
+        record = data[: _RECORD.size]
+        magic, log_end, index_version, frontier = _RECORD.unpack(record)
+        if magic != _MAGIC or _CRC.unpack_from(data, _RECORD.size)[0] != zlib.crc32(record):
+            return None
+        return Head(log_end, index_version, frontier)
+
+    def close(self) -> None:
+        os.close(self._descriptor)

@@ -1,0 +1,95 @@
+"""One range of the log through the three operators, from the files of a site to a notification file.
+
+This is the shell around the pure operators. The inline engine runs it in a thread, Spark in its Python workers.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from culver.errors import NotFound
+from culver.log.files import FileLogReader
+from culver.matching.index import Index
+from culver.pipeline import notifications, operators
+from culver.pipeline.head import HeadFile
+from culver.pipeline.notifications import Notifications
+
+
+@dataclass(frozen=True, slots=True)
+class SiteFiles:
+    """Where a site keeps what the pipeline reads and writes; all below the data directory."""
+
+    data_dir: Path
+
+    @property
+    def log(self) -> Path:
+        return self.data_dir / "log"
+
+    @property
+    def index(self) -> Path:
+        return self.data_dir / "index"
+
+    @property
+    def registry(self) -> Path:
+        return self.data_dir / "registry.db"
+
+    @property
+    def delivery(self) -> Path:
+        return self.data_dir / "delivery"
+
+    @property
+    def notifications(self) -> Path:
+        return self.delivery / "notifications"
+
+    @property
+    def head(self) -> Path:
+        return self.data_dir / "head"
+
+    @property
+    def spark(self) -> Path:
+        return self.data_dir / "spark"
+
+
+class RangeProcessor:
+    """Keeps the log and the last index open between ranges. Not thread-safe."""
+
+    def __init__(self, files: SiteFiles) -> None:
+        self._files = files
+        self._log = FileLogReader(files.log)
+        self._head = HeadFile.open(files.head)
+        self._index: Index | None = None
+
+    def process(self, start: int, end: int, index_version: int) -> Notifications | None:
+        """Match `[start, end)` and put its notification file in place, on disk. None where delivery has the
+        whole range already (a batch that is run again after a restart)."""
+        head = self._head.read()
+        if head is not None and end <= head.frontier:
+            return None
+        index = self._open_index(index_version)
+        batch = operators.access_point(start, end, self._log.read(start, end))
+        matches = operators.match(index, batch, start)
+        result = operators.exit_point(start, index.version, batch, matches)
+        notifications.write(self._files.notifications, result, durable=True)
+        return result
+
+    def _open_index(self, version: int) -> Index:
+        if self._index is not None and self._index.version == version:
+            return self._index
+        try:
+            index = Index.open(self._files.index, version)
+        except NotFound:
+            # A later version gives the same answer: registrations carry the positions between which they
+            # are in effect, and one is dropped only when the frontier has passed its end.
+            head = self._head.read()
+            if head is None or head.index_version <= version:
+                raise
+            index = Index.open(self._files.index, head.index_version)
+        if self._index is not None:
+            self._index.close()
+        self._index = index
+        return index
+
+    def close(self) -> None:
+        self._head.close()
+        self._log.close()
+        if self._index is not None:
+            self._index.close()
