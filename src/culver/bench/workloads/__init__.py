@@ -1,0 +1,24 @@
+"""The workloads that every figure is quoted on, by name."""
+
+from culver.bench.workloads.news import NewsWorkload
+from culver.bench.workloads.quotes import QuotesWorkload
+from culver.bench.workloads.ranges import RangesWorkload
+from culver.bench.workloads.workload import Workload
+from culver.errors import InvalidConfiguration
+
+__all__ = ["WORKLOADS", "Workload", "named"]
+
+WORKLOADS: dict[str, Workload] = {
+    workload.name: workload for workload in (RangesWorkload(), QuotesWorkload(), NewsWorkload())
+}
+
+
+def named(name: str) -> Workload:
+    """The workload of that name, in any case. Raises InvalidConfiguration, which lists the known ones."""
+    try:
+        return WORKLOADS[name.upper()]
+    except KeyError:
+        known = ", ".join(WORKLOADS)
+        raise InvalidConfiguration(
+            f"there is no workload {name!r}; known workloads: {known}", field="workload"
+        ) from None

@@ -1,0 +1,62 @@
+"""W1: BlueDove's ranges (section IV-B of its paper).
+
+Four real attributes on [0, 1000). A subscription is a box of side 250 whose centre is normal in each
+dimension (sd 250) around 125, 375, 625 and 875; a centre outside the space is drawn again. Part of a box
+may lie outside the space. Events are uniform points. At 40,000 subscriptions an event matches about 130.
+"""
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from culver.bench.workloads.workload import batch_of, event_stream, filter_stream
+
+ATTRIBUTES = ("a", "b", "c", "d")
+_MEANS = (125.0, 375.0, 625.0, 875.0)
+_LENGTH = 1000.0
+_WIDTH = 250.0
+_DEVIATION = 250.0
+
+
+class RangesWorkload:
+    name = "W1"
+    description = "BlueDove's ranges: a box on 4 real attributes, normal centres, uniform events"
+    subscriptions = 40_000
+
+    def boxes(self, count: int, seed: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Lower bounds (closed) and upper bounds (open), each of shape (count, 4)."""
+        random = filter_stream(seed)
+        centres = np.column_stack([_cropped_normal(random, mean, count) for mean in _MEANS])
+        return centres - _WIDTH / 2, centres + _WIDTH / 2
+
+    def points(self, count: int, seed: int) -> NDArray[np.float64]:
+        """The events' values, of shape (count, 4)."""
+        return event_stream(seed).random((count, len(ATTRIBUTES))) * _LENGTH
+
+    def filters(self, count: int, seed: int) -> list[str]:
+        low, high = self.boxes(count, seed)
+        return [
+            " AND ".join(
+                f"{name} >= {a!r} AND {name} < {b!r}"
+                for name, a, b in zip(ATTRIBUTES, lows, highs, strict=True)
+            )
+            for lows, highs in zip(low.tolist(), high.tolist(), strict=True)
+        ]
+
+    def events(self, count: int, seed: int) -> list[dict[str, Any]]:
+        return [dict(zip(ATTRIBUTES, values, strict=True)) for values in self.points(count, seed).tolist()]
+
+    def event_batch(self, count: int, seed: int) -> pa.RecordBatch:
+        points = self.points(count, seed)
+        columns = {f"d:r:{name}": pa.array(points[:, i].copy()) for i, name in enumerate(ATTRIBUTES)}
+        return batch_of(self.events(count, seed), columns)
+
+
+def _cropped_normal(random: np.random.Generator, mean: float, count: int) -> NDArray[np.float64]:
+    """Normal draws, those outside [0, 1000) drawn again."""
+    values = random.normal(mean, _DEVIATION, count)
+    while len(outside := np.flatnonzero((values < 0) | (values >= _LENGTH))):
+        values[outside] = random.normal(mean, _DEVIATION, len(outside))
+    return values

@@ -1,0 +1,56 @@
+"""What a workload is: filters and events drawn from a seed, always the same ones for the same seed.
+
+A workload is never edited once figures have been quoted on it: a new need is a new name.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+RECEIVED_US = 1_700_000_000_000_000
+"""When the first event of a batch is said to have been received; the others follow, a microsecond apart."""
+
+
+class Workload(Protocol):
+    """Filters and events are drawn from streams of their own, so the same seed may serve for both."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def description(self) -> str:
+        """One line for a help text."""
+
+    @property
+    def subscriptions(self) -> int:
+        """How many subscriptions the workload's figures are quoted on."""
+
+    def filters(self, count: int, seed: int) -> list[str]:
+        """The texts of that many filters."""
+
+    def events(self, count: int, seed: int) -> list[dict[str, Any]]:
+        """That many events, as plain JSON objects."""
+
+    def event_batch(self, count: int, seed: int) -> pa.RecordBatch:
+        """The events of `events(count, seed)` as columns, laid out as in `model.batch`."""
+
+
+def filter_stream(seed: int) -> np.random.Generator:
+    """Where the random numbers for filters come from."""
+    return np.random.default_rng([seed, 1])
+
+
+def event_stream(seed: int) -> np.random.Generator:
+    """Where the random numbers for events come from."""
+    return np.random.default_rng([seed, 2])
+
+
+def batch_of(events: Sequence[Mapping[str, Any]], columns: Mapping[str, pa.Array]) -> pa.RecordBatch:
+    """A batch of plain events whose data columns (`d:KIND:NAME`) are known already: much faster than
+    parsing a million objects to find out what a generator has just put into them."""
+    payloads = pa.array([msgspec.json.encode(event) for event in events], pa.binary())
+    received = pa.array(RECEIVED_US + np.arange(len(events), dtype=np.int64))
+    return pa.RecordBatch.from_pydict({"payload": payloads, "received_us": received, **columns})
