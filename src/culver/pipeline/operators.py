@@ -29,7 +29,9 @@ def access_point(start: int, end: int, pieces: Iterable[tuple[int, pa.RecordBatc
         parts.append(piece)
         expected += piece.num_rows
     if expected != end:
-        raise StorageCorrupt(f"the log ends or breaks at offset {expected}, before {end}, which was acknowledged")
+        raise StorageCorrupt(
+            f"the log ends or breaks at offset {expected}, before {end}, which was acknowledged"
+        )
     return batches.concat(parts)
 
 

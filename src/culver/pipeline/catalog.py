@@ -1,0 +1,200 @@
+"""Subscriptions in the registry and in the index: a change is in both before it is acknowledged.
+
+request -> registry (durable, position from the head tracker) -> delivery (mailbox, live buffer)
+        -> indexer (a new index version; changes that come meanwhile share the next) -> head moves -> answer
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol, TypeVar
+
+from culver.config import FilterSettings
+from culver.errors import NotFound, Unavailable
+from culver.matching.index import Entry, IndexWriter
+from culver.model.language import parse
+from culver.model.predicate import Predicate
+from culver.pipeline.head import HeadTracker
+from culver.registry.registry import Position, Registration, Registry, SubscriptionSpec
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_LONGEST_PAUSE_SECONDS = 5.0
+
+# Filters were checked against the settings when they came in; the limits may have been lowered since.
+_UNLIMITED = FilterSettings(*(2**31,) * 5)
+
+
+class RegistrationSink(Protocol):
+    """Implemented by delivery: told of every registration that is added or ended, before it takes effect."""
+
+    @property
+    def frontier(self) -> int: ...
+
+    def register(self, registrations: Iterable[Registration]) -> None: ...
+
+
+class Catalog:
+    """Lives on the event loop; the registry and the index writer are called in one thread of their own,
+    so that changes keep their order."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        index: IndexWriter,
+        tracker: HeadTracker,
+        sink: RegistrationSink,
+        log_end: Callable[[], int],
+        on_indexed: Callable[[], None],
+        clock_us: Callable[[], int],
+    ) -> None:
+        self._registry = registry
+        self._index = index
+        self._tracker = tracker
+        self._sink = sink
+        self._log_end = log_end
+        self._on_indexed = on_indexed
+        self._clock_us = clock_us
+        self._predicates: dict[int, Predicate] = {}  # of registrations not indexed yet, to save parsing again
+        self._registry_thread = ThreadPoolExecutor(1, "culver-registry")
+        self._index_thread = ThreadPoolExecutor(1, "culver-indexer")
+        self._changed = asyncio.Event()
+        self._indexed = asyncio.Condition()
+        self._indexer: asyncio.Task[None] | None = None
+        self._closed = False
+        self.trouble: str | None = None
+
+    async def start(self) -> None:
+        """Bring the index up to the registry's version, then follow it."""
+        await self._index_changes()
+        self._indexer = asyncio.create_task(self._follow())
+
+    async def close(self) -> None:
+        self._closed = True
+        if self._indexer is not None:
+            self._indexer.cancel()
+            await asyncio.gather(self._indexer, return_exceptions=True)
+        async with self._indexed:
+            self._indexed.notify_all()
+        self._registry_thread.shutdown()
+        self._index_thread.shutdown()
+
+    async def add(self, specs: Sequence[SubscriptionSpec]) -> list[Registration]:
+        added = await self._change(lambda position, now: self._registry.add(specs, position, now))
+        self._predicates.update(
+            (registration.number, spec.predicate) for registration, spec in zip(added, specs, strict=True)
+        )
+        self._sink.register(added)
+        await self._until_indexed(added)
+        return added
+
+    async def replace(self, spec: SubscriptionSpec) -> Registration:
+        added = await self._change(lambda position, now: self._registry.replace(spec, position, now))
+        self._predicates[added.number] = spec.predicate
+        self._sink.register([added])
+        await self._until_indexed([added])
+        return added
+
+    async def remove(self, subscription: str) -> Registration:
+        ended = await self._change(lambda position, now: self._registry.remove([subscription], position, now))
+        if not ended:
+            raise NotFound(f"there is no subscription {subscription!r}", field="subscription")
+        self._sink.register(ended)
+        self._changed.set()
+        return ended[0]
+
+    async def remove_expired(self) -> list[Registration]:
+        ended = await self._change(lambda position, now: self._registry.remove_expired(position, now))
+        if ended:
+            self._sink.register(ended)
+            self._changed.set()
+        return ended
+
+    async def get(self, subscription: str) -> Registration:
+        return await self._in_registry_thread(lambda: self._registry.get(subscription))
+
+    async def page(self, after: str | None, limit: int) -> list[Registration]:
+        return await self._in_registry_thread(lambda: self._registry.page(after, limit))
+
+    async def forget(self, numbers: Sequence[int]) -> None:
+        """Drop ended registrations that delivery has done with."""
+        await self._in_registry_thread(lambda: self._registry.forget(numbers))
+
+    async def retire(self, before_version: int) -> None:
+        """Delete index versions that no batch can ask for again."""
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(self._index_thread, self._index.retire, before_version)
+
+    # ----------------------------------------------------------------------------------------------------
+
+    async def _in_registry_thread(self, call: Callable[[], T]) -> T:
+        if self._closed:
+            raise Unavailable("the site is stopping")
+        return await asyncio.get_running_loop().run_in_executor(self._registry_thread, call)
+
+    async def _change(self, change: Callable[[Position, int], T]) -> T:
+        def run() -> T:
+            versions: list[int] = []
+
+            def position(version: int) -> int:
+                versions.append(version)
+                return self._tracker.register(version, self._log_end())
+
+            try:
+                return change(position, self._clock_us())
+            finally:
+                for version in versions:
+                    if version > self._registry.version:  # it was rolled back
+                        self._tracker.withdraw(version)
+
+        return await self._in_registry_thread(run)
+
+    async def _until_indexed(self, added: Sequence[Registration]) -> None:
+        if not added:
+            return
+        version = max(registration.version for registration in added)
+        self._changed.set()
+        async with self._indexed:
+            await self._indexed.wait_for(lambda: self._closed or self._index.version >= version)
+        if self._index.version < version:
+            raise Unavailable(
+                "the site is stopping; the subscription is registered and takes effect when it is back"
+            )
+
+    async def _follow(self) -> None:
+        pause_seconds = 0.1
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            try:
+                await self._index_changes()
+                self.trouble, pause_seconds = None, 0.1
+            except Exception as exc:
+                # Until it works, the head stays where the first change takes effect: events wait in the log.
+                self.trouble = f"cannot write the index: {exc}"
+                logger.exception("the indexer tries again in %.1f s", pause_seconds)
+                self._changed.set()
+                await asyncio.sleep(pause_seconds)
+                pause_seconds = min(2 * pause_seconds, _LONGEST_PAUSE_SECONDS)
+
+    async def _index_changes(self) -> None:
+        loop = asyncio.get_running_loop()
+        changes = await self._in_registry_thread(lambda: self._registry.changes(self._index.version))
+        if changes.version > self._index.version:
+            known = {r.number: self._predicates.pop(r.number, None) for r in changes.added}
+
+            def publish() -> None:
+                entries = [
+                    Entry(r.number, known[r.number] or parse(r.filter, _UNLIMITED), r.since)
+                    for r in changes.added
+                ]
+                self._index.publish(changes.version, entries, changes.ended, self._sink.frontier)
+
+            await loop.run_in_executor(self._index_thread, publish)
+            self._tracker.indexed(changes.version)
+            self._on_indexed()
+        async with self._indexed:
+            self._indexed.notify_all()

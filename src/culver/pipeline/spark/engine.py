@@ -1,0 +1,219 @@
+"""The Spark engine as the site sees it: a driver process to watch, notification files to collect."""
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import IO
+
+from culver.errors import InvalidConfiguration
+from culver.pipeline.collector import Collector
+from culver.pipeline.engine import Progress
+from culver.pipeline.head import Head
+from culver.pipeline.notifications import NotificationSink
+from culver.pipeline.ranges import SiteFiles
+
+logger = logging.getLogger(__name__)
+
+_LOOK_SECONDS = 0.1  # how often the directory is looked at without a signal
+_STOP_SECONDS = 8.0
+_LONGEST_PAUSE_SECONDS = 30.0
+
+JAVA_MISSING = """\
+the Spark engine needs Java 17 or newer, and there is no java here. Install it with one of
+  Debian, Ubuntu:  sudo apt-get install openjdk-17-jre-headless
+  Fedora:          sudo dnf install java-17-openjdk-headless
+  macOS:           brew install openjdk@17
+or start without Spark:  culver serve --engine inline"""
+
+
+def check_java() -> None:
+    """Raises InvalidConfiguration with what to install where there is no Java."""
+    home = os.environ.get("JAVA_HOME")
+    if shutil.which("java") is None and not (home and (Path(home) / "bin" / "java").exists()):
+        raise InvalidConfiguration(JAVA_MISSING, field="pipeline.engine")
+
+
+class SparkEngine:
+    """Starts the driver, starts it again when it dies, and hands on what the workers wrote."""
+
+    name = "spark"
+
+    def __init__(
+        self,
+        files: SiteFiles,
+        sink: NotificationSink,
+        head: Head,
+        master: str,
+        batch_events: int,
+        progress: Progress,
+    ) -> None:
+        self._files = files
+        self._master = master
+        self._batch_events = batch_events
+        self._progress = progress
+        self._collector = Collector(files.notifications, sink, head.frontier)
+        self._state = "starting"
+        self._ready = False
+        self._signals_dir: str | None = None
+        self._socket: socket.socket | None = None
+        self._driver: subprocess.Popen[bytes] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._seen_mtime = 0
+
+    @property
+    def ready(self) -> bool:
+        return self._ready
+
+    @property
+    def state(self) -> str:
+        return self._state
+
+    async def start(self) -> None:
+        check_java()
+        # A socket's path may have 108 characters at most, so it cannot be in the data directory.
+        self._signals_dir = tempfile.mkdtemp(prefix="culver-")
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
+        self._socket.setblocking(False)
+        self._socket.bind(self._signals_path)
+        asyncio.get_running_loop().add_reader(self._socket, self._on_signals)
+        self._tasks = [asyncio.create_task(self._supervise()), asyncio.create_task(self._look())]
+
+    def follow(self, head: Head) -> None:
+        """Nothing to do: the source reads the head file."""
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._stop_driver()
+        if self._socket is not None:
+            asyncio.get_running_loop().remove_reader(self._socket)
+            self._socket.close()
+        if self._signals_dir is not None:
+            shutil.rmtree(self._signals_dir, ignore_errors=True)
+        self._ready = False
+        self._state = "stopped"
+
+    # --- what the workers and the driver tell ---------------------------------------------------------
+
+    @property
+    def _signals_path(self) -> str:
+        assert self._signals_dir is not None
+        return os.path.join(self._signals_dir, "signals")
+
+    def _on_signals(self) -> None:
+        assert self._socket is not None
+        collect = False
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                message = json.loads(self._socket.recv(4096))
+                match message["kind"]:
+                    case "notifications":
+                        collect = True
+                    case "warm":
+                        self._ready = True
+                        self._state = "running"
+                    case "progress":
+                        self._state = message["text"]
+                        self._progress(message["text"])
+                    case "failed":
+                        self._state = f"failed: {message['text']}"
+        if collect:
+            self._collector.collect()
+
+    async def _look(self) -> None:
+        """The way without signals: workers on other machines, or a datagram that was dropped."""
+        while True:
+            await asyncio.sleep(_LOOK_SECONDS)
+            mtime = self._files.notifications.stat().st_mtime_ns
+            if mtime != self._seen_mtime:
+                self._seen_mtime = mtime
+                self._collector.collect()
+
+    # --- the driver process ---------------------------------------------------------------------------
+
+    async def _supervise(self) -> None:
+        """Keep a driver running. One that dies before it was ever ready, twice, may have a checkpoint that
+        cannot be read (a power cut can leave one): it is set aside. That loses nothing, because a new
+        query starts at the frontier, which follows from the notification files."""
+        pause_seconds, failures = 1.0, 0
+        while True:
+            self._start_driver()
+            assert self._driver is not None
+            while self._driver.poll() is None:
+                if self._ready:
+                    failures, pause_seconds = 0, 1.0
+                await asyncio.sleep(_LOOK_SECONDS)
+            failures += not self._ready
+            self._ready = False
+            logger.error(
+                "the Spark driver ended with code %s (%s); its log is %s; starting another in %.0f s",
+                self._driver.returncode,
+                self._state,
+                self._log_path,
+                pause_seconds,
+            )
+            if failures == 2:
+                self._set_checkpoint_aside()
+            await asyncio.sleep(pause_seconds)
+            pause_seconds = min(2 * pause_seconds, _LONGEST_PAUSE_SECONDS)
+
+    @property
+    def _checkpoint(self) -> Path:
+        return self._files.spark / "checkpoint"
+
+    @property
+    def _log_path(self) -> Path:
+        return self._files.spark / "driver.log"
+
+    def _start_driver(self) -> None:
+        self._files.spark.mkdir(exist_ok=True)
+        shutil.rmtree(self._files.spark / "local", ignore_errors=True)
+        options = {
+            "data_dir": str(self._files.data_dir.absolute()),
+            "master": self._master,
+            "batch_events": self._batch_events,
+            "signals": self._signals_path,
+            "checkpoint": str(self._checkpoint.absolute()),
+        }
+        command = [sys.executable, "-m", "culver.pipeline.spark.driver", json.dumps(options)]
+        with self._log_path.open("ab") as log:
+            _bound(log)
+            # Its own session, so that Ctrl-C in a terminal reaches the site alone, which then stops it.
+            self._driver = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True
+            )
+
+    async def _stop_driver(self) -> None:
+        driver = self._driver
+        if driver is None or driver.poll() is not None:
+            return
+        assert driver.stdin is not None
+        driver.stdin.close()
+        try:
+            await asyncio.to_thread(driver.wait, _STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            logger.warning("the Spark driver did not stop in %.0f s and is killed", _STOP_SECONDS)
+            driver.kill()
+            await asyncio.to_thread(driver.wait)
+
+    def _set_checkpoint_aside(self) -> None:
+        if self._checkpoint.exists():
+            aside = self._checkpoint.with_name("checkpoint.unusable")
+            shutil.rmtree(aside, ignore_errors=True)
+            self._checkpoint.rename(aside)
+            logger.error("Spark's checkpoint is set aside as %s; starting anew at the frontier", aside)
+
+
+def _bound(log: IO[bytes], most_bytes: int = 16 * 1024 * 1024) -> None:
+    """Begin the driver's log again when it has grown large."""
+    if log.tell() > most_bytes:
+        log.truncate(0)
