@@ -1,0 +1,122 @@
+"""`culver bench`: one command for each benchmark."""
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from culver.bench import frame
+from culver.errors import CulverError
+
+
+@click.group(no_args_is_help=True)
+def bench() -> None:
+    """Measure Culver: a table for people, a JSON object for machines.
+
+    Every figure is on a named workload, and the JSON object says on which commit, machine and versions it
+    was measured.
+    """
+
+
+def benchmark(name: str) -> Callable[[Callable[..., list[frame.Record]]], click.Command]:
+    """Make a function that returns records the command `culver bench NAME`, with `--json`."""
+
+    def decorate(measure: Callable[..., list[frame.Record]]) -> click.Command:
+        @functools.wraps(measure)
+        def run(json_path: str | None, **options: Any) -> None:
+            try:
+                frame.check_json_path(json_path)
+                results = measure(**options)
+                frame.report(name, results, json_path)
+            except CulverError as exc:
+                raise click.ClickException(exc.message) from exc
+
+        with_json = click.option(
+            "--json",
+            "json_path",
+            metavar="PATH",
+            help="Write the results as one JSON object to this file; - is standard output.",
+        )(run)
+        return bench.command(name)(with_json)
+
+    return decorate
+
+
+@benchmark("spine")
+@click.option(
+    "--engine",
+    "engines",
+    type=click.Choice(["spark", "inline"]),
+    multiple=True,
+    help="Engine to measure; may be given twice. Both, unless told otherwise.",
+)
+@click.option(
+    "--workload",
+    default="W1",
+    show_default=True,
+    metavar="NAME",
+    help="W1 (ranges on 4 reals), W2 (stock quotes) or W3 (news; filters of 20 clauses).",
+)
+@click.option(
+    "--subscriptions",
+    type=click.IntRange(1),
+    default=None,
+    help="Durable subscriptions to register; the workload's own number, unless told otherwise.",
+)
+@click.option(
+    "--rate",
+    type=click.IntRange(1),
+    default=None,
+    help="Events a second for the latency; 200 on spark and 1,000 on inline, unless told otherwise.",
+)
+@click.option(
+    "--seconds", type=click.FloatRange(0.1), default=None, help="How long latency is measured.  [default: 20]"
+)
+@click.option(
+    "--events",
+    type=click.IntRange(1),
+    default=None,
+    help="Events published for the throughput.  [default: 100,000]",
+)
+@click.option(
+    "--data-dir",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    default=None,
+    help="Where the sites keep their files while they are measured; the system's temporary directory, "
+    "unless told otherwise. The disk counts: a publish is acknowledged after it is on disk.",
+)
+@click.option(
+    "--quick", is_flag=True, help="A short run to see that it works: 1,000 subscriptions, 3 s, 5,000 events."
+)
+def spine(
+    engines: tuple[str, ...],
+    workload: str,
+    subscriptions: int | None,
+    rate: int | None,
+    seconds: float | None,
+    events: int | None,
+    data_dir: Path | None,
+    quick: bool,
+) -> list[frame.Record]:
+    """Throughput and latency of the whole path, on each engine.
+
+    Starts a site, registers the workload's subscriptions, publishes at a steady rate to a live subscriber
+    (p50, p99, max), then as fast as the site takes it into the mailboxes (events/s).
+    """
+    # Imported here, so that no other command pays for loading NumPy and Arrow.
+    from culver.bench.spine import SpinePlan, run_engine
+    from culver.bench.workloads import named
+
+    chosen = named(workload)
+    plan = SpinePlan(
+        workload=chosen,
+        subscriptions=subscriptions or (1_000 if quick else chosen.subscriptions),
+        seconds=seconds or (3.0 if quick else 20.0),
+        warm_up_seconds=2.0 if quick else 5.0,
+        events=events or (5_000 if quick else 100_000),
+        rate=rate,
+        data_dir=data_dir,
+    )
+    return [run_engine(engine, plan, frame.tell) for engine in dict.fromkeys(engines or ("spark", "inline"))]

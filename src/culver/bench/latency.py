@@ -1,0 +1,148 @@
+"""End-to-end latency at a steady rate, in an open loop.
+
+Event i is due at `start + i / rate`, whatever happened to the ones before. Its latency counts from that
+moment, not from when it was really sent, until the subscriber has it: a stall of the site, or of this
+process, shows in every event that it delayed.
+"""
+
+import asyncio
+import contextlib
+import gc
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from websockets.asyncio.client import ClientConnection
+
+from culver.bench import wire
+from culver.bench.frame import BenchmarkFailed
+
+_MAX_BATCH = 500  # events in one message, however many a stall has made due
+
+
+@dataclass(frozen=True, slots=True)
+class LatencyPlan:
+    """`warm_up_seconds` of the same traffic come first and are not counted. `drain_limit_seconds` is how
+    long the last events may take to arrive before the run counts as failed."""
+
+    rate: int
+    seconds: float
+    warm_up_seconds: float
+    drain_limit_seconds: float = 30.0
+
+    @property
+    def warm_up_events(self) -> int:
+        return round(self.rate * self.warm_up_seconds)
+
+    @property
+    def events(self) -> int:
+        return self.warm_up_events + max(1, round(self.rate * self.seconds))
+
+
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """Milliseconds of the counted events. `late` is how far behind schedule they were sent, which is
+    contained in `delivered` and tells what this process itself adds."""
+
+    delivered: NDArray[np.float64]
+    late: NDArray[np.float64]
+
+    def record(self) -> dict[str, float]:
+        p50, p99 = np.percentile(self.delivered, [50, 99])
+        return {
+            "p50_ms": round(float(p50), 3),
+            "p99_ms": round(float(p99), 3),
+            "max_ms": round(float(self.delivered.max()), 3),
+            "send_late_p99_ms": round(float(np.percentile(self.late, 99)), 3),
+        }
+
+
+async def measure_latency(url: str, events: Sequence[dict[str, Any]], plan: LatencyPlan) -> Latency:
+    """Publish `plan.events` of the events on one connection and receive them, all, on another."""
+    encoded = wire.encode_numbered(events[: plan.events])
+    count = len(encoded)
+    if count < plan.events:
+        raise ValueError(f"{plan.events} events are needed, {count} are there")
+    received = np.zeros(count)
+    sent = np.zeros(count)
+    async with wire.open_connection(url) as subscriber, wire.open_connection(url) as publisher:
+        await wire.send(subscriber, f'{{"op":"subscribe","ref":1,"filter":"{wire.SEQUENCE} >= 0"}}')
+        while (await wire.receive(subscriber)).op != "subscribed":
+            pass
+        with _no_garbage_collection():
+            start = time.perf_counter() + 0.05
+            try:
+                async with asyncio.TaskGroup() as tasks:
+                    listening = tasks.create_task(_listen(subscriber, received))
+                    acknowledging = tasks.create_task(_discard_acknowledgements(publisher))
+                    await _send_on_schedule(publisher, encoded, sent, start, plan.rate)
+                    await _drain(listening, received, plan.drain_limit_seconds)
+                    acknowledging.cancel()
+            except* BenchmarkFailed as failures:
+                raise failures.exceptions[0] from None
+    due = start + np.arange(count) / plan.rate
+    counted = slice(plan.warm_up_events, None)
+    return Latency((received - due)[counted] * 1e3, (sent - due)[counted] * 1e3)
+
+
+async def _send_on_schedule(
+    publisher: ClientConnection, encoded: list[str], sent: NDArray[np.float64], start: float, rate: int
+) -> None:
+    """Send at each moment what is due by then, in one message."""
+    at, count = 0, len(encoded)
+    while at < count:
+        now = time.perf_counter()
+        due = min(count, at + _MAX_BATCH, int((now - start) * rate) + 1) if now >= start else 0
+        if due > at:
+            await wire.send(publisher, wire.publish_message(at, encoded[at:due]))
+            sent[at:due] = now
+            at = due
+        else:
+            await asyncio.sleep(max(0.0, start + at / rate - now))
+
+
+async def _listen(subscriber: ClientConnection, received: NDArray[np.float64]) -> None:
+    """Note when each event came for the first time; ends when all have."""
+    missing = len(received)
+    while missing:
+        message = await wire.receive(subscriber)
+        now = time.perf_counter()
+        for delivery in message.deliveries:
+            number = delivery.event.bench_sequence
+            if received[number] == 0.0:
+                received[number] = now
+                missing -= 1
+
+
+async def _discard_acknowledgements(publisher: ClientConnection) -> None:
+    while True:
+        await wire.receive(publisher)
+
+
+async def _drain(
+    listening: "asyncio.Task[None]", received: NDArray[np.float64], limit_seconds: float
+) -> None:
+    done, _ = await asyncio.wait([listening], timeout=limit_seconds)
+    if not done:
+        missing = int(np.count_nonzero(received == 0.0))
+        raise BenchmarkFailed(
+            f"{missing} of {len(received)} events had not arrived {limit_seconds:.0f} s after the last was sent"
+        )
+
+
+@contextlib.contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    """A collection here would count as the site's latency."""
+    was_enabled = gc.isenabled()
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+        if was_enabled:
+            gc.enable()

@@ -1,0 +1,53 @@
+"""Registering many durable subscriptions, and what became of their mailboxes."""
+
+import time
+from collections.abc import Callable, Sequence
+
+import httpx
+
+from culver.bench.frame import BenchmarkFailed
+
+CHUNK = 1_000
+
+
+def register(http: httpx.Client, filters: Sequence[str], progress: Callable[[int], None]) -> float:
+    """Register durable subscriptions in arrays of 1,000; returns how many a second were acknowledged.
+
+    `progress` is called with the number registered so far."""
+    started = time.perf_counter()
+    for at in range(0, len(filters), CHUNK):
+        chunk = filters[at : at + CHUNK]
+        answer = http.post("/v1/subscriptions", json=[{"filter": text} for text in chunk])
+        _check(answer, 201)
+        if len(answer.json()["subscriptions"]) != len(chunk):
+            raise BenchmarkFailed(f"the site answered for other than {len(chunk)} subscriptions")
+        progress(at + len(chunk))
+    return len(filters) / (time.perf_counter() - started)
+
+
+def mean_pending(http: httpx.Client, sample: int) -> float:
+    """How many deliveries wait in a mailbox, on average over the first `sample` subscriptions.
+
+    Subscriptions of a workload are drawn alike, so the first ones stand for all."""
+    pending: list[int] = []
+    after: str | None = None
+    while len(pending) < sample:
+        parameters: dict[str, str] = {"limit": "100"}
+        if after is not None:
+            parameters["after"] = after
+        answer = http.get("/v1/subscriptions", params=parameters)
+        _check(answer, 200)
+        page = answer.json()
+        pending += [subscription["pending"] for subscription in page["subscriptions"]]
+        after = page["next"]
+        if after is None:
+            break
+    return sum(pending[:sample]) / max(1, len(pending[:sample]))
+
+
+def _check(answer: httpx.Response, status: int) -> None:
+    if answer.status_code != status:
+        raise BenchmarkFailed(
+            f"{answer.request.method} {answer.request.url.path} answered {answer.status_code}: "
+            f"{answer.text[:500]}"
+        )
