@@ -3,7 +3,7 @@
 A notification file is written where its content is made (inline or in a Spark worker) and read by delivery.
 It is grouped by registration, so that a mailbox finds its share with one binary search:
 
-    magic "CULVNTF1" | u32 header length | u32 crc32 of all that follows the crc
+    magic "CULVNTF1" | u32 crc32 of all that follows | u32 header length
     header (JSON: start, end, index_version, registrations, pairs), padded with spaces to 8 bytes
     numbers   int64[registrations]      ascending
     bounds    int64[registrations + 1]  where each registration's rows begin
@@ -32,6 +32,8 @@ from culver.errors import StorageCorrupt
 
 _MAGIC = b"CULVNTF1"
 _PREFIX = struct.Struct("<8sII")
+_LENGTH = struct.Struct("<I")
+_CHECKED_FROM = 12
 _SUFFIX = ".ntf"
 
 
@@ -89,7 +91,7 @@ def write(directory: Path, notifications: Notifications, *, durable: bool) -> Pa
         }
     ).encode()
     header += b" " * (-(len(header) + _PREFIX.size) % 8)
-    parts = [header, n.numbers.tobytes(), n.bounds.tobytes(), n.rows.tobytes(), n.sizes.tobytes()]
+    parts = [_LENGTH.pack(len(header)), header, n.numbers.tobytes(), n.bounds.tobytes(), n.rows.tobytes(), n.sizes.tobytes()]
     crc = 0
     for part in parts:
         crc = zlib.crc32(part, crc)
@@ -97,7 +99,7 @@ def write(directory: Path, notifications: Notifications, *, durable: bool) -> Pa
     temporary = path.with_suffix(f".{os.getpid()}.tmp")
     try:
         with temporary.open("wb", buffering=0) as file:
-            for part in (_PREFIX.pack(_MAGIC, len(header), crc), *parts):
+            for part in (_MAGIC + _LENGTH.pack(crc), *parts):
                 view = memoryview(part)
                 while view:
                     view = view[file.write(view) :]
@@ -120,8 +122,8 @@ def read(path: Path) -> Notifications:
         if os.fstat(file.fileno()).st_size < _PREFIX.size:
             raise StorageCorrupt(f"{path} is too short for a notification file")
         data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-    magic, length, crc = _PREFIX.unpack_from(data)
-    if magic != _MAGIC or zlib.crc32(data[_PREFIX.size :]) != crc:
+    magic, crc, length = _PREFIX.unpack_from(data)
+    if magic != _MAGIC or zlib.crc32(data[_CHECKED_FROM:]) != crc:
         raise StorageCorrupt(f"{path} fails its checksum")
     header = json.loads(bytes(data[_PREFIX.size : _PREFIX.size + length]))
     at = _PREFIX.size + length

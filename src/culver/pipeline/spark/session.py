@@ -26,6 +26,8 @@ SETTINGS = {
     "spark.driver.extraJavaOptions": "-Xss8m -XX:+UseSerialGC -XX:TieredStopAtLevel=1",
     "spark.driver.memory": "1g",
     "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.adaptive.enabled": "false",  # streaming does without it, and says so at every start
     "spark.sql.session.timeZone": "UTC",
     "spark.log.level": "WARN",
     "spark.locality.wait": "0s",

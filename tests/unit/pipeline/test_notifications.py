@@ -1,0 +1,100 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from culver.errors import StorageCorrupt
+from culver.pipeline import notifications
+from culver.pipeline.collector import Collector
+from culver.pipeline.notifications import Notifications
+
+
+def some(start: int, end: int, pairs: dict[int, list[int]] | None = None) -> Notifications:
+    """Registration number -> offsets."""
+    grouped = sorted((pairs or {}).items())
+    rows = [offset - start for _, offsets in grouped for offset in offsets]
+    counts = [len(offsets) for _, offsets in grouped]
+    return Notifications(
+        start,
+        end,
+        7,
+        np.array([number for number, _ in grouped], np.int64),
+        np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+        np.array(rows, np.uint32),
+        np.full(end - start, 11, np.uint32),
+    )
+
+
+class RecordingSink:
+    def __init__(self) -> None:
+        self.accepted: list[tuple[int, int]] = []
+
+    def accept(self, notifications: Notifications) -> None:
+        self.accepted.append((notifications.start, notifications.end))
+
+
+def test_file_reads_as_it_was_written(tmp_path: Path) -> None:
+    written = some(100, 105, {3: [100, 104], 9: [102]})
+    read = notifications.read(notifications.write(tmp_path, written, durable=True))
+    assert (read.start, read.end, read.index_version) == (100, 105, 7)
+    assert read.offsets_of(3).tolist() == [100, 104]
+    assert read.offsets_of(9).tolist() == [102]
+    assert read.offsets_of(4).tolist() == []
+    assert read.offsets_of(10).tolist() == []
+    assert read.sizes.tolist() == [11] * 5
+
+
+def test_same_content_gives_the_same_bytes_and_leaves_no_other_file(tmp_path: Path) -> None:
+    content = some(0, 2, {1: [0, 1]})
+    first = notifications.write(tmp_path, content, durable=True).read_bytes()
+    assert notifications.write(tmp_path, content, durable=False).read_bytes() == first
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_every_flipped_or_missing_byte_is_noticed(tmp_path: Path) -> None:
+    path = notifications.write(tmp_path, some(0, 3, {1: [0], 2: [1, 2]}), durable=False)
+    intact = path.read_bytes()
+    for at in range(len(intact)):
+        path.write_bytes(intact[:at] + bytes([intact[at] ^ 0x10]) + intact[at + 1 :])
+        with pytest.raises(StorageCorrupt):
+            notifications.read(path)
+        path.write_bytes(intact[:at])
+        with pytest.raises(StorageCorrupt):
+            notifications.read(path)
+
+
+@pytest.mark.parametrize("name", ["x.ntf", "0-1.ntf", f"{1:020d}-{2:020d}.tmp", f"{1:020d}_{2:020d}.ntf", ""])
+def test_other_names_are_not_notification_files(name: str) -> None:
+    assert notifications.parse_file_name(name) is None
+
+
+def test_file_name_is_the_range() -> None:
+    assert notifications.parse_file_name(notifications.file_name(5, 2**40)) == (5, 2**40)
+
+
+def test_collector_waits_for_the_next_range_and_takes_files_in_order(tmp_path: Path) -> None:
+    sink = RecordingSink()
+    collector = Collector(tmp_path, sink, position=0)
+    notifications.write(tmp_path, some(10, 20), durable=False)
+    assert not collector.collect()
+    notifications.write(tmp_path, some(0, 10), durable=False)
+    assert collector.collect()
+    assert sink.accepted == [(0, 10), (10, 20)]
+    assert collector.position == 20
+    assert not collector.collect()
+
+
+def test_collector_takes_the_longest_of_overlapping_files(tmp_path: Path) -> None:
+    sink = RecordingSink()
+    for start, end in [(0, 10), (5, 15), (8, 30), (20, 25), (30, 31)]:
+        notifications.write(tmp_path, some(start, end), durable=False)
+    Collector(tmp_path, sink, position=6).collect()
+    assert sink.accepted == [(5, 15), (8, 30), (30, 31)]
+
+
+def test_collector_removes_a_torn_file_and_waits_for_its_range(tmp_path: Path) -> None:
+    sink = RecordingSink()
+    path = notifications.write(tmp_path, some(0, 10, {1: [3]}), durable=False)
+    path.write_bytes(path.read_bytes()[:-3])
+    assert not Collector(tmp_path, sink, position=0).collect()
+    assert not path.exists()
