@@ -1,0 +1,209 @@
+"""One subscription's supply: a task that attaches it, attaches it again after a loss, and a buffer.
+
+attaching ──> attached ──┬─ connection lost ──> wait (backoff) ──> attaching
+    ^                    ├─ buffer full (durable only): detach, wait until it is low ──┐
+    └────────────────────┼────────────────────────────────────────────────────────────┘
+                         └─ subscription removed ──> finished
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import Sequence
+from typing import Any
+
+from culver.client.acker import Acker
+from culver.client.buffer import Buffer
+from culver.client.connection import Connection
+from culver.client.link import Link, backoff, subscription_path
+from culver.client.source import Source
+from culver.client.types import Gap, Message
+from culver.errors import ClientError, ConnectionFailed, CulverError, RequestRefused
+
+logger = logging.getLogger("culver.client")
+_FLUSH_SECONDS = 2.0
+
+
+class Feed:
+    """`run` is the task; the rest is called by the stream that reads it, in the same event loop.
+
+    The first attachment must succeed, or the feed fails with its error. After that a lost connection is
+    made again for as long as the feed lives (unless `reconnect` is off), and only a refusal ends it.
+    """
+
+    def __init__(
+        self, link: Link, source: Source, *, reconnect: bool, buffer_count: int, buffer_bytes: int
+    ) -> None:
+        self.source = source
+        self._link = link
+        self._reconnect = reconnect
+        self._buffer = Buffer(
+            self._message, durable=source.durable, max_count=buffer_count, max_bytes=buffer_bytes
+        )
+        self._delays = backoff(random.Random())
+        self._changed = asyncio.Event()  # something for the reader: an item, or the end
+        self._interrupted = asyncio.Event()  # something for `run`: lost, full, removed
+        self._drained = asyncio.Event()
+        self._attached = asyncio.Event()
+        self._connection: Connection | None = None  # the one it is attached to, while it is
+        self._acker = Acker(str(source), self.acknowledge, self._attached.wait)
+        self._loss: ConnectionFailed | None = None
+        self._removed = False
+        self._finished = False
+        self._error: CulverError | None = None
+
+    # --- for the stream that reads ---
+
+    async def next(self) -> Message | Gap | None:
+        """The next item; None at the end. Raises what ended the feed, once all that came before is taken.
+        Cancelling it loses nothing."""
+        while True:
+            self._changed.clear()
+            item = self._buffer.take()
+            if item is not None:
+                if self._buffer.low:
+                    self._drained.set()
+                return item
+            if self._error is not None:
+                raise self._error
+            if self._finished:
+                return None
+            await self._changed.wait()
+
+    async def ready(self) -> None:
+        """Wait for the first attachment. Raises what prevents it."""
+        while not self._finished and self.source.since is None:
+            self._changed.clear()
+            await self._changed.wait()
+        if self._error is not None and self.source.since is None:
+            raise self._error
+
+    async def acknowledge(self, offset: int) -> None:
+        """Over the WebSocket where the subscription is attached, by HTTP otherwise: both are idempotent."""
+        if not self.source.durable:
+            return
+        delivery_id = self.source.delivery_id(offset)
+        if self._connection is not None:
+            try:
+                await self._connection.request("ack", delivery_id=delivery_id)
+                return
+            except ConnectionFailed as exc:
+                logger.debug("%s: acknowledging %d: %s", self.source, offset, exc)
+        path = subscription_path(self.source.subscription, "/ack")
+        await self._link.http("POST", path, body={"delivery_id": delivery_id})
+
+    def done_with(self, offset: int) -> None:
+        """Everything up to `offset` is done with; it is acknowledged in the background."""
+        if self.source.durable:
+            self._acker.want(offset)
+
+    # --- the task ---
+
+    async def run(self) -> None:
+        try:
+            await self._supply()
+        except CulverError as exc:
+            self._error = exc
+        finally:
+            self._finished = True
+            self._changed.set()
+            await self._acker.flush(_FLUSH_SECONDS)
+            await self._detach()
+
+    async def _supply(self) -> None:
+        while not self._removed:
+            try:
+                await self._attach()
+            except ClientError as exc:
+                if not self._worth_another_try(exc):
+                    raise
+                delay = next(self._delays)
+                logger.warning("%s: %s; trying again in %.1f s", self.source, exc, delay)
+                await asyncio.sleep(delay)
+                continue
+            self._delays = backoff(random.Random())
+            await self._interrupted.wait()
+            if self._loss is not None:
+                if not self._reconnect:
+                    raise self._loss
+                logger.warning("%s: %s; connecting again", self.source, self._loss)
+            elif not self._removed:
+                await self._detach()
+                await self._drained.wait()
+
+    async def _attach(self) -> None:
+        self._interrupted.clear()
+        self._buffer.resume()
+        self._loss = None
+        await self.source.prepare(self._link)
+        connection = await self._link.connection()
+        if connection.receives(self.source.subscription):
+            raise ClientError(f"{self.source} is already being received by this client")
+        resumed = self.source.since is not None
+        gap = await self.source.attach(connection, self, self._buffer)
+        if gap is not None:
+            self.announce(gap)
+        if resumed:
+            logger.info("%s is attached again", self.source)
+        if self._loss is None and not self._removed:
+            self._connection = connection
+            self._attached.set()
+        self._changed.set()
+
+    async def _detach(self) -> None:
+        """End what the site holds for this feed on the connection; a lost connection has ended it already."""
+        connection, self._connection = self._connection, None
+        self._attached.clear()
+        if connection is None:
+            return
+        connection.release(self.source.subscription)
+        try:
+            await connection.request("detach", subscription=self.source.subscription)
+        except ClientError as exc:
+            logger.debug("%s: detaching: %s", self.source, exc)
+
+    def _worth_another_try(self, error: ClientError) -> bool:
+        if self.source.since is None or not self._reconnect:
+            return False
+        if isinstance(error, RequestRefused):
+            return bool(error.details.get("retryable"))
+        return isinstance(error, ConnectionFailed)
+
+    # --- for the connection (Receiver) ---
+
+    def deliver(self, deliveries: Sequence[dict[str, Any]], size: int) -> None:
+        if not self._buffer.offer(self.source.subscription, deliveries, size):
+            self._drained.clear()
+            self._interrupted.set()
+        self._changed.set()
+
+    def gap(self, gap: dict[str, Any]) -> None:
+        self.announce(
+            Gap(
+                gap["subscription"],
+                gap["start"],
+                gap["end"],
+                gap.get("dropped"),
+                gap.get("reason", "unavailable"),
+            )
+        )
+
+    def announce(self, gap: Gap) -> None:
+        self._buffer.announce(gap)
+        self._changed.set()
+
+    def ended(self) -> None:
+        self._removed = True
+        self._unattach()
+
+    def lost(self, error: ConnectionFailed) -> None:
+        self._loss = error
+        self._unattach()
+
+    def _unattach(self) -> None:
+        self._connection = None
+        self._attached.clear()
+        self._interrupted.set()
+
+    def _message(self, delivery: dict[str, Any]) -> Message:
+        return Message(delivery["event"], delivery["offset"], self.source.subscription, self.acknowledge)

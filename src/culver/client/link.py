@@ -1,0 +1,110 @@
+"""The client's way to the site: one WebSocket and one HTTP client, each opened when it is first needed."""
+
+import asyncio
+import random
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from culver.client.address import Address
+from culver.client.boundary import http_errors, refusal
+from culver.client.connection import Connection
+from culver.errors import ClientError, ConnectionFailed
+
+if TYPE_CHECKING:
+    import httpx
+
+
+class Link:
+    """Opens again after a loss, whenever it is asked for a connection; `close` is final."""
+
+    def __init__(self, address: Address, timeout_seconds: float) -> None:
+        self.address = address
+        self._timeout_seconds = timeout_seconds
+        self._connection: Connection | None = None
+        self._opening = asyncio.Lock()
+        self._http: httpx.AsyncClient | None = None
+        self._closed = False
+
+    async def connection(self) -> Connection:
+        """The WebSocket connection, opened now if there is none. Raises ConnectionFailed."""
+        async with self._opening:
+            if self._closed:
+                raise ClientError("the client is closed")
+            if self._connection is None or self._connection.lost:
+                self._connection = await Connection.open(self.address, self._timeout_seconds)
+            return self._connection
+
+    async def http(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: Any = None,
+        content: bytes | None = None,
+        accept: tuple[int, ...] = (),
+        **query: Any,
+    ) -> tuple[int, Any]:
+        """One HTTP request: (status, JSON document or None). A status above 399 raises RequestRefused
+        unless it is one of `accept`; no answer raises ConnectionFailed."""
+        with http_errors(self.address.http):
+            client = self._http_client()
+            response = await client.request(
+                method,
+                path,
+                json=body if content is None else None,
+                content=content,
+                headers={"content-type": "application/json"} if content is not None else None,
+                params={name: value for name, value in query.items() if value is not None},
+            )
+        document: Any = None
+        if "json" in response.headers.get("content-type", ""):
+            try:
+                document = response.json()
+            except ValueError as exc:
+                raise ConnectionFailed(f"{self.address.http} answered with broken JSON") from exc
+        if response.status_code < 400 or response.status_code in accept:
+            return response.status_code, document
+        if not isinstance(document, dict) or "code" not in document:
+            raise ConnectionFailed(
+                f"{self.address.http} answered {response.status_code} to {method} {path}; is it a Culver site?",
+                status=response.status_code,
+            )
+        raise refusal(document, response.status_code)
+
+    async def close(self) -> None:
+        self._closed = True
+        async with self._opening:
+            connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.close()
+        if self._http is not None:
+            await self._http.aclose()
+
+    def _http_client(self) -> "httpx.AsyncClient":
+        if self._closed:
+            raise ClientError("the client is closed")
+        if self._http is None:
+            import httpx
+
+            self._http = httpx.AsyncClient(
+                base_url=self.address.http,
+                timeout=self._timeout_seconds,
+                trust_env=not self.address.loopback,
+            )
+        return self._http
+
+
+def subscription_path(subscription: str, tail: str = "") -> str:
+    return f"/v1/subscriptions/{quote(subscription, safe='')}{tail}"
+
+
+def backoff(
+    randomness: random.Random, first_seconds: float = 0.1, longest_seconds: float = 15.0
+) -> Iterator[float]:
+    """How long to wait before each attempt: doubling, with jitter over the upper half, so that clients which
+    lost one server at one moment do not come back at one moment."""
+    ceiling = first_seconds
+    while True:
+        yield ceiling * (0.5 + randomness.random() / 2)
+        ceiling = min(ceiling * 2, longest_seconds)
