@@ -1,0 +1,264 @@
+"""Events as columns: the one form in which they are stored, shipped and matched.
+
+A record batch holds the payload, the time of arrival, and one column for each attribute and kind of value that
+occurs, named by where the attribute stands (c for context, d for data), the letter of its kind and its name:
+
+    payload         received_us   c:s:type   d:r:price   d:i:price   d:l:tags
+    binary          int64         string     double      int64       list<string>
+    {"specver...    1700000...    "trade"    12.5        null        ["x", "y"]
+    {"price":12}    1700000...    null       null        12          null
+
+    i int64   r double   s string   b boolean   l list of string   t int64 (microseconds since 1970, UTC)
+
+Null is absence, and a row has at most one kind of each attribute. A timestamp is an int64, not Arrow's
+timestamp: kernels compare integers, and its kind is in the column's name anyway.
+"""
+
+import functools
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from culver.model.event import Event
+from culver.model.values import Kind, Timestamp, Value, kind_of
+
+PAYLOAD = "payload"
+RECEIVED = "received_us"
+CONTEXT = "c"
+DATA = "d"
+
+ARROW_TYPES: dict[Kind, Any] = {
+    Kind.INTEGER: pa.int64(),
+    Kind.REAL: pa.float64(),
+    Kind.STRING: pa.string(),
+    Kind.BOOLEAN: pa.bool_(),
+    Kind.STRINGS: pa.list_(pa.string()),
+    Kind.TIMESTAMP: pa.int64(),
+}
+_KINDS = tuple(Kind)
+_DATA_PREFIX = "data."
+_PAYLOAD_INDEX = 0
+_BASE_FIELDS = (pa.field(PAYLOAD, pa.binary()), pa.field(RECEIVED, pa.int64()))
+
+# Columns of few values cost space all the same. A batch with more cells than this is cut where it has
+# more than so many cells for each value, so that no mixture of events grows much on its way to the disk.
+_CELLS_WITHOUT_CARE = 1 << 16
+_CELLS_PER_VALUE = 16
+# Far below the 2 GiB where Arrow's 32-bit offsets end; strings may grow threefold in their normal form.
+_PAYLOAD_BYTES = 1 << 28
+
+_Column = tuple[str, type, str]  # where, the values' type, the attribute's name
+_Shape = tuple[tuple[str, ...], tuple[type, ...], tuple[str, ...], tuple[type, ...]]
+
+
+def encode(events: Sequence[Event], received_us: int, max_columns: int = 1024) -> list[pa.RecordBatch]:
+    """The events, in order, in as few batches as the limits allow: a batch has at most `max_columns` attribute
+    columns (unless a single event has more) and is not too sparse. No events make no batch."""
+    batches: list[pa.RecordBatch] = []
+    start, shapes, columns = 0, dict[_Shape, list[int]](), set[_Column]()
+    values = payload_bytes = 0
+    for position, event in enumerate(events):
+        context, data = event.context, event.data
+        shape = (
+            tuple(context),
+            tuple(map(type, context.values())),
+            tuple(data),
+            tuple(map(type, data.values())),
+        )
+        rows = shapes.get(shape)
+        wanted = columns if rows is not None else columns.union(_columns_of_shape(shape))
+        values += len(context) + len(data)
+        payload_bytes += len(event.payload)
+        cells = (position + 1 - start) * len(wanted)
+        if position > start and (
+            len(wanted) > max_columns
+            or (cells > _CELLS_WITHOUT_CARE and cells > _CELLS_PER_VALUE * values)
+            or payload_bytes > _PAYLOAD_BYTES
+        ):
+            batches.append(_build(events[start:position], shapes, received_us))
+            start, shapes, rows = position, {}, None
+            wanted = set(_columns_of_shape(shape))
+            values, payload_bytes = len(context) + len(data), len(event.payload)
+        if rows is None:
+            rows = shapes[shape] = []
+            columns = wanted
+        rows.append(position - start)
+    if start < len(events):
+        batches.append(_build(events[start:], shapes, received_us))
+    return batches
+
+
+def serialise(batch: pa.RecordBatch) -> pa.Buffer:
+    """One batch with its schema, as an Arrow IPC stream."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return sink.getvalue()
+
+
+def deserialise(buffer: Any) -> pa.RecordBatch:
+    """The batch of a buffer (anything with the buffer protocol) that `serialise` made. Nothing is copied:
+    the columns point into the buffer and keep it alive."""
+    with pa.ipc.open_stream(buffer) as reader:
+        return reader.read_next_batch()
+
+
+def concat(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """All rows in order, over the union of the columns. That union has no limit here: who puts batches of
+    many different schemas together bounds how many."""
+    if len(batches) == 1:
+        return batches[0]
+    if not batches:
+        return pa.schema(_BASE_FIELDS).empty_table().to_batches()[0]
+    groups: dict[tuple[str, ...], list[int]] = {}
+    for number, batch in enumerate(batches):
+        groups.setdefault(tuple(batch.schema.names), []).append(number)
+    if len(groups) == 1:
+        return pa.concat_batches(batches)
+    # Many small batches of a few schemas, interleaved, are the usual case: to join each schema's batches
+    # first and then restore the order costs a fraction of joining all of them column by column.
+    joined = [
+        batches[group[0]] if len(group) == 1 else pa.concat_batches([batches[n] for n in group])
+        for group in groups.values()
+    ]
+    table = pa.concat_tables([pa.Table.from_batches([batch]) for batch in joined], promote_options="default")
+    arrays = [pa.concat_arrays(column.chunks) for column in table.columns]
+    result = pa.RecordBatch.from_arrays(arrays, schema=table.schema)
+    lengths = np.array([batch.num_rows for batch in batches])
+    starts = np.cumsum(lengths) - lengths
+    rows = [np.arange(lengths[n]) + starts[n] for group in groups.values() for n in group]
+    return result.take(pa.array(np.argsort(np.concatenate(rows))))
+
+
+def attribute(batch: pa.RecordBatch, name: str) -> dict[Kind, pa.Array]:
+    """The columns that `name` means in a filter, by kind: `Event.value` for all rows at once. A row is null
+    in all of them where its event has no such attribute; kinds that no row has are left out."""
+    if name.startswith(_DATA_PREFIX):
+        first = _columns(batch, DATA, name[len(_DATA_PREFIX) :])
+    else:
+        first = _columns(batch, CONTEXT, name)
+    second = _columns(batch, DATA, name)
+    if not first or not second:
+        return first or second
+    # A value of any kind in the first source hides the second source's value of every kind.
+    hidden = functools.reduce(pc.or_, [column.is_valid() for column in first.values()])
+    result = dict(first)
+    for kind, column in second.items():
+        visible = pc.if_else(hidden, pa.scalar(None, column.type), column)
+        if visible.null_count < len(visible):
+            result[kind] = pc.coalesce(first[kind], visible) if kind in first else visible
+    return result
+
+
+def attribute_names(batch: pa.RecordBatch) -> set[str]:
+    """Every name with which a filter may find something in this batch."""
+    names: set[str] = set()
+    for column in batch.schema.names:
+        where, _, name = _parse_column_name(column)
+        if where == CONTEXT:
+            names.add(name)
+        elif where == DATA:
+            names.update((name, _DATA_PREFIX + name))
+    return names
+
+
+def event_at(batch: pa.RecordBatch, row: int) -> Event:
+    """One row as an event again; slow, for the reference and for tools."""
+    context: dict[str, Value] = {}
+    data: dict[str, Value] = {}
+    for index, column in enumerate(batch.schema.names):
+        where, kind, name = _parse_column_name(column)
+        value = batch.column(index)[row].as_py() if where else None
+        if value is None:
+            continue
+        if kind == Kind.TIMESTAMP:
+            value = Timestamp(value)
+        elif kind == Kind.STRINGS:
+            value = tuple(value)
+        (context if where == CONTEXT else data)[name] = value
+    return Event(context, data, payload_at(batch, row))
+
+
+def payload_at(batch: pa.RecordBatch, row: int) -> bytes:
+    payload: bytes = batch.column(_PAYLOAD_INDEX)[row].as_py()
+    return payload
+
+
+def payload_sizes(batch: pa.RecordBatch) -> NDArray[np.uint32]:
+    """The bytes of each row's payload."""
+    sizes: NDArray[np.int32] = pc.binary_length(batch.column(_PAYLOAD_INDEX)).to_numpy()
+    return sizes.astype(np.uint32)
+
+
+def _columns(batch: pa.RecordBatch, where: str, name: str) -> dict[Kind, pa.Array]:
+    """The columns of one attribute in one place that hold a value in some row."""
+    schema = batch.schema
+    found: dict[Kind, pa.Array] = {}
+    for kind in _KINDS:
+        index = schema.get_field_index(_column_name(where, kind, name))
+        if index >= 0:
+            column = batch.column(index)
+            if column.null_count < len(column):
+                found[kind] = column
+    return found
+
+
+def _column_name(where: str, kind: Kind, name: str) -> str:
+    return f"{where}:{kind.value}:{name}"
+
+
+def _parse_column_name(column: str) -> tuple[str, str, str]:
+    """(where, letter of the kind, attribute's name); `where` is empty for what is not an attribute."""
+    if column[1:2] != ":":
+        return "", "", column
+    return column[0], column[2], column[4:]
+
+
+def _columns_of_shape(shape: _Shape) -> list[_Column]:
+    context_names, context_types, data_names, data_types = shape
+    return [
+        *((CONTEXT, kind, name) for name, kind in zip(context_names, context_types, strict=True)),
+        *((DATA, kind, name) for name, kind in zip(data_names, data_types, strict=True)),
+    ]
+
+
+def _build(events: Sequence[Event], shapes: dict[_Shape, list[int]], received_us: int) -> pa.RecordBatch:
+    # Hot. Events of one shape (the same names in the same order, of the same types) are turned into columns
+    # by one zip, which never touches a value in Python.
+    whole = len(shapes) == 1
+    columns: dict[_Column, Any] = {}
+    kinds: dict[_Column, Kind] = {}
+    for shape, rows in shapes.items():
+        group = events if whole else [events[row] for row in rows]
+        transposed = itertools.chain(
+            zip(*[event.context.values() for event in group], strict=True),
+            zip(*[event.data.values() for event in group], strict=True),
+        )
+        for column, values in zip(_columns_of_shape(shape), transposed, strict=True):
+            kinds[column] = kind_of(values[0])
+            if whole:
+                columns[column] = values
+                continue
+            if column not in columns:
+                columns[column] = [None] * len(events)
+            cells = columns[column]
+            for row, value in zip(rows, values, strict=True):
+                cells[row] = value
+    fields = list(_BASE_FIELDS)
+    arrays = [
+        pa.array([event.payload for event in events], pa.binary()),
+        pa.repeat(pa.scalar(received_us, pa.int64()), len(events)),
+    ]
+    for column, cells in columns.items():
+        where, _, name = column
+        kind = kinds[column]
+        if kind is Kind.TIMESTAMP:
+            cells = [None if moment is None else moment.microseconds for moment in cells]
+        fields.append(pa.field(_column_name(where, kind, name), ARROW_TYPES[kind]))
+        arrays.append(pa.array(cells, ARROW_TYPES[kind]))
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))

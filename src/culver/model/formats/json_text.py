@@ -1,0 +1,218 @@
+"""JSON text, read strictly: what one reader would take one way and another reader another way is refused.
+
+Refused: text that is not UTF-8, a key that an object has twice, NaN, Infinity and numbers that overflow to
+them, integers beyond 64 bit, lone surrogates, anything after the value, and nesting beyond a limit. A byte
+order mark at the start is ignored, as RFC 8259 permits.
+
+The standard library's reader does the work. It tells of a repeated key only the key, not where it stands, so
+an object with one becomes a `Repeated`, and whoever walks the tree raises with the whole path.
+"""
+
+import json
+import math
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from culver.errors import InvalidEvent
+
+SMALLEST_INTEGER = -(2**63)
+LARGEST_INTEGER = 2**63 - 1
+
+_SPACE = re.compile(r"[ \t\n\r]*")
+_LONGEST_SHOWN_NAME = 256
+_LONGEST_INTEGER = 40  # characters; far beyond 64 bit, far below where Python refuses to convert
+
+
+class Repeated(dict[str, Any]):
+    """An object in which a key stands twice. Never leaves this package: `refuse_repeated` raises for it."""
+
+    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
+        super().__init__()
+        self.key = ""
+        for key, value in pairs:
+            if key in self:
+                self.key = key
+                break
+            self[key] = value
+
+
+def strict_json(body: bytes | str, max_depth: int) -> Any:
+    """The value of a JSON text. Raises InvalidEvent; `field` is the path of the member at fault where there
+    is one, and for a syntax error `details` holds `position`, `line` and `column` (in characters).
+
+    A list or object counts as one level of depth, so `{"a": [1]}` has two.
+    """
+    value = read_value(decode_text(body))
+    try:
+        check_value(value, "", 1, max_depth)
+    except RecursionError:
+        raise too_deep("", max_depth) from None
+    return value
+
+
+def decode_text(body: bytes | str) -> str:
+    """The characters of a body, without a byte order mark. Raises InvalidEvent where it is not UTF-8."""
+    if isinstance(body, str):
+        text = body
+    else:
+        try:
+            text = body.decode("utf-8")
+        except UnicodeDecodeError as exc:
+            raise InvalidEvent(f"the text is not UTF-8, see byte {exc.start}", byte=exc.start) from None
+    return text[1:] if text.startswith("\ufeff") else text
+
+
+def read_value(text: str) -> Any:
+    """The one value of a text, not checked yet: it may hold `Repeated` objects, numbers that no event may
+    have and lone surrogates. Raises InvalidEvent where the text is not JSON."""
+    value, end = _read_at(text, skip_space(text, 0))
+    _expect_end(text, end)
+    return value
+
+
+def read_items(text: str) -> Iterator[Any]:
+    """The items of an array, read one by one so that a caller may stop at its limit. Unchecked, as those of
+    `read_value`. Raises InvalidEvent at the item where the text stops being an array."""
+    at = skip_space(text, skip_space(text, 0) + 1)
+    if text[at : at + 1] == "]":
+        _expect_end(text, at + 1)
+        return
+    while True:
+        item, end = _read_at(text, at)
+        yield item
+        at = skip_space(text, end)
+        separator = text[at : at + 1]
+        if separator == "]":
+            _expect_end(text, at + 1)
+            return
+        if separator != ",":
+            raise _syntax_error(text, at, "expected ',' or ']'")
+        at = skip_space(text, at + 1)
+
+
+def skip_space(text: str, at: int) -> int:
+    """The position of the first character from `at` on that is not JSON's white space."""
+    match = _SPACE.match(text, at)
+    return match.end() if match else at
+
+
+def check_value(value: Any, path: str, depth: int, max_depth: int) -> None:
+    """Check a value and all that is in it; raises InvalidEvent with the path of what is wrong."""
+    kind = type(value)
+    if kind is str:
+        if not value.isascii():
+            refuse_surrogates(value, path)
+    elif kind is int:
+        if not SMALLEST_INTEGER <= value <= LARGEST_INTEGER:
+            raise integer_too_large(path)
+    elif kind is float:
+        if not math.isfinite(value):
+            raise not_finite(path)
+    elif kind is list:
+        if depth > max_depth:
+            raise too_deep(path, max_depth)
+        for index, item in enumerate(value):
+            check_value(item, f"{path}[{index}]", depth + 1, max_depth)
+    elif isinstance(value, dict):
+        if depth > max_depth:
+            raise too_deep(path, max_depth)
+        prefix = path + "." if path else ""
+        refuse_repeated(value, prefix)
+        for key, item in value.items():
+            inner = prefix + key
+            if not key.isascii():
+                refuse_surrogates(key, inner)
+            check_value(item, inner, depth + 1, max_depth)
+    elif kind is not bool and value is not None:
+        raise InvalidEvent(f"{show(path)} has a value that is not JSON", field=show(path) or None)
+
+
+def refuse_repeated(members: dict[str, Any], prefix: str) -> None:
+    if type(members) is Repeated:
+        name = show(prefix + members.key)
+        raise InvalidEvent(f"the key {name!r} is there twice; send it once", field=name)
+
+
+def refuse_surrogates(text: str, path: str) -> None:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        name = show(path)
+        raise InvalidEvent(
+            f"{name or 'the text'} holds half of a surrogate pair; send whole characters", field=name or None
+        ) from None
+
+
+def integer_too_large(path: str) -> InvalidEvent:
+    name = show(path)
+    return InvalidEvent(
+        f"{name or 'the number'} is an integer beyond 64 bit; send it as a string or as a real",
+        field=name or None,
+    )
+
+
+def not_finite(path: str) -> InvalidEvent:
+    name = show(path)
+    return InvalidEvent(
+        f"{name or 'the number'} is not a finite number; leave it out instead", field=name or None
+    )
+
+
+def too_deep(path: str, max_depth: int) -> InvalidEvent:
+    return InvalidEvent(
+        f"the nesting is deeper than {max_depth} levels; flatten it",
+        field=show(path) or None,
+        limit=max_depth,
+    )
+
+
+def show(name: str) -> str:
+    """A name as an error may carry it: of bounded length, and encodable whatever was sent."""
+    if len(name) > _LONGEST_SHOWN_NAME:
+        name = name[: _LONGEST_SHOWN_NAME - 1] + "…"
+    return name.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    return members if len(members) == len(pairs) else Repeated(pairs)
+
+
+def _integer(digits: str) -> int:
+    # Some integer beyond 64 bit stands for all those that Python refuses to convert: the walk over the
+    # tree then refuses it with its path.
+    return int(digits) if len(digits) < _LONGEST_INTEGER else 2**64
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_object)
+_DECODER_OF_LONG_INTEGERS = json.JSONDecoder(object_pairs_hook=_object, parse_int=_integer)
+
+
+def _read_at(text: str, at: int) -> tuple[Any, int]:
+    try:
+        try:
+            return _DECODER.raw_decode(text, at)
+        except json.JSONDecodeError:
+            raise
+        except ValueError:
+            return _DECODER_OF_LONG_INTEGERS.raw_decode(text, at)
+    except json.JSONDecodeError as exc:
+        if at >= len(text):
+            raise _syntax_error(text, at, "a value is missing" if text else "the text is empty") from None
+        raise _syntax_error(text, exc.pos, exc.msg[:1].lower() + exc.msg[1:]) from None
+    except RecursionError:
+        raise InvalidEvent("the nesting is far too deep; flatten it") from None
+
+
+def _expect_end(text: str, at: int) -> None:
+    at = skip_space(text, at)
+    if at < len(text):
+        raise _syntax_error(text, at, "there is more text after the value")
+
+
+def _syntax_error(text: str, position: int, what: str) -> InvalidEvent:
+    line = text.count("\n", 0, position) + 1
+    column = position - text.rfind("\n", 0, position)
+    place = f"line {line}, column {column}" if "\n" in text else f"column {column}"
+    return InvalidEvent(f"not valid JSON at {place}: {what}", position=position, line=line, column=column)
