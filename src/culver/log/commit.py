@@ -1,0 +1,248 @@
+"""Group commit: many publishers, one `fdatasync`.
+
+What arrives while a commit runs waits together and becomes the next commit. There is no delay to make
+groups larger: an idle committer starts at once, and a busy one groups by itself.
+"""
+
+import asyncio
+import contextlib
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Self
+
+import pyarrow as pa
+
+from culver.config import LogSettings
+from culver.errors import CulverError, StorageError, Unavailable
+from culver.log.log import PublicationLog
+from culver.model.batch import encode
+from culver.model.event import Event
+
+_logger = logging.getLogger("culver.log")
+
+_GROUP_EVENTS = 20_000
+_GROUP_BYTES = 16 * 1024 * 1024
+
+
+class GroupCommitter:
+    """Publishes from one event loop into a log, which it does not own.
+
+    Encoding and appending happen in one thread of its own, never on the loop. `on_committed` is called on the
+    loop with the log's new `next_offset` after each commit, in order. What waits is bounded by the settings:
+    beyond that, publishers wait for room, first come, first served. A request is never split, and one
+    larger than the bounds is let in alone.
+    """
+
+    def __init__(
+        self,
+        log: PublicationLog,
+        settings: LogSettings,
+        on_committed: Callable[[int], None],
+        clock_us: Callable[[], int],
+    ) -> None:
+        self._log = log
+        self._settings = settings
+        self._on_committed = on_committed
+        self._clock_us = clock_us
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._closing = False
+        # Shared with the thread, under `_wakeup`: what is let in and not yet taken into a commit.
+        self._wakeup = threading.Condition()
+        self._queue: deque[_Request] = deque()
+        self._stop = False
+        # Of the loop alone: what is let in and not yet answered, and who waits to be let in.
+        self._held_events = 0
+        self._held_bytes = 0
+        self._waiting: deque[_Request] = deque()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._ended = asyncio.Event()
+
+    async def __aenter__(self) -> Self:
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.Thread(target=self._run, name="culver-log", daemon=True)
+        self._thread.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Commit everything that was asked for so far and end the thread; `publish` then raises
+        Unavailable."""
+        self._closing = True
+        try:
+            await self._idle.wait()
+        finally:
+            with self._wakeup:
+                self._stop = True
+                self._wakeup.notify()
+            if self._thread is not None:
+                await self._ended.wait()
+                self._thread.join()
+
+    async def publish(self, events: Sequence[Event]) -> tuple[int, int]:
+        """(first offset, next offset) of the events, once they are durable.
+
+        Raises Unavailable before it is entered and once it is closing, StorageFull or StorageError where the
+        log refuses; then none of the events is in the log. Cancelled before its commit has begun, the request
+        is withdrawn; later, its events are in the log all the same.
+        """
+        if self._loop is None or self._closing:
+            raise Unavailable("the site is starting or stopping and takes no events; try again shortly")
+        if not events:
+            return self._log.next_offset, self._log.next_offset
+        request = _Request(events, self._loop.create_future())
+        self._idle.clear()
+        self._waiting.append(request)
+        self._admit()
+        try:
+            return await request.answer
+        except asyncio.CancelledError:
+            self._withdraw(request)
+            raise
+
+    # --- on the loop ----------------------------------------------------------------------------------
+
+    def _admit(self) -> None:
+        """Let in as many of the waiting as there is room for, in their order."""
+        admitted: list[_Request] = []
+        while self._waiting and self._has_room(self._waiting[0]):
+            request = self._waiting.popleft()
+            self._held_events += len(request.events)
+            self._held_bytes += request.size
+            admitted.append(request)
+        if admitted:
+            with self._wakeup:
+                self._queue.extend(admitted)
+                self._wakeup.notify()
+        elif not self._waiting and self._held_events == 0:
+            self._idle.set()
+
+    def _has_room(self, request: "_Request") -> bool:
+        if self._held_events == 0:
+            return True
+        return (
+            self._held_events + len(request.events) <= self._settings.max_pending_events
+            and self._held_bytes + request.size <= self._settings.max_pending_bytes
+        )
+
+    def _withdraw(self, request: "_Request") -> None:
+        if request in self._waiting:
+            self._waiting.remove(request)
+        else:
+            with self._wakeup:
+                if request not in self._queue:
+                    return  # its commit has begun, and will give its room back
+                self._queue.remove(request)
+            self._release(request)
+        self._admit()
+
+    def _release(self, request: "_Request") -> None:
+        self._held_events -= len(request.events)
+        self._held_bytes -= request.size
+
+    def _finish(self, group: list["_Request"], first: int, error: Exception | None) -> None:
+        """Answer a group whose events start at `first`, or which has failed as a whole."""
+        for request in group:
+            self._release(request)
+            following = first + len(request.events)
+            if request.answer.cancelled():
+                pass
+            elif error is not None:
+                request.answer.set_exception(_own_copy(error))
+            else:
+                request.answer.set_result((first, following))
+            first = following
+        if error is None:
+            try:
+                self._on_committed(first)
+            except Exception:
+                _logger.exception("a listener failed to take note of the commit up to offset %d", first)
+        self._admit()
+
+    # --- in the thread --------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while group := self._next_group():
+            try:
+                batches, refused = self._encode(group)
+                first = self._log.append(batches) if batches else 0
+            except Exception as exc:
+                self._tell(self._finish, group, 0, exc)
+                continue
+            for request, error in refused:
+                self._tell(self._finish, [request], 0, error)
+            taken = [request for request in group if all(request is not other for other, _ in refused)]
+            if taken:
+                self._tell(self._finish, taken, first, None)
+        self._tell(self._ended.set)
+
+    def _next_group(self) -> list["_Request"]:
+        """What waits now, up to the size of a group; waits for something. Empty: stop."""
+        with self._wakeup:
+            while not self._queue and not self._stop:
+                self._wakeup.wait()
+            group: list[_Request] = []
+            events = size = 0
+            while self._queue:
+                request = self._queue[0]
+                events += len(request.events)
+                size += request.size
+                if group and (events > _GROUP_EVENTS or size > _GROUP_BYTES):
+                    break
+                group.append(self._queue.popleft())
+            return group
+
+    def _encode(
+        self, group: list["_Request"]
+    ) -> tuple[list[pa.RecordBatch], list[tuple["_Request", Exception]]]:
+        """The group's batches, and the requests that cannot be encoded: those must not fail the others."""
+        received_us = self._clock_us()
+        try:
+            return encode([event for request in group for event in request.events], received_us), []
+        except Exception as exc:
+            if len(group) == 1:
+                return [], [(group[0], exc)]
+        batches: list[pa.RecordBatch] = []
+        refused: list[tuple[_Request, Exception]] = []
+        for request in group:
+            try:
+                batches += encode(request.events, received_us)
+            except Exception as exc:
+                refused.append((request, exc))
+        return batches, refused
+
+    def _tell(self, callback: Callable[..., None], *arguments: object) -> None:
+        assert self._loop is not None
+        # The loop is closed where it was torn down around its owner; nobody waits for an answer then.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(callback, *arguments)
+
+
+class _Request:
+    """One caller's events and the answer it waits for."""
+
+    __slots__ = ("answer", "events", "size")
+
+    def __init__(self, events: Sequence[Event], answer: "asyncio.Future[tuple[int, int]]") -> None:
+        self.events = events
+        self.answer = answer
+        self.size = sum(len(event.payload) for event in events)
+
+
+def _own_copy(error: Exception) -> Exception:
+    """An exception per caller, for each adds its own traceback to it."""
+    copy: Exception
+    if isinstance(error, CulverError):
+        copy = type(error)(error.message, field=error.field, **error.details)
+    else:
+        copy = StorageError(f"the events could not be stored: {error}")
+    copy.__cause__ = error
+    return copy

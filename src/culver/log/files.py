@@ -1,0 +1,313 @@
+"""The embedded publication log: segments of checksummed batches in one directory.
+
+`segment` draws the files, `recovery` decides where a log ends, `reader` reads; this module appends.
+"""
+
+import contextlib
+import fcntl
+import logging
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from culver.config import LogSettings
+from culver.errors import NotFound, StorageCorrupt, StorageError, TooLarge
+from culver.log.reader import FileLogReader
+from culver.log.recovery import find_tail
+from culver.log.segment import (
+    HEADER,
+    MAX_BODY_BYTES,
+    Body,
+    SegmentHeader,
+    group_size,
+    list_segments,
+    new_header,
+    pack_group,
+    read_header,
+    segment_name,
+    storage_error,
+    sync_directory,
+)
+from culver.model import batch as batches
+
+__all__ = ["FileLog", "FileLogReader"]
+
+_logger = logging.getLogger("culver.log")
+
+
+class FileLog:
+    """Implements PublicationLog. Opening it recovers from a crash; the owner closes it.
+
+    One FileLog per directory, kept so by a lock that the operating system drops with the process. A group
+    is durable, and only then counted into `next_offset`, once `fdatasync` has returned. A full disk refuses
+    one append and leaves the log usable. Any other failure to write, or one of `fdatasync` (after which the
+    page cache may show bytes that are not on disk), makes it refuse appends until it is opened again.
+    """
+
+    def __init__(self, directory: Path, settings: LogSettings) -> None:
+        self._directory = directory
+        self._segment_bytes = settings.segment_bytes
+        self._lock = threading.Lock()
+        self._reader = FileLogReader(directory)
+        self._refusal: str | None = None
+        self._firsts: list[
+            int
+        ] = []  # of all segments; replaced as a whole, so that it is read without the lock
+        self._next_offset = 0
+        self._received_us = 0
+        # The last segment, which is the one that is written: its file, header and end.
+        self._descriptor = -1
+        self._header = SegmentHeader(0, 0, 0)
+        self._position = 0
+        self._directory_lock = _lock_directory(directory)
+        try:
+            self._open_last_segment()
+        except OSError as exc:
+            self.close()
+            raise storage_error(exc, f"opening the log in {directory}") from exc
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def first_offset(self) -> int:
+        return self._firsts[0]
+
+    @property
+    def next_offset(self) -> int:
+        return self._next_offset
+
+    @property
+    def bytes_on_disk(self) -> int:
+        """The size of all segments."""
+        total = 0
+        for first in self._firsts:
+            with contextlib.suppress(FileNotFoundError):
+                total += (self._directory / segment_name(first)).stat().st_size
+        return total
+
+    def append(self, group: Sequence[pa.RecordBatch]) -> int:
+        bodies = [_body(batch) for batch in group if batch.num_rows]
+        with self._lock:
+            if self._refusal is not None:
+                raise StorageError(self._refusal)
+            if not bodies:
+                return self._next_offset
+            size = group_size(bodies)
+            if self._position > HEADER.size and self._position + size > self._segment_bytes:
+                self._start_segment()
+            data, records = pack_group(
+                bodies, self._header, self._position, self._next_offset, self._received_us
+            )
+            self._write(data)
+            self._reader.note(self._header.first_offset, records)
+            first = self._next_offset
+            self._position += len(data)
+            self._received_us = records[-1].received_us
+            self._next_offset = records[-1].end_offset
+            return first
+
+    def read(self, start: int, end: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+        if start < self.first_offset:
+            raise NotFound(
+                f"offset {start} is trimmed; the log starts at {self.first_offset}",
+                first_offset=self.first_offset,
+            )
+        return self._reader.read(start, min(end, self._next_offset))
+
+    def offset_at(self, received_us: int) -> int:
+        return self._reader.offset_at(received_us, self._next_offset)
+
+    def trim(self, before: int) -> None:
+        """Deletes the segments that lie below `before` as a whole, oldest first; never the last one."""
+        with self._lock:
+            firsts = self._firsts
+            whole = sum(1 for following in firsts[1:] if following <= before)
+            if not whole:
+                return
+            # Readers are turned away before the files go.
+            self._firsts = firsts[whole:]
+            try:
+                for first in firsts[:whole]:
+                    (self._directory / segment_name(first)).unlink(missing_ok=True)
+                sync_directory(self._directory)
+            except OSError as exc:
+                self._firsts = list_segments(self._directory)
+                raise storage_error(exc, f"trimming the log in {self._directory}") from exc
+
+    def close(self) -> None:
+        with self._lock:
+            self._refusal = f"the log in {self._directory} is closed"
+            for descriptor in (self._descriptor, self._directory_lock):
+                if descriptor >= 0:
+                    os.close(descriptor)
+            self._descriptor = self._directory_lock = -1
+
+    def _write(self, data: bytes) -> None:
+        """All of `data` on disk, or none of it to be seen."""
+        try:
+            _write_at(self._descriptor, data, self._position)
+        except OSError as exc:
+            error = storage_error(exc, f"appending to the log in {self._directory}")
+            self._take_back(error)
+            raise error from exc
+        try:
+            os.fdatasync(self._descriptor)
+        except OSError as exc:
+            self._refuse(f"fdatasync failed ({exc.strerror})")
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._descriptor, self._position)
+                os.fsync(self._descriptor)
+            raise StorageError(self._refusal or "") from exc
+
+    def _take_back(self, error: StorageError) -> None:
+        """Cut off what a failed write has left. Need not be durable: recovery takes no part of a group."""
+        try:
+            os.ftruncate(self._descriptor, self._position)
+        except OSError as exc:
+            self._refuse(f"a failed write ({error.message}) could not be taken back ({exc.strerror})")
+
+    def _refuse(self, why: str) -> None:
+        self._refusal = (
+            f"the log in {self._directory} takes no more events: {why}. Nothing that was acknowledged is "
+            "lost. Check the disk and restart the site, which opens the log again."
+        )
+        _logger.error("%s", self._refusal)
+
+    def _start_segment(self) -> None:
+        """Go on in a new file, which is durable under its name before anything is acknowledged in it."""
+        path = self._directory / segment_name(self._next_offset)
+        header, packed = new_header(self._next_offset, self._received_us)
+        descriptor = -1
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
+            _write_at(descriptor, packed, 0)
+            os.fsync(descriptor)
+            sync_directory(self._directory)
+        except OSError as exc:
+            if descriptor >= 0:
+                os.close(descriptor)
+            with contextlib.suppress(OSError):
+                path.unlink(missing_ok=True)
+            raise storage_error(exc, f"starting the log segment {path}") from exc
+        self._use(descriptor, path, header)
+        self._position = HEADER.size
+        if header.first_offset not in self._firsts:
+            self._firsts = [*self._firsts, header.first_offset]
+
+    def _use(self, descriptor: int, path: Path, header: SegmentHeader) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+        self._descriptor, self._header = descriptor, header
+        self._reader.adopt(path, header)
+
+    def _open_last_segment(self) -> None:
+        self._firsts = list_segments(self._directory)
+        self._next_offset = self._firsts[-1] if self._firsts else 0
+        path = self._directory / segment_name(self._next_offset)
+        if not self._firsts or _is_unfinished(path):
+            if len(self._firsts) > 1:
+                self._received_us = _latest_time(self._directory / segment_name(self._firsts[-2]))
+            self._start_segment()
+            return
+        descriptor = os.open(path, os.O_RDWR)
+        try:
+            header = read_header(descriptor, path)
+            tail, records = find_tail(descriptor, path, header)
+            surplus = os.fstat(descriptor).st_size - tail.position
+            if surplus:
+                _logger.warning(
+                    "%s: cut %d bytes behind offset %d that a crash has left unfinished; "
+                    "they were not acknowledged",
+                    path,
+                    surplus,
+                    tail.offset,
+                )
+                os.ftruncate(descriptor, tail.position)
+            # The last group may stand in the page cache only: written, but not synced, or synced in vain,
+            # and then a page counts as clean though it never reached the disk. Written again, it does.
+            group = os.pread(descriptor, tail.position - tail.group_position, tail.group_position)
+            _write_at(descriptor, group, tail.group_position)
+            os.fsync(descriptor)
+            sync_directory(self._directory)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        self._use(descriptor, path, header)
+        self._reader.note(header.first_offset, records)
+        self._position, self._next_offset, self._received_us = tail.position, tail.offset, tail.received_us
+
+
+def _lock_directory(directory: Path) -> int:
+    """Make the directory and lock it; returns the descriptor that holds the lock."""
+    try:
+        if not directory.is_dir():
+            directory.mkdir(parents=True, exist_ok=True)
+            sync_directory(directory.parent)
+        descriptor = os.open(directory, os.O_RDONLY)
+    except OSError as exc:
+        raise storage_error(exc, f"making the log directory {directory}") from exc
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as exc:
+        os.close(descriptor)
+        raise StorageError(
+            f"another process writes the log in {directory}; stop it, or use another data directory"
+        ) from exc
+    return descriptor
+
+
+def _is_unfinished(path: Path) -> bool:
+    """Whether the making of a segment was cut short, so that nothing in it can have been acknowledged.
+
+    An empty file that an operator has made counts as one: the log goes on at the offset of its name."""
+    if path.stat().st_size > HEADER.size:
+        return False
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        read_header(descriptor, path)
+    except StorageCorrupt:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _latest_time(path: Path) -> int:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        return find_tail(descriptor, path, read_header(descriptor, path))[0].received_us
+    finally:
+        os.close(descriptor)
+
+
+def _write_at(descriptor: int, data: bytes, position: int) -> None:
+    view = memoryview(data)
+    while view:
+        written = os.pwrite(descriptor, view, position)
+        view, position = view[written:], position + written
+
+
+def _body(batch: pa.RecordBatch) -> Body:
+    data = memoryview(batches.serialise(batch))
+    if data.nbytes > MAX_BODY_BYTES:
+        raise TooLarge(
+            f"a batch of {data.nbytes} bytes is more than one log record holds; send fewer events at a time",
+            field="events",
+            limit=MAX_BODY_BYTES,
+        )
+    return Body(data, batch.num_rows, pc.max(batch.column("received_us")).as_py())
