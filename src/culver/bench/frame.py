@@ -60,7 +60,7 @@ def table(results: Sequence[Record]) -> str:
     rows = [[head for head, _ in heads], [unit for _, unit in heads]]
     rows += [[_shown(record.get(name)) for name in names] for record in results]
     widths = [max(len(row[i]) for row in rows) for i in range(len(names))]
-    texts = [all(isinstance(record.get(name), str | None) for record in results) for name in names]
+    texts = [any(isinstance(record.get(name), str) for record in results) for name in names]
     lines = [
         "  ".join(
             cell.ljust(width) if text else cell.rjust(width)
