@@ -1,0 +1,219 @@
+"""Both engines against the reference: random subscriptions that come, change and go while events flow."""
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+import pytest
+from support.events import random_event
+from support.filters import random_filter
+
+from culver.assembly import RunningSite, open_site
+from culver.config import DeliverySettings, PipelineSettings, Settings
+from culver.delivery.messages import Delivery
+from culver.errors import CulverError, NotFound
+from culver.model.evaluate import evaluate
+from culver.model.event import Event
+from culver.model.language import parse
+from culver.model.predicate import Predicate
+from culver.registry.registry import Registration, SubscriptionSpec
+
+ENGINES = ["inline", pytest.param("spark", marks=pytest.mark.spark)]
+
+
+@dataclass
+class Expectation:
+    """What the reference says each mailbox holds."""
+
+    events: dict[int, Event] = field(default_factory=dict)
+    windows: dict[str, list[tuple[int, int | None, Predicate]]] = field(default_factory=dict)
+
+    def offsets(self, subscription: str) -> list[int]:
+        return sorted(
+            offset
+            for offset, event in self.events.items()
+            for since, until, predicate in self.windows[subscription]
+            if since <= offset and (until is None or offset < until)
+            if evaluate(predicate.condition, event) is True
+        )
+
+
+def settings_for(engine: str, data_dir: Path) -> Settings:
+    return Settings(data_dir=data_dir, pipeline=PipelineSettings(engine=engine, spark_master="local[2]"))
+
+
+def random_predicate(rng: random.Random) -> Predicate:
+    while True:
+        try:
+            return parse(random_filter(rng))
+        except CulverError:
+            continue
+
+
+async def until(condition: Callable[[], bool], what: str, seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"not {what} in {seconds} s"
+        await asyncio.sleep(0.005)
+
+
+async def delivered(site: RunningSite) -> None:
+    await until(lambda: site.status()["delivered_offset"] == site.status()["log_next_offset"], "delivered")
+
+
+async def received(site: RunningSite, registration: Registration) -> list[int]:
+    session = await site.open_session(registration)
+    offsets: list[int] = []
+    while items := await session.receive(500, 0):
+        assert all(isinstance(item, Delivery) for item in items), items
+        offsets += [item.offset for item in items if isinstance(item, Delivery)]
+    await session.close()
+    return offsets
+
+
+async def random_steps(site: RunningSite, rng: random.Random, expected: Expectation, steps: int) -> None:
+    for _ in range(steps):
+        step = rng.random()
+        ids = list(expected.windows)
+        if step < 0.3 or not ids:
+            predicates = [random_predicate(rng) for _ in range(rng.randrange(1, 6))]
+            added = await site.subscribe([SubscriptionSpec(predicate) for predicate in predicates])
+            for registration, predicate in zip(added, predicates, strict=True):
+                expected.windows[registration.id] = [(registration.since, None, predicate)]
+        elif step < 0.4:
+            subscription, predicate = rng.choice(ids), random_predicate(rng)
+            replaced = await site.replace(SubscriptionSpec(predicate, id=subscription))
+            since, _, before = expected.windows[subscription].pop()
+            expected.windows[subscription] += [
+                (since, replaced.since, before),
+                (replaced.since, None, predicate),
+            ]
+        elif step < 0.45:
+            subscription = rng.choice(ids)
+            await site.unsubscribe(subscription)
+            del expected.windows[subscription]
+        else:
+            events = [random_event(rng) for _ in range(rng.choice([1, 1, 3, 20]))]
+            receipt = await site.publish(events)
+            expected.events.update(zip(range(receipt.first_offset, receipt.next_offset), events, strict=True))
+
+
+async def check(site: RunningSite, expected: Expectation) -> None:
+    await delivered(site)
+    for subscription, windows in expected.windows.items():
+        got = await received(site, await site.subscription(subscription))
+        texts = [predicate.text for _, _, predicate in windows]
+        assert got == expected.offsets(subscription), f"{subscription} {texts}"
+
+
+def run(engine: str, data_dir: Path, *scenes: Callable[[RunningSite], Awaitable[None]]) -> None:
+    """Each scene has the site of a new start on the same data."""
+
+    async def play() -> None:
+        for scene in scenes:
+            async with open_site(settings_for(engine, data_dir)) as site:
+                await until(lambda site=site: site.ready, "ready", 90)  # type: ignore[misc]
+                await scene(site)
+
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_mailboxes_hold_what_the_reference_says_through_changes_and_restarts(
+    engine: str, tmp_path: Path
+) -> None:
+    rng = random.Random(7)
+    expected = Expectation()
+
+    async def scene(site: RunningSite) -> None:
+        await random_steps(site, rng, expected, 120)
+        await check(site, expected)
+
+    async def stop_in_the_middle(site: RunningSite) -> None:
+        await random_steps(site, rng, expected, 60)
+
+    run(engine, tmp_path / "data", scene, stop_in_the_middle, scene)
+
+
+@pytest.mark.spark
+def test_site_changes_its_engine_between_starts(tmp_path: Path) -> None:
+    rng = random.Random(8)
+    expected = Expectation()
+
+    async def scene(site: RunningSite) -> None:
+        await random_steps(site, rng, expected, 40)
+        await check(site, expected)
+
+    for engine in ("spark", "inline", "spark"):
+        run(engine, tmp_path / "data", scene)
+
+
+@pytest.mark.spark
+def test_killed_driver_and_killed_workers_lose_and_repeat_nothing(tmp_path: Path) -> None:
+    rng = random.Random(9)
+    expected = Expectation()
+
+    def victims(name: str) -> list[psutil.Process]:
+        children = psutil.Process().children(recursive=True)
+        return [child for child in children if name in " ".join(child.cmdline())]
+
+    async def scene(site: RunningSite) -> None:
+        await random_steps(site, rng, expected, 30)
+        for name in ("culver.pipeline.spark.daemon", "culver.pipeline.spark.driver"):
+            killed = victims(name)
+            assert killed, f"no process of {name}"
+            for process in killed:
+                process.kill()
+            await random_steps(site, rng, expected, 30)
+            await check(site, expected)
+
+    run("spark", tmp_path / "data", scene)
+
+
+@pytest.mark.parametrize("engine", ["inline"])
+def test_expired_subscription_receives_nothing_more(engine: str, tmp_path: Path) -> None:
+    async def scene(site: RunningSite) -> None:
+        spec = SubscriptionSpec(parse("TRUE"), id="brief", expires_at_us=time.time_ns() // 1000 + 300_000)
+        await site.subscribe([spec])
+        await until(lambda: site.status()["subscriptions"] == 0, "expired", 10)
+        with pytest.raises(NotFound):
+            await site.subscription("brief")
+
+    run(engine, tmp_path / "data", scene)
+
+
+@pytest.mark.parametrize("engine", ["inline"])
+def test_log_is_trimmed_only_behind_what_mailboxes_need(engine: str, tmp_path: Path) -> None:
+    from culver.config import LogSettings
+
+    settings = Settings(
+        data_dir=tmp_path / "data",
+        pipeline=PipelineSettings(engine=engine),
+        log=LogSettings(segment_bytes=20_000),
+        delivery=DeliverySettings(),
+    )
+    rng = random.Random(10)
+
+    async def play() -> None:
+        async with open_site(settings) as site:
+            await until(lambda: site.ready, "ready")
+            [registration] = await site.subscribe([SubscriptionSpec(parse("TRUE"))])
+            for _ in range(60):
+                await site.publish([random_event(rng) for _ in range(10)])
+            await delivered(site)
+            await asyncio.sleep(2.5)  # two rounds of housekeeping
+            assert site.status()["log_first_offset"] == 0
+            session = await site.open_session(registration)
+            last = 0
+            while items := await session.receive(100, 0):
+                last = max(item.offset for item in items if isinstance(item, Delivery))
+            assert last == 599
+            await session.acknowledge(last)
+            await session.close()
+            await until(lambda: site.status()["log_first_offset"] > 300, "trimmed", 10)
+
+    asyncio.run(play())
