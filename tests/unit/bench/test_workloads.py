@@ -20,7 +20,10 @@ from culver.bench.workloads.news import (
 )
 from culver.bench.workloads.quotes import DAYS, SYMBOLS, QuotesWorkload, market
 from culver.bench.workloads.ranges import ATTRIBUTES, RangesWorkload
+from culver.bench.workloads.workload import RECEIVED_US
 from culver.errors import InvalidConfiguration
+from culver.model import batch as batches
+from culver.model.formats.bodies import parse_event
 
 SEED = 7
 
@@ -51,6 +54,16 @@ def test_columns_hold_the_same_values_as_the_objects(name: str) -> None:
             if value is not None:
                 row[column.split(":", 2)[2]] = value
     assert rows == [{key: _stored(value) for key, value in event.items()} for event in events]
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_columns_are_those_that_the_model_makes_of_the_objects(name: str) -> None:
+    workload = named(name)
+    events = [parse_event(msgspec.json.encode(event)) for event in workload.events(200, SEED)]
+    made = batches.concat(batches.encode(events, RECEIVED_US))
+    drawn = workload.event_batch(200, SEED)
+    assert set(drawn.schema.names) == set(made.schema.names)
+    assert drawn.select(made.schema.names).equals(made)
 
 
 def test_an_unknown_workload_lists_the_known_ones() -> None:

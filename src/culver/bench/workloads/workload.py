@@ -10,8 +10,10 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from culver.model.batch import PAYLOAD, RECEIVED
+
 RECEIVED_US = 1_700_000_000_000_000
-"""When the first event of a batch is said to have been received; the others follow, a microsecond apart."""
+"""When the events of a batch are said to have been received."""
 
 
 class Workload(Protocol):
@@ -52,5 +54,5 @@ def batch_of(events: Sequence[Mapping[str, Any]], columns: Mapping[str, pa.Array
     """A batch of plain events whose data columns (`d:KIND:NAME`) are known already: much faster than
     parsing a million objects to find out what a generator has just put into them."""
     payloads = pa.array([msgspec.json.encode(event) for event in events], pa.binary())
-    received = pa.array(RECEIVED_US + np.arange(len(events), dtype=np.int64))
-    return pa.RecordBatch.from_pydict({"payload": payloads, "received_us": received, **columns})
+    received = pa.array(np.full(len(events), RECEIVED_US))
+    return pa.RecordBatch.from_pydict({PAYLOAD: payloads, RECEIVED: received, **columns})
