@@ -1,0 +1,144 @@
+"""The registry's SQLite file: its schema, how it is opened, and what its errors mean.
+
+    registrations   one row per registration, by number; never reused, for AUTOINCREMENT remembers the
+                    highest number there ever was
+    state           one row: the registry's version
+
+Each index serves one question: which registration of an id is in effect (at most one, kept so by UNIQUE),
+what was added or ended after a version, what has expired, and what is live. All but one are partial, so
+that a registration costs little more than its row and its id.
+"""
+
+import contextlib
+import errno
+import os
+import sqlite3
+import tempfile
+from pathlib import Path
+
+from culver.errors import CulverError, InvalidRequest, StorageCorrupt, StorageError, StorageFull
+
+_APPLICATION = 0x43554C56  # "CULV"
+_FORMAT = 1
+
+_SCHEMA = f"""
+BEGIN IMMEDIATE;
+CREATE TABLE registrations (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    id TEXT NOT NULL,
+    filter TEXT NOT NULL,
+    durable INTEGER NOT NULL,
+    since INTEGER NOT NULL,
+    until INTEGER,
+    removed INTEGER NOT NULL DEFAULT 0,
+    version INTEGER NOT NULL,
+    ended_version INTEGER,
+    created_at_us INTEGER NOT NULL,
+    expires_at_us INTEGER,
+    mailbox_count INTEGER,
+    mailbox_bytes INTEGER,
+    mailbox_age_seconds INTEGER
+);
+CREATE UNIQUE INDEX in_effect ON registrations (id) WHERE until IS NULL;
+CREATE INDEX added ON registrations (version);
+CREATE INDEX ended ON registrations (ended_version) WHERE ended_version IS NOT NULL;
+CREATE INDEX expiring ON registrations (expires_at_us) WHERE until IS NULL AND expires_at_us IS NOT NULL;
+CREATE INDEX live ON registrations (number) WHERE until IS NULL AND durable = 0;
+CREATE TABLE state (only INTEGER PRIMARY KEY CHECK (only = 0), version INTEGER NOT NULL);
+INSERT INTO state VALUES (0, 0);
+PRAGMA application_id = {_APPLICATION};
+PRAGMA user_version = {_FORMAT};
+COMMIT;
+"""
+
+
+def open_database(path: Path) -> sqlite3.Connection:
+    """Open or make the file, check it, and set it so that a commit is on disk when it returns.
+
+    Raises StorageCorrupt, StorageFull or StorageError."""
+    connection: sqlite3.Connection | None = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Transactions are begun by hand, and a lock of ours keeps the threads apart.
+        connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA cache_size = -65536")
+        _prepare(connection, path)
+    except BaseException as exc:
+        if connection is not None:
+            with contextlib.suppress(sqlite3.Error):
+                connection.close()
+        if isinstance(exc, OSError):
+            raise StorageError(f"the disk refused the registry {path}: {exc.strerror or exc}") from exc
+        if isinstance(exc, sqlite3.Error):
+            raise translate(exc, path) from exc
+        raise
+    return connection
+
+
+def _prepare(connection: sqlite3.Connection, path: Path) -> None:
+    application = connection.execute("PRAGMA application_id").fetchone()[0]
+    format_ = connection.execute("PRAGMA user_version").fetchone()[0]
+    tables = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
+    if (application, format_, tables) == (0, 0, 0):
+        connection.executescript(_SCHEMA)
+        _sync_directory(path.parent)
+        return
+    if application != _APPLICATION:
+        raise StorageCorrupt(f"{path} is not a registry of Culver; name another file", path=str(path))
+    if format_ != _FORMAT:
+        raise StorageCorrupt(
+            f"{path} has registry format {format_}, and this version of Culver reads format {_FORMAT}; "
+            "run the version that wrote it",
+            path=str(path),
+        )
+    finding = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+    if finding != "ok":
+        raise _corrupt(path, finding)
+
+
+def translate(error: Exception, path: Path) -> CulverError:
+    """What an error of SQLite means to the caller."""
+    if isinstance(error, OverflowError | UnicodeEncodeError):
+        return InvalidRequest(f"the subscription holds a value that cannot be stored: {error}")
+    code = getattr(error, "sqlite_errorcode", None)
+    if code == sqlite3.SQLITE_FULL or (code == sqlite3.SQLITE_IOERR_WRITE and _is_full(path)):
+        return StorageFull(f"the disk is full while writing the registry {path}; free space and try again")
+    if code is not None and code & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        return _corrupt(path, str(error))
+    if code is not None and code & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return StorageError(
+            f"another process holds the registry {path}; stop it, or use another data directory"
+        )
+    return StorageError(f"the disk refused an operation on the registry {path}: {error}")
+
+
+def _corrupt(path: Path, finding: str) -> StorageCorrupt:
+    return StorageCorrupt(
+        f"the registry {path} is damaged ({finding}). Stop the site and restore the file from a copy; without "
+        "one, docs/storage.md tells how to save what can still be read.",
+        path=str(path),
+    )
+
+
+def _is_full(path: Path) -> bool:
+    """SQLite tells a quota or a limit on the size of files as a mere input/output error: try for ourselves,
+    with a file that ends where the write-ahead log would."""
+    log = path.with_name(path.name + "-wal")
+    try:
+        end = log.stat().st_size if log.exists() else 0
+        with tempfile.TemporaryFile(dir=path.parent, buffering=0) as file:
+            os.pwrite(file.fileno(), bytes(65536), end)
+            os.fsync(file.fileno())
+            return os.fstat(file.fileno()).st_size < end + 65536
+    except OSError as exc:
+        return exc.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def _sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,42 @@
+"""Names of subscriptions: which ones a user may choose, and how the registry makes its own."""
+
+import base64
+import os
+import re
+
+from culver.errors import InvalidRequest
+
+LIVE_PREFIX = "live-"
+"""What every id that is made for a live subscription starts with, and none that a user chooses."""
+
+_DURABLE_PREFIX = "sub-"
+_CHOSEN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~-]{0,127}")
+_RANDOM_CHARACTERS = 12  # of base32: 60 bits, out of 8 random bytes each
+
+
+def check_id(text: str) -> str:
+    """`text`, where a user may call a subscription so; it then needs no escaping in a URL. Raises
+    InvalidRequest."""
+    if not _CHOSEN.fullmatch(text):
+        raise InvalidRequest(
+            "a subscription id has 1 to 128 characters, letters, digits and . _ ~ - only, and starts with "
+            f"a letter or digit; it was {text[:200]!r}",
+            field="id",
+        )
+    if text.startswith(LIVE_PREFIX):
+        raise InvalidRequest(
+            f"ids that start with {LIVE_PREFIX!r} are for live subscriptions, whose ids the registry chooses; "
+            f"{text!r} cannot be chosen",
+            field="id",
+        )
+    return text
+
+
+def new_ids(count: int, *, durable: bool) -> list[str]:
+    """Random ids, unlike any other for all practical purposes."""
+    prefix = _DURABLE_PREFIX if durable else LIVE_PREFIX
+    entropy = os.urandom(8 * count)
+    return [
+        prefix + base64.b32encode(entropy[at : at + 8])[:_RANDOM_CHARACTERS].decode().lower()
+        for at in range(0, len(entropy), 8)
+    ]

@@ -1,0 +1,299 @@
+"""The registry in an SQLite file, in WAL mode; `database` draws it."""
+
+import sqlite3
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from culver.config import RegistrySettings
+from culver.errors import Conflict, InvalidRequest, NotFound, StorageError, TooManySubscriptions, Unavailable
+from culver.registry.database import open_database, translate
+from culver.registry.ids import check_id, new_ids
+from culver.registry.registry import Changes, Position, Registration, SubscriptionSpec
+
+_COLUMNS = (
+    "number, id, filter, durable, since, until, removed, version, created_at_us, expires_at_us, "
+    "mailbox_count, mailbox_bytes, mailbox_age_seconds"
+)
+_INSERT = f"INSERT INTO registrations ({_COLUMNS}) VALUES ({', '.join('?' * 13)})"
+_PAGE_ROWS = 5_000
+
+
+class SqliteRegistry:
+    """Implements Registry. One connection behind a lock, so calls from several threads queue up.
+
+    A change that changes nothing (no specs, no such ids, nothing expired) is none: no version, no call of
+    `position`. The owner closes it.
+    """
+
+    def __init__(self, path: Path, settings: RegistrySettings) -> None:
+        self._path = path
+        self._settings = settings
+        self._lock = threading.Lock()
+        self._connection: sqlite3.Connection | None = open_database(path)
+        with self._reading() as connection:
+            self._version: int = connection.execute("SELECT version FROM state").fetchone()[0]
+            self._count: int = connection.execute(
+                "SELECT count(*) FROM registrations WHERE until IS NULL"
+            ).fetchone()[0]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def version(self) -> int:
+        return self._version
+
+    def add(self, specs: Sequence[SubscriptionSpec], position: Position, now_us: int) -> list[Registration]:
+        if not specs:
+            return []
+        ids = _choose_ids(specs)
+        chosen = [spec.id for spec in specs if spec.id is not None]
+        with self._changing() as (connection, version):
+            if self._count + len(specs) > self._settings.max_subscriptions:
+                raise TooManySubscriptions(
+                    f"the site holds {self._count} subscriptions, and registry.max_subscriptions is "
+                    f"{self._settings.max_subscriptions}; remove some or raise it",
+                    field="subscriptions",
+                    limit=self._settings.max_subscriptions,
+                )
+            for id_ in chosen:
+                if _find(connection, id_) is not None:
+                    raise _taken(id_)
+            since = position(version)
+            number = _next_number(connection)
+            rows = [
+                _row(number + at, id_, spec, since, version, now_us)
+                for at, (id_, spec) in enumerate(zip(ids, specs, strict=True))
+            ]
+            connection.executemany(_INSERT, rows)
+            self._commit(connection, version, len(rows))
+        return [_registration(row) for row in rows]
+
+    def replace(self, spec: SubscriptionSpec, position: Position, now_us: int) -> Registration:
+        if spec.id is None:
+            raise InvalidRequest("a replacement needs the id of the subscription to replace", field="id")
+        with self._changing() as (connection, version):
+            old = _find(connection, spec.id)
+            if old is None:
+                raise _unknown(spec.id)
+            if old.durable != spec.durable:
+                kind = "durable" if old.durable else "live"
+                raise Conflict(
+                    f"subscription {spec.id!r} is {kind} and cannot change that; remove it and make a new one",
+                    field="durable",
+                )
+            since = position(version)
+            _end(connection, [old.number], since, version, removed=False)
+            row = _row(_next_number(connection), spec.id, spec, since, version, now_us)
+            connection.execute(_INSERT, row)
+            self._commit(connection, version, 0)
+        return _registration(row)
+
+    def remove(self, ids: Sequence[str], position: Position, now_us: int) -> list[Registration]:
+        with self._changing() as (connection, version):
+            found = (_find(connection, id_) for id_ in dict.fromkeys(ids))
+            return self._remove(connection, [old for old in found if old is not None], position, version)
+
+    def remove_expired(self, position: Position, now_us: int) -> list[Registration]:
+        return self._remove_where("until IS NULL AND expires_at_us <= ?", (now_us,), position)
+
+    def remove_live(self, position: Position, now_us: int) -> list[Registration]:
+        """End all live subscriptions: at the start of a site, those that its last run has left behind."""
+        return self._remove_where("until IS NULL AND durable = 0", (), position)
+
+    def get(self, id: str) -> Registration:  # noqa: A002
+        with self._reading() as connection:
+            found = _find(connection, id)
+        if found is None:
+            raise _unknown(id)
+        return found
+
+    def page(self, after: str | None, limit: int) -> list[Registration]:
+        with self._reading() as connection:
+            return _select(
+                connection,
+                "until IS NULL AND id > ? ORDER BY id LIMIT ?",
+                ("" if after is None else after, limit),
+            )
+
+    def count(self) -> int:
+        return self._count
+
+    def registrations(self) -> Iterator[Registration]:
+        """Read a few thousand at a time, and not from one moment: what is added meanwhile is included, and
+        an end may not be. Take `version` before, and `changes` since then after."""
+        number = 0
+        while True:
+            with self._reading() as connection:
+                page = _select(connection, "number > ? ORDER BY number LIMIT ?", (number, _PAGE_ROWS))
+            if not page:
+                return
+            yield from page
+            number = page[-1].number
+
+    def changes(self, after_version: int) -> Changes:
+        """A registration both added and ended after that version is in both lists. What was forgotten is in
+        neither, so forget only what every follower has heard the end of."""
+        with self._reading() as connection:
+            added = _select(connection, "version > ? ORDER BY number", (after_version,))
+            ended = connection.execute(
+                "SELECT number, until FROM registrations WHERE ended_version > ? ORDER BY ended_version, number",
+                (after_version,),
+            ).fetchall()
+            return Changes(self._version, tuple(added), tuple(ended))
+
+    def forget(self, numbers: Sequence[int]) -> None:
+        with self._transaction() as connection:
+            connection.executemany(
+                "DELETE FROM registrations WHERE number = ? AND until IS NOT NULL",
+                [(number,) for number in numbers],
+            )
+            connection.execute("COMMIT")
+
+    def close(self) -> None:
+        with self._lock:
+            connection, self._connection = self._connection, None
+            if connection is not None:
+                try:
+                    connection.close()
+                except sqlite3.Error as exc:
+                    raise translate(exc, self._path) from exc
+
+    def _remove_where(
+        self, condition: str, values: tuple[Any, ...], position: Position
+    ) -> list[Registration]:
+        with self._changing() as (connection, version):
+            olds = _select(connection, f"{condition} ORDER BY number", values)
+            return self._remove(connection, olds, position, version)
+
+    def _remove(
+        self, connection: sqlite3.Connection, olds: list[Registration], position: Position, version: int
+    ) -> list[Registration]:
+        if not olds:
+            return []
+        until = position(version)
+        _end(connection, [old.number for old in olds], until, version, removed=True)
+        self._commit(connection, version, -len(olds))
+        return [replace(old, until=until, removed=True) for old in olds]
+
+    def _commit(self, connection: sqlite3.Connection, version: int, more: int) -> None:
+        """Make a change durable, and only then known."""
+        moved = connection.execute("UPDATE state SET version = ? WHERE version = ?", (version, version - 1))
+        if moved.rowcount != 1:
+            raise StorageError(
+                f"another process has changed the registry {self._path}; run one site per data directory"
+            )
+        connection.execute("COMMIT")
+        self._version = version
+        self._count += more
+
+    @contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        with self._lock:
+            if self._connection is None:
+                raise Unavailable("the registry is closed")
+            try:
+                yield self._connection
+            except (sqlite3.Error, OverflowError, UnicodeEncodeError) as exc:
+                raise translate(exc, self._path) from exc
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        """What is not committed inside is rolled back, whatever the reason."""
+        with self._reading() as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield connection
+            finally:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+
+    @contextmanager
+    def _changing(self) -> Iterator[tuple[sqlite3.Connection, int]]:
+        """A transaction, and the version that its change gets."""
+        with self._transaction() as connection:
+            yield connection, self._version + 1
+
+
+def _choose_ids(specs: Sequence[SubscriptionSpec]) -> list[str]:
+    """The id of each: the one asked for, or a new one. Raises InvalidRequest or Conflict."""
+    made = {
+        durable: iter(new_ids(sum(s.id is None and s.durable == durable for s in specs), durable=durable))
+        for durable in (True, False)
+    }
+    ids = [next(made[spec.durable]) if spec.id is None else check_id(spec.id) for spec in specs]
+    if len(set(ids)) < len(ids):
+        seen: set[str] = set()
+        for id_ in ids:
+            if id_ in seen:
+                raise Conflict(f"subscription id {id_!r} is given twice in one request", field="id", id=id_)
+            seen.add(id_)
+    return ids
+
+
+def _row(
+    number: int, id_: str, spec: SubscriptionSpec, since: int, version: int, now_us: int
+) -> tuple[Any, ...]:
+    return (
+        number,
+        id_,
+        spec.predicate.text,
+        spec.durable,
+        since,
+        None,
+        False,
+        version,
+        now_us,
+        spec.expires_at_us,
+        spec.mailbox_count,
+        spec.mailbox_bytes,
+        spec.mailbox_age_seconds,
+    )
+
+
+def _registration(row: tuple[Any, ...]) -> Registration:
+    return Registration(row[0], row[1], row[2], bool(row[3]), row[4], row[5], bool(row[6]), *row[7:])
+
+
+def _select(connection: sqlite3.Connection, condition: str, values: tuple[Any, ...]) -> list[Registration]:
+    rows = connection.execute(f"SELECT {_COLUMNS} FROM registrations WHERE {condition}", values)
+    return [_registration(row) for row in rows]
+
+
+def _find(connection: sqlite3.Connection, id_: str) -> Registration | None:
+    found = _select(connection, "id = ? AND until IS NULL", (id_,))
+    return found[0] if found else None
+
+
+def _next_number(connection: sqlite3.Connection) -> int:
+    row = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'registrations'").fetchone()
+    return 1 if row is None else int(row[0]) + 1
+
+
+def _end(
+    connection: sqlite3.Connection, numbers: list[int], until: int, version: int, *, removed: bool
+) -> None:
+    connection.executemany(
+        "UPDATE registrations SET until = ?, removed = ?, ended_version = ? WHERE number = ?",
+        [(until, removed, version, number) for number in numbers],
+    )
+
+
+def _taken(id_: str) -> Conflict:
+    return Conflict(
+        f"subscription id {id_!r} is taken; choose another, or replace that subscription", field="id", id=id_
+    )
+
+
+def _unknown(id_: str) -> NotFound:
+    return NotFound(f"there is no subscription {id_!r}", id=id_)
