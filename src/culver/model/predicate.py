@@ -30,7 +30,17 @@ class Attribute:
 
 @dataclass(frozen=True, slots=True)
 class Literal:
+    """Equal only to a literal of the same type: `x * 1` and `x * 1.0` do not mean the same."""
+
     value: int | float | str | bool | Timestamp
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Literal):
+            return NotImplemented
+        return type(self.value) is type(other.value) and self.value == other.value
+
+    def __hash__(self) -> int:
+        return hash((type(self.value), self.value))
 
 
 @dataclass(frozen=True, slots=True)
