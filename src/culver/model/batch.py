@@ -114,7 +114,7 @@ def concat(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     if len(batches) == 1:
         return batches[0]
     if not batches:
-        return pa.schema(_BASE_FIELDS).empty_table().to_batches()[0]
+        return pa.RecordBatch.from_pylist([], schema=pa.schema(_BASE_FIELDS))
     groups: dict[tuple[str, ...], list[int]] = {}
     for number, batch in enumerate(batches):
         groups.setdefault(tuple(batch.schema.names), []).append(number)
