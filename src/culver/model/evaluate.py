@@ -104,9 +104,7 @@ def _evaluate(condition: Condition, lookup: Lookup) -> bool | None:
 
 def compute(comparison: Comparison, lookup: Lookup) -> bool | None:
     """One comparison, with `lookup` giving the value of an attribute or None where it is missing."""
-    return compare(
-        comparison.operator, _operand(comparison.left, lookup), _operand(comparison.right, lookup)
-    )
+    return compare(comparison.operator, _operand(comparison.left, lookup), _operand(comparison.right, lookup))
 
 
 def compare(comparison: Operator, left: Value | None, right: Value | None) -> bool | None:
@@ -132,7 +130,9 @@ def _operand(operand: Operand, lookup: Lookup) -> Value | None:
         case Literal(value):
             return value
         case _:
-            return calculate(operand.operator, _operand(operand.left, lookup), _operand(operand.right, lookup))
+            return calculate(
+                operand.operator, _operand(operand.left, lookup), _operand(operand.right, lookup)
+            )
 
 
 def calculate(sign: str, left: Value | None, right: Value | None) -> int | float | None:

@@ -242,7 +242,9 @@ class _Builder:
                 f"the list has {len(values)} values; the limit (filters.max_values) is {limit}",
                 f"at most {limit} values",
             )
-        return _Built(In(attribute, tuple(_constant(value).value for value in values)), left.position, left.depth)
+        return _Built(
+            In(attribute, tuple(_constant(value).value for value in values)), left.position, left.depth
+        )
 
     def member(self, parts: list[Any]) -> _Built:
         left, _, name = parts

@@ -280,7 +280,7 @@ def _one_of(name: str, domain: Domain, points: list[_Point], negated: bool) -> l
 
 def _points(name: str, domain: Domain, points: set[_Point], negated: bool) -> OneOf | None:
     if negated and domain is Domain.BOOLEAN:
-        points, negated = {True, False} - points, False
+        points, negated = {each for each in (True, False) if each not in points}, False
     if not points:
         return None
     ordered: list[Any] = list(points)

@@ -31,9 +31,7 @@ def parse_timestamp(text: str) -> Timestamp:
     if second == "60":
         raise ValueError("leap seconds (:60) are not supported")
     try:
-        moment = datetime(
-            int(year), int(month), int(day), int(hour), int(minute), int(second), tzinfo=UTC
-        )
+        moment = datetime(int(year), int(month), int(day), int(hour), int(minute), int(second), tzinfo=UTC)
     except ValueError as exc:
         raise ValueError(f"not a timestamp: {exc}") from None
     since = moment - _EPOCH
