@@ -4,7 +4,7 @@ StreamHub calls this `libfilter` (section 3.2.2): it stores and removes subscrip
 returns the identifiers that a publication matches. Ours works on batches.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -25,6 +25,13 @@ class Matches:
 
     offsets: NDArray[np.int64]
     numbers: NDArray[np.int64]
+
+
+def matches_of(rows: Sequence[Sequence[int]]) -> Matches:
+    """Matches from the numbers of each event, which must be ascending and distinct already."""
+    offsets = np.zeros(len(rows) + 1, np.int64)
+    np.cumsum([len(row) for row in rows], out=offsets[1:])
+    return Matches(offsets, np.array([number for row in rows for number in row], np.int64))
 
 
 class Filter(Protocol):

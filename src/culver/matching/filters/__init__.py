@@ -1,0 +1,1 @@
+"""Implementations of the Filter protocol; `culver.plugins` names them."""

@@ -1,0 +1,133 @@
+"""Constraints as closed intervals of 64-bit keys, so that kernels only compare integers, and exactly.
+
+A number in an event is an integer or a real, and no 64-bit type holds both without loss. A numeric constraint
+therefore becomes two intervals: one for integer values, one for real values. A real is compared by its
+key, an integer with the same order:
+
+    real      -max ...  -0.0 = 0.0  ... max
+    key       the bits of the double, mirrored below zero, so that order is kept
+
+    x > 9007199254740993  (2^53 + 1)   integers  [9007199254740994, INT64_MAX]
+                                       reals     [key(9007199254740994.0), INT64_MAX]
+
+Timestamps use the integer interval (microseconds), booleans too (0 and 1). Strings are placed among the
+sorted literals of their segment: literal i has key 2i + 1, and whatever lies just below it 2i.
+"""
+
+import math
+import struct
+
+import numpy as np
+from numpy.typing import NDArray
+
+INT64_MIN = -(2**63)
+INT64_MAX = 2**63 - 1
+EMPTY = (INT64_MAX, INT64_MIN)
+_MIRROR = 0x7FFF_FFFF_FFFF_FFFF
+_MAX_REAL = math.nextafter(math.inf, 0.0)
+_REAL = struct.Struct("<d")
+_BITS = struct.Struct("<q")
+
+Interval = tuple[int, int]
+
+
+def real_key(value: float) -> int:
+    """The order-preserving integer of a real; -0.0 and 0.0 share one."""
+    bits: int = _BITS.unpack(_REAL.pack(value + 0.0))[0]
+    return bits if bits >= 0 else bits ^ _MIRROR
+
+
+def real_keys(values: NDArray[np.float64]) -> NDArray[np.int64]:
+    """`real_key` of each value."""
+    bits = (values + 0.0).view(np.int64)
+    return bits ^ ((bits >> 63) & np.int64(_MIRROR))
+
+
+def number_intervals(
+    low: int | float | None, low_closed: bool, high: int | float | None, high_closed: bool
+) -> tuple[Interval, Interval]:
+    """The integers and the keys of the reals that lie between two bounds; None is no bound."""
+    integer_low, real_low = (INT64_MIN, INT64_MIN) if low is None else _lower(low, low_closed)
+    if high is None:
+        integer_high, real_high = INT64_MAX, INT64_MAX
+    else:
+        # The upper bound is the lower bound of the mirrored line; negation is exact for both types.
+        integer_mirror, real_mirror = _lower_values(-high, high_closed)
+        integer_high = -integer_mirror
+        real_high = INT64_MIN if real_mirror is None else real_key(-real_mirror)
+    if integer_low > integer_high or integer_low > INT64_MAX or integer_high < INT64_MIN:
+        integers = EMPTY
+    else:
+        integers = (max(integer_low, INT64_MIN), min(integer_high, INT64_MAX))
+    return integers, ((real_low, real_high) if real_low <= real_high else EMPTY)
+
+
+def number_point(value: int | float) -> tuple[Interval, Interval]:
+    """The integer and the real that equal a number, where there are such."""
+    return number_intervals(value, True, value, True)
+
+
+def _lower(bound: int | float, closed: bool) -> tuple[int, int]:
+    integer, real = _lower_values(bound, closed)
+    return integer, INT64_MAX if real is None else real_key(real)
+
+
+def _lower_values(bound: int | float, closed: bool) -> tuple[int, float | None]:
+    """The smallest integer (of any size) and the smallest finite real above a bound; None: no such real."""
+    if isinstance(bound, int):
+        integer = bound if closed else bound + 1
+        if bound > _MAX_REAL:
+            return integer, None
+        if bound < -_MAX_REAL:
+            return integer, -_MAX_REAL
+        real = float(bound)
+        if real < bound or (real == bound and not closed):
+            real = math.nextafter(real, math.inf)
+    else:
+        integer = math.ceil(bound) if closed else math.floor(bound) + 1
+        real = bound if closed else math.nextafter(bound, math.inf)
+    return integer, (None if real == math.inf else real)
+
+
+def string_interval(low: int | None, low_closed: bool, high: int | None, high_closed: bool) -> Interval:
+    """The keys between two literals, given by their places; None is no bound."""
+    lower = INT64_MIN if low is None else 2 * low + (1 if low_closed else 2)
+    upper = INT64_MAX if high is None else 2 * high + (1 if high_closed else 0)
+    return lower, upper
+
+
+def after_prefix(prefix: bytes) -> bytes:
+    """The least byte string above everything that starts with `prefix` (UTF-8, not empty)."""
+    return prefix[:-1] + bytes((prefix[-1] + 1,))  # no byte of UTF-8 is 255
+
+
+def move_string_bounds(
+    lows: NDArray[np.int64], highs: NDArray[np.int64], moved: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """String intervals after the literals took new places: literal i is now `moved[i]`."""
+    return _move(lows, moved, 2), _move(highs, moved, 0)
+
+
+def used_literals(lows: NDArray[np.int64], highs: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The places of the literals that string intervals refer to."""
+    return np.unique(np.concatenate([_literals(lows, 2), _literals(highs, 0)]))
+
+
+def _bounded(keys: NDArray[np.int64]) -> NDArray[np.bool_]:
+    result: NDArray[np.bool_] = (keys != INT64_MIN) & (keys != INT64_MAX)
+    return result
+
+
+def _literals(keys: NDArray[np.int64], even: int) -> NDArray[np.int64]:
+    """The literal behind each bound: an odd key is the literal itself, an even one lies next to it, above
+    (`even` = 2, an open lower bound) or below (`even` = 0, an open upper bound)."""
+    keys = keys[_bounded(keys)]
+    return np.where(keys & 1 == 1, keys - 1, keys - even) >> 1
+
+
+def _move(keys: NDArray[np.int64], moved: NDArray[np.int64], even: int) -> NDArray[np.int64]:
+    result = keys.copy()
+    bounded = _bounded(keys)
+    shift = np.where(keys[bounded] & 1 == 1, 1, even)
+    result[bounded] = 2 * moved[_literals(keys, even)] + shift
+    return result

@@ -1,0 +1,181 @@
+"""A batch as kernels want it: per dimension a 64-bit key and a mark of what kind it is.
+
+Each column is turned once per batch, however many segments ask for it.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from culver.matching.index.bounds import real_keys
+from culver.matching.index.kernels import string_keys
+from culver.matching.index.table import Dimension
+from culver.model.batch import attribute, attribute_names
+from culver.model.values import Domain, Kind, Timestamp, Value
+
+INTEGER_VARIANT = 1  # and every other kind that is not a real
+REAL_VARIANT = 2
+
+_KIND_OF_DOMAIN = {Domain.TIMESTAMP: Kind.TIMESTAMP, Domain.BOOLEAN: Kind.BOOLEAN}
+
+
+@dataclass(frozen=True, slots=True)
+class Strings:
+    """A string column: row i is data[starts[i] : starts[i + 1]] where valid[i]."""
+
+    starts: NDArray[np.int32]
+    data: NDArray[np.uint8]
+    valid: NDArray[np.uint8]
+
+
+@dataclass(frozen=True, slots=True)
+class Distinct:
+    """A column by its distinct values: row i has `values[codes[i]]`, or none where the code is -1."""
+
+    codes: NDArray[np.int32]
+    values: list[Value]
+
+
+class BatchColumns:
+    """The columns of one batch, turned when first asked for."""
+
+    def __init__(self, batch: pa.RecordBatch) -> None:
+        self.batch = batch
+        self.rows: int = batch.num_rows
+        self._names = attribute_names(batch)
+        self._attributes: dict[str, dict[Kind, pa.Array]] = {}
+        self._keys: dict[Dimension, tuple[NDArray[np.int64], NDArray[np.uint8]] | None] = {}
+        self._strings: dict[str, Strings | None] = {}
+        self._distinct: dict[str, dict[Kind, Distinct]] = {}
+
+    def attribute(self, name: str) -> dict[Kind, pa.Array]:
+        found = self._attributes.get(name)
+        if found is None:
+            found = self._attributes[name] = attribute(self.batch, name) if name in self._names else {}
+        return found
+
+    def fill(
+        self,
+        dimensions: tuple[Dimension, ...],
+        literal_start: NDArray[np.int64],
+        literal_bytes: NDArray[np.uint8],
+    ) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+        """Keys and variants, rows x dimensions, flat; strings are placed among the given literals."""
+        width = len(dimensions)
+        values = np.zeros((self.rows, width), np.int64)
+        variants = np.zeros((self.rows, width), np.uint8)
+        flat_values, flat_variants = values.reshape(-1), variants.reshape(-1)
+        for column, dimension in enumerate(dimensions):
+            if dimension[0] not in self._names:
+                continue
+            if dimension[1] is Domain.STRING:
+                strings = self.strings(dimension[0])
+                if strings is not None:
+                    string_keys(
+                        strings.starts, strings.data, strings.valid, literal_start, literal_bytes,
+                        column, width, flat_values, flat_variants,
+                    )  # fmt: skip
+            else:
+                keys = self.keys(dimension)
+                if keys is not None:
+                    values[:, column], variants[:, column] = keys
+        return flat_values, flat_variants
+
+    def keys(self, dimension: Dimension) -> tuple[NDArray[np.int64], NDArray[np.uint8]] | None:
+        """Keys and variants of a dimension that is not of strings; None where no row has a value."""
+        if dimension not in self._keys:
+            self._keys[dimension] = self._turn(dimension)
+        return self._keys[dimension]
+
+    def _turn(self, dimension: Dimension) -> tuple[NDArray[np.int64], NDArray[np.uint8]] | None:
+        columns = self.attribute(dimension[0])
+        domain = dimension[1]
+        if domain is not Domain.NUMBER:
+            column = columns.get(_KIND_OF_DOMAIN[domain])
+            if column is None:
+                return None
+            if domain is Domain.BOOLEAN:
+                column = column.cast(pa.int64())
+            return _primitive(column, np.int64), _valid(column) * np.uint8(INTEGER_VARIANT)
+        integers, reals = columns.get(Kind.INTEGER), columns.get(Kind.REAL)
+        if reals is None:
+            if integers is None:
+                return None
+            return _primitive(integers, np.int64), _valid(integers) * np.uint8(INTEGER_VARIANT)
+        values = real_keys(_primitive(reals, np.float64))
+        variants = _valid(reals) * np.uint8(REAL_VARIANT)
+        if integers is not None:
+            there = _valid(integers)
+            values = np.where(there, _primitive(integers, np.int64), values)
+            variants += there * np.uint8(INTEGER_VARIANT)
+        return values, variants
+
+    def strings(self, name: str) -> Strings | None:
+        if name not in self._strings:
+            column = self.attribute(name).get(Kind.STRING)
+            self._strings[name] = None if column is None else _strings(column)
+        return self._strings[name]
+
+    def distinct(self, name: str) -> dict[Kind, Distinct]:
+        """The distinct values of an attribute, of each kind that it has."""
+        if name not in self._distinct:
+            columns = self.attribute(name)
+            self._distinct[name] = {kind: _distinct(kind, column) for kind, column in columns.items()}
+        return self._distinct[name]
+
+    def present(self, name: str) -> NDArray[np.uint8]:
+        """1 for each row that has the attribute, whatever its kind."""
+        result = np.zeros(self.rows, np.uint8)
+        for column in self.attribute(name).values():
+            result |= _valid(column)
+        return result
+
+
+def _valid(column: pa.Array) -> NDArray[np.uint8]:
+    if column.null_count == 0:
+        return np.ones(len(column), np.uint8)
+    flags: NDArray[np.bool_] = column.is_valid().to_numpy(zero_copy_only=False)
+    return flags.astype(np.uint8)
+
+
+def _primitive(column: pa.Array, dtype: Any) -> NDArray[Any]:
+    """The values as they lie in memory; rows without a value hold anything."""
+    return _items(column.buffers()[1], dtype, column.offset, len(column))
+
+
+def _strings(column: pa.Array) -> Strings:
+    _, starts, data = column.buffers()
+    return Strings(
+        _items(starts, np.int32, column.offset, len(column) + 1),
+        _items(b"" if data is None else data, np.uint8, 0, 0 if data is None else len(data)),
+        _valid(column),
+    )
+
+
+def _items(buffer: Any, dtype: Any, first: int, count: int) -> NDArray[Any]:
+    """Part of a buffer as a read-only, aligned array: to Numba, anything else is another signature."""
+    size = np.dtype(dtype).itemsize
+    items: NDArray[Any] = np.ndarray((count,), dtype, buffer, first * size)
+    if not items.flags.aligned:
+        items = items.copy()
+    items.flags.writeable = False
+    return items
+
+
+def _distinct(kind: Kind, column: pa.Array) -> Distinct:
+    if kind is Kind.STRINGS:
+        places: dict[Value, int] = {}
+        codes = [
+            -1 if value is None else places.setdefault(tuple(value), len(places))
+            for value in column.to_pylist()
+        ]
+        return Distinct(np.array(codes, np.int32), list(places))
+    encoded = column.dictionary_encode()
+    indices = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int32)
+    values: list[Value] = encoded.dictionary.to_pylist()
+    if kind is Kind.TIMESTAMP:
+        values = [Timestamp(value) for value in values if isinstance(value, int)]
+    return Distinct(indices, values)

@@ -1,0 +1,91 @@
+"""A segment: some registrations and their clauses, compiled, immutable, in one container.
+
+container of kind "segment"
+  meta     {"count": registrations, "dimensions": [[attribute, domain], ...]}
+  arrays   as `layout` draws them, and
+           pool_start, pool_bytes    the needs, as text (see `codec`)
+"""
+
+import itertools
+import weakref
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from culver.errors import StorageCorrupt
+from culver.matching.index import container
+from culver.matching.index.kernels import SegmentArrays
+from culver.matching.index.layout import lay_out, restore
+from culver.matching.index.residual import Needs
+from culver.matching.index.table import ClauseTable, starts
+from culver.model.values import Domain
+
+KIND = "segment"
+
+
+class Segment:
+    """Registrations in ascending order of number. Immutable; safe to share between threads."""
+
+    __slots__ = ("__weakref__", "arrays", "dimensions", "latest", "needs", "pool", "source")
+
+    def __init__(self, opened: container.Container, source: str) -> None:
+        if opened.kind != KIND:
+            raise StorageCorrupt(f"{source} is a {opened.kind}, not a segment")
+        self.source = source
+        self.arrays = SegmentArrays(*(opened.arrays[name] for name in SegmentArrays._fields))
+        self.dimensions = tuple((name, Domain(domain)) for name, domain in opened.meta["dimensions"])
+        self.pool = _texts(opened.arrays["pool_start"], opened.arrays["pool_bytes"])
+        self.needs = Needs(self.pool)
+        self.latest = int(self.arrays.since.max(initial=0))  # position from which all are in effect
+
+    def __len__(self) -> int:
+        return len(self.arrays.numbers)
+
+    def table(self) -> ClauseTable:
+        return restore(self.arrays, self.dimensions, self.pool)
+
+    def places(self, numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Where these registrations are, and which of them are here at all."""
+        own = self.arrays.numbers
+        places = np.searchsorted(own, numbers)
+        there = np.zeros(len(numbers), np.bool_)
+        inside = places < len(own)
+        there[inside] = own[places[inside]] == numbers[inside]
+        return places, there
+
+
+def encode(table: ClauseTable) -> list[bytes]:
+    """The container of a segment with the clauses of `table`."""
+    texts = [text.encode() for text in table.pool]
+    arrays: dict[str, NDArray[Any]] = lay_out(table)._asdict()
+    arrays["pool_start"] = starts(np.array([len(text) for text in texts], np.int64))
+    arrays["pool_bytes"] = np.frombuffer(b"".join(texts), np.uint8)
+    meta = {"count": len(table.numbers), "dimensions": table.dimensions}
+    return container.encode(KIND, meta, arrays)
+
+
+def from_chunks(chunks: Sequence[bytes]) -> Segment:
+    """A segment in memory, from what `encode` made."""
+    return Segment(container.decode(memoryview(b"".join(chunks)), "a segment in memory"), "memory")
+
+
+_open: "weakref.WeakValueDictionary[tuple[str, int, int, int], Segment]" = weakref.WeakValueDictionary()
+
+
+def open_segment(path: Path) -> Segment:
+    """Map a segment file. Versions share segments, so one that is open in this process is not read and
+    checked again. Raises FileNotFoundError, StorageCorrupt."""
+    status = path.stat()
+    key = (str(path), status.st_ino, status.st_mtime_ns, status.st_size)
+    segment = _open.get(key)
+    if segment is None:
+        segment = _open[key] = Segment(container.read(path), str(path))
+    return segment
+
+
+def _texts(start: NDArray[np.int64], data: NDArray[np.uint8]) -> tuple[str, ...]:
+    whole, at = data.tobytes(), start.tolist()
+    return tuple(whole[begin:end].decode() for begin, end in itertools.pairwise(at))

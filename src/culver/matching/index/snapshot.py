@@ -1,0 +1,168 @@
+"""Versions of the index, and reading one.
+
+    index/
+      00000000000000000041.version          a manifest per version
+      00000000000000000042.version
+      00000000000000000017-5d0c8a31.segment     shared by the versions that name it
+      00000000000000000042-9b2e117f.segment
+
+    container of kind "version"
+      meta     {"version": 42, "segments": [{"file": ..., "size": ..., "count": ...}, ...]}
+      arrays   ended_start    per segment, where its entries in the next two begin
+               ended_place    which of its registrations have ended, by place
+               ended_until    and at which log position
+
+A version names everything it consists of and never changes. Version 0 is empty and needs no file.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from culver.errors import NotFound, StorageCorrupt
+from culver.matching.filter import Matches
+from culver.matching.index import container
+from culver.matching.index.matcher import FOREVER, Part, match_parts
+from culver.matching.index.segment import open_segment
+
+KIND = "version"
+VERSION_SUFFIX = ".version"
+SEGMENT_SUFFIX = ".segment"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPart:
+    """A part of a version, and the file that its segment is in."""
+
+    file: str
+    part: Part
+
+
+def version_path(directory: Path, version: int) -> Path:
+    return directory / f"{version:020d}{VERSION_SUFFIX}"
+
+
+def versions_in(directory: Path) -> list[int]:
+    """The versions that have a file, intact or not, ascending."""
+    if not directory.is_dir():
+        return []
+    stems = [path.name.removesuffix(VERSION_SUFFIX) for path in directory.glob(f"*{VERSION_SUFFIX}")]
+    return sorted(int(stem) for stem in stems if stem.isdigit())
+
+
+def files_of_version(directory: Path, version: int) -> set[str]:
+    """The segment files that a version names. Raises FileNotFoundError, StorageCorrupt."""
+    return {str(entry["file"]) for entry in _manifest(directory, version).meta["segments"]}
+
+
+def write_version(directory: Path, version: int, parts: list[StoredPart]) -> None:
+    places: list[NDArray[np.int64]] = []
+    untils: list[NDArray[np.int64]] = []
+    for stored in parts:
+        until = stored.part.until
+        ended = np.empty(0, np.int64) if until is None else np.flatnonzero(until != FOREVER)
+        places.append(ended)
+        untils.append(ended if until is None else until[ended])
+    start = np.zeros(len(parts) + 1, np.int64)
+    np.cumsum([len(ended) for ended in places], out=start[1:])
+    arrays: dict[str, NDArray[Any]] = {
+        "ended_start": start,
+        "ended_place": np.concatenate([np.empty(0, np.int64), *places]),
+        "ended_until": np.concatenate([np.empty(0, np.int64), *untils]),
+    }
+    segments = [
+        {
+            "file": stored.file,
+            "size": (directory / stored.file).stat().st_size,
+            "count": len(stored.part.segment),
+        }
+        for stored in parts
+    ]
+    meta = {"version": version, "segments": segments}
+    container.write(version_path(directory, version), container.encode(KIND, meta, arrays))
+
+
+def read_version(directory: Path, version: int) -> list[StoredPart]:
+    """The parts of a version. Raises NotFound where it does not exist, and StorageCorrupt, naming the file,
+    where it or a segment of it is torn, altered or missing."""
+    path = version_path(directory, version)
+    try:
+        manifest = _manifest(directory, version)
+    except FileNotFoundError:
+        if version == 0:
+            return []
+        raise NotFound(f"the index in {directory} has no version {version}") from None
+    start = manifest.arrays["ended_start"]
+    parts: list[StoredPart] = []
+    for at, entry in enumerate(manifest.meta["segments"]):
+        file = directory / entry["file"]
+        try:
+            if file.stat().st_size != entry["size"]:
+                raise StorageCorrupt(f"{file} should have {entry['size']} bytes; rebuild the index")
+            segment = open_segment(file)
+        except FileNotFoundError:
+            if not path.exists():  # retired while it was being opened
+                raise NotFound(f"the index in {directory} has no version {version}") from None
+            raise StorageCorrupt(f"{file} is missing, though {path} names it; rebuild the index") from None
+        ended = slice(int(start[at]), int(start[at + 1]))
+        until = None
+        if ended.start < ended.stop:
+            until = np.full(len(segment), FOREVER)
+            until[manifest.arrays["ended_place"][ended]] = manifest.arrays["ended_until"][ended]
+        parts.append(StoredPart(entry["file"], Part(segment, until)))
+    return parts
+
+
+def _manifest(directory: Path, version: int) -> container.Container:
+    path = version_path(directory, version)
+    manifest = container.read(path)
+    if manifest.kind != KIND or manifest.meta["version"] != version:
+        raise StorageCorrupt(f"{path} is not the manifest of version {version}; rebuild the index")
+    return manifest
+
+
+class Index:
+    """One version, memory-mapped. Immutable, safe to share between threads; processes share its pages.
+
+    Files that are deleted while it is open stay readable for it. The mapping ends with `close` and the
+    last use of what `match` returned.
+    """
+
+    def __init__(self, version: int, parts: list[Part]) -> None:
+        self.version = version
+        self.count = sum(part.in_effect() for part in parts)  # registrations that have not ended
+        # Numbers grow with time, so in this order the results of segments mostly just follow one another.
+        self._parts: list[Part] | None = sorted(parts, key=_first_number)
+
+    @classmethod
+    def open(cls, directory: Path, version: int) -> "Index":
+        """Raises NotFound where there is no such version, StorageCorrupt where a file of it is damaged."""
+        return cls(version, [stored.part for stored in read_version(directory, version)])
+
+    def match(self, batch: pa.RecordBatch, first_offset: int = 0) -> Matches:
+        """The registrations that each event of `batch` matches. Row i is the event at log offset
+        `first_offset + i`, and a registration takes part where `since <= offset < until`."""
+        if self._parts is None:
+            raise ValueError("the index is closed")
+        return match_parts(self._parts, batch, first_offset)
+
+    def close(self) -> None:
+        self._parts = None
+
+    def __enter__(self) -> "Index":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _first_number(part: Part) -> int:
+    numbers = part.segment.arrays.numbers
+    return int(numbers[0]) if len(numbers) else 0
