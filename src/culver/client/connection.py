@@ -16,7 +16,7 @@ import msgspec
 
 from culver.client.address import Address
 from culver.client.boundary import refusal, socket_errors
-from culver.errors import ConnectionFailed
+from culver.errors import ConnectionFailed, RequestRefused
 
 if TYPE_CHECKING:
     from websockets.asyncio.client import ClientConnection
@@ -38,6 +38,9 @@ class Receiver(Protocol):
 
     def ended(self) -> None:
         """The subscription was removed or has expired; nothing follows."""
+
+    def refused(self, error: RequestRefused) -> None:
+        """The site could not go on with the subscription; nothing follows on this connection."""
 
     def lost(self, error: ConnectionFailed) -> None:
         """The connection is gone; nothing follows on it."""
@@ -161,6 +164,10 @@ class Connection:
                 receiver = self._receivers.pop(message["subscription"], None)
                 if receiver is not None:
                     receiver.ended()
+            case "error" if "ref" not in message and "subscription" in message:
+                receiver = self._receivers.pop(message["subscription"], None)
+                if receiver is not None:
+                    receiver.refused(refusal(message))
             case "error":
                 self._answer(message, refusal(message))
             case _:

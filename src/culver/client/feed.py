@@ -47,7 +47,7 @@ class Feed:
         self._attached = asyncio.Event()
         self._connection: Connection | None = None  # the one it is attached to, while it is
         self._acker = Acker(str(source), self.acknowledge, self._attached.wait)
-        self._loss: ConnectionFailed | None = None
+        self._loss: ClientError | None = None
         self._removed = False
         self._finished = False
         self._error: CulverError | None = None
@@ -124,7 +124,7 @@ class Feed:
             self._delays = backoff(random.Random())
             await self._interrupted.wait()
             if self._loss is not None:
-                if not self._reconnect:
+                if not self._worth_another_try(self._loss):
                     raise self._loss
                 logger.warning("%s: %s; connecting again", self.source, self._loss)
             elif not self._removed:
@@ -194,6 +194,10 @@ class Feed:
 
     def ended(self) -> None:
         self._removed = True
+        self._unattach()
+
+    def refused(self, error: RequestRefused) -> None:
+        self._loss = error
         self._unattach()
 
     def lost(self, error: ConnectionFailed) -> None:

@@ -1,0 +1,7 @@
+"""`python -m culver` is `culver`."""
+
+import sys
+
+from culver.cli import main
+
+sys.exit(main())

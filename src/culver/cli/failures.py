@@ -1,0 +1,84 @@
+"""From an error to what a person sees, and to an exit code."""
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import click
+
+from culver.cli.caret import point_at
+from culver.cli.root import culver
+from culver.errors import ConnectionFailed, CulverError, InvalidInput, RequestRefused
+
+SUCCESS, FAILURE, INVALID, INTERRUPTED = 0, 1, 2, 130
+
+
+def run(arguments: Sequence[str] | None) -> int:
+    """Run the command line; every error that is meant for people ends here."""
+    debug = os.environ.get("CULVER_DEBUG", "") not in ("", "0")
+    try:
+        result = culver.main(
+            args=None if arguments is None else list(arguments), prog_name="culver", standalone_mode=False
+        )
+    except click.exceptions.NoArgsIsHelpError as exc:
+        click.echo(exc.format_message(), err=True)
+        return INVALID
+    except click.UsageError as exc:
+        _say(exc.format_message())
+        if exc.ctx is not None:
+            click.echo(f"Try: {exc.ctx.command_path} --help", err=True)
+        return INVALID
+    except click.ClickException as exc:
+        _say(exc.format_message())
+        return exc.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        return INTERRUPTED
+    except CulverError as exc:
+        if debug:
+            raise
+        report(exc)
+        return exit_code(exc)
+    except Exception as exc:
+        if debug:
+            raise
+        _say(f"internal error: {type(exc).__name__}: {exc}; CULVER_DEBUG=1 shows where")
+        return FAILURE
+    return result if isinstance(result, int) else SUCCESS
+
+
+def report(error: CulverError) -> None:
+    """One line on standard error; for a filter, also the filter with a caret under the position."""
+    message = error.message
+    if isinstance(error, ConnectionFailed) and "connection refused" in message:
+        message += "; is a site running there? `culver serve` starts one"
+    _say(message)
+    text, position = error.details.get("filter"), error.details.get("position")
+    if isinstance(text, str) and isinstance(position, int):
+        for line in point_at(text, position):
+            click.echo("  " + line, err=True)
+
+
+def exit_code(error: CulverError) -> int:
+    if isinstance(error, RequestRefused):
+        return INVALID if str(error.details.get("code", "")).startswith("invalid_") else FAILURE
+    return INVALID if isinstance(error, InvalidInput) else FAILURE
+
+
+@contextmanager
+def about_filter(text: str | None) -> Iterator[None]:
+    """Inside, an error about a filter learns which one, so that it can be shown."""
+    try:
+        yield
+    except CulverError as exc:
+        if text is not None and "position" in exc.details:
+            exc.details.setdefault("filter", text)
+        raise
+
+
+def _say(message: str) -> None:
+    first, *rest = message.splitlines() or [""]
+    click.echo(f"culver: {first}", err=True)
+    for line in rest:
+        click.echo(line, err=True)
+    sys.stderr.flush()

@@ -1,0 +1,96 @@
+"""The command `culver` itself: a group that knows its commands by name and loads one when it is used."""
+
+import importlib
+import logging
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from culver import __version__
+
+LEVELS = ["debug", "info", "warning", "error"]
+
+_COMMANDS: dict[str, tuple[str, str, str]] = {
+    # name: module, attribute, and the first line of the command's help
+    "serve": ("culver.cli.serve", "serve", "Start a site and run it until Ctrl-C."),
+    "pub": ("culver.cli.pub", "pub", "Publish one event, or a stream of them from standard input."),
+    "sub": ("culver.cli.sub", "sub", "Subscribe to a filter and print its events as they come."),
+    "subs": ("culver.cli.subs", "subs", "List, show, add and remove durable subscriptions."),
+    "filter": ("culver.cli.filters", "filters", "Try out filters, without a site."),
+    "bench": ("culver.bench.cli", "bench", "Measure Culver: a table for people, a JSON object for machines."),
+}
+
+
+class LazyGroup(click.Group):
+    """Lists its commands from a table, so that `culver --help` imports none of them."""
+
+    def __init__(self, table: Mapping[str, tuple[str, str, str]], **options: Any) -> None:
+        super().__init__(**options)
+        self._table = table
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self._table)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self._table:
+            return None
+        module, attribute, _ = self._table[cmd_name]
+        command = getattr(importlib.import_module(module), attribute)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, summary) for name, (_, _, summary) in self._table.items()])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and not args[0].startswith("-") and args[0] not in self._table:
+            ctx.fail(f"there is no command {args[0]!r}; the commands are {', '.join(self._table)}")
+        return super().resolve_command(ctx, args)
+
+
+def configure_logging(level: str, line_format: str = "culver: %(message)s") -> None:
+    """Log records go to standard error. On a terminal each first clears the line, which may hold a spinner."""
+    if sys.stderr.isatty():
+        line_format = "\r\x1b[K" + line_format
+    logging.basicConfig(level=level.upper(), format=line_format, stream=sys.stderr, force=True)
+
+
+def _root(log_level: str) -> None:
+    configure_logging(log_level)
+
+
+culver = LazyGroup(
+    _COMMANDS,
+    name="culver",
+    callback=_root,
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    params=[
+        click.Option(
+            ["--log-level"],
+            type=click.Choice(LEVELS, case_sensitive=False),
+            default="warning",
+            show_default=True,
+            envvar="CULVER_LOG_LEVEL",
+            show_envvar=True,
+            help="How much to tell on standard error.",
+        )
+    ],
+    help="""Culver: content-based publish/subscribe on Apache Spark.
+
+    Publishers send events with typed attributes; subscribers register filters over those attributes; Culver
+    delivers every event to exactly the subscriptions that it satisfies.
+
+    \b
+    Try it, in three terminals:
+      culver serve --engine inline
+      culver sub "price > 20"
+      culver pub '{"symbol": "XYZ", "price": 21.5}'
+    """,
+)
+culver = click.version_option(__version__, prog_name="culver", message="%(prog)s %(version)s")(culver)

@@ -1,0 +1,94 @@
+"""`culver serve`: run a site."""
+
+import os
+from pathlib import Path
+
+import click
+
+from culver.cli.root import LEVELS, configure_logging
+from culver.cli.startup import Startup, invocation, try_out_lines
+from culver.config import Settings, load
+
+_LOG_FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
+
+
+@click.command(no_args_is_help=False)
+@click.option(
+    "--engine",
+    type=click.Choice(["spark", "inline"]),
+    help="What matches events: Spark, or this process itself.  [default: spark]",
+)
+@click.option("--spark-master", metavar="URL", help="Spark master of the spark engine.  [default: local[*]]")
+@click.option("--host", metavar="HOST", help="Address to listen on.  [default: 127.0.0.1]")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), help="Port to listen on; 0 is any free one.  [default: 8080]"
+)
+@click.option(
+    "--data-dir",
+    metavar="DIR",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where the log, the subscriptions and the mailboxes are kept.  [default: culver-data]",
+)
+@click.option(
+    "--config",
+    metavar="FILE",
+    envvar="CULVER_CONFIG",
+    show_envvar=True,
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Settings file (TOML). Environment variables and the options above win over it.",
+)
+@click.option(
+    "--log-level", type=click.Choice(LEVELS, case_sensitive=False), help="As the option of culver itself."
+)
+@click.pass_context
+def serve(
+    context: click.Context,
+    engine: str | None,
+    spark_master: str | None,
+    host: str | None,
+    port: int | None,
+    data_dir: Path | None,
+    config: Path | None,
+    log_level: str | None,
+) -> int:
+    """Start a site and run it until Ctrl-C.
+
+    The spark engine needs Java 17 or newer and takes some seconds to start; the inline engine needs
+    nothing and starts at once. When the site is ready, two lines to paste into other terminals are shown.
+
+    All other settings come from a file and from environment variables: the setting `port` of section
+    `gateway` is CULVER_GATEWAY_PORT.
+
+    \b
+    Examples:
+      culver serve
+      culver serve --engine inline --port 9000 --data-dir /var/lib/culver
+      culver serve --spark-master spark://head:7077 --config culver.toml
+    """
+    parent = context.find_root().params
+    configure_logging(log_level or parent.get("log_level") or "warning", _LOG_FORMAT)
+    settings = load(
+        config,
+        flags={
+            "pipeline.engine": engine,
+            "pipeline.spark_master": spark_master,
+            "gateway.host": host,
+            "gateway.port": port,
+            "data_dir": data_dir,
+        },
+    )
+    return _run(settings)
+
+
+def _run(settings: Settings) -> int:
+    with Startup() as startup:
+        startup.progress("loading")
+        from culver.assembly import run_site
+
+        def on_ready(url: str) -> None:
+            seconds = startup.finish()
+            click.echo(f"Culver is ready on {url} (engine {settings.pipeline.engine}, {seconds:.1f} s)")
+            for line in try_out_lines(url, invocation(), os.environ):
+                click.echo(line)
+
+        return run_site(settings, startup.progress, on_ready)

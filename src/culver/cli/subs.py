@@ -1,0 +1,179 @@
+"""`culver subs`: manage durable subscriptions."""
+
+import json
+from datetime import datetime
+from typing import Any
+
+import click
+import msgspec
+
+from culver.cli.failures import about_filter
+from culver.cli.options import run_async, url_option
+from culver.client.client import connect
+from culver.client.types import Mailbox, Subscription
+
+_json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
+
+
+@click.group(no_args_is_help=True)
+def subs() -> None:
+    """List, show, add and remove durable subscriptions.
+
+    A durable subscription keeps matching events in a mailbox on the site until they are acknowledged,
+    whether anybody listens or not. `culver sub --durable NAME` receives them.
+    """
+
+
+@subs.command("list")
+@_json_option
+@url_option
+def list_subscriptions(as_json: bool, url: str) -> None:
+    """List the durable subscriptions of a site, by name.
+
+    \b
+    Example:
+      culver subs list
+    """
+
+    async def work() -> None:
+        async with connect(url) as client:
+            shown = 0
+            async for subscription in client.subscriptions():
+                if as_json:
+                    click.echo(_json_line(subscription))
+                else:
+                    if shown == 0:
+                        click.echo(f"{'ID':<24} {'PENDING':>9}  FILTER")
+                    click.echo(
+                        f"{subscription.id:<24} {subscription.pending:>9}  {_one_line(subscription.filter)}"
+                    )
+                shown += 1
+            if shown == 0:
+                click.echo("there are no durable subscriptions", err=True)
+
+    run_async(work())
+
+
+@subs.command("show")
+@click.argument("name")
+@_json_option
+@url_option
+def show(name: str, as_json: bool, url: str) -> None:
+    """Show one durable subscription.
+
+    \b
+    Example:
+      culver subs show alerts
+    """
+
+    async def work() -> Subscription:
+        async with connect(url) as client:
+            return await client.subscription(name)
+
+    subscription = run_async(work())
+    click.echo(_json_line(subscription) if as_json else _describe(subscription))
+
+
+@subs.command("add")
+@click.argument("name")
+@click.argument("filter_text", metavar="FILTER")
+@click.option("--replace", is_flag=True, help="Give the filter and limits to a subscription that exists.")
+@click.option(
+    "--expires-in",
+    type=click.FloatRange(0, min_open=True),
+    metavar="SECONDS",
+    help="Remove it after that time.",
+)
+@click.option("--max-count", type=click.IntRange(1), metavar="N", help="Most events that its mailbox keeps.")
+@click.option("--max-bytes", type=click.IntRange(1), metavar="N", help="Most bytes that its mailbox keeps.")
+@click.option(
+    "--max-age", type=click.IntRange(1), metavar="SECONDS", help="How long its mailbox keeps an event."
+)
+@_json_option
+@url_option
+def add(
+    name: str,
+    filter_text: str,
+    replace: bool,
+    expires_in: float | None,
+    max_count: int | None,
+    max_bytes: int | None,
+    max_age: int | None,
+    as_json: bool,
+    url: str,
+) -> None:
+    """Add a durable subscription.
+
+    \b
+    Examples:
+      culver subs add alerts "level = 'error'"
+      culver subs add alerts "level IN ('error', 'fatal')" --replace
+    """
+    limits = Mailbox(max_count=max_count, max_bytes=max_bytes, max_age_seconds=max_age)
+    mailbox = None if limits == Mailbox() else limits
+
+    async def work() -> Subscription:
+        async with connect(url) as client:
+            if replace:
+                return await client.replace_subscription(
+                    name, filter_text, expires_in_seconds=expires_in, mailbox=mailbox
+                )
+            return await client.create_subscription(
+                filter_text, id=name, expires_in_seconds=expires_in, mailbox=mailbox
+            )
+
+    with about_filter(filter_text):
+        subscription = run_async(work())
+    if as_json:
+        click.echo(_json_line(subscription))
+    else:
+        click.echo(f"{subscription.id} takes effect from position {subscription.since}")
+
+
+@subs.command("remove")
+@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@url_option
+def remove(names: tuple[str, ...], url: str) -> None:
+    """Remove durable subscriptions and what their mailboxes keep.
+
+    \b
+    Example:
+      culver subs remove alerts
+    """
+
+    async def work() -> None:
+        async with connect(url) as client:
+            for name in names:
+                await client.delete_subscription(name)
+                click.echo(f"{name} is removed")
+
+    run_async(work())
+
+
+def _json_line(subscription: Subscription) -> str:
+    return json.dumps(msgspec.to_builtins(subscription), ensure_ascii=False)
+
+
+def _describe(subscription: Subscription) -> str:
+    mailbox = subscription.mailbox
+    rows: list[tuple[str, Any]] = [
+        ("id", subscription.id),
+        ("filter", _one_line(subscription.filter)),
+        ("in effect since", f"position {subscription.since}"),
+        ("created", _moment(subscription.created_at)),
+        ("expires", _moment(subscription.expires_at) if subscription.expires_at else "never"),
+        ("pending", f"{subscription.pending} events"),
+        (
+            "keeps at most",
+            f"{mailbox.max_count} events, {mailbox.max_bytes} bytes, {mailbox.max_age_seconds} s",
+        ),
+    ]
+    return "\n".join(f"{name:<16} {value}" for name, value in rows)
+
+
+def _moment(moment: datetime) -> str:
+    return moment.isoformat(sep=" ", timespec="seconds")
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
