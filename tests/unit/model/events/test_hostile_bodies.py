@@ -92,5 +92,5 @@ def test_any_body_ends_in_events_or_in_a_culver_error(make: Callable[[random.Ran
                 assert b"\n" not in event.payload
     assert errors
     assert accepted or make is garbage
-    for error in errors:  # it must be possible to send the problem back
-        assert len(msgspec.json.encode([error.message, error.field, error.details])) < 4_000
+    for problem in errors:  # it must be possible to send the problem back
+        assert len(msgspec.json.encode([problem.message, problem.field, problem.details])) < 4_000

@@ -1,0 +1,152 @@
+"""Settings: every source, their order, and what is refused."""
+
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from culver.config import Settings, known_settings, load
+from culver.errors import InvalidConfiguration
+
+
+def write(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "culver.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def refusal(
+    path: Path | None = None, environment: dict[str, str] | None = None, flags: dict[str, Any] | None = None
+) -> InvalidConfiguration:
+    with pytest.raises(InvalidConfiguration) as caught:
+        load(path, environment or {}, flags)
+    return caught.value
+
+
+def test_without_sources_the_defaults_hold() -> None:
+    assert load(environment={}) == Settings()
+
+
+def test_each_source_overrides_the_one_before_it(tmp_path: Path) -> None:
+    path = write(tmp_path, "[gateway]\nport = 1\nhost = 'file'\nmax_connections = 7\n")
+    environment = {"CULVER_GATEWAY_PORT": "2", "CULVER_GATEWAY_HOST": "environment"}
+    settings = load(path, environment, {"gateway.port": 3})
+    assert settings.gateway.port == 3
+    assert settings.gateway.host == "environment"
+    assert settings.gateway.max_connections == 7
+    assert settings.gateway.max_body_bytes == Settings().gateway.max_body_bytes
+
+
+def test_a_flag_that_is_not_given_overrides_nothing() -> None:
+    assert load(environment={"CULVER_GATEWAY_PORT": "2"}, flags={"gateway.port": None}).gateway.port == 2
+
+
+def test_sections_do_not_touch_one_another() -> None:
+    settings = load(environment={"CULVER_EVENTS_MAX_BATCH": "5"})
+    assert settings.events.max_batch == 5
+    assert settings.registry == Settings().registry
+
+
+def test_the_processs_own_environment_is_used_where_none_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CULVER_DELIVERY_LIVE_BUFFER", "12")
+    assert load().delivery.live_buffer == 12
+
+
+def test_the_data_directory_is_a_path_from_every_source(tmp_path: Path) -> None:
+    path = write(tmp_path, 'data_dir = "from-file"\n')
+    assert load(path, {}).data_dir == Path("from-file")
+    assert load(path, {"CULVER_DATA_DIR": "from-environment"}).data_dir == Path("from-environment")
+    assert load(path, {}, {"data_dir": Path("from-flag")}).data_dir == Path("from-flag")
+
+
+@pytest.mark.parametrize("name", sorted(known_settings()))
+def test_every_setting_can_be_set_in_the_environment(name: str) -> None:
+    variable = "CULVER_" + name.replace(".", "_").upper()
+    settings: Any = load(environment={variable: "3"})
+    for part in name.split("."):
+        settings = getattr(settings, part)
+    assert settings == known_settings()[name]("3")
+
+
+def test_no_two_settings_share_a_variable() -> None:
+    variables = [name.replace(".", "_") for name in known_settings()]
+    assert len(variables) == len(set(variables))
+
+
+def test_every_field_of_every_section_is_known() -> None:
+    count = sum(
+        len(fields(getattr(Settings(), section.name))) if section.name != "data_dir" else 1
+        for section in fields(Settings)
+    )
+    assert len(known_settings()) == count
+
+
+def test_other_variables_are_left_alone() -> None:
+    assert load(environment={"CULVER_URL": "http://x", "PATH": "/bin"}) == Settings()
+
+
+@pytest.mark.parametrize(
+    "text", ["[gateway]\nprot = 1\n", "[gatway]\nport = 1\n", "port = 1\n", "gateway = 5\n"]
+)
+def test_an_unknown_name_in_the_file_lists_the_known_ones(tmp_path: Path, text: str) -> None:
+    path = write(tmp_path, text)
+    error = refusal(path)
+    assert error.field in ("gateway.prot", "gatway.port", "port", "gateway")
+    assert "gateway.port" in error.message
+    assert str(path) in error.message
+
+
+def test_an_unknown_flag_lists_the_known_ones() -> None:
+    error = refusal(flags={"gateway.prot": 1})
+    assert error.field == "gateway.prot"
+    assert "gateway.port" in error.message
+
+
+@pytest.mark.parametrize(
+    ("text", "field", "wanted"),
+    [
+        ('[gateway]\nport = "many"\n', "gateway.port", "a whole number"),
+        ("[gateway]\nport = 1.5\n", "gateway.port", "a whole number"),
+        ("[gateway]\nport = true\n", "gateway.port", "a whole number"),
+        ("[gateway]\nport = [1]\n", "gateway.port", "a whole number"),
+        ("[gateway]\nhost = 5\n", "gateway.host", "text"),
+        ('[gateway]\npoll_seconds = "soon"\n', "gateway.poll_seconds", "a number"),
+        ("data_dir = 5\n", "data_dir", "text"),
+    ],
+)
+def test_a_wrong_type_says_what_was_wanted(tmp_path: Path, text: str, field: str, wanted: str) -> None:
+    error = refusal(write(tmp_path, text))
+    assert error.field == field
+    assert wanted in error.message
+
+
+@pytest.mark.parametrize("value", ["-1", str(2**62), "-0.5"])
+def test_numbers_that_make_no_sense_are_refused_with_their_source(value: str) -> None:
+    error = refusal(environment={"CULVER_EVENTS_MAX_BYTES": value})
+    assert error.field == "events.max_bytes"
+    assert "CULVER_EVENTS_MAX_BYTES" in error.message
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "-1"])
+def test_a_duration_must_be_a_finite_number(value: str) -> None:
+    assert refusal(environment={"CULVER_GATEWAY_POLL_SECONDS": value}).field == "gateway.poll_seconds"
+
+
+def test_a_whole_number_is_a_number_too(tmp_path: Path) -> None:
+    assert load(write(tmp_path, "[gateway]\npoll_seconds = 5\n"), {}).gateway.poll_seconds == 5.0
+
+
+def test_a_file_that_is_not_there_or_not_toml_is_refused_with_its_name(tmp_path: Path) -> None:
+    missing = tmp_path / "missing.toml"
+    assert str(missing) in refusal(missing).message
+    broken = write(tmp_path, "[gateway\n")
+    assert str(broken) in refusal(broken).message
+    broken.write_bytes(b"\xff\xfe")
+    assert "TOML" in refusal(broken).message
+
+
+def test_settings_cannot_be_changed_afterwards() -> None:
+    gateway: Any = load(environment={}).gateway
+    with pytest.raises(AttributeError):
+        gateway.port = 5
