@@ -8,7 +8,6 @@ from typing import Any
 import click
 
 from culver.bench import frame
-from culver.errors import CulverError
 
 
 @click.group(no_args_is_help=True)
@@ -26,12 +25,8 @@ def benchmark(name: str) -> Callable[[Callable[..., list[frame.Record]]], click.
     def decorate(measure: Callable[..., list[frame.Record]]) -> click.Command:
         @functools.wraps(measure)
         def run(json_path: str | None, **options: Any) -> None:
-            try:
-                frame.check_json_path(json_path)
-                results = measure(**options)
-                frame.report(name, results, json_path)
-            except CulverError as exc:
-                raise click.ClickException(exc.message) from exc
+            frame.check_json_path(json_path)
+            frame.report(name, measure(**options), json_path)
 
         with_json = click.option(
             "--json",

@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
 import culver
 from culver.bench import frame, spine, surroundings
-from culver.bench.cli import bench
 from culver.bench.spine import SpinePlan
+from culver.cli import main
 
 RECORD: frame.Record = {
     "workload": "W1",
@@ -87,25 +86,26 @@ def test_the_table_is_aligned_and_shows_units() -> None:
 
 
 def test_json_goes_to_standard_output_and_the_table_to_standard_error(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked = _stand_in_for_the_measurement(monkeypatch)
-    result = CliRunner().invoke(bench, ["spine", "--engine", "inline", "--quick", "--json", "-"])
-    assert result.exit_code == 0, result.output
-    document = json.loads(result.stdout)
+    assert main(["bench", "spine", "--engine", "inline", "--quick", "--json", "-"]) == 0
+    shown = capsys.readouterr()
+    document = json.loads(shown.out)
     assert document["name"] == "spine"
     assert document["results"] == [RECORD]
-    assert "measuring inline" in result.stderr
-    assert "12,346" in result.stderr
+    assert "measuring inline" in shown.err
+    assert "12,346" in shown.err
     assert [(engine, plan.subscriptions, plan.events) for engine, plan in asked] == [("inline", 1_000, 5_000)]
 
 
-def test_json_goes_into_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_json_goes_into_a_file(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     _stand_in_for_the_measurement(monkeypatch)
     path = tmp_path / "results.json"
-    result = CliRunner().invoke(bench, ["spine", "--json", str(path)])
-    assert result.exit_code == 0, result.output
-    assert result.stdout == ""
+    assert main(["bench", "spine", "--json", str(path)]) == 0
+    assert capsys.readouterr().out == ""
     assert len(json.loads(path.read_text())["results"]) == 2
 
 
@@ -113,8 +113,7 @@ def test_both_engines_are_measured_on_the_workloads_own_number_of_subscriptions(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked = _stand_in_for_the_measurement(monkeypatch)
-    result = CliRunner().invoke(bench, ["spine"])
-    assert result.exit_code == 0, result.output
+    assert main(["bench", "spine"]) == 0
     assert [(engine, plan.workload.name, plan.subscriptions) for engine, plan in asked] == [
         ("spark", "W1", 40_000),
         ("inline", "W1", 40_000),
@@ -131,30 +130,32 @@ def test_both_engines_are_measured_on_the_workloads_own_number_of_subscriptions(
     ],
 )
 def test_a_wrong_option_is_refused_before_anything_is_measured(
-    arguments: list[str], message: str, monkeypatch: pytest.MonkeyPatch
+    arguments: list[str], message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked = _stand_in_for_the_measurement(monkeypatch)
-    result = CliRunner().invoke(bench, ["spine", *arguments])
-    assert result.exit_code != 0
-    assert message in result.stderr
+    assert main(["bench", "spine", *arguments]) == 2
+    assert message in capsys.readouterr().err
     assert asked == []
 
 
-def test_a_failed_benchmark_says_why_and_gives_no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_benchmark_says_why_and_gives_no_figures(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     def fail(engine: str, plan: SpinePlan, tell: frame.Tell) -> frame.Record:
         raise frame.BenchmarkFailed("the site announced a gap")
 
     monkeypatch.setattr(spine, "run_engine", fail)
-    result = CliRunner().invoke(bench, ["spine", "--json", "-"])
-    assert result.exit_code == 1
-    assert result.stdout == ""
-    assert "Error: the site announced a gap" in result.stderr
+    assert main(["bench", "spine", "--json", "-"]) == 1
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err == "culver: the site announced a gap\n"
 
 
-def test_the_help_lists_the_benchmarks() -> None:
-    result = CliRunner().invoke(bench, ["--help"])
-    assert "spine" in result.stdout
-    assert "Throughput and latency of the whole path" in result.stdout
+def test_the_help_lists_the_benchmarks(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert "spine" in shown
+    assert "Throughput and latency of the whole path" in shown
 
 
 def test_the_command_loads_nothing_heavy() -> None:

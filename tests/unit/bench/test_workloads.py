@@ -21,9 +21,12 @@ from culver.bench.workloads.news import (
 from culver.bench.workloads.quotes import DAYS, SYMBOLS, QuotesWorkload, market
 from culver.bench.workloads.ranges import ATTRIBUTES, RangesWorkload
 from culver.bench.workloads.workload import RECEIVED_US
+from culver.config import FilterSettings
 from culver.errors import InvalidConfiguration
 from culver.model import batch as batches
 from culver.model.formats.bodies import parse_event
+from culver.model.language import parse
+from culver.model.predicate import Range
 
 SEED = 7
 
@@ -64,6 +67,17 @@ def test_columns_are_those_that_the_model_makes_of_the_objects(name: str) -> Non
     drawn = workload.event_batch(200, SEED)
     assert set(drawn.schema.names) == set(made.schema.names)
     assert drawn.select(made.schema.names).equals(made)
+
+
+@pytest.mark.parametrize(("name", "clauses"), [("W1", 1), ("W2", 1), ("W3", 20)])
+def test_filters_are_within_the_default_limits_and_have_the_stated_clauses(name: str, clauses: int) -> None:
+    for text in named(name).filters(50, SEED):
+        assert len(parse(text, FilterSettings()).clauses) == clauses
+
+
+def test_w1_filters_are_one_range_for_each_attribute() -> None:
+    (clause,) = parse(RangesWorkload().filters(1, SEED)[0], FilterSettings()).clauses
+    assert [type(constraint) for constraint in clause] == [Range] * 4
 
 
 def test_an_unknown_workload_lists_the_known_ones() -> None:

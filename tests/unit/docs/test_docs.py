@@ -1,14 +1,19 @@
 """The documentation's links lead somewhere, and what it shows as code is code."""
 
 import ast
+import itertools
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+import click
 import pytest
+
+from culver.cli.root import culver
 
 ROOT = Path(__file__).parents[3]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")])
@@ -87,6 +92,27 @@ def test_runnable_examples_run(block: Block) -> None:
         [sys.executable, "-W", "error", "-c", block.text], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("block", list(_blocks("sh")), ids=_place)
+def test_commands_and_their_options_exist(block: Block) -> None:
+    for line in block.text.replace("\\\n", " ").splitlines():
+        words = shlex.split(line, comments=True)
+        if not words or Path(words[0]).name != "culver":
+            continue
+        words = list(itertools.takewhile(lambda word: word not in ("|", ">", "<", "&", "&&", ";"), words[1:]))
+        command: click.Command | None = culver
+        while isinstance(command, click.Group) and words and not words[0].startswith("-"):
+            name = words.pop(0)
+            command = command.get_command(click.Context(command), name)
+            assert command is not None, f"{line}: there is no command {name}"
+        assert command is not None
+        known = {option for parameter in command.params for option in parameter.opts} | {
+            "--help",
+            "--version",
+        }
+        used = {word.partition("=")[0] for word in words if word.startswith("--")}
+        assert used <= known, line
 
 
 def test_there_are_runnable_examples() -> None:
