@@ -1,0 +1,143 @@
+"""The application: every route, and what stands before them."""
+
+import logging
+from collections.abc import Awaitable, Callable
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import ClientDisconnect, HTTPConnection, Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route, WebSocketRoute
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.websockets import WebSocket
+
+from culver.errors import CulverError, InvalidRequest, NotFound, Unavailable
+from culver.gateway import events, filters, operations, polling, sse, subscriptions
+from culver.gateway.context import Gateway, Interrupted, client_of, gateway_of
+from culver.gateway.problems import internal_problem, problem_document, problem_response
+from culver.gateway.site import Site
+from culver.gateway.websocket import serve_websocket
+
+_logger = logging.getLogger(__name__)
+
+# What operators ask must be answered most of all when there is too much of everything else.
+_ALWAYS_ANSWERED = frozenset({"/healthz", "/readyz", "/metrics"})
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+def create_app(site: Site, *, heartbeat_seconds: float = 15.0) -> Starlette:
+    """The ASGI application in front of a site. `app.state.gateway.stop()` ends its long requests; the
+    server does that."""
+    app = Starlette(
+        routes=_routes(),
+        middleware=[Middleware(_Guard)],
+        exception_handlers={CulverError: _answer_error, HTTPException: _answer_http_error},
+    )
+    app.router.redirect_slashes = False
+    app.router.default = _unknown_path
+    app.state.gateway = Gateway(site, heartbeat_seconds=heartbeat_seconds)
+    return app
+
+
+def _routes() -> list[BaseRoute]:
+    return [
+        _route("POST", "/v1/events", events.publish_events),
+        _route("POST", "/v1/subscriptions", subscriptions.create),
+        _route("GET", "/v1/subscriptions", subscriptions.list_page),
+        _route("GET", "/v1/subscriptions/{id}", subscriptions.read),
+        _route("PUT", "/v1/subscriptions/{id}", subscriptions.replace),
+        _route("DELETE", "/v1/subscriptions/{id}", subscriptions.remove),
+        _route("GET", "/v1/subscriptions/{id}/events", polling.poll),
+        _route("POST", "/v1/subscriptions/{id}/ack", polling.acknowledge),
+        _route("GET", "/v1/subscriptions/{id}/stream", sse.stream_durable),
+        _route("GET", "/v1/stream", sse.stream_live),
+        _route("POST", "/v1/filters/test", filters.test),
+        _route("POST", "/v1/filters/explain", filters.explain),
+        _route("GET", "/healthz", operations.health),
+        _route("GET", "/readyz", operations.readiness),
+        _route("GET", "/metrics", operations.prometheus),
+        _route("GET", "/openapi.json", operations.describe),
+        _route("GET", "/docs", operations.docs_page),
+        _route("GET", "/", operations.home),
+        WebSocketRoute("/v1/ws", serve_websocket),
+    ]
+
+
+def _route(method: str, path: str, endpoint: Endpoint) -> Route:
+    route = Route(path, endpoint, methods=[method])
+    # Starlette adds HEAD to GET; a HEAD of a stream or a long poll would do its work for nothing.
+    route.methods = {method}
+    return route
+
+
+class _Guard:
+    """Refuses what is too much before it costs anything, and turns what nobody expected into a 500."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] not in ("http", "websocket"):
+            await self._app(scope, receive, send)
+            return
+        started = False
+
+        async def watched_send(message: Message) -> None:
+            nonlocal started
+            started = True
+            await send(message)
+
+        connection = HTTPConnection(scope)
+        gateway = gateway_of(connection)
+        try:
+            if scope["path"] not in _ALWAYS_ANSWERED:
+                _check_connections(gateway)
+                gateway.take_request(client_of(connection))
+            await self._app(scope, receive, watched_send)
+        except CulverError as exc:
+            await _problem(gateway, exc)(scope, receive, send)
+        except (ClientDisconnect, Interrupted):
+            return  # nobody is left to answer
+        except Exception:
+            _logger.exception("%s %s failed", scope.get("method", "WEBSOCKET"), scope["path"])
+            gateway.metrics.errors.labels("internal_error").inc()
+            if not started:
+                await problem_response(internal_problem())(scope, receive, send)
+
+
+def _check_connections(gateway: Gateway) -> None:
+    limit = gateway.settings.gateway.max_connections
+    if gateway.open_connections() > limit:
+        raise Unavailable(f"{limit} connections are open already; try again soon", field="max_connections")
+
+
+async def _unknown_path(scope: Scope, receive: Receive, send: Send) -> None:
+    raise NotFound(f"there is nothing at {scope['path'][:200]}; see /docs")
+
+
+async def _answer_error(connection: Request | WebSocket, error: Exception) -> Response:
+    if not isinstance(error, CulverError):
+        raise error
+    return _problem(gateway_of(connection), error)
+
+
+async def _answer_http_error(connection: Request | WebSocket, error: Exception) -> Response:
+    """Errors that Starlette raises itself, which is for a wrong method only."""
+    if not isinstance(error, HTTPException) or error.status_code != 405:
+        raise error
+    path = connection.scope["path"]
+    allowed = ", ".join(sorted(_methods_of(connection, path)))
+    refusal = InvalidRequest(f"{path[:200]} does not take this method; it takes {allowed}", field="method")
+    return _problem(gateway_of(connection), refusal, {"Allow": allowed})
+
+
+def _methods_of(connection: Request | WebSocket, path: str) -> set[str]:
+    routes = [route for route in connection.app.routes if isinstance(route, Route)]
+    return {method for route in routes if route.path_regex.match(path) for method in route.methods or ()}
+
+
+def _problem(gateway: Gateway, error: CulverError, headers: dict[str, str] | None = None) -> Response:
+    gateway.metrics.errors.labels(error.code).inc()
+    return problem_response(problem_document(error), headers)

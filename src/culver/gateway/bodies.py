@@ -1,0 +1,98 @@
+"""Reading request bodies with a bound, and what their media type is."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from starlette.datastructures import Headers
+from starlette.requests import Request
+
+from culver.errors import InvalidRequest, TooLarge
+
+STALL_SECONDS = 30.0
+
+
+async def read_body(request: Request, limit: int, stall_seconds: float = STALL_SECONDS) -> bytes:
+    """The whole body, at most `limit` bytes. Raises TooLarge as soon as the declared or the received
+    length passes it, InvalidRequest when nothing arrives for `stall_seconds`."""
+    check_declared_length(request.headers, limit)
+    chunks: list[bytes] = []
+    total = 0
+    stream = request.stream()
+    while True:
+        try:
+            async with asyncio.timeout(stall_seconds):
+                chunk = await anext(stream, b"")
+        except TimeoutError:
+            raise InvalidRequest(
+                f"the body stopped arriving for {stall_seconds:g} seconds; send it again", field="body"
+            ) from None
+        if not chunk:
+            return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+        total += len(chunk)
+        if total > limit:
+            raise _too_large(limit)
+        chunks.append(chunk)
+
+
+async def read_lines(request: Request, max_line_bytes: int) -> AsyncIterator[list[bytes]]:
+    """The lines of a body of any length, as lists of those that arrived together. Keeps one unfinished
+    line at most; raises TooLarge when one passes `max_line_bytes`, after the lines before it."""
+    buffer = bytearray()
+    async for chunk in request.stream():
+        buffer += chunk
+        if b"\n" in chunk:
+            lines = bytes(buffer).split(b"\n")
+            buffer = bytearray(lines.pop())
+            for index, line in enumerate(lines):
+                if len(line) > max_line_bytes:
+                    yield lines[:index]
+                    raise _line_too_large(max_line_bytes)
+            yield lines
+        if len(buffer) > max_line_bytes:
+            raise _line_too_large(max_line_bytes)
+    if buffer:
+        yield [bytes(buffer)]
+
+
+def check_declared_length(headers: Headers, limit: int) -> None:
+    declared = headers.get("content-length", "")
+    if declared.isascii() and declared.isdigit() and int(declared[:20]) > limit:
+        raise _too_large(limit)
+
+
+def media_type(headers: Headers) -> str:
+    """The media type in lower case without parameters; empty where the header is missing. Raises
+    InvalidRequest for a charset that is not UTF-8."""
+    kind, _, parameters = headers.get("content-type", "").partition(";")
+    for parameter in parameters.split(";"):
+        name, _, value = parameter.partition("=")
+        if name.strip().lower() == "charset" and value.strip().strip('"').lower() not in ("utf-8", "utf8"):
+            raise InvalidRequest("the charset must be utf-8", field="content-type")
+    return kind.strip().lower()
+
+
+def require_json(headers: Headers) -> None:
+    """Raises InvalidRequest (status 415) unless the body says it is JSON. A page of another origin cannot
+    say so without asking first, which keeps such pages from sending anything."""
+    kind = media_type(headers)
+    if kind != "application/json":
+        raise InvalidRequest(
+            f"send the body as application/json, not {kind or 'without a content type'}",
+            field="content-type",
+        )
+
+
+def _too_large(limit: int) -> TooLarge:
+    return TooLarge(
+        f"the body is larger than {limit} bytes; send less at once, or raise gateway.max_body_bytes",
+        field="body",
+        limit=limit,
+    )
+
+
+def _line_too_large(limit: int) -> TooLarge:
+    return TooLarge(
+        f"a line is longer than {limit} bytes; send smaller events, or raise gateway.max_message_bytes",
+        field="line",
+        limit=limit,
+    )

@@ -1,0 +1,64 @@
+"""How fast one client address may send: token buckets, with the time passed in."""
+
+import ipaddress
+from collections import OrderedDict
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class _Bucket:
+    tokens: float
+    updated: float
+
+
+class TokenBuckets:
+    """One bucket per key, refilled at `rate` per second up to one second's worth.
+
+    A bucket that is not empty grants any amount and may go into debt, so that a batch larger than the
+    bucket passes and is paid for afterwards. At most `max_buckets` are kept: the one that was used longest
+    ago goes first, and comes back full. A rate of 0 grants everything.
+    """
+
+    def __init__(self, rate: float, max_buckets: int = 65_536) -> None:
+        self._rate = rate
+        self._burst = max(rate, 1.0)
+        self._max_buckets = max_buckets
+        self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._buckets)
+
+    def take(self, key: str, amount: float, now: float) -> float:
+        """Take `amount` and return 0, or take nothing and return the seconds until it is worth asking
+        again. `now` never goes backwards."""
+        if not self._rate:
+            return 0.0
+        bucket = self._buckets.get(key)
+        if bucket is None:
+            bucket = self._buckets[key] = _Bucket(self._burst, now)
+            if len(self._buckets) > self._max_buckets:
+                self._buckets.popitem(last=False)
+        else:
+            self._buckets.move_to_end(key)
+            bucket.tokens = min(self._burst, bucket.tokens + (now - bucket.updated) * self._rate)
+            bucket.updated = now
+        wanted = min(amount, 1.0)
+        if bucket.tokens < wanted:
+            return (wanted - bucket.tokens) / self._rate
+        bucket.tokens -= amount
+        return 0.0
+
+
+def address_key(client: str | None) -> str:
+    """What counts as one client: an IPv4 address, or the /64 network that one IPv6 customer gets."""
+    if client is None:
+        return ""
+    try:
+        address = ipaddress.ip_address(client)
+    except ValueError:
+        return client
+    if isinstance(address, ipaddress.IPv6Address):
+        if address.ipv4_mapped is not None:
+            return str(address.ipv4_mapped)
+        return str(ipaddress.IPv6Network((address, 64), strict=False))
+    return client

@@ -1,0 +1,42 @@
+"""What operators and tools ask: health, readiness, metrics, the API's description and its page."""
+
+from importlib import resources
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from culver.gateway import metrics, openapi
+from culver.gateway.context import gateway_of
+from culver.gateway.encoding import encode
+
+
+async def health(request: Request) -> Response:
+    """The process lives and its event loop turns."""
+    return Response(encode({"status": "ok"}), media_type="application/json")
+
+
+async def readiness(request: Request) -> Response:
+    """200 while published events reach subscribers, otherwise 503; the site's status either way."""
+    gateway = gateway_of(request)
+    ready = gateway.site.ready and not gateway.stopping
+    document = {**gateway.site.status(), "ready": ready}
+    headers = None if ready else {"Retry-After": "1"}
+    return Response(encode(document), 200 if ready else 503, headers, "application/json")
+
+
+async def prometheus(request: Request) -> Response:
+    return Response(gateway_of(request).metrics.render(), media_type=metrics.CONTENT_TYPE)
+
+
+async def describe(request: Request) -> Response:
+    return Response(encode(openapi.document(gateway_of(request).settings)), media_type="application/json")
+
+
+async def docs_page(request: Request) -> Response:
+    page = resources.files("culver.gateway").joinpath("docs.html").read_text(encoding="utf-8")
+    policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self' ws: wss:"
+    return HTMLResponse(page, headers={"Content-Security-Policy": policy})
+
+
+async def home(request: Request) -> Response:
+    return RedirectResponse("/docs")

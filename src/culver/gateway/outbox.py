@@ -1,0 +1,64 @@
+"""What a WebSocket connection holds back: messages on their way out, and requests in work."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+
+class Outbox:
+    """Sends one message at a time, in the order of the calls.
+
+    A client that reads slowly makes `send` wait, and `room` lets producers wait before they fetch more, so
+    that about `max_bytes` are held whatever the number of producers."""
+
+    def __init__(self, send_text: Callable[[str], Awaitable[None]], max_bytes: int = 1024 * 1024) -> None:
+        self._send_text = send_text
+        self._max_bytes = max_bytes
+        self._held_bytes = 0
+        self._room = asyncio.Event()
+        self._room.set()
+        self._turn = asyncio.Lock()
+
+    @property
+    def held_bytes(self) -> int:
+        return self._held_bytes
+
+    async def room(self) -> None:
+        """Returns once there is little enough to send."""
+        await self._room.wait()
+
+    async def send(self, message: bytes) -> None:
+        self._held_bytes += len(message)
+        if self._held_bytes >= self._max_bytes:
+            self._room.clear()
+        try:
+            async with self._turn:
+                await self._send_text(message.decode())
+        finally:
+            self._held_bytes -= len(message)
+            if self._held_bytes < self._max_bytes:
+                self._room.set()
+
+
+class Window:
+    """How many requests, and bytes of them, may be in work at once. A request that is larger than the window
+    enters when it is alone."""
+
+    def __init__(self, max_count: int, max_bytes: int) -> None:
+        self._max_count = max_count
+        self._max_bytes = max_bytes
+        self._count = 0
+        self._bytes = 0
+        self._left = asyncio.Event()
+
+    async def enter(self, size: int) -> None:
+        """Waits until there is room; only one task may wait at a time."""
+        while self._count and (self._count >= self._max_count or self._bytes + size > self._max_bytes):
+            self._left.clear()
+            await self._left.wait()
+        self._count += 1
+        self._bytes += size
+
+    def leave(self, size: int) -> None:
+        self._count -= 1
+        self._bytes -= size
+        self._left.set()

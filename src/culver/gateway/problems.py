@@ -1,0 +1,98 @@
+"""Errors as RFC 9457 problem documents, with the one table from error codes to statuses."""
+
+import json
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.responses import Response
+
+from culver.errors import CulverError
+
+PROBLEM_TYPE = "application/problem+json"
+INTERNAL = "internal_error"
+
+_MAX_DETAIL = 2_000
+_MAX_MEMBER = 500
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemKind:
+    """What is the same for every error of one code."""
+
+    status: int
+    title: str
+
+
+KINDS: dict[str, ProblemKind] = {
+    "invalid_input": ProblemKind(400, "The input is invalid"),
+    "invalid_event": ProblemKind(400, "An event is invalid"),
+    "invalid_filter": ProblemKind(400, "The filter is invalid"),
+    "invalid_request": ProblemKind(400, "The request is invalid"),
+    "invalid_configuration": ProblemKind(400, "A setting is invalid"),
+    "limit_exceeded": ProblemKind(400, "A limit is exceeded"),
+    "too_large": ProblemKind(413, "The content is too large"),
+    "too_many_subscriptions": ProblemKind(403, "The site has too many subscriptions"),
+    "rate_limited": ProblemKind(429, "Requests come too fast"),
+    "not_found": ProblemKind(404, "Not found"),
+    "conflict": ProblemKind(409, "The request conflicts with what exists"),
+    "storage_error": ProblemKind(500, "The site cannot store data"),
+    "storage_full": ProblemKind(507, "The site's disk is full"),
+    "storage_corrupt": ProblemKind(500, "The site's data is damaged"),
+    "unavailable": ProblemKind(503, "The site is not available"),
+    INTERNAL: ProblemKind(500, "The gateway failed"),
+}
+
+# An invalid request about one of these has a status of its own in HTTP.
+STATUS_OF_FIELD = {"content-type": 415, "method": 405}
+
+
+def status_of(error: CulverError) -> int:
+    if error.code == "invalid_request" and error.field in STATUS_OF_FIELD:
+        return STATUS_OF_FIELD[error.field]
+    return KINDS.get(error.code, KINDS[INTERNAL]).status
+
+
+def problem_document(error: CulverError) -> dict[str, Any]:
+    """The members of a problem; the error's own details never hide the standard ones."""
+    document = {name: _shortened(value) for name, value in error.details.items()}
+    document |= {
+        "type": f"urn:culver:problem:{error.code}",
+        "title": KINDS.get(error.code, KINDS[INTERNAL]).title,
+        "status": status_of(error),
+        "detail": error.message[:_MAX_DETAIL],
+        "code": error.code,
+        "retryable": error.retryable,
+    }
+    if error.field is not None:
+        document["field"] = error.field[:_MAX_MEMBER]
+    return document
+
+
+def internal_problem() -> dict[str, Any]:
+    """What a client learns of an unexpected exception: that it happened, and nothing of the inside."""
+    return {
+        "type": f"urn:culver:problem:{INTERNAL}",
+        "title": KINDS[INTERNAL].title,
+        "status": KINDS[INTERNAL].status,
+        "detail": "The gateway failed unexpectedly; its log has the reason.",
+        "code": INTERNAL,
+        "retryable": False,
+    }
+
+
+def encode_problem(document: dict[str, Any]) -> bytes:
+    # ASCII with escapes: a message may quote text that has no UTF-8 form, such as a lone surrogate.
+    return json.dumps(document, ensure_ascii=True, default=str, separators=(",", ":")).encode()
+
+
+def problem_response(document: dict[str, Any], headers: dict[str, str] | None = None) -> Response:
+    headers = dict(headers or {})
+    retry_after = document.get("retry_after_seconds", 1)
+    if document["code"] in ("rate_limited", "unavailable") and isinstance(retry_after, int | float):
+        headers["Retry-After"] = str(max(1, math.ceil(retry_after)))
+    return Response(encode_problem(document), document["status"], headers, PROBLEM_TYPE)
+
+
+def _shortened(value: Any) -> Any:
+    return value[:_MAX_MEMBER] if isinstance(value, str) else value

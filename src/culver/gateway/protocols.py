@@ -1,0 +1,149 @@
+"""uvicorn's protocols, with bounds where a hostile client could make them hold memory or a socket for ever.
+
+- A request's head, a chunk extension or a trailer that never ends: at most `MAX_HEAD_BYTES` arrive without
+  progress.
+- A head that never comes: `HEAD_SECONDS`.
+- A client that never reads: `STALL_SECONDS` after the write buffer is full, its connection is cut.
+- A WebSocket message in endlessly many empty fragments, and pings whose answers are not read.
+"""
+
+import asyncio
+from typing import Any, ClassVar
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.frames import Frame
+
+MAX_HEAD_BYTES = 64 * 1024
+MAX_FRAGMENTS = 4_096
+HEAD_SECONDS = 30.0
+STALL_SECONDS = 60.0
+LINGER_SECONDS = 5.0
+
+_HEAD_TOO_LARGE = (
+    b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+)
+_BAD_REQUEST = b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+
+
+class _StallTimer:
+    """Cuts a connection whose peer does not read for too long."""
+
+    def __init__(self) -> None:
+        self._handle: asyncio.TimerHandle | None = None
+
+    def start(self, transport: asyncio.Transport, seconds: float) -> None:
+        if self._handle is None:
+            self._handle = asyncio.get_running_loop().call_later(seconds, transport.abort)
+
+    def stop(self) -> None:
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+
+
+class BoundedHttpProtocol(HttpToolsProtocol):
+    stall_seconds: ClassVar[float] = STALL_SECONDS
+    head_seconds: ClassVar[float] = HEAD_SECONDS
+    connection_limit: ClassVar[int] = 2**31
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._stall = _StallTimer()
+        self._head = _StallTimer()
+        self._bytes_without_progress = 0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._head.start(transport, self.head_seconds)
+        if len(self.connections) > self.connection_limit:
+            # Far beyond what is answered with a 503: the operating system's handles must last.
+            transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stall.stop()
+        self._head.stop()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        self._bytes_without_progress += len(data)
+        super().data_received(data)
+        if self._bytes_without_progress > MAX_HEAD_BYTES and not self.transport.is_closing():
+            self.transport.write(_HEAD_TOO_LARGE)
+            self.transport.close()
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._head.start(self.transport, self.head_seconds)
+
+    def on_headers_complete(self) -> None:
+        self._bytes_without_progress = 0
+        self._head.stop()
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._bytes_without_progress = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._bytes_without_progress = 0
+        super().on_message_complete()
+
+    def handle_websocket_upgrade(self) -> None:
+        self._stall.stop()
+        super().handle_websocket_upgrade()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._stall.start(self.transport, self.stall_seconds)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._stall.stop()
+
+
+class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
+    stall_seconds: ClassVar[float] = STALL_SECONDS
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._stall = _StallTimer()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stall.stop()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if not self.handshake_initiated and self.conn.handshake_exc is not None:
+            # uvicorn would leave such a connection open and silent.
+            self.transport.write(_BAD_REQUEST)
+            self.transport.close()
+
+    def handle_cont(self, event: Frame) -> None:
+        if len(self.frames) >= MAX_FRAGMENTS and not self.close_sent:
+            self.conn.fail(1009, "too many fragments")
+            self.handle_parser_exception()
+            return
+        super().handle_cont(event)
+
+    def handle_ping(self) -> None:
+        if self.writable.is_set():
+            super().handle_ping()
+        else:
+            self.conn.data_to_send()  # the answer: a peer that does not read gets none
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._stall.start(self.transport, self.stall_seconds)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._stall.stop()
+
+    async def run_asgi(self) -> None:
+        await super().run_asgi()
+        # A close waits until everything is written, which is for ever where the peer does not read.
+        self._stall.stop()
+        if self in self.connections:
+            self._stall.start(self.transport, LINGER_SECONDS)

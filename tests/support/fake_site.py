@@ -1,0 +1,218 @@
+"""A site in memory: it stores events in a list, matches them with the reference evaluation, and forgets all
+of it with the object. Behaves as `gateway.site` says, and fails on demand."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from culver.config import Settings
+from culver.delivery.messages import Delivery, Gap
+from culver.errors import Conflict, CulverError, InvalidRequest, NotFound, TooManySubscriptions, Unavailable
+from culver.gateway.site import Receipt
+from culver.model.evaluate import evaluate
+from culver.model.event import Event
+from culver.model.predicate import Predicate
+from culver.registry.registry import Registration, SubscriptionSpec
+
+
+class FakeSite:
+    """`failures` maps a method's name to the error that its next calls raise; `hold` makes publications wait
+    until it is set."""
+
+    def __init__(self, settings: Settings | None = None) -> None:
+        self._settings = settings or Settings()
+        self.ready = True
+        self.events: list[Event] = []
+        self.registrations: dict[str, Registration] = {}
+        self.acknowledged: dict[str, int] = {}
+        self.failures: dict[str, Exception] = {}
+        self.hold = asyncio.Event()
+        self.hold.set()
+        self.sessions: set[FakeSession] = set()
+        self.stopping = False
+        self.now_us = time.time_ns() // 1000
+        self._predicates: dict[int, Predicate] = {}
+        self._number = 0
+        self._changed = asyncio.Event()
+
+    @property
+    def settings(self) -> Settings:
+        return self._settings
+
+    def status(self) -> dict[str, Any]:
+        return {
+            "engine": "fake",
+            "state": "running" if self.ready else "starting",
+            "ready": self.ready,
+            "log_first_offset": 0,
+            "log_next_offset": len(self.events),
+            "delivered_offset": len(self.events),
+            "subscriptions": len(self.registrations),
+            "index_version": self._number,
+        }
+
+    async def publish(self, events: Sequence[Event]) -> Receipt:
+        await self.hold.wait()
+        self._fail("publish")
+        first = len(self.events)
+        self.events += events
+        self._wake()
+        return Receipt(first, len(self.events))
+
+    async def subscribe(self, specs: Sequence[SubscriptionSpec]) -> list[Registration]:
+        self._fail("subscribe")
+        if len(self.registrations) + len(specs) > self._settings.registry.max_subscriptions:
+            raise TooManySubscriptions("too many subscriptions", field="max_subscriptions")
+        ids = [spec.id for spec in specs if spec.id is not None]
+        for spec in specs:
+            if spec.id in self.registrations or ids.count(str(spec.id)) > 1:
+                raise Conflict(f"subscription {spec.id!r} exists", field="id")
+        return [self._register(spec) for spec in specs]
+
+    async def replace(self, spec: SubscriptionSpec) -> Registration:
+        old = await self.subscription(str(spec.id))
+        if old.durable != spec.durable:
+            raise Conflict("a live subscription cannot become durable", field="durable")
+        return self._register(spec)
+
+    async def unsubscribe(self, subscription: str) -> Registration:
+        registration = await self.subscription(subscription)
+        del self.registrations[subscription]
+        self._wake()
+        return registration
+
+    async def subscription(self, subscription: str) -> Registration:
+        self._fail("subscription")
+        if subscription not in self.registrations:
+            raise NotFound(f"there is no subscription {subscription!r}", field="id")
+        return self.registrations[subscription]
+
+    async def subscriptions(self, after: str | None, limit: int) -> list[Registration]:
+        ids = sorted(name for name in self.registrations if after is None or name > after)
+        return [self.registrations[name] for name in ids[:limit]]
+
+    def pending(self, registration: Registration) -> int:
+        start = self.acknowledged.get(registration.id, -1) + 1
+        return sum(self.matches(registration, offset) for offset in range(start, len(self.events)))
+
+    async def open_session(self, registration: Registration, after: int | None = None) -> "FakeSession":
+        self._fail("open_session")
+        session = FakeSession(self, registration, after)
+        self.sessions.add(session)
+        return session
+
+    def stop(self) -> None:
+        self.stopping = True
+        self._wake()
+
+    def matches(self, registration: Registration, offset: int) -> bool:
+        condition = self._predicates[registration.number].condition
+        return offset >= registration.since and evaluate(condition, self.events[offset]) is True
+
+    async def changed(self) -> None:
+        """Wait for the next publication or removal."""
+        await self._changed.wait()
+
+    def check_session(self, registration: Registration) -> None:
+        if self.stopping:
+            raise Unavailable("the site is stopping")
+        self._fail("receive")
+        if registration.id not in self.registrations:
+            raise NotFound(f"subscription {registration.id!r} has ended", field="id")
+
+    def _register(self, spec: SubscriptionSpec) -> Registration:
+        self._number += 1
+        registration = Registration(
+            number=self._number,
+            id=spec.id or f"sub-{self._number}",
+            filter=spec.predicate.text,
+            durable=spec.durable,
+            since=len(self.events),
+            until=None,
+            removed=False,
+            version=self._number,
+            created_at_us=self.now_us,
+            expires_at_us=spec.expires_at_us,
+            mailbox_count=spec.mailbox_count,
+            mailbox_bytes=spec.mailbox_bytes,
+            mailbox_age_seconds=spec.mailbox_age_seconds,
+        )
+        self._predicates[registration.number] = spec.predicate
+        self.registrations[registration.id] = registration
+        return registration
+
+    def _fail(self, method: str) -> None:
+        if method in self.failures:
+            error = self.failures[method]
+            if isinstance(error, CulverError):
+                raise type(error)(error.message, field=error.field, **error.details)
+            raise error
+
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+
+class FakeSession:
+    """Reads the site's list of events from a position on."""
+
+    def __init__(self, site: FakeSite, registration: Registration, after: int | None) -> None:
+        self._site = site
+        self._registration = registration
+        self._gap: Gap | None = None
+        self.received = 0
+        self.closed = False
+        if registration.durable:
+            acknowledged = site.acknowledged.get(registration.id, -1)
+            self._position = max(registration.since, acknowledged + 1, -1 if after is None else after + 1)
+        else:
+            self._position = registration.since
+            if after is not None and after + 1 < registration.since:
+                self._gap = Gap(registration.id, after + 1, registration.since, None, "disconnected")
+
+    @property
+    def registration(self) -> Registration:
+        return self._registration
+
+    async def receive(self, limit: int, wait_seconds: float | None) -> list[Delivery | Gap]:
+        try:
+            async with asyncio.timeout(wait_seconds):
+                while True:
+                    self._site.check_session(self._registration)
+                    items = self._take(limit)
+                    if items or wait_seconds == 0:
+                        return items
+                    await self._site.changed()
+        except TimeoutError:
+            return []
+
+    def rewind(self, after: int) -> None:
+        self._position = max(after + 1, self._site.acknowledged.get(self._registration.id, -1) + 1)
+
+    async def acknowledge(self, offset: int) -> None:
+        if not self._registration.durable:
+            return
+        if offset >= len(self._site.events):
+            raise InvalidRequest(f"offset {offset} is not reached yet", field="delivery_id")
+        name = self._registration.id
+        self._site.acknowledged[name] = max(offset, self._site.acknowledged.get(name, -1))
+
+    async def close(self) -> None:
+        self.closed = True
+        self._site.sessions.discard(self)
+        if not self._registration.durable:
+            self._site.registrations.pop(self._registration.id, None)
+
+    def _take(self, limit: int) -> list[Delivery | Gap]:
+        items: list[Delivery | Gap] = []
+        if self._gap is not None:
+            items.append(self._gap)
+            self._gap = None
+        while len(items) < limit and self._position < len(self._site.events):
+            if self._site.matches(self._registration, self._position):
+                payload = self._site.events[self._position].payload
+                items.append(Delivery(self._registration.id, self._position, payload))
+            self._position += 1
+        self.received += len(items)
+        return items
