@@ -1,0 +1,80 @@
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import click
+import pytest
+
+from culver import __version__
+from culver.cli import main
+from culver.cli.root import culver
+
+
+def _commands() -> list[tuple[str, click.Command]]:
+    context = click.Context(culver, info_name="culver")
+    found = []
+    for name in culver.list_commands(context):
+        command = culver.get_command(context, name)
+        assert command is not None
+        found.append((name, command))
+        if isinstance(command, click.Group) and name != "bench":
+            found += [(f"{name} {inner}", each) for inner, each in command.commands.items()]
+    return found
+
+
+def test_the_list_of_commands_says_what_each_command_says_itself() -> None:
+    context = click.Context(culver, info_name="culver")
+    formatter = click.HelpFormatter(width=200)
+    culver.format_commands(context, formatter)
+    shown = {line.split()[0]: " ".join(line.split()[1:]) for line in formatter.getvalue().splitlines()[1:]}
+    for name in shown:
+        command = culver.get_command(context, name)
+        assert command is not None
+        assert command.help is not None
+        assert shown[name] == command.help.splitlines()[0]
+
+
+@pytest.mark.parametrize("flag", ["-h", "--help"])
+def test_every_command_has_help_with_an_example(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, command in _commands():
+        assert main([*name.split(), flag]) == 0
+        shown = capsys.readouterr().out
+        assert shown.startswith(f"Usage: culver {name}")
+        if not isinstance(command, click.Group):
+            assert "Example" in shown, name
+
+
+def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"culver {__version__}\n"
+
+
+def test_an_unknown_command_lists_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["publish"]) == 2
+    assert capsys.readouterr().err == (
+        "culver: there is no command 'publish'; the commands are serve, pub, sub, subs, filter, bench\n"
+        "Try: culver --help\n"
+    )
+
+
+def test_help_is_fast_and_imports_no_command() -> None:
+    code = (
+        "import sys; from culver.cli import main; main(['--help']);"
+        "sys.exit(any(m in sys.modules for m in ('numpy', 'pyarrow', 'websockets', 'httpx', 'culver.cli.pub')))"
+    )
+    fastest = 99.0
+    for _ in range(3):
+        start = time.perf_counter()
+        subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
+        fastest = min(fastest, time.perf_counter() - start)
+    assert fastest < 0.3
+
+
+def test_the_module_and_the_installed_program_are_the_same() -> None:
+    program = Path(sys.executable).parent / "culver"
+    by_name = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)
+    as_module = subprocess.run(
+        [sys.executable, "-m", "culver", "--version"], capture_output=True, text=True, check=True
+    )
+    assert by_name.stdout == as_module.stdout == f"culver {__version__}\n"

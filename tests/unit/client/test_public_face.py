@@ -1,0 +1,60 @@
+import subprocess
+import sys
+
+import pytest
+
+import culver
+
+_PROBE = """
+import sys, time
+start = time.perf_counter()
+import culver
+elapsed = time.perf_counter() - start
+heavy = {"numpy", "pyarrow", "pyspark", "httpx", "websockets", "asyncio", "msgspec"} & set(sys.modules)
+print(f"{elapsed:.4f}", *sorted(heavy))
+"""
+
+
+def test_the_public_names_are_these() -> None:
+    assert sorted(culver.__all__) == [
+        "Client",
+        "ClientError",
+        "ClientState",
+        "Conflict",
+        "ConnectionFailed",
+        "CulverError",
+        "FilterTest",
+        "Gap",
+        "InvalidEvent",
+        "InvalidRequest",
+        "Mailbox",
+        "Message",
+        "Receipt",
+        "RequestRefused",
+        "Stream",
+        "Subscription",
+        "SyncClient",
+        "SyncMessage",
+        "SyncStream",
+        "__version__",
+        "connect",
+        "connect_sync",
+    ]
+    assert all(getattr(culver, name) is not None for name in culver.__all__)
+    assert set(culver.__all__) <= set(dir(culver))
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="nonsense"):
+        _ = culver.nonsense
+
+
+def test_importing_culver_is_cheap_and_loads_nothing_heavy() -> None:
+    runs = [
+        subprocess.run(
+            [sys.executable, "-c", _PROBE], capture_output=True, text=True, check=True
+        ).stdout.split()
+        for _ in range(3)
+    ]
+    assert [run[1:] for run in runs] == [[], [], []]
+    assert min(float(run[0]) for run in runs) < 0.05
