@@ -1,0 +1,302 @@
+"""The hub: takes notifications from the pipeline and serves the sessions of all subscriptions of a site.
+
+It is the shell around `Mailboxes` and `LiveBuffer`: files, cursors, threads and the event loop are here and in the
+modules it names, decisions are there.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from culver.config import DeliverySettings
+from culver.delivery.cursors import CursorStore
+from culver.delivery.files import NotificationFiles
+from culver.delivery.housekeeping import Housekeeper
+from culver.delivery.live import LiveBuffer
+from culver.delivery.mailboxes import Mailboxes
+from culver.delivery.payloads import PayloadReader
+from culver.delivery.ranges import Range
+from culver.delivery.sessions import DurableSession, LiveSession
+from culver.delivery.slots import NONE
+from culver.errors import Conflict, NotFound, StorageError, Unavailable
+from culver.log.log import PublicationLog
+from culver.pipeline.notifications import Notifications, file_name
+from culver.registry.registry import Registration
+
+logger = logging.getLogger(__name__)
+
+
+class Hub:
+    """Implements the pipeline's NotificationSink. Everything runs on the event loop's thread.
+
+    The engine must go on at `frontier`. Until `register` has been called, at start-up and with all
+    registrations there are, nobody's needs are known, and nothing is let go of.
+    """
+
+    def __init__(
+        self,
+        mailboxes: Mailboxes,
+        files: NotificationFiles,
+        cursors: CursorStore,
+        log: PublicationLog,
+        settings: DeliverySettings,
+        housekeeper: Housekeeper,
+    ) -> None:
+        self._mailboxes = mailboxes
+        self._files = files
+        self._cursors = cursors
+        self._settings = settings
+        self._housekeeper = housekeeper
+        self._payloads = PayloadReader(log)
+        self._closed = False
+        self._registered = False
+        self._finished: list[int] = []  # registrations to be forgotten by the registry
+        self._housekeeping = asyncio.Lock()
+        self._buffers: dict[int, LiveBuffer] = {}  # by number, from registration on
+        self._live: dict[int, LiveSession] = {}
+        self._ended_live: dict[int, int] = {}  # number -> until
+        self._durable: dict[str, set[DurableSession]] = {}
+        self._durable_numbers: dict[int, set[DurableSession]] = {}  # the same sets, by number
+        self._connected: NDArray[np.int64] | None = None  # sorted; None where it must be made anew
+
+    @classmethod
+    def open(
+        cls, directory: Path, log: PublicationLog, settings: DeliverySettings, clock_us: Callable[[], int]
+    ) -> "Hub":
+        """Recover from the files below `directory`. Raises StorageCorrupt, StorageError."""
+        try:
+            files = NotificationFiles(directory / "notifications")
+            cursors, stored, base = CursorStore.open(directory / "cursors.db")
+            try:
+                recovered = files.recover(base, log.first_offset)
+            except BaseException:
+                cursors.close()
+                raise
+        except OSError as exc:
+            raise StorageError(f"cannot open the mailboxes in {directory}: {exc.strerror}") from exc
+        mailboxes = Mailboxes(settings, stored)
+        mailboxes.restore(recovered.ranges, recovered.frontier)
+        housekeeper = Housekeeper(mailboxes, files, cursors, log, recovered.waiting, clock_us())
+        return cls(mailboxes, files, cursors, log, settings, housekeeper)
+
+    @property
+    def frontier(self) -> int:
+        """All offsets below are accepted."""
+        return self._mailboxes.frontier
+
+    @property
+    def index_version(self) -> int:
+        """Of the newest accepted notifications, 0 if there are none."""
+        return self._mailboxes.index_version
+
+    @property
+    def mailboxes(self) -> Mailboxes:
+        return self._mailboxes
+
+    @property
+    def payloads(self) -> PayloadReader:
+        return self._payloads
+
+    def register(self, registrations: Iterable[Registration]) -> None:
+        """Registrations that began, changed or ended: all of them at start-up, then each change."""
+        self._registered = True
+        durable: list[Registration] = []
+        for registration in registrations:
+            if registration.durable:
+                durable.append(registration)
+            elif registration.until is not None:
+                self._end_live(registration)
+            elif registration.number not in self._buffers:
+                self._start_live(registration)
+        for subscription, number in self._mailboxes.register(durable):
+            self._housekeeper.forget(subscription, number)
+            for session in tuple(self._durable.get(subscription, ())):
+                if session.registration.number <= number:
+                    session.end(NotFound(f"subscription {subscription!r} has ended"))
+                    self.detach(session)
+        for registration in durable:
+            sessions = self._durable.get(registration.id)
+            if sessions and registration.until is None:
+                self._durable_numbers[registration.number] = sessions
+                self._connected = None
+                for session in sessions:
+                    session.replace(registration)
+
+    def accept(self, notifications: Notifications) -> None:
+        """Take note of the next range of the log and wake the sessions it concerns.
+
+        A part that is known already is passed over. Raises ValueError where the range leaves a hole."""
+        item = self._mailboxes.accept(notifications)
+        if item is None:
+            self._housekeeper.surplus(file_name(notifications.start, notifications.end))
+            return
+        for number in self._concerned(notifications.numbers):
+            buffer = self._buffers.get(number)
+            if buffer is not None:
+                buffer.push(_offsets(item, number))
+                if number in self._live:
+                    self._live[number].wake()
+            for session in self._durable_numbers.get(number, ()):
+                session.wake()
+
+    async def open_session(
+        self, registration: Registration, after: int | None = None
+    ) -> DurableSession | LiveSession:
+        """Connect to a subscription; `after` as the gateway's Site has it. Raises NotFound, Unavailable, and
+        Conflict for a live subscription that has a session."""
+        if self._closed:
+            raise Unavailable("the site is stopping")
+        if registration.durable:
+            return self._open_durable(registration, after)
+        buffer = self._buffers.get(registration.number)
+        if buffer is None:
+            raise NotFound(f"subscription {registration.id!r} has ended")
+        if registration.number in self._live:
+            raise Conflict(f"live subscription {registration.id!r} is connected already")
+        if after is not None:
+            buffer.start_after(after, registration.since)
+        session = LiveSession(self, registration, buffer)
+        self._live[registration.number] = session
+        return session
+
+    def pending(self, subscription: str) -> int:
+        """How many deliveries wait, unacknowledged, in a durable subscription's mailbox."""
+        slot = self._mailboxes.slot_of(subscription)
+        return self._mailboxes.pending(slot) if slot != NONE else 0
+
+    def needed_from(self) -> int:
+        """The lowest offset that must stay in the log; the frontier if nobody waits for anything."""
+        if not self._registered:
+            return 0
+        return min([self._mailboxes.needed_from(), *self._waiting_live()])
+
+    async def acknowledge(self, subscription: str, offset: int) -> None:
+        """Everything up to and including `offset` is done with; durable on return. Raises InvalidRequest for
+        an offset not reached yet, NotFound, StorageError."""
+        mailboxes = self._mailboxes
+        slot = mailboxes.slot_of(subscription)
+        if slot == NONE:
+            raise NotFound(f"subscription {subscription!r} has ended")
+        if offset <= mailboxes.cursor(slot):
+            return
+        mailboxes.check_acknowledgement(offset)
+        # Memory follows the disk: nothing is let go of on the strength of a cursor that could get lost.
+        number = mailboxes.numbers_of(slot)[-1]
+        await asyncio.wrap_future(self._cursors.acknowledge(subscription, number, offset))
+        # Removed meanwhile, or even added again: then the offset lies before everything in the mailbox.
+        slot = mailboxes.slot_of(subscription)
+        if slot != NONE:
+            mailboxes.acknowledge(slot, offset)
+
+    def detach(self, session: DurableSession | LiveSession) -> None:
+        """A session has been closed. Calling it again changes nothing."""
+        registration = session.registration
+        if isinstance(session, LiveSession):
+            if self._live.get(registration.number) is session:
+                del self._live[registration.number]
+                self._buffers.pop(registration.number, None)
+                self._connected = None
+            return
+        sessions = self._durable.get(registration.id)
+        if sessions is None or session not in sessions:
+            return
+        sessions.discard(session)
+        if not sessions:
+            del self._durable[registration.id]
+            numbers = [number for number, same in self._durable_numbers.items() if same is sessions]
+            for number in numbers:
+                del self._durable_numbers[number]
+            self._connected = None
+
+    async def housekeep(self, now_us: int) -> list[int]:
+        """Enforce the mailboxes' limits and tidy up the files; call it about once a second.
+
+        Returns the numbers of registrations that have ended and have nothing left to deliver, each once: the
+        registry may forget them. A disk that refuses is reported in the log, and the work is left for the
+        next time."""
+        async with self._housekeeping:
+            if self._closed or not self._registered:
+                return []
+            try:
+                for subscription in await self._housekeeper.enforce_limits(now_us):
+                    for session in self._durable.get(subscription, ()):
+                        session.wake()
+                await self._housekeeper.tidy_files()
+                self._finished += self._mailboxes.consumed()
+                self._finished += [n for n, until in self._ended_live.items() if until <= self.frontier]
+                for number in self._finished:
+                    self._ended_live.pop(number, None)
+                # A mailbox must be gone from the disk before the registry forgets that it ended.
+                await self._housekeeper.flush()
+            except (StorageError, OSError) as exc:
+                logger.error("housekeeping is put off: %s", exc)
+                return []
+            finished, self._finished = self._finished, []
+            return sorted(finished)
+
+    async def close(self) -> None:
+        """End all sessions, then put away what they need."""
+        if self._closed:
+            return
+        self._closed = True
+        for session in [*self._live.values(), *(s for sessions in self._durable.values() for s in sessions)]:
+            session.end(Unavailable("the site is stopping"))
+        async with self._housekeeping:
+            await self._payloads.close()
+            await asyncio.to_thread(self._cursors.close)
+
+    def _open_durable(self, registration: Registration, after: int | None) -> DurableSession:
+        slot = self._mailboxes.slot_of(registration.id)
+        if slot == NONE:
+            raise NotFound(f"subscription {registration.id!r} has ended")
+        session = DurableSession(self, registration, slot, -1 if after is None else after)
+        sessions = self._durable.setdefault(registration.id, set())
+        sessions.add(session)
+        for number in self._mailboxes.numbers_of(slot):
+            self._durable_numbers[number] = sessions
+        self._connected = None
+        return session
+
+    def _start_live(self, registration: Registration) -> None:
+        number = registration.number
+        buffer = LiveBuffer(registration.id, self._settings.live_buffer)
+        # The pipeline may have been quicker than whoever registers.
+        for n, rows in self._mailboxes.ranges.segments([number], registration.since):
+            buffer.push(rows.astype(np.int64) + n.start)
+        self._buffers[number] = buffer
+        self._connected = None
+
+    def _end_live(self, registration: Registration) -> None:
+        number = registration.number
+        self._ended_live[number] = registration.until or 0
+        if self._buffers.pop(number, None) is not None:
+            self._connected = None
+        session = self._live.pop(number, None)
+        if session is not None:
+            session.end(NotFound(f"subscription {registration.id!r} has ended"))
+
+    def _waiting_live(self) -> Iterator[int]:
+        for number, buffer in self._buffers.items():
+            session = self._live.get(number)
+            needed = session.needed_from if session is not None else buffer.first
+            if needed is not None:
+                yield needed
+
+    def _concerned(self, numbers: NDArray[np.int64]) -> list[int]:
+        """Those numbers of a file that somebody is connected for."""
+        if self._connected is None:
+            self._connected = np.array(sorted({*self._buffers, *self._durable_numbers}), np.int64)
+        few, many = sorted((numbers, self._connected), key=len)
+        if not len(few):
+            return []
+        at = np.minimum(many.searchsorted(few), len(many) - 1)
+        return [int(number) for number in few[many[at] == few]]
+
+
+def _offsets(item: Range, number: int) -> NDArray[np.int64]:
+    offsets = item.notifications.offsets_of(number)
+    return offsets[offsets.searchsorted(item.start) :] if item.start > item.notifications.start else offsets

@@ -1,0 +1,364 @@
+"""The mailboxes of all durable subscriptions, as pure bookkeeping: no clock, no disk, no event loop.
+
+A mailbox is not a copy of anything. It is the rows of its subscription's registrations in the notification
+files, from a floor upward; what is kept per subscription is a handful of numbers:
+
+    rows      3   8   9  14  15  21  33        offsets of matching events
+              `-acked-'   `-- pending 4 --'    cursor 9, floor 10, oldest 14
+              `-dropped--'                     or: a gap [3, 10) of 3 rows, cursor -1, floor 10
+
+The floor lies behind the cursor and behind every gap. `accept` counts a whole file in bulk; acknowledging and
+dropping look only at the rows of one subscription.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from culver.config import DeliverySettings
+from culver.delivery.gaps import Gaps
+from culver.delivery.messages import Gap, GapReason
+from culver.delivery.ranges import Range, Ranges, tally
+from culver.delivery.slots import NEVER, NONE, Columns, Numbers
+from culver.errors import InvalidRequest
+from culver.pipeline.notifications import Notifications
+from culver.registry.registry import Registration
+
+
+@dataclass(frozen=True, slots=True)
+class StoredMailbox:
+    """What outlives the process. `number` is one of the subscription's registrations, so that a new
+    subscription of the same id does not inherit it."""
+
+    number: int
+    cursor: int
+    gaps: tuple[Gap, ...]
+
+
+class Mailboxes:
+    """Slots stand for subscriptions, see `culver.delivery.slots`. Deterministic; not thread-safe."""
+
+    def __init__(self, settings: DeliverySettings, stored: Mapping[str, StoredMailbox]) -> None:
+        self._settings = settings
+        self._stored = dict(stored)  # until the subscription is registered
+        self._columns = Columns()
+        self._numbers = Numbers()
+        self._slots: dict[str, int] = {}
+        self._ids: list[str] = []  # by slot
+        self._replaced: dict[int, list[int]] = {}  # slot -> earlier numbers, ascending
+        self._gaps = Gaps()
+        self._ending: dict[int, tuple[int, int]] = {}  # ended number -> slot, until
+        self._exact_from = 0  # below, rows may be missing from the files
+        self.ranges = Ranges()
+        self.frontier = 0
+        self.index_version = 0
+
+    def restore(self, ranges: Iterable[Range], frontier: int) -> None:
+        """Begin with what was found on disk; before anything is registered."""
+        for item in ranges:
+            self.ranges.append(item)
+            self.index_version = item.notifications.index_version
+        self.frontier = frontier
+        self._exact_from = frontier
+
+    def accept(self, notifications: Notifications) -> Range | None:
+        """Count what the next range of the log brings; None where all of it is known already.
+
+        Raises ValueError where it leaves a hole."""
+        if notifications.start > self.frontier:
+            raise ValueError(f"notifications from {notifications.start} leave a hole at {self.frontier}")
+        if notifications.end <= self.frontier:
+            return None
+        item = Range(self.frontier, notifications)
+        self.ranges.append(item)
+        self.frontier = notifications.end
+        self.index_version = notifications.index_version
+        self._count(item, self._numbers.slots_of(notifications.numbers))
+        return item
+
+    def register(self, registrations: Iterable[Registration]) -> list[tuple[str, int]]:
+        """Take note of durable registrations that began, changed or ended, in any order.
+
+        Returns (subscription, number) of every mailbox that is gone, for the disk to forget."""
+        batch = sorted(registrations, key=lambda registration: registration.number)
+        gone: dict[str, int] = {}
+        for registration in batch:
+            if registration.removed:
+                gone[registration.id] = registration.number
+        for subscription, number in gone.items():
+            self._remove(subscription, number)
+        added: dict[int, int] = {}
+        since = NEVER
+        for registration in batch:
+            number = registration.number
+            if number <= gone.get(registration.id, NONE):
+                self._ending[number] = (NONE, registration.until or 0)
+                continue
+            slot = self._numbers.slot_of(number)
+            if slot == NONE:
+                slot = self._place(registration)
+                added[number] = slot
+                since = min(since, registration.since)
+            if registration.until is not None:
+                self._ending[number] = (slot, registration.until)
+            if number == self._columns.newest_number[slot]:
+                self._limit(slot, registration)
+        self._numbers.add(list(added), list(added.values()))
+        if added and since < self.frontier:
+            self._recount(np.array(list(added), np.int64), since)
+        return list(gone.items())
+
+    def slot_of(self, subscription: str) -> int:
+        """The subscription's slot, or NONE."""
+        return self._slots.get(subscription, NONE)
+
+    def subscription(self, slot: int) -> str:
+        return self._ids[slot]
+
+    def numbers_of(self, slot: int) -> list[int]:
+        """All registrations of a subscription that may have rows, ascending."""
+        return [*self._replaced.get(slot, ()), int(self._columns.newest_number[slot])]
+
+    def cursor(self, slot: int) -> int:
+        return int(self._columns.cursor[slot])
+
+    def pending(self, slot: int) -> int:
+        return int(self._columns.pending[slot])
+
+    def pending_bytes(self, slot: int) -> int:
+        return int(self._columns.size[slot])
+
+    def needed_from(self) -> int:
+        """The lowest offset that waits in a mailbox; the frontier if none does."""
+        oldest = self._columns.oldest[: self._columns.used]
+        return min(int(oldest.min(initial=NEVER)), self.frontier)
+
+    def offsets(self, slot: int, after: int, limit: int) -> list[int]:
+        """The next deliveries behind `after`, ascending."""
+        start = max(after + 1, int(self._columns.floor[slot]))
+        return self.ranges.offsets(self.numbers_of(slot), start, limit)
+
+    def gaps(self, slot: int, after: int) -> list[Gap]:
+        """What was dropped behind `after`, ascending; all of it lies before the next delivery."""
+        return self._gaps.after(slot, after, partial(self._count_dropped, slot))
+
+    def check_acknowledgement(self, offset: int) -> None:
+        """Raises InvalidRequest for an offset that no subscriber can have seen."""
+        if offset >= self.frontier:
+            raise InvalidRequest(
+                f"offset {offset} has not been delivered yet; acknowledge the id of a received delivery",
+                field="delivery_id",
+            )
+
+    def acknowledge(self, slot: int, offset: int) -> None:
+        """Everything up to and including `offset` is done with; going backwards changes nothing."""
+        columns = self._columns
+        if offset <= columns.cursor[slot]:
+            return
+        columns.cursor[slot] = offset
+        self._gaps.acknowledge(slot, offset, partial(self._count_dropped, slot))
+        if offset >= columns.floor[slot]:
+            self._take_out(slot, offset + 1)
+
+    def overflowing(self) -> list[int]:
+        """Slots that hold more than their limits in count or bytes."""
+        columns, used = self._columns, slice(self._columns.used)
+        over = columns.pending[used] > columns.most_count[used]
+        over |= columns.size[used] > columns.most_bytes[used]
+        return [int(slot) for slot in np.flatnonzero(over)]
+
+    def ages(self, below: int) -> list[int]:
+        """The age limits, in microseconds, of the mailboxes with something older than that offset."""
+        columns = self._columns
+        ages = columns.most_age_us[: columns.used][columns.oldest[: columns.used] < below]
+        return [int(age) for age in np.unique(ages)]
+
+    def shortest_age(self) -> int | None:
+        """The least age limit of all mailboxes that hold something."""
+        columns = self._columns
+        ages = columns.most_age_us[: columns.used][columns.oldest[: columns.used] < NEVER]
+        return int(ages.min()) if len(ages) else None
+
+    def expiring(self, bounds: Mapping[int, int]) -> list[tuple[int, int]]:
+        """(slot, offset) where something older than the offset waits, given for each age limit the first
+        offset that is young enough."""
+        columns = self._columns
+        candidates = np.flatnonzero(columns.oldest[: columns.used] < max(bounds.values(), default=0))
+        pairs = ((slot, bounds.get(int(columns.most_age_us[slot]), 0)) for slot in candidates.tolist())
+        return [(slot, bound) for slot, bound in pairs if columns.oldest[slot] < bound]
+
+    def drop_overflow(self, slot: int) -> Gap | None:
+        """Drop the oldest rows until the mailbox is within its limits in count and bytes."""
+        columns = self._columns
+        count = int(columns.pending[slot] - columns.most_count[slot])
+        size = int(columns.size[slot] - columns.most_bytes[slot])
+        end = int(columns.floor[slot])
+        for n, rows in self.ranges.segments(self.numbers_of(slot), end):
+            if count <= 0 and size <= 0:
+                break
+            running = np.cumsum(n.sizes[rows], dtype=np.int64)
+            drop = max(count, int(running.searchsorted(size)) + 1 if size > 0 else 0)
+            drop = min(drop, len(rows))
+            end = int(rows[drop - 1]) + n.start + 1
+            count -= drop
+            size -= int(running[drop - 1])
+        return self.drop(slot, end, "overflow")
+
+    def drop(self, slot: int, end: int, reason: GapReason) -> Gap | None:
+        """Drop the rows below `end` and remember the gap; None where there are none."""
+        first = int(self._columns.oldest[slot])
+        if first >= end:
+            return None
+        count, last = self._take_out(slot, end)
+        floor = last + 1
+        self._columns.floor[slot] = floor
+        gap = Gap(self._ids[slot], first, floor, count, reason)
+        self._gaps.add(slot, gap)
+        return gap
+
+    def stored(self, slot: int) -> StoredMailbox:
+        """What to write down about a mailbox."""
+        number = int(self._columns.newest_number[slot])
+        return StoredMailbox(number, self.cursor(slot), self._gaps.of(slot))
+
+    def consumed(self) -> list[int]:
+        """Registrations that have ended and have nothing left to deliver. Each is named once."""
+        done: list[int] = []
+        for number, (slot, until) in list(self._ending.items()):
+            if until > self.frontier or (slot != NONE and self._columns.oldest[slot] < until):
+                continue
+            if slot != NONE and number != self._columns.newest_number[slot]:
+                self._numbers.remove(number)
+                self._replaced[slot].remove(number)
+            del self._ending[number]
+            done.append(number)
+        return done
+
+    def retire(self, below: int) -> list[Range]:
+        """Let go of the ranges that end at or below an offset, except the newest."""
+        retired = self.ranges.drop_below(below)
+        if retired:
+            self._exact_from = max(self._exact_from, retired[-1].end)
+        return retired
+
+    def wanted(self, notifications: Notifications) -> NDArray[np.bool_]:
+        """Which registrations of a file still have something to deliver there."""
+        n = notifications
+        slots = self._numbers.slots_of(n.numbers)
+        last = n.rows[n.bounds[1:] - 1].astype(np.int64) + n.start if len(n.rows) else slots
+        wanted: NDArray[np.bool_] = (slots != NONE) & (last >= self._columns.floor[slots])
+        return wanted & (np.diff(n.bounds) > 0)
+
+    def exchange(self, old: Sequence[Range], new: Range, *, pruned: bool = False) -> None:
+        """Put one range in the place of adjacent ones. With `pruned`, the rows that nobody wants are gone,
+        and what was dropped there can no longer be counted."""
+        self.ranges.exchange(old, new)
+        if pruned:
+            self._exact_from = max(self._exact_from, new.end)
+
+    def _place(self, registration: Registration) -> int:
+        """The slot of a registration that is new here."""
+        subscription, number = registration.id, registration.number
+        columns = self._columns
+        slot = self._slots.get(subscription)
+        if slot is None:
+            slot = columns.take()
+            self._slots[subscription] = slot
+            if slot == len(self._ids):
+                self._ids.append(subscription)
+            self._ids[slot] = subscription
+            columns.newest_number[slot] = number
+            stored = self._stored.pop(subscription, None)
+            if stored is not None:
+                self._resume(slot, stored)
+            return slot
+        newest = int(columns.newest_number[slot])
+        earlier = self._replaced.setdefault(slot, [])
+        earlier.append(min(newest, number))
+        earlier.sort()
+        if number > newest:
+            columns.newest_number[slot] = number
+            self._ending.setdefault(newest, (slot, registration.since))
+        return slot
+
+    def _resume(self, slot: int, stored: StoredMailbox) -> None:
+        columns = self._columns
+        columns.cursor[slot] = stored.cursor
+        columns.floor[slot] = stored.cursor + 1
+        gaps = [gap for gap in stored.gaps if gap.end - 1 > stored.cursor]
+        if gaps:
+            self._gaps.resume(slot, gaps)
+            columns.floor[slot] = gaps[-1].end
+
+    def _limit(self, slot: int, registration: Registration) -> None:
+        settings, columns = self._settings, self._columns
+        columns.most_count[slot] = _lower(settings.mailbox_count, registration.mailbox_count)
+        columns.most_bytes[slot] = _lower(settings.mailbox_bytes, registration.mailbox_bytes)
+        age = _lower(settings.mailbox_age_seconds, registration.mailbox_age_seconds)
+        columns.most_age_us[slot] = min(age, NEVER // 1_000_000) * 1_000_000
+
+    def _remove(self, subscription: str, number: int) -> None:
+        stored = self._stored.get(subscription)
+        if stored is not None and stored.number <= number:
+            del self._stored[subscription]
+        slot = self._slots.get(subscription)
+        if slot is None or self._columns.newest_number[slot] > number:
+            return
+        for ended in self.numbers_of(slot):
+            self._numbers.remove(ended)
+            if ended in self._ending:
+                self._ending[ended] = (NONE, self._ending[ended][1])
+        del self._slots[subscription]
+        self._replaced.pop(slot, None)
+        self._gaps.clear(slot)
+        self._columns.release(slot)
+
+    def _count(self, item: Range, slots: NDArray[np.int64]) -> None:
+        """Add a range's rows to the mailboxes in `slots` (one per registration of the file, or NONE)."""
+        known = slots != NONE
+        if not known.any():
+            return
+        columns = self._columns
+        sums = tally(item, np.where(known, columns.floor[slots], 0))
+        chosen = np.flatnonzero(known & (sums.count > 0))
+        into = slots[chosen]
+        np.add.at(columns.pending, into, sums.count[chosen])
+        np.add.at(columns.size, into, sums.size[chosen])
+        np.minimum.at(columns.oldest, into, sums.first[chosen])
+
+    def _recount(self, numbers: NDArray[np.int64], since: int) -> None:
+        """Count what the files at hand hold for registrations that have only now become known."""
+        for item in self.ranges:
+            if item.end > since:
+                present = item.notifications.numbers
+                slots = self._numbers.slots_of(present)
+                slots[~np.isin(present, numbers)] = NONE
+                self._count(item, slots)
+
+    def _take_out(self, slot: int, end: int) -> tuple[int, int]:
+        """Raise the floor to `end`; returns how many rows lay below and the last of them."""
+        columns = self._columns
+        numbers = self.numbers_of(slot)
+        count, last = 0, NONE
+        if columns.oldest[slot] < end:
+            for n, rows in self.ranges.segments(numbers, int(columns.oldest[slot]), end):
+                count += len(rows)
+                columns.size[slot] -= int(n.sizes[rows].sum(dtype=np.int64))
+                last = int(rows[-1]) + n.start
+            columns.pending[slot] -= count
+            following = self.ranges.offsets(numbers, end, 1) if columns.pending[slot] else []
+            columns.oldest[slot] = following[0] if following else NEVER
+        columns.floor[slot] = max(int(columns.floor[slot]), end)
+        return count, last
+
+    def _count_dropped(self, slot: int, start: int, end: int) -> int | None:
+        if start < self._exact_from:
+            return None
+        return sum(len(rows) for _, rows in self.ranges.segments(self.numbers_of(slot), start, end))
+
+
+def _lower(default: int, wish: int | None) -> int:
+    return default if wish is None else min(default, wish)

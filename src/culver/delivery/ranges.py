@@ -1,0 +1,235 @@
+"""The notification files that are still needed, in order, each with the part of the log that it answers for.
+
+Ranges never overlap here: where two files cover the same offset, the later one begins at `start`, behind the
+other's end, although its file reaches further back.
+
+    file A  [0 ........ 50)         Range A  0 .. 50
+    file B         [30 ........ 80) Range B  50 .. 80
+    file C                     [80 .. 90)
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from culver.pipeline.notifications import Notifications, file_name
+
+Rows = NDArray[np.uint32]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Range:
+    """Answers for `[start, end)` with the content of one notification file."""
+
+    start: int
+    notifications: Notifications
+    mapped: bool = False  # its arrays lie in the file, not in this process's own memory
+
+    @property
+    def end(self) -> int:
+        return self.notifications.end
+
+    @property
+    def name(self) -> str:
+        return file_name(self.notifications.start, self.notifications.end)
+
+    @property
+    def size(self) -> int:
+        """Bytes of its arrays."""
+        n = self.notifications
+        return n.numbers.nbytes + n.bounds.nbytes + n.rows.nbytes + n.sizes.nbytes
+
+
+class Ranges:
+    """Ascending, without overlap; a hole is possible only where the log had been trimmed already."""
+
+    def __init__(self) -> None:
+        self._ranges: list[Range] = []
+        self._ends: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self._ranges)
+
+    def __iter__(self) -> Iterator[Range]:
+        return iter(self._ranges)
+
+    def append(self, item: Range) -> None:
+        self._ranges.append(item)
+        self._ends.append(item.end)
+
+    def drop_below(self, offset: int) -> list[Range]:
+        """Take out the ranges that end at or below `offset`, but never the newest one."""
+        count = min(bisect_right(self._ends, offset), max(len(self._ranges) - 1, 0))
+        dropped = self._ranges[:count]
+        del self._ranges[:count], self._ends[:count]
+        return dropped
+
+    def exchange(self, old: Sequence[Range], new: Range) -> None:
+        """Put one range in the place of adjacent ones that together cover the same offsets."""
+        at = self._ranges.index(old[0])
+        self._ranges[at : at + len(old)] = [new]
+        self._ends[at : at + len(old)] = [new.end]
+
+    def segments(
+        self, numbers: Sequence[int], start: int, end: int | None = None
+    ) -> Iterator[tuple[Notifications, Rows]]:
+        """The rows of these registrations at offsets in `[start, end)`, file by file, ascending.
+
+        `numbers` ascend and belong to one subscription, so each is in effect before the next: their rows in
+        one file do not interleave. Stopping early costs nothing for the files not reached."""
+        for at in range(bisect_right(self._ends, start), len(self._ranges)):
+            item = self._ranges[at]
+            if end is not None and item.start >= end:
+                return
+            n = item.notifications
+            for number in numbers:
+                rows = rows_of(n, number)
+                if len(rows) and (low := max(start, item.start)) > n.start:
+                    rows = rows[rows.searchsorted(np.uint32(low - n.start)) :]
+                if len(rows) and end is not None and end < n.end:
+                    rows = rows[: rows.searchsorted(np.uint32(end - n.start))]
+                if len(rows):
+                    yield n, rows
+
+    def offsets(self, numbers: Sequence[int], start: int, limit: int) -> list[int]:
+        """The first offsets of these registrations at or above `start`, at most `limit`."""
+        found: list[int] = []
+        for n, rows in self.segments(numbers, start):
+            found.extend((rows[: limit - len(found)].astype(np.int64) + n.start).tolist())
+            if len(found) >= limit:
+                break
+        return found
+
+
+def rows_of(notifications: Notifications, number: int) -> Rows:
+    """The rows of one registration in one file."""
+    n = notifications
+    at = int(n.numbers.searchsorted(number))
+    if at == len(n.numbers) or n.numbers[at] != number:
+        return n.rows[:0]
+    return n.rows[n.bounds[at] : n.bounds[at + 1]]
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """What each registration of a file adds to its mailbox; `first` is meaningless where the count is 0."""
+
+    count: NDArray[np.int64]
+    size: NDArray[np.int64]
+    first: NDArray[np.int64]
+
+
+def tally(item: Range, floors: NDArray[np.int64]) -> Tally:
+    """Count what lies at or above each registration's floor and in the range. Hot: no Python per row."""
+    n = item.notifications
+    begin, end = n.bounds[:-1], n.bounds[1:]
+    count = end - begin
+    low = np.maximum(floors, item.start)
+    if len(low) and int(low.max()) > n.start and len(n.rows):
+        lowest_row = np.repeat(np.minimum(low - n.start, n.end - n.start), count)
+        kept = np.concatenate([[0], np.cumsum(n.rows >= lowest_row)])
+        count = kept[end] - kept[begin]
+        begin = end - count  # rows ascend, so those below the floor come first
+    running = np.concatenate([[0], np.cumsum(n.sizes[n.rows], dtype=np.int64)])
+    first = np.zeros(len(count), np.int64)
+    some = np.flatnonzero(count)
+    first[some] = n.rows[begin[some]].astype(np.int64) + n.start
+    return Tally(count, running[end] - running[begin], first)
+
+
+def merge(ranges: Sequence[Range]) -> Notifications:
+    """One content for adjacent ranges: the same rows, in one file. Takes time in proportion to the rows."""
+    start, end = ranges[0].start, ranges[-1].end
+    parts = [_cut(item) for item in ranges]
+    numbers = np.unique(np.concatenate([part.numbers for part in parts]))
+    places = [numbers.searchsorted(part.numbers) for part in parts]
+    counts = np.zeros(len(numbers), np.int64)
+    for part, place in zip(parts, places, strict=True):
+        counts[place] += np.diff(part.bounds)
+    bounds = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    rows = np.empty(int(bounds[-1]), np.uint32)
+    free = bounds[:-1].copy()  # where each registration's next rows go
+    for part, place in zip(parts, places, strict=True):
+        length = np.diff(part.bounds)
+        within = np.arange(len(part.rows), dtype=np.int64) - np.repeat(part.bounds[:-1], length)
+        rows[np.repeat(free[place], length) + within] = part.rows + np.uint32(part.start - start)
+        free[place] += length
+    sizes = np.concatenate([part.sizes for part in parts])
+    return Notifications(start, end, parts[-1].index_version, numbers, bounds, rows, sizes)
+
+
+def prune(notifications: Notifications, keep: NDArray[np.bool_]) -> Notifications:
+    """Leave out the registrations that nobody reads any more."""
+    n = notifications
+    length = np.diff(n.bounds)
+    bounds = np.concatenate([[0], np.cumsum(length[keep])]).astype(np.int64)
+    rows = n.rows[np.repeat(keep, length)]
+    return Notifications(n.start, n.end, n.index_version, n.numbers[keep], bounds, rows, n.sizes)
+
+
+def _cut(item: Range) -> Notifications:
+    """A range's content without what lies before its start."""
+    n = item.notifications
+    if item.start == n.start:
+        return n
+    skip = item.start - n.start
+    length = np.diff(n.bounds)
+    kept = n.rows >= skip
+    running = np.concatenate([[0], np.cumsum(kept)])
+    count = running[n.bounds[1:]] - running[n.bounds[:-1]]
+    present = count > 0
+    return Notifications(
+        item.start,
+        n.end,
+        n.index_version,
+        n.numbers[present],
+        np.concatenate([[0], np.cumsum(count[present])]).astype(np.int64),
+        n.rows[kept & np.repeat(present, length)] - np.uint32(skip),
+        n.sizes[skip:],
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """Files below `below_bytes` are merged once there are more than `most` of them."""
+
+    below_bytes: int
+    most: int
+
+
+_LARGEST_MERGE_BYTES = 64 * 1024 * 1024
+LEVELS = (Level(512 * 1024, 64), Level(8 * 1024 * 1024, 16), Level(64 * 1024 * 1024, 16))
+"""Three levels keep the number of files small and have each row rewritten three times at most."""
+
+
+def plan_merges(ranges: Iterable[Range], levels: Sequence[Level] = LEVELS) -> list[list[Range]]:
+    """Groups of adjacent ranges, each worth merging into one; at most one level's groups at a time."""
+    everything = list(ranges)
+    smaller_than = 0
+    for level in levels:
+        groups = [group for group in _groups(everything, level.below_bytes) if len(group) > 1]
+        due = sum(item.size >= smaller_than for group in groups for item in group)
+        if due > level.most:
+            return groups
+        smaller_than = level.below_bytes
+    return []
+
+
+def _groups(ranges: Sequence[Range], below_bytes: int) -> Iterator[list[Range]]:
+    """Runs of adjacent small ranges; a run's sum is bounded, so that one merge fits into memory."""
+    most_bytes = min(8 * below_bytes, _LARGEST_MERGE_BYTES)
+    group: list[Range] = []
+    total = 0
+    for item in ranges:
+        adjacent = not group or group[-1].end == item.start
+        if group and (item.size >= below_bytes or not adjacent or total + item.size > most_bytes):
+            yield group
+            group, total = [], 0
+        if item.size < below_bytes:
+            group.append(item)
+            total += item.size
+    if group:
+        yield group

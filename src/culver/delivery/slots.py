@@ -1,0 +1,130 @@
+"""Where a mailbox's figures are kept: one dense slot per subscription, one NumPy column per figure.
+
+registration number  7   9   12 ...      `Numbers`: sorted, so that a whole notification file is
+        slot         0   0   1           looked up with one `searchsorted`
+                      \\ /    |
+slot                   0     1           `Columns`: grown by doubling, freed slots are used again
+  cursor              41    -1
+  pending              3     0
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+NONE: Final = -1
+"""No slot: the number is unknown, ended, or belongs to a live subscription."""
+
+NEVER: Final = np.iinfo(np.int64).max
+"""An offset behind all others."""
+
+_SMALLEST = 64
+
+
+class Columns:
+    """The figures of all mailboxes, as arrays over the slots in use. Hot: `accept` adds to them in bulk."""
+
+    def __init__(self) -> None:
+        self._free: list[int] = []
+        self.used = 0
+        self.cursor = np.full(_SMALLEST, -1, np.int64)  # last acknowledged offset
+        self.floor = np.zeros(_SMALLEST, np.int64)  # lowest offset that can still be delivered
+        self.pending = np.zeros(_SMALLEST, np.int64)  # rows at or above the floor
+        self.size = np.zeros(_SMALLEST, np.int64)  # their payload bytes
+        self.oldest = np.full(_SMALLEST, NEVER, np.int64)  # the lowest of them
+        self.newest_number = np.full(_SMALLEST, NONE, np.int64)  # registration in effect
+        self.most_count = np.full(_SMALLEST, NEVER, np.int64)
+        self.most_bytes = np.full(_SMALLEST, NEVER, np.int64)
+        self.most_age_us = np.full(_SMALLEST, NEVER, np.int64)
+
+    def take(self) -> int:
+        """A slot in its initial state."""
+        if self._free:
+            return self._free.pop()
+        if self.used == len(self.cursor):
+            self._grow()
+        self.used += 1
+        return self.used - 1
+
+    def release(self, slot: int) -> None:
+        for name, blank in _BLANKS.items():
+            getattr(self, name)[slot] = blank
+        self._free.append(slot)
+
+    def _grow(self) -> None:
+        for name, blank in _BLANKS.items():
+            column: NDArray[np.int64] = getattr(self, name)
+            setattr(self, name, np.concatenate([column, np.full(len(column), blank, np.int64)]))
+
+
+_BLANKS = {
+    "cursor": -1,
+    "floor": 0,
+    "pending": 0,
+    "size": 0,
+    "oldest": NEVER,
+    "newest_number": NONE,
+    "most_count": NEVER,
+    "most_bytes": NEVER,
+    "most_age_us": NEVER,
+}
+
+
+class Numbers:
+    """Registration number -> slot. Numbers only grow, so adding is nearly always appending."""
+
+    def __init__(self) -> None:
+        self._numbers = np.empty(_SMALLEST, np.int64)
+        self._slots = np.empty(_SMALLEST, np.int64)
+        self._used = 0
+        self._dead = 0
+
+    def add(self, numbers: Sequence[int], slots: Sequence[int]) -> None:
+        """Each number is new, or was removed."""
+        if not numbers:
+            return
+        count = len(numbers)
+        if self._used + count > len(self._numbers):
+            room = max(2 * len(self._numbers), self._used + count)
+            self._numbers = np.resize(self._numbers, room)
+            self._slots = np.resize(self._slots, room)
+        last = self._numbers[self._used - 1] if self._used else NONE
+        self._numbers[self._used : self._used + count] = numbers
+        self._slots[self._used : self._used + count] = slots
+        ordered = numbers[0] > last and (count == 1 or bool(np.all(np.diff(numbers) > 0)))
+        self._used += count
+        if not ordered:
+            self._tidy()
+
+    def remove(self, number: int) -> None:
+        at = int(self._numbers[: self._used].searchsorted(number))
+        if at < self._used and self._numbers[at] == number and self._slots[at] != NONE:
+            self._slots[at] = NONE
+            self._dead += 1
+            if self._dead > max(1024, self._used // 2):
+                self._tidy()
+
+    def slots_of(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The slot of each number, or NONE."""
+        if not self._used:
+            return np.full(len(numbers), NONE, np.int64)
+        known = self._numbers[: self._used]
+        at = known.searchsorted(numbers)
+        np.minimum(at, self._used - 1, out=at)
+        slots = self._slots[at]
+        slots[known[at] != numbers] = NONE
+        return slots
+
+    def slot_of(self, number: int) -> int:
+        return int(self.slots_of(np.array([number], np.int64))[0])
+
+    def _tidy(self) -> None:
+        """Sort, and leave out the numbers that were removed."""
+        alive = np.flatnonzero(self._slots[: self._used] != NONE)
+        alive = alive[np.argsort(self._numbers[alive], kind="stable")]
+        numbers, slots = self._numbers[alive], self._slots[alive]
+        self._used, self._dead = len(alive), 0
+        room = max(_SMALLEST, len(alive))
+        self._numbers, self._slots = np.resize(numbers, room), np.resize(slots, room)
