@@ -64,6 +64,8 @@ def open_database(path: Path) -> sqlite3.Connection:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA cache_size = -65536")
+        # 32 MiB, so that one batch of subscriptions seldom pays for a checkpoint.
+        connection.execute("PRAGMA wal_autocheckpoint = 8192")
         _prepare(connection, path)
     except BaseException as exc:
         if connection is not None:

@@ -145,7 +145,7 @@ class SqliteRegistry:
         """A registration both added and ended after that version is in both lists. What was forgotten is in
         neither, so forget only what every follower has heard the end of."""
         with self._reading() as connection:
-            added = _select(connection, "version > ? ORDER BY number", (after_version,))
+            added = _select(connection, "version > ? ORDER BY version, number", (after_version,))
             ended = connection.execute(
                 "SELECT number, until FROM registrations WHERE ended_version > ? ORDER BY ended_version, number",
                 (after_version,),
@@ -173,7 +173,8 @@ class SqliteRegistry:
         self, condition: str, values: tuple[Any, ...], position: Position
     ) -> list[Registration]:
         with self._changing() as (connection, version):
-            olds = _select(connection, f"{condition} ORDER BY number", values)
+            # Sorted here: an ORDER BY would have SQLite walk the whole table in that order instead of an index.
+            olds = sorted(_select(connection, condition, values), key=lambda old: old.number)
             return self._remove(connection, olds, position, version)
 
     def _remove(

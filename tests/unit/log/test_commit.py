@@ -1,0 +1,314 @@
+"""Group commit: what publishers are promised, and what it costs."""
+
+import asyncio
+import itertools
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from culver.config import LogSettings
+from culver.errors import StorageFull, Unavailable
+from culver.log.commit import GroupCommitter
+from culver.log.files import FileLog
+from culver.model.batch import encode
+from culver.model.event import Event
+from support.logs import event, numbers
+
+
+class GatedLog(FileLog):
+    """Counts appends, can hold them up, and can have a full disk."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory, LogSettings())
+        self.gate = threading.Semaphore(10**6)
+        self.entered = threading.Semaphore(0)
+        self.groups: list[int] = []
+        self.threads: set[int] = set()
+        self.full = False
+
+    def hold(self) -> None:
+        self.gate = threading.Semaphore(0)
+
+    async def begun(self) -> None:
+        """Wait until the next commit has begun."""
+        await asyncio.to_thread(self.entered.acquire)
+
+    def append(self, batches: Sequence[pa.RecordBatch]) -> int:
+        self.entered.release()
+        self.gate.acquire()
+        self.threads.add(threading.get_ident())
+        if self.full:
+            raise StorageFull("full", path="here")
+        self.groups.append(sum(batch.num_rows for batch in batches))
+        return super().append(batches)
+
+
+def committer(
+    log: FileLog, settings: LogSettings | None = None, on_committed: Callable[[int], None] | None = None
+) -> GroupCommitter:
+    return GroupCommitter(
+        log, settings or LogSettings(), on_committed or (lambda offset: None), lambda: 1_000
+    )
+
+
+async def settle() -> None:
+    """Let every task run until it waits for something."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+def test_events_are_readable_at_the_offsets_of_the_answer(tmp_path: Path) -> None:
+    async def main() -> None:
+        with GatedLog(tmp_path) as log:
+            async with committer(log) as publisher:
+                assert await publisher.publish([event(0), event(1)]) == (0, 2)
+                assert numbers(log, 0, 2) == [0, 1]
+                assert await publisher.publish([event(2)]) == (2, 3)
+                assert await publisher.publish([]) == (3, 3)
+            ((_, batch),) = log.read(2, 3)
+            assert batch.column("received_us").to_pylist() == [1_000]
+
+    asyncio.run(main())
+
+
+def test_requests_that_arrive_during_a_commit_share_the_next_one(tmp_path: Path) -> None:
+    async def main() -> None:
+        with GatedLog(tmp_path) as log:
+            async with committer(log) as publisher:
+                log.hold()
+                first = asyncio.create_task(publisher.publish([event(0)]))
+                await log.begun()
+                others = [asyncio.create_task(publisher.publish([event(n)])) for n in range(1, 501)]
+                await settle()
+                log.gate.release(2)
+                assert await first == (0, 1)
+                assert await asyncio.gather(*others) == [(n, n + 1) for n in range(1, 501)]
+            assert log.groups == [1, 500]
+            assert numbers(log, 0, 501) == list(range(501))
+
+    asyncio.run(main())
+
+
+def test_many_publishers_need_few_commits_and_one_thread_off_the_loop(tmp_path: Path) -> None:
+    async def publish(publisher: GroupCommitter) -> list[tuple[int, int]]:
+        return [await publisher.publish([event(0)]) for _ in range(20)]
+
+    async def main() -> None:
+        with GatedLog(tmp_path) as log:
+            async with committer(log) as publisher:
+                answers = await asyncio.gather(*[publish(publisher) for _ in range(100)])
+            assert sorted(itertools.chain(*answers)) == [(n, n + 1) for n in range(2_000)]
+            assert len(log.groups) < 400
+            assert len(log.threads) == 1
+            assert threading.get_ident() not in log.threads
+
+    asyncio.run(main())
+
+
+def test_events_of_many_shapes_keep_their_order_and_offsets(tmp_path: Path) -> None:
+    """Such a group is encoded as several batches."""
+
+    def wide(n: int) -> Event:
+        return Event({}, {"n": n, **{f"a{n}_{i}": i for i in range(200)}}, b"{}")
+
+    async def main() -> None:
+        with GatedLog(tmp_path) as log:
+            async with committer(log) as publisher:
+                log.hold()
+                tasks = [
+                    asyncio.create_task(publisher.publish([wide(n), wide(n + 1)])) for n in range(0, 40, 2)
+                ]
+                await settle()
+                log.gate.release(len(tasks))
+                assert await asyncio.gather(*tasks) == [(n, n + 2) for n in range(0, 40, 2)]
+            assert numbers(log, 0, 40) == list(range(40))
+            assert len(list(log.read(0, 40))) > 2 * len(log.groups)
+
+    asyncio.run(main())
+
+
+def test_on_committed_is_called_on_the_loop_in_order_before_the_publisher_goes_on(tmp_path: Path) -> None:
+    async def main() -> None:
+        told: list[tuple[int, int]] = []
+        with GatedLog(tmp_path) as log:
+            async with committer(
+                log, on_committed=lambda offset: told.append((offset, threading.get_ident()))
+            ) as publisher:
+                for n in range(5):
+                    await publisher.publish([event(n)])
+                    assert told[-1] == (n + 1, threading.get_ident())
+        assert [offset for offset, _ in told] == [1, 2, 3, 4, 5]
+
+    asyncio.run(main())
+
+
+def test_failing_listener_does_not_fail_the_publisher(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(offset: int) -> None:
+        raise RuntimeError("listener")
+
+    async def main() -> None:
+        with GatedLog(tmp_path) as log:
+            async with committer(log, on_committed=fail) as publisher:
+                assert await publisher.publish([event(0)]) == (0, 1)
+                assert await publisher.publish([event(1)]) == (1, 2)
+
+    asyncio.run(main())
+    assert "listener" in caplog.text
+
+
+def test_one_commit_takes_a_bounded_number_of_events(tmp_path: Path) -> None:
+    async def main() -> None:
+        with GatedLog(tmp_path) as log:
+            async with committer(log) as publisher:
+                log.hold()
+                tasks = [asyncio.create_task(publisher.publish([event(0)] * 6_000)) for _ in range(10)]
+                await settle()
+                log.gate.release(10)
+                await asyncio.gather(*tasks)
+        assert sum(log.groups) == 60_000
+        assert max(log.groups) == 18_000
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [LogSettings(max_pending_events=10), LogSettings(max_pending_bytes=10 * len(event(0).payload))],
+)
+def test_publishers_beyond_the_bound_wait_and_are_served_in_order(
+    tmp_path: Path, settings: LogSettings
+) -> None:
+    async def main() -> None:
+        finished: list[int] = []
+
+        async def publish(n: int) -> None:
+            assert await publisher.publish([event(0)] * 3) == (3 * n, 3 * n + 3)
+            finished.append(n)
+
+        with GatedLog(tmp_path) as log:
+            async with committer(log, settings) as publisher:
+                log.hold()
+                tasks = [asyncio.create_task(publish(n)) for n in range(20)]
+                await settle()
+                assert publisher._held_events == 9
+                assert len(publisher._waiting) == 17
+                log.gate.release(20)
+                await asyncio.gather(*tasks)
+        assert finished == list(range(20))
+        assert max(log.groups) <= 9
+
+    asyncio.run(main())
+
+
+def test_request_larger_than_the_bounds_is_taken_alone_and_in_its_turn(tmp_path: Path) -> None:
+    async def main() -> None:
+        with GatedLog(tmp_path) as log:
+            async with committer(log, LogSettings(max_pending_events=10)) as publisher:
+                log.hold()
+                tasks = [asyncio.create_task(publisher.publish([event(0)] * size)) for size in (4, 50, 4)]
+                await settle()
+                log.gate.release(3)
+                assert await asyncio.gather(*tasks) == [(0, 4), (4, 54), (54, 58)]
+            assert log.groups == [4, 50, 4]
+
+    asyncio.run(main())
+
+
+def test_full_disk_fails_every_request_of_the_group_and_the_next_succeeds(tmp_path: Path) -> None:
+    async def main() -> None:
+        with GatedLog(tmp_path) as log:
+            async with committer(log) as publisher:
+                log.hold()
+                log.full = True
+                tasks = [asyncio.create_task(publisher.publish([event(n)])) for n in range(10)]
+                await settle()
+                log.gate.release(2)
+                errors = await asyncio.gather(*tasks, return_exceptions=True)
+                assert [type(error) for error in errors] == [StorageFull] * 10
+                assert len({id(error) for error in errors}) == 10
+                assert all(isinstance(e, StorageFull) and e.details == {"path": "here"} for e in errors)
+                assert log.next_offset == 0
+                log.full = False
+                log.gate.release(1)
+                assert await publisher.publish([event(0)]) == (0, 1)
+
+    asyncio.run(main())
+
+
+def test_request_that_cannot_be_encoded_fails_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def picky_encode(events: Sequence[Event], received_us: int) -> list[pa.RecordBatch]:
+        if any(e.data["n"] == 666 for e in events):
+            raise pa.ArrowInvalid("no such thing")
+        return encode(events, received_us)
+
+    monkeypatch.setattr("culver.log.commit.encode", picky_encode)
+
+    async def main() -> None:
+        with GatedLog(tmp_path) as log:
+            async with committer(log) as publisher:
+                log.hold()
+                tasks = [asyncio.create_task(publisher.publish([event(n)])) for n in (0, 1, 666, 2)]
+                await settle()
+                log.gate.release(4)
+                answers = await asyncio.gather(*tasks, return_exceptions=True)
+                assert [answers[0], answers[1], answers[3]] == [(0, 1), (1, 2), (2, 3)]
+                assert "no such thing" in str(answers[2])
+            assert numbers(log, 0, 3) == [0, 1, 2]
+
+    asyncio.run(main())
+
+
+def test_cancelled_publisher_withdraws_its_request_and_no_other(tmp_path: Path) -> None:
+    async def main() -> None:
+        with GatedLog(tmp_path) as log:
+            async with committer(log, LogSettings(max_pending_events=6)) as publisher:
+                log.hold()
+                tasks = [asyncio.create_task(publisher.publish([event(0)]))]
+                await log.begun()
+                tasks += [asyncio.create_task(publisher.publish([event(n)])) for n in range(1, 10)]
+                await settle()
+                tasks[0].cancel()  # its commit has begun: it goes into the log all the same
+                tasks[5].cancel()  # let in, waiting for the next commit
+                tasks[8].cancel()  # waiting to be let in
+                await settle()
+                log.gate.release(10)
+                answers = await asyncio.gather(*tasks, return_exceptions=True)
+            cancelled = [n for n, answer in enumerate(answers) if isinstance(answer, asyncio.CancelledError)]
+            assert cancelled == [0, 5, 8]
+            kept = [0, 1, 2, 3, 4, 6, 7, 9]
+            assert numbers(log, 0, 100) == kept
+            assert [answers[n] for n in kept[1:]] == [(at, at + 1) for at in range(1, 8)]
+            assert (publisher._held_events, publisher._held_bytes) == (0, 0)
+
+    asyncio.run(main())
+
+
+def test_closing_commits_what_is_pending_and_then_refuses(tmp_path: Path) -> None:
+    async def main() -> None:
+        with GatedLog(tmp_path) as log:
+            publisher = committer(log, LogSettings(max_pending_events=5))
+            with pytest.raises(Unavailable):
+                await publisher.publish([event(0)])
+            async with publisher:
+                log.hold()
+                tasks = [asyncio.create_task(publisher.publish([event(n)])) for n in range(20)]
+                await settle()
+                closing = asyncio.create_task(publisher.close())
+                await settle()
+                with pytest.raises(Unavailable):
+                    await publisher.publish([event(99)])
+                assert not closing.done()
+                log.gate.release(20)
+                await closing
+                assert await asyncio.gather(*tasks) == [(n, n + 1) for n in range(20)]
+            with pytest.raises(Unavailable):
+                await publisher.publish([event(99)])
+            assert numbers(log, 0, 100) == list(range(20))
+        assert not any(thread.name == "culver-log" for thread in threading.enumerate())
+
+    asyncio.run(main())
