@@ -1,0 +1,31 @@
+"""Loading every kernel before the first event."""
+
+import pyarrow as pa
+
+from culver.matching.index.compiler import Entry, compile_entries
+from culver.matching.index.matcher import Part, match_parts
+from culver.matching.index.segment import encode, from_chunks
+from culver.model.batch import encode as encode_events
+from culver.model.event import Event
+from culver.model.predicate import Constant, Constraint, OneOf, Pattern, PatternShape, Predicate, Range
+from culver.model.values import Domain
+
+
+def load_kernels() -> None:
+    """Load all kernels, in every signature that matching uses: milliseconds to a second from the cache on
+    disk, some seconds where they must be compiled first. Harmless to call again."""
+    suffix = Pattern("text", PatternShape.SUFFIX, "b", ("%", "b"), (True, False))
+    constraints: list[Constraint] = [
+        Range("number", Domain.NUMBER, 0, True, 1, True),
+        OneOf("text", Domain.STRING, ("ab",)),
+        suffix,
+    ]
+    entries = [
+        Entry(number, Predicate("", Constant(True), ((constraint,),)))
+        for number, constraint in enumerate(constraints)
+    ]
+    # Two segments, so that their results are joined.
+    parts = [Part(from_chunks(encode(compile_entries(entries)))) for _ in range(2)]
+    batch: pa.RecordBatch
+    for batch in encode_events([Event({}, {"number": 1, "text": "ab"}, b"{}")], 0):
+        match_parts(parts, batch, 0)

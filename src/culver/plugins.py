@@ -1,0 +1,29 @@
+"""The one table of what can be chosen by name. A module is imported when its name is first asked for."""
+
+import importlib
+from collections.abc import Mapping
+from typing import Any
+
+from culver.errors import InvalidConfiguration
+from culver.matching.filter import Filter
+
+FILTERS: Mapping[str, str] = {
+    "reference": "culver.matching.filters.reference:ReferenceFilter",
+    "counting": "culver.matching.filters.counting:CountingFilter",
+    "columnar": "culver.matching.filters.columnar:ColumnarFilter",
+}
+
+
+def filter_named(name: str) -> type[Filter]:
+    """The class of a filter; call it for an empty one. Raises InvalidConfiguration with the known names."""
+    found: type[Filter] = _load("filter", FILTERS, name)
+    return found
+
+
+def _load(what: str, table: Mapping[str, str], name: str) -> Any:
+    if name not in table:
+        raise InvalidConfiguration(
+            f"unknown {what} {name!r}; known: {', '.join(sorted(table))}", field=what, known=sorted(table)
+        )
+    module, _, attribute = table[name].partition(":")
+    return getattr(importlib.import_module(module), attribute)
