@@ -44,5 +44,5 @@ def test_the_letters_of_the_kinds_stay_as_they_are_because_stored_batches_hold_t
 def test_timestamps_are_ordered_in_time_and_equal_only_to_timestamps() -> None:
     assert Timestamp(-1) < Timestamp(0) < Timestamp(1)
     assert Timestamp(5) == Timestamp(5)
-    assert Timestamp(5) != 5
+    assert Timestamp(5) not in [value for value, _, _ in CASES] + [5]
     assert len({Timestamp(5), Timestamp(5), Timestamp(6)}) == 2
