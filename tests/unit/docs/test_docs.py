@@ -14,6 +14,8 @@ import click
 import pytest
 
 from culver.cli.root import culver
+from culver.config import FilterSettings
+from culver.model.language import parse
 
 ROOT = Path(__file__).parents[3]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")])
@@ -113,6 +115,18 @@ def test_commands_and_their_options_exist(block: Block) -> None:
         }
         used = {word.partition("=")[0] for word in words if word.startswith("--")}
         assert used <= known, line
+
+
+def test_filters_on_the_front_page_are_filters() -> None:
+    shown = [
+        line
+        for block in _blocks("sql")
+        if block.page == ROOT / "README.md"
+        for line in block.text.splitlines()
+    ]
+    assert shown
+    for line in shown:
+        assert parse(line, FilterSettings()).clauses
 
 
 def test_there_are_runnable_examples() -> None:
