@@ -60,13 +60,13 @@ def make_event(
         )
     payload = msgspec.json.encode(document)
     if len(payload) > settings.max_bytes:
-        raise event_too_large(len(payload), settings)
+        raise event_too_large(settings)
     return Event(context, data, payload)
 
 
-def event_too_large(size: int, settings: EventSettings) -> TooLarge:
+def event_too_large(settings: EventSettings) -> TooLarge:
     return TooLarge(
-        f"the event has {size} bytes, more than the limit of {settings.max_bytes}; "
+        f"the event is larger than the limit of {settings.max_bytes} bytes; "
         "send large content elsewhere and its address here",
         limit=settings.max_bytes,
     )

@@ -8,7 +8,14 @@ from culver.errors import CulverError, InvalidEvent, TooLarge
 from culver.model.event import Event
 from culver.model.formats.attributes import collect_attributes, event_too_large, make_event
 from culver.model.formats.cloudevents import HEADER_PREFIX, binary_document, structured_event
-from culver.model.formats.json_text import decode_text, read_items, read_value, skip_space, too_deep
+from culver.model.formats.json_text import (
+    OVERSIZED,
+    decode_text,
+    read_items,
+    read_value,
+    skip_space,
+    too_deep,
+)
 from culver.model.formats.media_types import parse_media_type, unsupported
 
 JSON = "application/json"
@@ -93,13 +100,15 @@ def _decode_json(body: bytes, settings: EventSettings, *, cloudevents_only: bool
         _refuse_too_large(body, settings)
         return [event_from_object(read_value(text), settings)]
     events: list[Event] = []
-    for index, item in enumerate(read_items(text)):
+    for index, item in enumerate(read_items(text, settings.max_bytes)):
         if index == settings.max_batch:
             raise TooLarge(
                 f"the batch has more than {settings.max_batch} events; send them in several requests",
                 limit=settings.max_batch,
             )
         try:
+            if item is OVERSIZED:
+                raise event_too_large(settings)
             if cloudevents_only:
                 _refuse_plain(item)
             events.append(event_from_object(item, settings))
@@ -120,7 +129,7 @@ def _only_cloudevent(body: bytes, settings: EventSettings) -> Event:
 def _refuse_too_large(body: bytes, settings: EventSettings) -> None:
     # Before it is read: a small text can become a large tree.
     if len(body) > settings.max_bytes:
-        raise event_too_large(len(body), settings)
+        raise event_too_large(settings)
 
 
 def _refuse_plain(document: Any) -> None:

@@ -21,7 +21,11 @@ LARGEST_INTEGER = 2**63 - 1
 
 _SPACE = re.compile(r"[ \t\n\r]*")
 _LONGEST_SHOWN_NAME = 256
+_UNTERMINATED = "Unterminated"  # a string without an end; the error's position is where it begins
+_WINDOW_MARGIN = 64  # characters; more than any token but a string or a number has
 _LONGEST_INTEGER = 40  # characters; far beyond 64 bit, far below where Python refuses to convert
+
+OVERSIZED = object()
 
 
 class Repeated(dict[str, Any]):
@@ -71,17 +75,37 @@ def read_value(text: str) -> Any:
     return value
 
 
-def read_items(text: str) -> Iterator[Any]:
+def read_items(text: str, longest: int) -> Iterator[Any]:
     """The items of an array, read one by one so that a caller may stop at its limit. Unchecked, as those of
-    `read_value`. Raises InvalidEvent at the item where the text stops being an array."""
+    `read_value`. An item of more than `longest` characters comes as OVERSIZED, and is the last one.
+
+    Raises InvalidEvent where the text stops being an array.
+    """
     at = skip_space(text, skip_space(text, 0) + 1)
     if text[at : at + 1] == "]":
         _expect_end(text, at + 1)
         return
+    # The decoder sees a window of the text, so that an item of many megabytes is not read to its end: as a
+    # tree it would take thirty times its size. A window shows at least `longest` characters, and some to spare.
+    size = 4 * longest + _WINDOW_MARGIN
+    base, window = at, text[at : at + size]
     while True:
-        item, end = _read_at(text, at)
+        if at - base > 3 * longest and base + len(window) < len(text):
+            base, window = at, text[at : at + size]
+        try:
+            item, end = _decode(window, at - base)
+        except json.JSONDecodeError as exc:
+            is_cut = base + len(window) < len(text)
+            reaches_far = exc.msg.startswith(_UNTERMINATED) or base + exc.pos - at > longest
+            if is_cut and reaches_far:
+                yield OVERSIZED
+                return
+            raise _decoding_error(text, at, base + exc.pos, exc.msg) from None
+        if base + end - at > longest:
+            yield OVERSIZED
+            return
         yield item
-        at = skip_space(text, end)
+        at = skip_space(text, base + end)
         separator = text[at : at + 1]
         if separator == "]":
             _expect_end(text, at + 1)
@@ -191,18 +215,27 @@ _DECODER_OF_LONG_INTEGERS = json.JSONDecoder(object_pairs_hook=_object, parse_in
 
 def _read_at(text: str, at: int) -> tuple[Any, int]:
     try:
-        try:
-            return _DECODER.raw_decode(text, at)
-        except json.JSONDecodeError:
-            raise
-        except ValueError:
-            return _DECODER_OF_LONG_INTEGERS.raw_decode(text, at)
+        return _decode(text, at)
     except json.JSONDecodeError as exc:
-        if at >= len(text):
-            raise _syntax_error(text, at, "a value is missing" if text else "the text is empty") from None
-        raise _syntax_error(text, exc.pos, exc.msg[:1].lower() + exc.msg[1:]) from None
+        raise _decoding_error(text, at, exc.pos, exc.msg) from None
+
+
+def _decode(text: str, at: int) -> tuple[Any, int]:
+    """The value that begins at `at`, and where it ends. Raises JSONDecodeError and InvalidEvent."""
+    try:
+        return _DECODER.raw_decode(text, at)
+    except json.JSONDecodeError:
+        raise
+    except ValueError:
+        return _DECODER_OF_LONG_INTEGERS.raw_decode(text, at)
     except RecursionError:
         raise InvalidEvent("the nesting is far too deep; flatten it") from None
+
+
+def _decoding_error(text: str, start: int, position: int, message: str) -> InvalidEvent:
+    if start >= len(text):
+        return _syntax_error(text, start, "a value is missing" if text else "the text is empty")
+    return _syntax_error(text, position, message[:1].lower() + message[1:])
 
 
 def _expect_end(text: str, at: int) -> None:

@@ -132,6 +132,30 @@ def test_reading_stops_at_the_limit() -> None:
         prices(None, b"[{},{}, this is not JSON", EventSettings(max_batch=1))
 
 
+@pytest.mark.parametrize(
+    "filler", [b"[],", b'"ab",', b"1,", b"true,", b'"' + b"x" * 5_000 + b'",', b'{"a":1},', b" "]
+)
+@pytest.mark.parametrize("before", [0, 1, 30, 31, 32, 33, 100])
+def test_a_huge_item_in_an_array_is_refused_without_reading_to_its_end(filler: bytes, before: int) -> None:
+    settings = EventSettings(max_bytes=1_000)
+    sound = b'{"price": "' + b"x" * 90 + b'"}, '
+    body = b"[" + sound * before + b'{"a": [' + filler * (1_000_000 // len(filler)) + b"this is not JSON"
+    with pytest.raises(TooLarge) as caught:
+        decode_body("application/json", {}, body, settings)
+    assert caught.value.field == f"[{before}]"
+
+
+@pytest.mark.parametrize("before", [0, 5, 28, 29, 30, 31, 50])
+def test_a_long_array_is_read_to_its_end_and_its_errors_are_placed_right(before: int) -> None:
+    settings = EventSettings(max_bytes=200)
+    item = b'{"price": "' + b"x" * 170 + b'"}, '
+    body = b"[" + item * before + b'{"price": 1 ?}, ' + item * 100 + b"{}]"
+    with pytest.raises(InvalidEvent) as caught:
+        decode_body("application/json", {}, body, settings)
+    assert caught.value.details["position"] == body.index(b"?")
+    assert len(prices(None, body.replace(b" ?", b""), settings)) == before + 102
+
+
 def test_one_event_above_the_limit_is_refused_before_it_is_read() -> None:
     with pytest.raises(TooLarge):
         decode_body(None, {}, b"{ not JSON" + b" " * 300_000, SETTINGS)
