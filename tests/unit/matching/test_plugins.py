@@ -1,0 +1,23 @@
+import subprocess
+import sys
+
+import pytest
+
+from culver.errors import InvalidConfiguration
+from culver.plugins import FILTERS, filter_named
+
+
+@pytest.mark.parametrize("name", sorted(FILTERS))
+def test_a_known_name_gives_an_empty_filter(name: str) -> None:
+    assert len(filter_named(name)()) == 0
+
+
+def test_an_unknown_name_lists_the_known_ones() -> None:
+    with pytest.raises(InvalidConfiguration, match="'fast'; known: columnar, counting, reference"):
+        filter_named("fast")
+
+
+def test_an_implementation_is_imported_only_when_it_is_asked_for() -> None:
+    code = "import sys, culver.plugins; print('numba' in sys.modules)"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "False"
