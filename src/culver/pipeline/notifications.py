@@ -91,7 +91,14 @@ def write(directory: Path, notifications: Notifications, *, durable: bool) -> Pa
         }
     ).encode()
     header += b" " * (-(len(header) + _PREFIX.size) % 8)
-    parts = [_LENGTH.pack(len(header)), header, n.numbers.tobytes(), n.bounds.tobytes(), n.rows.tobytes(), n.sizes.tobytes()]
+    parts = [
+        _LENGTH.pack(len(header)),
+        header,
+        n.numbers.tobytes(),
+        n.bounds.tobytes(),
+        n.rows.tobytes(),
+        n.sizes.tobytes(),
+    ]
     crc = 0
     for part in parts:
         crc = zlib.crc32(part, crc)

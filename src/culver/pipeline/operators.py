@@ -5,7 +5,7 @@ finds the subscriptions, the exit point (EP) joins the partial results and group
 There is one slice so far: it holds every registration, and AP sends it every event.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -16,41 +16,62 @@ from culver.matching.index import Index
 from culver.model import batch as batches
 from culver.pipeline.notifications import Notifications
 
+_MOST_CELLS = 2_000_000  # columns times events of a batch that is joined from unlike pieces
 
-def access_point(start: int, end: int, pieces: Iterable[tuple[int, pa.RecordBatch]]) -> pa.RecordBatch:
-    """The events of `[start, end)` as one batch, from the pieces in which the log holds them.
 
-    Raises StorageCorrupt where a piece is missing: an event must never be passed over in silence."""
-    parts: list[pa.RecordBatch] = []
+def access_point(start: int, end: int, pieces: Iterable[tuple[int, pa.RecordBatch]]) -> list[pa.RecordBatch]:
+    """The events of `[start, end)`, in order, in as few batches as is wise, from the pieces that the log holds.
+
+    Pieces with other attributes join into one batch only while that stays small: a thousand kinds of events,
+    each with a hundred names of its own, would make a table of mostly nothing. Raises StorageCorrupt where
+    a piece is missing: an event must never be passed over in silence."""
+    joined: list[pa.RecordBatch] = []
+    group: list[pa.RecordBatch] = []
+    columns: set[str] = set()
+    rows = 0
     expected = start
     for offset, piece in pieces:
         if offset != expected:
             break
-        parts.append(piece)
         expected += piece.num_rows
+        names = columns.union(piece.schema.names)
+        if group and len(names) > len(columns) and len(names) * (rows + piece.num_rows) > _MOST_CELLS:
+            joined.append(batches.concat(group))
+            group, names, rows = [], set(piece.schema.names), 0
+        group.append(piece)
+        columns = names
+        rows += piece.num_rows
     if expected != end:
         raise StorageCorrupt(
             f"the log ends or breaks at offset {expected}, before {end}, which was acknowledged"
         )
-    return batches.concat(parts)
+    return [*joined, batches.concat(group)] if group else joined
 
 
-def match(index: Index, batch: pa.RecordBatch, start: int) -> Matches:
-    """The registrations that each event satisfies and in whose time it falls."""
-    return index.match(batch, start)
+def match(index: Index, start: int, parts: Sequence[pa.RecordBatch]) -> list[Matches]:
+    """The registrations that each event satisfies and in whose time it falls, for each batch."""
+    found: list[Matches] = []
+    for part in parts:
+        found.append(index.match(part, start))
+        start += part.num_rows
+    return found
 
 
-def exit_point(start: int, index_version: int, batch: pa.RecordBatch, matches: Matches) -> Notifications:
-    """The matches of a batch, grouped by registration."""
-    rows = np.repeat(np.arange(batch.num_rows, dtype=np.uint32), np.diff(matches.offsets))
-    order = np.argsort(matches.numbers, kind="stable")
-    numbers, first = np.unique(matches.numbers[order], return_index=True)
+def exit_point(
+    start: int, index_version: int, parts: Sequence[pa.RecordBatch], found: Sequence[Matches]
+) -> Notifications:
+    """The matches of all batches joined, grouped by registration."""
+    counts = np.concatenate([np.diff(matches.offsets) for matches in found])
+    numbers = np.concatenate([matches.numbers for matches in found])
+    rows = np.repeat(np.arange(len(counts), dtype=np.uint32), counts)
+    order = np.argsort(numbers, kind="stable")
+    distinct, first = np.unique(numbers[order], return_index=True)
     return Notifications(
         start=start,
-        end=start + batch.num_rows,
+        end=start + len(counts),
         index_version=index_version,
-        numbers=numbers,
+        numbers=distinct,
         bounds=np.append(first, len(order)).astype(np.int64),
         rows=rows[order],
-        sizes=batches.payload_sizes(batch),
+        sizes=np.concatenate([batches.payload_sizes(part) for part in parts]),
     )

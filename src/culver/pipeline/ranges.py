@@ -59,15 +59,17 @@ class RangeProcessor:
         self._index: Index | None = None
 
     def process(self, start: int, end: int, index_version: int) -> Notifications | None:
-        """Match `[start, end)` and put its notification file in place, on disk. None where delivery has the
-        whole range already (a batch that is run again after a restart)."""
+        """Match what delivery does not have of `[start, end)` and put its notification file in place, on disk.
+        None where there is nothing left to do (a batch that is run again after a restart)."""
         head = self._head.read()
-        if head is not None and end <= head.frontier:
+        if head is not None:
+            start = max(start, head.frontier)
+        if start >= end:
             return None
         index = self._open_index(index_version)
-        batch = operators.access_point(start, end, self._log.read(start, end))
-        matches = operators.match(index, batch, start)
-        result = operators.exit_point(start, index.version, batch, matches)
+        parts = operators.access_point(start, end, self._log.read(start, end))
+        matches = operators.match(index, start, parts)
+        result = operators.exit_point(start, index.version, parts, matches)
         notifications.write(self._files.notifications, result, durable=True)
         return result
 
@@ -90,6 +92,5 @@ class RangeProcessor:
 
     def close(self) -> None:
         self._head.close()
-        self._log.close()
         if self._index is not None:
             self._index.close()
