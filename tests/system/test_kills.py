@@ -13,13 +13,13 @@ from typing import Any
 
 import httpx
 import pytest
-from support.events import random_event_json
 from support.filters import random_filter
 
 from culver.errors import CulverError
 from culver.model.evaluate import evaluate
 from culver.model.formats import parse_event
 from culver.model.language import parse
+from support.events import random_event_json
 from support.service import Service
 
 SEED = 20130629
