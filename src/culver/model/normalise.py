@@ -69,7 +69,10 @@ def clauses_of(condition: Condition, settings: FilterSettings) -> tuple[Clause, 
 
     Raises InvalidFilter, with `limit` in its details, where the settings bound the expansion."""
     drafts = _Expansion(settings).expand(condition, negated=False)
-    return tuple(_finished(draft) for draft in drafts)
+    clauses = tuple(_finished(draft) for draft in drafts)
+    if sum(map(len, clauses)) > settings.max_constraints:
+        raise _too_many_constraints(settings)
+    return clauses
 
 
 def _finished(draft: _Draft) -> Clause:
@@ -189,11 +192,12 @@ class _Distinct:
                 self._settings.max_clauses,
             )
         if self._constraints > self._settings.max_constraints:
-            raise _too_complex(
-                f"expands to more than {self._settings.max_constraints} constraints",
-                "max_constraints",
-                self._settings.max_constraints,
-            )
+            raise _too_many_constraints(self._settings)
+
+
+def _too_many_constraints(settings: FilterSettings) -> InvalidFilter:
+    limit = settings.max_constraints
+    return _too_complex(f"expands to more than {limit} constraints", "max_constraints", limit)
 
 
 def _too_complex(what: str, setting: str, limit: int) -> InvalidFilter:
@@ -206,7 +210,7 @@ def _too_complex(what: str, setting: str, limit: int) -> InvalidFilter:
 
 
 def _weight(constraint: Constraint) -> int:
-    return 1 + len(constraint.values) // 16 if isinstance(constraint, OneOf) else 1
+    return 1 + len(constraint.values) // 2 if isinstance(constraint, OneOf) else 1
 
 
 # --- single conditions ----------------------------------------------------------------------------------

@@ -17,7 +17,9 @@ def normalise_text(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError as exc:
-        raise ValueError(f"a lone surrogate (U+{ord(text[exc.start]):04X}) at character {exc.start}") from None
+        raise ValueError(
+            f"a lone surrogate (U+{ord(text[exc.start]):04X}) at character {exc.start}"
+        ) from None
     if len(text) > MOST_COMBINING_MARKS:
         classes = bytes(map(unicodedata.combining, text))
         run = _LONG_RUN.search(classes)

@@ -1,0 +1,93 @@
+"""Every example of docs/filter-language.md, run. Its tables are found by their header rows."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from culver.config import EventSettings, FilterSettings
+from culver.errors import InvalidFilter
+from culver.model.evaluate import evaluate, matching_clause
+from culver.model.formats import parse_event
+from culver.model.language import DEEPEST, parse
+from culver.model.predicate import And, Comparison, Condition, Constant, Literal, Not, Operator, Or
+from culver.model.render import predicate_lines
+
+SPECIFICATION = Path(__file__).parents[4] / "docs" / "filter-language.md"
+RESULTS = {"true": True, "false": False, "unknown": None}
+
+
+def rows_under(*header: str) -> list[tuple[str, ...]]:
+    rows: list[tuple[str, ...]] = []
+    inside = False
+    for line in SPECIFICATION.read_text(encoding="utf-8").splitlines():
+        cells = tuple(cell.strip() for cell in line.strip("|").split("|")) if line.startswith("|") else ()
+        if cells == header:
+            inside = True
+        elif not cells:
+            inside = False
+        elif inside and set(cells[0]) != {"-"}:
+            rows.append(cells)
+    return rows
+
+
+def code(cell: str) -> str:
+    assert cell.startswith("`"), cell
+    assert cell.endswith("`"), cell
+    return cell[1:-1]
+
+
+EXAMPLES = rows_under("filter", "event", "result")
+EXPANSIONS = rows_under("filter", "clauses")
+MISTAKES = rows_under("filter", "position", "expected")
+TRUTH = rows_under("`c`", "`d`", "`NOT c`", "`c AND d`", "`c OR d`")
+LIMITS = rows_under("setting", "default", "bounds")
+
+
+def test_all_tables_of_the_specification_are_found() -> None:
+    found = [len(table) for table in (EXAMPLES, EXPANSIONS, MISTAKES, TRUTH, LIMITS)]
+    assert [low <= count for low, count in zip((80, 14, 21, 6, 5), found, strict=True)] == [True] * 5, found
+
+
+@pytest.mark.parametrize(("text", "document", "result"), EXAMPLES)
+def test_example_gives_the_result_that_the_specification_says(text: str, document: str, result: str) -> None:
+    predicate = parse(code(text))
+    event = parse_event(code(document).encode(), EventSettings())
+    assert evaluate(predicate.condition, event) is RESULTS[result]
+    assert (matching_clause(predicate, event) is not None) is (result == "true")
+
+
+@pytest.mark.parametrize(("text", "clauses"), EXPANSIONS)
+def test_example_has_the_clauses_that_the_specification_says(text: str, clauses: str) -> None:
+    wanted = [] if clauses == "none" else re.findall(r"`([^`]*)`", clauses)
+    assert predicate_lines(parse(code(text))) == wanted
+
+
+@pytest.mark.parametrize(("text", "position", "expected"), MISTAKES)
+def test_mistake_is_refused_as_the_specification_says(text: str, position: str, expected: str) -> None:
+    with pytest.raises(InvalidFilter) as caught:
+        parse(code(text))
+    assert caught.value.details["position"] == int(position)
+    assert caught.value.details["expected"] == expected.split("; ")
+    assert (caught.value.details["line"], caught.value.details["column"]) == (1, int(position) + 1)
+
+
+@pytest.mark.parametrize(("left", "right", "negation", "conjunction", "disjunction"), TRUTH)
+def test_connectives_follow_the_truth_table(
+    left: str, right: str, negation: str, conjunction: str, disjunction: str
+) -> None:
+    unknown = Comparison(Operator.EQUAL, Literal(1), Literal("a"))
+    conditions: dict[str, Condition] = {"true": Constant(True), "false": Constant(False), "unknown": unknown}
+    event = parse_event(b"{}", EventSettings())
+    c, d = conditions[left], conditions[right]
+    assert evaluate(Not(c), event) is RESULTS[negation]
+    for first, second in ((c, d), (d, c)):
+        assert evaluate(And((first, second)), event) is RESULTS[conjunction]
+        assert evaluate(Or((first, second)), event) is RESULTS[disjunction]
+
+
+@pytest.mark.parametrize(("setting", "default", "bounds"), LIMITS)
+def test_limit_has_the_default_that_the_specification_says(setting: str, default: str, bounds: str) -> None:
+    assert getattr(FilterSettings(), code(setting).removeprefix("filters.")) == int(default)
+    if setting == "`filters.max_depth`":
+        assert f"Never more than {DEEPEST}." in bounds
