@@ -51,7 +51,7 @@ class Mailboxes:
         self._replaced: dict[int, list[int]] = {}  # slot -> earlier numbers, ascending
         self._gaps = Gaps()
         self._ending: dict[int, tuple[int, int]] = {}  # ended number -> slot, until
-        self._exact_from = 0  # below, rows may be missing from the files
+        self._exact_from = 0  # below, dropped rows can no longer be counted
         self.ranges = Ranges()
         self.frontier = 0
         self.index_version = 0
@@ -233,6 +233,7 @@ class Mailboxes:
             if slot != NONE and number != self._columns.newest_number[slot]:
                 self._numbers.remove(number)
                 self._replaced[slot].remove(number)
+                self._exact_from = max(self._exact_from, until)
             del self._ending[number]
             done.append(number)
         return done
