@@ -98,6 +98,9 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
     finding = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
     if finding != "ok":
         raise _corrupt(path, finding)
+    found = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+    if missing := {"registrations", "state"} - found:
+        raise _corrupt(path, f"it has no table {min(missing)}")
 
 
 def translate(error: Exception, path: Path) -> CulverError:

@@ -35,11 +35,13 @@ class SqliteRegistry:
         self._settings = settings
         self._lock = threading.Lock()
         self._connection: sqlite3.Connection | None = open_database(path)
-        with self._reading() as connection:
-            self._version: int = connection.execute("SELECT version FROM state").fetchone()[0]
-            self._count: int = connection.execute(
-                "SELECT count(*) FROM registrations WHERE until IS NULL"
-            ).fetchone()[0]
+        try:
+            with self._reading() as connection:
+                self._version = _number(connection, "SELECT version FROM state")
+                self._count = _number(connection, "SELECT count(*) FROM registrations WHERE until IS NULL")
+        except BaseException:
+            self.close()
+            raise
 
     def __enter__(self) -> Self:
         return self
@@ -277,8 +279,12 @@ def _find(connection: sqlite3.Connection, id_: str) -> Registration | None:
 
 
 def _next_number(connection: sqlite3.Connection) -> int:
-    row = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'registrations'").fetchone()
-    return 1 if row is None else int(row[0]) + 1
+    return 1 + _number(connection, "SELECT seq FROM sqlite_sequence WHERE name = 'registrations'")
+
+
+def _number(connection: sqlite3.Connection, query: str) -> int:
+    row = connection.execute(query).fetchone()
+    return 0 if row is None else int(row[0])
 
 
 def _end(

@@ -160,6 +160,15 @@ def test_overwritten_pages_are_damage_and_named(tmp_path: Path) -> None:
         SqliteRegistry(path, SETTINGS)
 
 
+def test_registry_without_its_tables_is_damage(tmp_path: Path) -> None:
+    SqliteRegistry(tmp_path / "r.db", SETTINGS).close()
+    robbed = sqlite3.connect(tmp_path / "r.db")
+    robbed.execute("DROP TABLE state")
+    robbed.close()
+    with pytest.raises(StorageCorrupt, match="no table state"):
+        SqliteRegistry(tmp_path / "r.db", SETTINGS)
+
+
 def test_other_databases_and_later_formats_are_refused(tmp_path: Path) -> None:
     other = sqlite3.connect(tmp_path / "other.db")
     other.execute("CREATE TABLE things (name TEXT)")
