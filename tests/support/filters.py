@@ -9,6 +9,9 @@ import random
 
 from hypothesis import strategies as st
 
+from culver.config import FilterSettings
+from culver.errors import InvalidFilter
+from culver.model.language import parse
 from culver.model.predicate import (
     And,
     Arithmetic,
@@ -25,6 +28,7 @@ from culver.model.predicate import (
     Operand,
     Operator,
     Or,
+    Predicate,
 )
 from culver.model.timestamps import parse_timestamp
 from culver.model.values import Kind
@@ -38,6 +42,7 @@ from support.events import (
     TIMESTAMPS,
 )
 
+DEFAULTS = FilterSettings()
 MORE_NAMES = ("type", "time", "nested.a", "nested.d", '"no such name"', "missing")
 PATTERNS = ("%", "_", "a%", "%b", "%b%", "a_b", "_b%", "%a%b%", "a", "", "a\\%b", "%\\_%", "é%", "__%")
 ORDERINGS = ("<", "<=", ">", ">=")
@@ -138,6 +143,14 @@ def _random_calculation(rng: random.Random) -> str:
 
 def _quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
+
+
+def parsed_or_refused(text: str, settings: FilterSettings = DEFAULTS) -> Predicate | InvalidFilter:
+    """The predicate, or the refusal as a value, to look at either."""
+    try:
+        return parse(text, settings)
+    except InvalidFilter as refusal:
+        return refusal
 
 
 # --- strategies -----------------------------------------------------------------------------------------
