@@ -1,0 +1,94 @@
+"""The index and its kernels in processes of their own."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from culver.matching import warm_up
+from culver.matching.index import Entry, Index, IndexWriter, kernels
+from culver.model.batch import concat, encode
+from culver.model.event import Event
+from culver.model.language import parse
+
+MATCH = """
+import json, sys, time
+from pathlib import Path
+from culver.matching import warm_up
+from culver.matching.index import Index
+from culver.model.batch import concat, encode
+from culver.model.event import Event
+
+warm_up()
+batch = concat(encode([Event({}, {"x": n, "s": "ab"}, b"{}") for n in range(4)], 0))
+index = Index.open(Path(sys.argv[1]), int(sys.argv[2]))
+begin = time.perf_counter()
+matches = index.match(batch)
+print(json.dumps([matches.offsets.tolist(), matches.numbers.tolist(), time.perf_counter() - begin]))
+"""
+
+COMPILE = """
+import numpy as np
+from culver.matching.index.kernels import spread
+
+held = np.zeros(6, np.uint8)
+spread(np.array([1, -1], np.int32), np.array([0, 1, 3]), np.array([0, 1, 2], np.int32), 3, held)
+assert held.tolist() == [0, 1, 1, 0, 0, 0]
+"""
+
+TEXTS = ("x >= 2", "s = 'ab' AND x < 1", "s LIKE '%b' AND x = 3", "TRUE")
+
+
+def publish(directory: Path) -> None:
+    entries = [Entry(number, parse(text)) for number, text in enumerate(TEXTS, 1)]
+    IndexWriter(directory).publish(5, entries, [], 0)
+
+
+def start(code: str, *arguments: str, **environment: str) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [sys.executable, "-W", "error", "-c", code, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **environment},
+    )
+
+
+def output_of(process: "subprocess.Popen[str]") -> str:
+    output, errors = process.communicate(timeout=120)
+    assert process.returncode == 0, errors
+    return output
+
+
+def test_another_process_reads_the_same_version(tmp_path: Path) -> None:
+    publish(tmp_path)
+    warm_up()  # so that the kernels are in the cache
+    offsets, numbers, seconds = json.loads(output_of(start(MATCH, str(tmp_path), "5")))
+    assert offsets == [0, 2, 3, 5, 8]
+    assert numbers == [2, 4, 4, 1, 4, 1, 3, 4]
+    assert seconds < 0.5  # warmed up: no kernel had to be compiled or loaded
+
+
+def test_processes_that_start_at_once_share_an_empty_kernel_cache(tmp_path: Path) -> None:
+    together = [start(COMPILE, NUMBA_CACHE_DIR=str(tmp_path)) for _ in range(3)]
+    for process in together:
+        output_of(process)
+    assert list(tmp_path.rglob("*.nbi"))
+    output_of(start(COMPILE, NUMBA_CACHE_DIR=str(tmp_path)))
+
+
+def test_warming_up_leaves_nothing_to_compile(tmp_path: Path) -> None:
+    warm_up()
+    publish(tmp_path)
+    every = [kernels.match_rows, kernels.string_keys, kernels.spread, kernels.join]
+    before = [list(getattr(kernel, "signatures")) for kernel in every]  # noqa: B009 (Numba adds it)
+    assert all(len(signatures) == 1 for signatures in before)
+    index = Index.open(tmp_path, 5)
+    written = concat(encode([Event({}, {"x": 0.5, "s": "ab"}, b"{}"), Event({"s": "b"}, {}, b"{}")], 0))
+    for batch in (written, written.slice(1, 1)):
+        index.match(batch)
+        index.match(batch, 10)
+    IndexWriter(tmp_path).publish(6, [Entry(9, parse("y > 1"), 5)], [(1, 7)], 0)
+    Index.open(tmp_path, 6).match(written, 0)
+    assert [list(getattr(kernel, "signatures")) for kernel in every] == before  # noqa: B009
