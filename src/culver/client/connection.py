@@ -58,6 +58,7 @@ class Connection:
         self._arrivals: dict[int, Callable[[dict[str, Any]], None]] = {}
         self._receivers: dict[str, Receiver] = {}
         self._farewells: set[asyncio.Task[dict[str, Any]]] = set()
+        self._closing: asyncio.Task[None] | None = None
         self._failure: ConnectionFailed | None = None
         self._reader = asyncio.create_task(self._read(), name="culver-client-reader")
 
@@ -94,14 +95,22 @@ class Connection:
     async def subscribe(self, receiver: Receiver, operation: str, **members: Any) -> dict[str, Any]:
         """`subscribe` or `attach`: from the answer on, what comes for the subscription goes to `receiver`."""
         reference = next(self._references)
+        name: str | None = None
 
         def arrived(answer: dict[str, Any]) -> None:
             # Deliveries may follow in the very next message, before the waiting coroutine runs again.
-            self._receivers[answer["subscription"]] = receiver
+            nonlocal name
+            name = str(answer["subscription"])
+            self._receivers[name] = receiver
 
         self._arrivals[reference] = arrived
         try:
             return await self._exchange(reference, _encode(operation, reference, members))
+        except BaseException:
+            if name is not None and not self.lost:
+                self.release(name)
+                self._refuse(name)
+            raise
         finally:
             self._arrivals.pop(reference, None)
 
@@ -173,12 +182,12 @@ class Connection:
             case _:
                 self._answer(message, None)
 
-    def _answer(self, message: dict[str, Any], error: Exception | None) -> None:
+    def _answer(self, message: dict[str, Any], error: RequestRefused | None) -> None:
         reference = message.get("ref")
         answer = self._pending.get(reference) if isinstance(reference, int) else None
         if answer is None or answer.done():
             if error is not None and reference is None:
-                logger.warning("%s reports: %s", self._url, error)
+                self._take_unaddressed(error)
             if message["op"] == "subscribed" and not self.receives(message["subscription"]):
                 self._refuse(message["subscription"])
             return
@@ -189,6 +198,22 @@ class Connection:
         if arrived is not None:
             arrived(message)
         answer.set_result(message)
+
+    def _take_unaddressed(self, error: RequestRefused) -> None:
+        """The site could not read whose message it refused. Where only one waits, it is that one's; where
+        several do, none of them can know, so the connection is given up rather than have one wait in vain."""
+        waiting = [answer for answer in self._pending.values() if not answer.done()]
+        if len(waiting) == 1:
+            waiting[0].set_exception(error)
+        elif waiting:
+            failure = ConnectionFailed(
+                f"{self._url} refused a message without its reference: {error}", url=self._url
+            )
+            failure.__cause__ = error
+            self._end(failure)
+            self._closing = asyncio.create_task(self._socket.close())
+        else:
+            logger.warning("%s reports: %s", self._url, error)
 
     def _refuse(self, subscription: str) -> None:
         """Whoever asked for it gave up before the answer came: have the site stop sending."""
@@ -202,6 +227,8 @@ class Connection:
             logger.debug("detaching: %s", error)
 
     def _end(self, failure: ConnectionFailed) -> None:
+        if self._failure is not None:
+            return
         self._failure = failure
         for answer in self._pending.values():
             if not answer.done():

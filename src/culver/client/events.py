@@ -6,14 +6,12 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-import msgspec
-
 from culver.errors import InvalidEvent, InvalidRequest
 
 EventLike = Mapping[str, Any] | bytes
 """A mapping of attributes, or one event that is JSON text already."""
 
-_OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_DEEPEST = 64
 
 
 def encode_events(
@@ -41,35 +39,33 @@ def encode_events(
 
 def encode_event(event: EventLike) -> bytes:
     """One event's JSON text. Bytes pass as they are once they are known to be one JSON object, so that
-    they cannot break the message they become part of; the site checks the rest."""
+    they cannot break the message they become part of. Raises InvalidEvent."""
     if isinstance(event, bytes):
         return _checked(event)
     if not isinstance(event, Mapping):
         raise InvalidEvent(f"an event is a mapping, not {type(event).__name__}")
     try:
-        return json.dumps(
-            event if isinstance(event, dict) else dict(event),
-            default=_encode_other,
-            allow_nan=False,
-            separators=(",", ":"),
-        ).encode()
-    except (ValueError, TypeError, RecursionError) as exc:
-        raise _explain(event, exc) from exc
+        plain = _plain(event, "")
+    except RecursionError:
+        raise InvalidEvent("the event is nested too deeply, or contains itself") from None
+    return json.dumps(plain, separators=(",", ":")).encode()
 
 
 def _checked(text: bytes) -> bytes:
-    try:
-        text.decode()
-        _OBJECT.decode(text)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
-        raise InvalidEvent(f"not a JSON object: {exc}") from exc
+    # The model's reader knows all the rules for JSON text; programs that only send mappings do without it.
+    from culver.model.formats import strict_json
+
+    if not isinstance(strict_json(text, _DEEPEST), dict):
+        raise InvalidEvent("an event is a JSON object, and this text is not")
     return text
 
 
-def encode_timestamp(moment: datetime) -> dict[str, str]:
+def encode_timestamp(moment: datetime, path: str) -> dict[str, str]:
     """The JSON form of a timestamp; a naive one names no moment and is refused."""
     if moment.utcoffset() is None:
-        raise InvalidEvent(f"the timestamp {moment.isoformat()} has no time zone; add one, such as UTC")
+        raise InvalidEvent(
+            f"{path}: the timestamp {moment.isoformat()} has no time zone; add one, such as UTC", field=path
+        )
     return {"$timestamp": moment.astimezone(UTC).isoformat().replace("+00:00", "Z")}
 
 
@@ -84,35 +80,47 @@ def decode_timestamp(value: dict[str, Any]) -> Any:
         return value
 
 
-def _encode_other(value: object) -> Any:
-    if isinstance(value, datetime):
-        return encode_timestamp(value)
-    if isinstance(value, Mapping):
-        return dict(value)
-    raise TypeError(f"{type(value).__name__} is not a type that an event can hold")
-
-
-def _explain(event: Mapping[Any, Any], exc: Exception) -> InvalidEvent:
-    """Find the first attribute at fault, so that the error can name it."""
-    if isinstance(exc, RecursionError):
-        return InvalidEvent("the event is nested too deeply")
-    if isinstance(exc, ValueError) and "ircular" in str(exc):
-        return InvalidEvent("the event contains itself")
-    path, value = _first_fault(event, "") or ("", None)
+def _plain(value: Any, path: str) -> Any:
+    """The value as JSON has it, checked by the rules for values: the site would refuse it otherwise, and could
+    not always say to whom."""
+    if isinstance(value, str):
+        if not value.isascii():
+            _refuse_surrogates(value, path)
+        return value
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, int):
+        if not -(2**63) <= value < 2**63:
+            raise InvalidEvent(f"{path} is an integer beyond 64 bit", field=path)
+        return int(value)
     if isinstance(value, float):
-        return InvalidEvent(f"{path} is {value}, which an event cannot hold", field=path)
-    return InvalidEvent(f"{path or 'the event'}: {exc}", field=path or None)
-
-
-def _first_fault(value: Any, path: str) -> tuple[str, Any] | None:
+        if not math.isfinite(value):
+            raise InvalidEvent(f"{path} is {value}, which an event cannot hold", field=path)
+        return float(value)
     if isinstance(value, Mapping):
-        members = [(f"{path}.{key}" if path else str(key), inner) for key, inner in value.items()]
-    elif isinstance(value, list | tuple):
-        members = [(f"{path}[{index}]", inner) for index, inner in enumerate(value)]
-    elif isinstance(value, float):
-        return None if math.isfinite(value) else (path, value)
-    elif value is None or isinstance(value, str | int | datetime):
-        return None
-    else:
-        return path, value
-    return next((fault for name, inner in members if (fault := _first_fault(inner, name))), None)
+        return {
+            _name(key, path): _plain(inner, f"{path}.{key}" if path else str(key))
+            for key, inner in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [_plain(inner, f"{path}[{index}]") for index, inner in enumerate(value)]
+    if isinstance(value, datetime):
+        return encode_timestamp(value, path)
+    raise InvalidEvent(f"{path} is of type {type(value).__name__}, which an event cannot hold", field=path)
+
+
+def _name(key: Any, path: str) -> str:
+    if not isinstance(key, str):
+        raise InvalidEvent(f"{path or 'the event'} has a name that is not text: {key!r}", field=path or None)
+    if not key.isascii():
+        _refuse_surrogates(key, path)
+    return key
+
+
+def _refuse_surrogates(text: str, path: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InvalidEvent(
+            f"{path or 'a name'} has half a character (a lone surrogate)", field=path or None
+        ) from None

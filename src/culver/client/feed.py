@@ -86,11 +86,13 @@ class Feed:
         if self._connection is not None:
             try:
                 await self._connection.request("ack", delivery_id=delivery_id)
+                self._acker.note(offset)
                 return
             except ConnectionFailed as exc:
                 logger.debug("%s: acknowledging %d: %s", self.source, offset, exc)
         path = subscription_path(self.source.subscription, "/ack")
         await self._link.http("POST", path, body={"delivery_id": delivery_id})
+        self._acker.note(offset)
 
     def done_with(self, offset: int) -> None:
         """Everything up to `offset` is done with; it is acknowledged in the background."""

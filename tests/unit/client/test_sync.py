@@ -1,0 +1,103 @@
+import asyncio
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future
+
+import pytest
+
+import culver
+from support.fake_site import FakeSite
+from support.gateway import gateway_settings, served
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    """A site on an event loop in a thread of its own."""
+    address: Future[str] = Future()
+    stop: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
+
+    async def work() -> None:
+        async with served(FakeSite(gateway_settings())) as server:
+            done = asyncio.Event()
+            stop.set_result((asyncio.get_running_loop(), done))
+            address.set_result(server.url)
+            await done.wait()
+
+    thread = threading.Thread(target=lambda: asyncio.run(work()))
+    thread.start()
+    yield address.result(10)
+    loop, done = stop.result()
+    loop.call_soon_threadsafe(done.set)
+    thread.join()
+
+
+def test_a_program_without_asyncio_publishes_and_receives(url: str) -> None:
+    with culver.connect_sync(url) as client, client.subscribe("price > 20") as stream:
+        assert client.ready()
+        assert client.publish([{"price": 10}, {"price": 30}]) == culver.Receipt(0, 2)
+        client.publish(price=40)
+        assert [next(stream)["price"] for _ in range(2)] == [30, 40]
+        assert stream.next(timeout_seconds=0.01) is None
+
+
+def test_many_publications_may_be_under_way(url: str) -> None:
+    with culver.connect_sync(url) as client:
+        futures = [client.publish_soon(n=n) for n in range(200)]
+        assert sorted(future.result(10).first_offset for future in futures) == list(range(200))
+
+
+def test_durable_messages_are_acknowledged(url: str) -> None:
+    with culver.connect_sync(url) as client:
+        with client.subscribe("TRUE", durable="alerts", ack="manual") as stream:
+            client.publish([{"n": 0}, {"n": 1}])
+            message = next(stream)
+            assert message.delivery_id == "alerts:0"
+            message.ack()
+        assert client.subscription("alerts").pending == 1
+        with client.subscribe(durable="alerts") as stream:
+            assert next(stream)["n"] == 1
+
+
+def test_subscriptions_and_filters_are_managed(url: str) -> None:
+    with culver.connect_sync(url) as client:
+        client.create_subscription("a > 1", id="one")
+        client.replace_subscription("one", "a > 2")
+        assert [each.filter for each in client.subscriptions()] == ["a > 2"]
+        client.delete_subscription("one")
+        assert client.subscriptions() == []
+        assert client.test_filter("a > 1", {"a": 2}).matches
+        assert client.explain_filter("a > 1") == ["a > 1"]
+        assert client.status()["engine"] == "fake"
+
+
+def test_errors_come_through_as_they_are(url: str) -> None:
+    with culver.connect_sync(url) as client:
+        with pytest.raises(culver.RequestRefused):
+            next(client.subscribe("price >"))
+        with pytest.raises(culver.InvalidEvent):
+            client.publish(n=float("nan"))
+
+
+def test_a_closed_client_leaves_no_thread_and_refuses_work(url: str) -> None:
+    before = threading.active_count()
+    client = culver.connect_sync(url)
+    with pytest.raises(culver.ClientError, match="not open"):
+        client.publish(n=1)
+    with client:
+        stream = client.subscribe("TRUE")
+        stream.start()
+        assert threading.active_count() == before + 1
+    assert threading.active_count() == before
+    with pytest.raises(culver.ClientError, match="closed"):
+        client.publish(n=1)
+    client.close()
+
+
+def test_several_threads_share_a_client(url: str) -> None:
+    with culver.connect_sync(url) as client:
+        threads = [threading.Thread(target=lambda n=n: client.publish(n=n)) for n in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert client.publish(last=True) == culver.Receipt(8, 9)
