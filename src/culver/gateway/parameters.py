@@ -13,6 +13,7 @@ from culver.model.formats import strict_json
 
 MAX_OFFSET = 2**63 - 1
 REQUEST_DEPTH = 8
+WHOLE_BODY = "body"
 _SUBSCRIPTION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~:@-]{0,127}")
 
 
@@ -24,13 +25,13 @@ def parse_json(body: bytes | str, max_depth: int = REQUEST_DEPTH, event_member: 
     except InvalidEvent as exc:
         if event_member and exc.field and re.match(rf"{event_member}([.\[]|$)", exc.field):
             raise
-        raise InvalidRequest(exc.message, field=exc.field or "body", **exc.details) from exc
+        raise InvalidRequest(exc.message, field=exc.field or WHOLE_BODY, **exc.details) from exc
 
 
 def prefixed(error: CulverError, prefix: str) -> CulverError:
     """The same error with its field inside `prefix`: `[3]` and `price` give `[3].price`."""
     field = error.field
-    if not field:
+    if not field or field == WHOLE_BODY:
         field = prefix
     elif field.startswith("["):
         field = prefix + field
@@ -71,7 +72,7 @@ class Fields:
 
     def __init__(self, value: Any, name: str = "") -> None:
         if not isinstance(value, dict):
-            raise InvalidRequest(f"{name or 'the body'} must be a JSON object", field=name or "body")
+            raise InvalidRequest(f"{name or 'the body'} must be a JSON object", field=name or WHOLE_BODY)
         self._members: dict[str, Any] = value
         self._name = name
         self._asked: set[str] = set()

@@ -89,10 +89,7 @@ def check_durable(registration: Registration) -> Registration:
 
 async def parse_filter(gateway: Gateway, text: str) -> Predicate:
     """The predicate of a filter's text. Raises InvalidFilter with the field `filter`."""
-    try:
-        return await compute(len(text) * _PARSE_WEIGHT, parse, text, gateway.settings.filters)
-    except InvalidFilter as exc:
-        raise InvalidFilter(exc.message, field="filter", **exc.details) from exc
+    return await compute(len(text) * _PARSE_WEIGHT, _parse, gateway, text)
 
 
 def new_live_id() -> str:
@@ -147,9 +144,7 @@ def _read_specs(gateway: Gateway, content: list[Any]) -> list[SubscriptionSpec]:
     for index, item in enumerate(content):
         try:
             text, options = _read_options(gateway, item, with_id=True)
-            specs.append(SubscriptionSpec(parse(text, gateway.settings.filters), **options))
-        except InvalidFilter as exc:
-            raise InvalidFilter(exc.message, field=f"[{index}].filter", **exc.details) from exc
+            specs.append(SubscriptionSpec(_parse(gateway, text), **options))
         except CulverError as exc:
             raise prefixed(exc, f"[{index}]") from exc
     return specs
@@ -189,6 +184,13 @@ def _read_options(gateway: Gateway, content: Any, *, with_id: bool) -> tuple[str
         mailbox.close()
     fields.close()
     return text, options
+
+
+def _parse(gateway: Gateway, text: str) -> Predicate:
+    try:
+        return parse(text, gateway.settings.filters)
+    except InvalidFilter as exc:
+        raise InvalidFilter(exc.message, field="filter", **exc.details) from exc
 
 
 async def _read_json(request: Request, gateway: Gateway) -> Any:

@@ -1,0 +1,160 @@
+"""The API's description and its page agree with what the application does."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from starlette.routing import Route, WebSocketRoute
+
+from culver.config import Settings
+from culver.gateway.app import create_app
+from culver.gateway.openapi import document
+from culver.gateway.problems import KINDS
+from support.fake_site import FakeSite
+from support.gateway import memory_client, run
+
+UNDESCRIBED = {"/", "/docs", "/openapi.json"}
+DOCUMENT = document(Settings())
+
+
+def routes() -> set[tuple[str, str]]:
+    async def collect() -> None:
+        for route in create_app(FakeSite()).routes:
+            if isinstance(route, Route) and route.path not in UNDESCRIBED:
+                found.update((method, route.path) for method in route.methods or ())
+
+    found: set[tuple[str, str]] = set()
+    run(collect())
+    return found
+
+
+def operations() -> dict[tuple[str, str], dict[str, Any]]:
+    return {
+        (method.upper(), path): operation
+        for path, item in DOCUMENT["paths"].items()
+        for method, operation in item.items()
+        if method != "parameters"
+    }
+
+
+def walk(node: Any) -> Iterator[Any]:
+    yield node
+    for inner in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
+        yield from walk(inner)
+
+
+def test_every_route_is_described_and_every_description_has_a_route() -> None:
+    assert set(operations()) == routes()
+
+
+def test_every_reference_leads_somewhere() -> None:
+    references = {node["$ref"] for node in walk(DOCUMENT) if isinstance(node, dict) and "$ref" in node}
+    assert references
+    for reference in references:
+        target: Any = DOCUMENT
+        for part in reference.removeprefix("#/").split("/"):
+            target = target[part]
+        assert target
+
+
+def test_every_operation_has_its_own_id_a_summary_and_a_known_tag() -> None:
+    ids = [operation["operationId"] for operation in operations().values()]
+    assert len(ids) == len(set(ids))
+    tags = {tag["name"] for tag in DOCUMENT["tags"]}
+    for operation in operations().values():
+        assert operation["summary"]
+        assert set(operation["tags"]) <= tags
+
+
+def test_every_code_is_described() -> None:
+    assert set(DOCUMENT["components"]["schemas"]["Problem"]["properties"]["code"]["enum"]) == set(KINDS)
+    text = " ".join(item["description"] for item in DOCUMENT["components"]["responses"].values())
+    assert set(KINDS) <= set(re.findall(r"\w+", text))
+
+
+def test_every_path_parameter_is_declared() -> None:
+    for path, item in DOCUMENT["paths"].items():
+        declared = {
+            parameter["name"] for parameter in item.get("parameters", []) if parameter["in"] == "path"
+        }
+        assert set(re.findall(r"{(\w+)}", path)) == declared
+
+
+EXAMPLES = [
+    (method, path, media, example)
+    for (method, path), operation in operations().items()
+    for media, content in operation.get("requestBody", {}).get("content", {}).items()
+    for example in (
+        [content["example"]]
+        if "example" in content
+        else [entry["value"] for entry in content["examples"].values()]
+    )
+]
+
+
+@pytest.mark.parametrize(("method", "path", "media", "example"), EXAMPLES)
+def test_every_example_is_accepted(method: str, path: str, media: str, example: Any) -> None:
+    async def scenario() -> None:
+        site = FakeSite()
+        async with memory_client(site) as client:
+            if "{id}" in path:
+                await client.post("/v1/subscriptions", json={"filter": "n >= 0", "id": "alerts"})
+                await client.post("/v1/events", json=[{"n": n} for n in range(20)])
+            body: Any = {"content": example} if isinstance(example, str) else {"json": example}
+            answer = await client.request(
+                method, path.replace("{id}", "alerts"), headers={"content-type": media}, **body
+            )
+        assert answer.is_success, answer.text
+
+    run(scenario())
+
+
+def test_the_description_is_served() -> None:
+    async def scenario() -> None:
+        async with memory_client(FakeSite()) as client:
+            assert (await client.get("/openapi.json")).json() == DOCUMENT
+
+    run(scenario())
+
+
+def page() -> str:
+    texts: list[str] = []
+
+    async def fetch() -> None:
+        async with memory_client(FakeSite()) as client:
+            answer = await client.get("/docs")
+            assert answer.headers["content-type"] == "text/html; charset=utf-8"
+            assert "default-src 'none'" in answer.headers["content-security-policy"]
+            texts.append(answer.text)
+
+    run(fetch())
+    return texts[0]
+
+
+def test_the_page_loads_nothing_from_elsewhere() -> None:
+    assert not re.search(r"""(src|href)=["']?(https?:)?//""", page())
+    assert "innerHTML" not in page()
+
+
+def test_the_page_refers_to_existing_paths_and_operations_only() -> None:
+    script = page().split("<script>")[1]
+    paths = set(re.findall(r'"(/[a-z][a-z0-9/.]*)"', script))
+    app_paths: set[str] = set()
+
+    async def collect() -> None:
+        for route in create_app(FakeSite()).routes:
+            if isinstance(route, Route | WebSocketRoute):
+                app_paths.add(route.path)
+
+    run(collect())
+    assert {"/v1/ws", "/openapi.json", "/readyz"} <= paths
+    assert paths <= app_paths
+    sent = set(re.findall(r'say\({ op: "(\w+)"', script))
+    assert sent == {"subscribe", "publish", "detach"}
+
+
+def test_every_element_that_the_script_looks_for_is_on_the_page() -> None:
+    text = page()
+    wanted = set(re.findall(r'byId\("([\w-]+)"\)', text))
+    assert wanted <= set(re.findall(r'id="([\w-]+)"', text))

@@ -1,0 +1,89 @@
+"""Backpressure on a WebSocket connection: what waits, and what goes on."""
+
+import asyncio
+
+from culver.gateway.outbox import Outbox, Window
+from support.gateway import run
+
+
+class Reader:
+    """A client that reads only while its gate is open."""
+
+    def __init__(self) -> None:
+        self.gate = asyncio.Event()
+        self.messages: list[str] = []
+
+    async def send_text(self, text: str) -> None:
+        await self.gate.wait()
+        self.messages.append(text)
+
+
+def test_messages_go_out_one_at_a_time_in_order() -> None:
+    async def scenario() -> None:
+        reader = Reader()
+        outbox = Outbox(reader.send_text)
+        sending = [asyncio.create_task(outbox.send(b"%d" % n)) for n in range(20)]
+        await asyncio.sleep(0)
+        reader.gate.set()
+        await asyncio.gather(*sending)
+        assert reader.messages == [str(n) for n in range(20)]
+
+    run(scenario())
+
+
+def test_producers_wait_while_a_slow_client_has_enough_to_read() -> None:
+    async def scenario() -> None:
+        reader = Reader()
+        outbox = Outbox(reader.send_text, max_bytes=100)
+        sending = asyncio.create_task(outbox.send(b"x" * 100))
+        await asyncio.sleep(0)
+        producer = asyncio.create_task(outbox.room())
+        await asyncio.sleep(0)
+        assert not producer.done()
+        assert outbox.held_bytes == 100
+        reader.gate.set()
+        await asyncio.gather(sending, producer)
+        assert outbox.held_bytes == 0
+
+    run(scenario())
+
+
+def test_a_cancelled_send_gives_its_room_back() -> None:
+    async def scenario() -> None:
+        reader = Reader()
+        outbox = Outbox(reader.send_text, max_bytes=100)
+        sending = asyncio.create_task(outbox.send(b"x" * 100))
+        await asyncio.sleep(0)
+        sending.cancel()
+        await asyncio.wait([sending])
+        await outbox.room()
+        assert outbox.held_bytes == 0
+
+    run(scenario())
+
+
+def test_a_full_window_makes_the_next_request_wait() -> None:
+    async def scenario() -> None:
+        window = Window(max_count=2, max_bytes=1_000)
+        await window.enter(1)
+        await window.enter(1)
+        third = asyncio.create_task(window.enter(1))
+        await asyncio.sleep(0)
+        assert not third.done()
+        window.leave(1)
+        await third
+
+    run(scenario())
+
+
+def test_the_window_counts_bytes_and_lets_a_huge_request_in_alone() -> None:
+    async def scenario() -> None:
+        window = Window(max_count=10, max_bytes=100)
+        await window.enter(5_000)
+        second = asyncio.create_task(window.enter(1))
+        await asyncio.sleep(0)
+        assert not second.done()
+        window.leave(5_000)
+        await second
+
+    run(scenario())
