@@ -35,6 +35,7 @@ from culver.model.predicate import (
     Or,
     Predicate,
 )
+from culver.model.render import RESERVED_WORDS
 from culver.model.text import normalise_text
 from culver.model.timestamps import parse_timestamp
 from culver.model.values import domain_of
@@ -464,7 +465,6 @@ _PHRASES = {
     "RPAR": ")",
     "$END": "end of the filter",
 }
-_RESERVED = frozenset({"AND", "OR", "NOT", "BETWEEN", "IN", "LIKE", "ESCAPE", "IS", "NULL", "TRUE", "FALSE"})
 _HINTS = {
     "&": "the conjunction is written AND",
     "|": "the disjunction is written OR",
@@ -493,7 +493,7 @@ def _syntax_error(text: str, exc: Any) -> InvalidFilter:
             hint = "nothing equals NULL: for absence write IS NULL, for presence IS NOT NULL"
         elif word == "=" and text[position - 1 : position] == "=":
             hint = "equality is written with one ="
-        elif token.type in _RESERVED and "NAME" in accepted:
+        elif token.type in RESERVED_WORDS and "NAME" in accepted:
             hint = f'to use a reserved word as a name, write "{word}" in double quotes'
     message = f"expected {_listed(expected)}, found {found}"
     return _located(text, position, f"{message}; {hint}" if hint else message, expected)
