@@ -45,7 +45,7 @@ _FORGET = "DELETE FROM mailboxes WHERE subscription = ? AND number <= ?"
 _BASE = """
 INSERT INTO progress VALUES (1, ?) ON CONFLICT (one) DO UPDATE SET base = max(base, excluded.base)
 """
-_LARGEST_TRANSACTION = 10_000
+_LARGEST_TRANSACTION = 256  # writes; all who wait for them are answered in one go, which must not take long
 
 _Statement = tuple[str, tuple[Any, ...]]
 

@@ -202,7 +202,7 @@ class Level:
 
 _LARGEST_MERGE_BYTES = 64 * 1024 * 1024
 LEVELS = (Level(512 * 1024, 64), Level(8 * 1024 * 1024, 16), Level(64 * 1024 * 1024, 16))
-"""Three levels keep the number of files small and have each row rewritten three times at most."""
+"""Levels keep the number of files small and have each row rewritten a handful of times, not once per merge."""
 
 
 def plan_merges(ranges: Iterable[Range], levels: Sequence[Level] = LEVELS) -> list[list[Range]]:

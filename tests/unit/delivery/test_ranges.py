@@ -1,0 +1,112 @@
+import random
+
+import numpy as np
+import pytest
+
+from culver.delivery.ranges import Level, Range, Ranges, merge, plan_merges, prune, tally
+from support.notifications import make_notifications, rows_by_number
+
+
+def random_ranges(seed: int, count: int = 12) -> tuple[list[Range], dict[int, list[int]], dict[int, int]]:
+    """Adjacent ranges over overlapping files; the offsets of each number, and the size of each event."""
+    choose = random.Random(seed)
+    sizes = {offset: choose.randrange(100) for offset in range(200)}
+    rows = {number: sorted(choose.sample(range(200), choose.randrange(60))) for number in range(1, 15)}
+    ranges: list[Range] = []
+    frontier = 0
+    for _ in range(count):
+        start = max(frontier - choose.choice((0, 0, 4)), 0)
+        end = frontier + choose.randrange(1, 16)
+        inside = {number: [o for o in offsets if start <= o < end] for number, offsets in rows.items()}
+        content = make_notifications(start, end, inside, [sizes[o] for o in range(start, end)])
+        ranges.append(Range(frontier, content))
+        frontier = end
+    return ranges, {n: [o for o in offsets if o < frontier] for n, offsets in rows.items()}, sizes
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_merged_file_has_the_same_rows_as_its_parts(seed: int) -> None:
+    ranges, rows, sizes = random_ranges(seed)
+    merged = merge(ranges[3:])
+    assert (merged.start, merged.end) == (ranges[3].start, ranges[-1].end)
+    expected = {n: [o for o in offsets if o >= merged.start] for n, offsets in rows.items()}
+    assert rows_by_number(merged) == {n: offsets for n, offsets in expected.items() if offsets}
+    assert merged.sizes.tolist() == [sizes[o] for o in range(merged.start, merged.end)]
+    assert [array.dtype for array in (merged.numbers, merged.bounds, merged.rows, merged.sizes)] == [
+        np.int64,
+        np.int64,
+        np.uint32,
+        np.uint32,
+    ]
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_tally_counts_what_lies_at_or_above_each_floor(seed: int) -> None:
+    ranges, rows, sizes = random_ranges(seed)
+    choose = random.Random(seed)
+    for item in ranges:
+        numbers = item.notifications.numbers.tolist()
+        floors = [choose.choice((0, item.start, choose.randrange(220))) for _ in numbers]
+        sums = tally(item, np.array(floors, np.int64))
+        for at, (number, floor) in enumerate(zip(numbers, floors, strict=True)):
+            kept = [o for o in rows[number] if max(floor, item.start) <= o < item.end]
+            assert sums.count[at] == len(kept)
+            assert sums.size[at] == sum(sizes[o] for o in kept)
+            if kept:
+                assert sums.first[at] == kept[0]
+
+
+def test_pruning_leaves_out_whole_registrations() -> None:
+    content = make_notifications(5, 9, {1: [5, 8], 2: [6], 4: [5, 6, 7]})
+    kept = prune(content, np.array([True, False, True]))
+    assert rows_by_number(kept) == {1: [5, 8], 4: [5, 6, 7]}
+    assert rows_by_number(prune(content, np.zeros(3, bool))) == {}
+
+
+def test_offsets_are_found_across_files_and_registrations() -> None:
+    ranges = Ranges()
+    ranges.append(Range(0, make_notifications(0, 10, {1: [2, 4]})))
+    ranges.append(Range(10, make_notifications(8, 20, {1: [9, 12], 3: [15, 16]})))
+    ranges.append(Range(20, make_notifications(20, 30, {2: [21], 3: [25]})))
+    assert ranges.offsets([1, 3], 0, 100) == [2, 4, 12, 15, 16, 25]
+    assert ranges.offsets([1, 3], 5, 2) == [12, 15]
+    assert ranges.offsets([7], 0, 5) == []
+    assert ranges.offsets([1, 3], 30, 5) == []
+
+
+def range_of(start: int, end: int, events: int) -> Range:
+    """A range whose content has a size that follows from `events`."""
+    return Range(start, make_notifications(end - events, end, {}))
+
+
+def test_nothing_is_merged_while_there_are_few_files() -> None:
+    ranges = [range_of(start, start + 1, 1) for start in range(4)]
+    assert plan_merges(ranges, [Level(1000, 4)]) == []
+    ranges.append(range_of(4, 5, 1))
+    assert plan_merges(ranges, [Level(1000, 4)]) == [ranges]
+
+
+def test_large_files_and_holes_divide_what_is_merged() -> None:
+    ranges = [range_of(start, start + 1, 1) for start in range(6)]
+    ranges[2] = Range(2, make_notifications(0, 3, {1: list(range(3))}, [0] * 3))
+    assert ranges[2].size > 30
+    del ranges[4]
+    groups = plan_merges([*ranges, *(range_of(start, start + 1, 1) for start in range(6, 9))], [Level(30, 2)])
+    assert [[(item.start, item.end) for item in group] for group in groups] == [
+        [(0, 1), (1, 2)],
+        [(5, 6), (6, 7), (7, 8), (8, 9)],
+    ]
+
+
+def test_merging_level_by_level_bounds_both_the_files_and_the_rewriting() -> None:
+    levels = (Level(400, 8), Level(4_000, 4), Level(40_000, 4))
+    ranges: list[Range] = []
+    rewritten = 0
+    for offset in range(2_000):
+        ranges.append(Range(offset, make_notifications(offset, offset + 1, {1: [offset]})))
+        for group in plan_merges(ranges, levels):
+            at = ranges.index(group[0])
+            ranges[at : at + len(group)] = [Range(group[0].start, merge(group))]
+            rewritten += sum(item.end - item.start for item in group)
+        assert len(ranges) < 40
+    assert rewritten < 10 * 2_000  # without levels: more than 200,000
