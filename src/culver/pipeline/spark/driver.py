@@ -5,6 +5,7 @@ the query fails; the site then starts another.
 """
 
 import json
+import os
 import sys
 import threading
 from pathlib import Path
@@ -52,7 +53,9 @@ def main(argument: str) -> int:
 
 
 def _stop_at_end_of_input(query: StreamingQuery, stopping: threading.Event) -> None:
-    sys.stdin.buffer.read()
+    # Not through sys.stdin: its lock, held by a daemon thread, would abort the interpreter's own end.
+    while os.read(0, 4096):
+        pass
     stopping.set()
     query.stop()
 

@@ -152,6 +152,7 @@ class SparkEngine:
                 if self._ready:
                     failures, pause_seconds = 0, 1.0
                 await asyncio.sleep(_LOOK_SECONDS)
+            _close_input(self._driver)
             failures += not self._ready
             self._ready = False
             logger.error(
@@ -194,10 +195,9 @@ class SparkEngine:
 
     async def _stop_driver(self) -> None:
         driver = self._driver
-        if driver is None or driver.poll() is not None:
+        if driver is None:
             return
-        assert driver.stdin is not None
-        driver.stdin.close()
+        _close_input(driver)
         try:
             await asyncio.to_thread(driver.wait, _STOP_SECONDS)
         except subprocess.TimeoutExpired:
@@ -211,6 +211,12 @@ class SparkEngine:
             shutil.rmtree(aside, ignore_errors=True)
             self._checkpoint.rename(aside)
             logger.error("Spark's checkpoint is set aside as %s; starting anew at the frontier", aside)
+
+
+def _close_input(driver: "subprocess.Popen[bytes]") -> None:
+    """The sign to stop, and in any case a descriptor to give back."""
+    assert driver.stdin is not None
+    driver.stdin.close()
 
 
 def _bound(log: IO[bytes], most_bytes: int = 16 * 1024 * 1024) -> None:
