@@ -25,7 +25,8 @@ def pub(event: str | None, quiet: bool, url: str) -> int:
 
     An event is a JSON object; it is acknowledged once it is on the site's disk. With - (or without an
     argument, in a pipe), standard input is read as NDJSON, one event a line, and sent as it comes. A line
-    that is refused is named and the others go on; the exit code is then not 0.
+    that is refused is named and the others go on, those of its batch a little later than their turn; the
+    exit code is then not 0.
 
     \b
     Examples:

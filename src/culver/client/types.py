@@ -35,7 +35,7 @@ class Mailbox(msgspec.Struct, frozen=True, kw_only=True):
 
     max_count: int | None = None
     max_bytes: int | None = None
-    max_age_seconds: float | None = None
+    max_age_seconds: int | float | None = None
 
 
 class Subscription(msgspec.Struct, frozen=True, kw_only=True):

@@ -110,12 +110,12 @@ def test_a_refusal_that_names_no_request_does_not_leave_one_waiting() -> None:
         for _ in range(40):
             deep = {"a": deep}
         async with served(site) as server, culver.connect(server.url, timeout_seconds=20) as client:
-            with pytest.raises(culver.CulverError, match="deep|level|nest"):
+            with pytest.raises(culver.CulverError, match=r"deep|level|nest"):
                 await client.publish(deep)
             site.hold.clear()
             waiting = asyncio.create_task(client.publish(n=1))
             await client.ready()
-            with pytest.raises(culver.CulverError, match="deep|level|nest"):
+            with pytest.raises(culver.CulverError, match=r"deep|level|nest"):
                 await client.publish(deep)
             site.hold.set()
             with contextlib.suppress(culver.ConnectionFailed):

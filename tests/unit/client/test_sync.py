@@ -1,34 +1,16 @@
-import asyncio
 import threading
 from collections.abc import Iterator
-from concurrent.futures import Future
 
 import pytest
 
 import culver
-from support.fake_site import FakeSite
-from support.gateway import gateway_settings, served
+from support.site_thread import site_in_thread
 
 
 @pytest.fixture
 def url() -> Iterator[str]:
-    """A site on an event loop in a thread of its own."""
-    address: Future[str] = Future()
-    stop: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
-
-    async def work() -> None:
-        async with served(FakeSite(gateway_settings())) as server:
-            done = asyncio.Event()
-            stop.set_result((asyncio.get_running_loop(), done))
-            address.set_result(server.url)
-            await done.wait()
-
-    thread = threading.Thread(target=lambda: asyncio.run(work()))
-    thread.start()
-    yield address.result(10)
-    loop, done = stop.result()
-    loop.call_soon_threadsafe(done.set)
-    thread.join()
+    with site_in_thread() as address:
+        yield address
 
 
 def test_a_program_without_asyncio_publishes_and_receives(url: str) -> None:

@@ -1,0 +1,268 @@
+"""`culver pub`, `culver sub` and `culver subs` against a gateway on a socket."""
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from culver.cli import main
+from support.fake_site import FakeSite
+from support.gateway import gateway_settings
+from support.site_thread import site_in_thread
+
+
+@pytest.fixture
+def site() -> FakeSite:
+    return FakeSite(gateway_settings())
+
+
+@pytest.fixture(autouse=True)
+def url(site: FakeSite, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    with site_in_thread(site) as address:
+        monkeypatch.setenv("CULVER_URL", address)
+        yield address
+
+
+@contextmanager
+def _culver(*arguments: str) -> Iterator["subprocess.Popen[str]"]:
+    """The program itself, as another process; `listening` is read before it is handed out, for `sub`."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "culver", *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONUNBUFFERED": ""},
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def _stderr_line(process: "subprocess.Popen[str]") -> str:
+    assert process.stderr is not None
+    return process.stderr.readline()
+
+
+def _stdin(monkeypatch: pytest.MonkeyPatch, text: bytes) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text)))
+
+
+# --- pub ------------------------------------------------------------------------------------------------
+
+
+def test_one_event_is_published(capsys: pytest.CaptureFixture[str], site: FakeSite) -> None:
+    assert main(["pub", '{"symbol": "XYZ", "price": 21.5}']) == 0
+    assert capsys.readouterr().out == "1 event at offset 0\n"
+    assert main(["pub", '[{"a": 1}, {"a": 2}]']) == 0
+    assert capsys.readouterr().out == "2 events at offsets 1 to 2\n"
+    assert main(["pub", "--quiet", '{"a": 3}']) == 0
+    assert capsys.readouterr().out == ""
+    assert len(site.events) == 4
+
+
+@pytest.mark.parametrize("text", ['{"a": 1', "price=3", '"text"', "7", '{"a": NaN}', '{"a": 1, "a": 2}'])
+def test_an_argument_that_is_no_event_is_invalid_input(capsys: pytest.CaptureFixture[str], text: str) -> None:
+    assert main(["pub", text]) == 2
+    shown = capsys.readouterr()
+    assert shown.err.startswith("culver: the argument is not an event: ")
+    assert shown.err.count("\n") == 1
+
+
+def test_lines_of_standard_input_are_published(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, site: FakeSite
+) -> None:
+    _stdin(monkeypatch, b"".join(b'{"n": %d}\n' % n for n in range(5000)))
+    assert main(["pub", "-"]) == 0
+    assert capsys.readouterr().out == "5000 events, the last at offset 4999\n"
+    assert [event.data["n"] for event in site.events] == list(range(5000))
+
+
+def test_refused_lines_are_named_and_the_others_go_on(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, site: FakeSite
+) -> None:
+    too_many = json.dumps({f"a{n}": n for n in range(300)}).encode()
+    _stdin(monkeypatch, b'{"n": 1}\n{bad\n\n{"n": NaN}\n' + too_many + b'\n{"n": 2}')
+    assert main(["pub"]) == 2
+    shown = capsys.readouterr()
+    assert shown.out == "2 events, the last at offset 1\n"
+    named = [line.split(":")[1].strip() for line in shown.err.splitlines() if "line" in line]
+    assert sorted(named) == ["line 2", "line 4", "line 5"]
+    assert "culver: 3 of 5 events were refused\n" in shown.err
+    assert sorted(event.data["n"] for event in site.events) == [1, 2]
+
+
+def test_more_refused_lines_than_a_connection_stands_are_counted(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, site: FakeSite
+) -> None:
+    too_many = json.dumps({f"a{n}": n for n in range(300)}).encode() + b"\n"
+    _stdin(monkeypatch, b'{"n": 1}\n' + too_many * 150 + b'{"n": 2}\n')
+    assert main(["pub"]) == 2
+    shown = capsys.readouterr()
+    assert "culver: 150 of 152 events were refused\n" in shown.err
+    assert shown.err.count("culver: line ") == 20
+    assert len(site.events) == 2
+
+
+def test_events_in_a_pipe_are_published_when_they_come_not_when_it_ends(site: FakeSite) -> None:
+    with _culver("sub", "n > 0", "--count", "1", "--json") as subscriber, _culver("pub", "-") as publisher:
+        assert _stderr_line(subscriber) == "listening from position 0\n"
+        assert publisher.stdin is not None
+        assert subscriber.stdout is not None
+        publisher.stdin.write('{"n": 1}\n')
+        publisher.stdin.flush()
+        assert json.loads(subscriber.stdout.readline())["event"] == {"n": 1}
+        assert publisher.poll() is None
+        out, err = publisher.communicate(timeout=20)
+        assert (publisher.returncode, out, err) == (0, "1 event at offset 0\n", "")
+
+
+def test_without_an_event_on_a_terminal_pub_explains_itself(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _stdin(monkeypatch, b"")
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
+    assert main(["pub"]) == 2
+    assert "culver pub - < events.ndjson" in capsys.readouterr().err
+
+
+# --- sub ------------------------------------------------------------------------------------------------
+
+
+def test_events_are_printed_with_their_offsets(url: str) -> None:
+    with _culver("sub", "price > 20", "--count", "2") as process:
+        assert _stderr_line(process) == "listening from position 0\n"
+        assert main(["pub", '[{"price": 3}, {"price": 30}, {"name": "Zoë", "price": 40}]']) == 0
+        out, err = process.communicate(timeout=20)
+        assert (process.returncode, err) == (0, "")
+        assert out == '1  {"price": 30}\n2  {"name": "Zoë", "price": 40}\n'
+
+
+def test_json_lines_hold_the_delivery_id_the_offset_and_the_event(site: FakeSite) -> None:
+    with _culver("sub", "price > 20", "--durable", "alerts", "--json", "--count", "1") as process:
+        _stderr_line(process)
+        main(["pub", '{"price": 30}'])
+        out, _ = process.communicate(timeout=20)
+    assert json.loads(out) == {"delivery_id": "alerts:0", "offset": 0, "event": {"price": 30}}
+    assert site.acknowledged == {"alerts": 0}
+
+
+def test_a_durable_subscription_goes_on_where_it_was(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["subs", "add", "alerts", "n >= 0"])
+    main(["pub", '[{"n": 0}, {"n": 1}, {"n": 2}]'])
+    capsys.readouterr()
+    assert main(["sub", "--durable", "alerts", "--count", "2"]) == 0
+    assert capsys.readouterr().out == '0  {"n": 0}\n1  {"n": 1}\n'
+    assert main(["sub", "--durable", "alerts", "--count", "1"]) == 0
+    assert capsys.readouterr().out == '2  {"n": 2}\n'
+
+
+def test_a_timeout_without_enough_events_is_a_failure(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sub", "TRUE", "--timeout", "0.05"]) == 0
+    assert main(["sub", "TRUE", "--timeout", "0.05", "--count", "2"]) == 1
+    assert capsys.readouterr().err.endswith("culver: 0 of 2 events came within 0.05 s\n")
+
+
+def test_a_refused_filter_is_shown_with_a_caret(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sub", "price >"]) == 2
+    assert capsys.readouterr().err == (
+        "culver: line 1, column 8: expected an attribute name, a literal or (, found the end of the filter\n"
+        "  price >\n"
+        "         ^\n"
+    )
+
+
+def test_ctrl_c_ends_sub_quietly() -> None:
+    with _culver("sub", "TRUE") as process:
+        _stderr_line(process)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=20)
+        assert (process.returncode, out, err.strip()) == (130, "", "")
+
+
+def test_a_reader_that_goes_away_ends_sub_quietly() -> None:
+    with _culver("sub", "TRUE") as process:
+        _stderr_line(process)
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        main(["pub", '{"n": 1}'])
+        assert process.stderr.read().strip() == ""
+        assert process.wait(20) == 1
+
+
+def test_a_subscription_that_is_removed_ends_sub() -> None:
+    with _culver("sub", "TRUE", "--durable", "alerts") as process:
+        _stderr_line(process)
+        main(["subs", "remove", "alerts"])
+        assert process.communicate(timeout=20)[1] == "culver: the subscription was removed\n"
+        assert process.returncode == 1
+
+
+def test_sub_without_a_filter_or_a_name_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sub", "--count", "1"]) == 2
+    assert capsys.readouterr().err.startswith("culver: give a FILTER")
+
+
+# --- subs -----------------------------------------------------------------------------------------------
+
+
+def test_subscriptions_are_added_listed_shown_replaced_and_removed(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def run(*arguments: str) -> str:
+        assert main(["subs", *arguments]) == 0
+        return capsys.readouterr().out
+
+    assert main(["subs", "list"]) == 0
+    assert capsys.readouterr().err == "there are no durable subscriptions\n"
+    assert run("add", "alerts", "n > 1", "--max-count", "10") == "alerts takes effect from position 0\n"
+    assert run("list") == f"{'ID':<24} {'PENDING':>9}  FILTER\n{'alerts':<24} {0:>9}  n > 1\n"
+    assert json.loads(run("list", "--json"))["mailbox"]["max_count"] == 10
+    assert "filter           n > 1\n" in run("show", "alerts")
+    assert json.loads(run("add", "alerts", "n > 2", "--replace", "--json"))["filter"] == "n > 2"
+    assert json.loads(run("show", "alerts", "--json"))["filter"] == "n > 2"
+    assert run("remove", "alerts") == "alerts is removed\n"
+
+
+def test_what_does_not_exist_or_is_taken_is_a_failure_of_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in (["show", "nothing"], ["remove", "nothing"], ["add", "nothing", "TRUE", "--replace"]):
+        assert main(["subs", *arguments]) == 1
+        assert capsys.readouterr().err.count("\n") == 1
+    assert main(["subs", "add", "alerts", "TRUE"]) == 0
+    assert main(["subs", "add", "alerts", "TRUE"]) == 1
+
+
+# --- failures -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("arguments", [["pub", "{}"], ["sub", "TRUE"], ["subs", "list"]])
+def test_a_site_that_is_not_there_is_one_line_with_advice(
+    capsys: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
+    assert main([*arguments, "--url", "http://127.0.0.1:1"]) == 1
+    assert capsys.readouterr().err == (
+        "culver: cannot connect to http://127.0.0.1:1: connection refused; is a site running there? "
+        "`culver serve` starts one\n"
+    )
+
+
+def test_an_address_that_is_none_is_invalid_input(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["pub", "{}", "--url", "nowhere"]) == 2
+    assert capsys.readouterr().err.startswith("culver: 'nowhere' is not the address of a site")
+
+
+def test_the_debug_variable_shows_where_an_error_comes_from(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("CULVER_DEBUG", "1")
+    with _culver("pub", "{}", "--url", "nowhere") as process:
+        assert "Traceback" in process.communicate(timeout=20)[1]
