@@ -78,6 +78,11 @@ class Service:
 
         self._wait(done, "deliver everything", timeout_seconds)
 
+    def wait_until_printed(self, text: str, timeout_seconds: float = 10) -> str:
+        """All that the service has printed so far, once `text` is in it."""
+        self._wait(lambda: text in self.log_path.read_text(), f"print {text!r}", timeout_seconds)
+        return self.log_path.read_text()
+
     def status(self) -> dict[str, Any]:
         document: dict[str, Any] = self.http.get("/readyz").json()
         return document

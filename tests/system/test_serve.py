@@ -24,7 +24,7 @@ def test_the_two_printed_lines_show_an_event_arriving_and_ctrl_c_leaves_nothing(
 ) -> None:
     with Service(tmp_path / "data", engine) as service:
         service.wait_until_ready()
-        printed = service.log_path.read_text()
+        printed = service.wait_until_printed("Ctrl-C")
         assert f"ready on {service.url}" in printed
         lines = [line.strip() for line in printed.splitlines() if re.search(r"culver (sub|pub) ", line)]
         subscribe, publish = lines

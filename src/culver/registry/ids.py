@@ -7,25 +7,25 @@ import re
 from culver.errors import InvalidRequest
 
 LIVE_PREFIX = "live-"
-"""What every id that is made for a live subscription starts with, and none that a user chooses."""
+"""What the id of every live subscription starts with, and of no durable one."""
 
 _DURABLE_PREFIX = "sub-"
 _CHOSEN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~-]{0,127}")
 _RANDOM_CHARACTERS = 12  # of base32: 60 bits, out of 8 random bytes each
 
 
-def check_id(text: str) -> str:
-    """`text`, where a user may call a subscription so; it then needs no escaping in a URL. Raises
-    InvalidRequest."""
+def check_id(text: str, *, durable: bool) -> str:
+    """`text`, where a subscription of that kind may have it as id; it then needs no escaping in a URL.
+    Raises InvalidRequest."""
     if not _CHOSEN.fullmatch(text):
         raise InvalidRequest(
             "a subscription id has 1 to 128 characters, letters, digits and . _ ~ - only, and starts with "
             f"a letter or digit; it was {text[:200]!r}",
             field="id",
         )
-    if text.startswith(LIVE_PREFIX):
+    if durable == text.startswith(LIVE_PREFIX):
         raise InvalidRequest(
-            f"ids that start with {LIVE_PREFIX!r} are for live subscriptions, whose ids the registry chooses; "
+            f"ids that start with {LIVE_PREFIX!r} are for live subscriptions, and only those; "
             f"{text!r} cannot be chosen",
             field="id",
         )

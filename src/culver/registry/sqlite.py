@@ -234,7 +234,10 @@ def _choose_ids(specs: Sequence[SubscriptionSpec]) -> list[str]:
         durable: iter(new_ids(sum(s.id is None and s.durable == durable for s in specs), durable=durable))
         for durable in (True, False)
     }
-    ids = [next(made[spec.durable]) if spec.id is None else check_id(spec.id) for spec in specs]
+    ids = [
+        next(made[spec.durable]) if spec.id is None else check_id(spec.id, durable=spec.durable)
+        for spec in specs
+    ]
     if len(set(ids)) < len(ids):
         seen: set[str] = set()
         for id_ in ids:
