@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -46,7 +47,7 @@ def rows_by_number(content: Notifications) -> dict[int, list[int]]:
 
 
 def registration(
-    number: int, subscription: str = "alerts", *, since: int = 0, **changes: object
+    number: int, subscription: str = "alerts", *, since: int = 0, **changes: Any
 ) -> Registration:
     made = Registration(
         number=number,
@@ -63,7 +64,7 @@ def registration(
         mailbox_bytes=None,
         mailbox_age_seconds=None,
     )
-    return replace(made, **changes)  # type: ignore[arg-type]
+    return replace(made, **changes)
 
 
 def live(number: int, subscription: str = "live-1", *, since: int = 0) -> Registration:
