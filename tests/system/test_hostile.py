@@ -248,16 +248,17 @@ def hostile_frames(rng: random.Random) -> bytes:
 
 @pytest.mark.system
 @pytest.mark.timeout(900)
-def test_hostile_requests_are_refused_and_do_no_harm(tmp_path: Path, full_length: bool) -> None:
-    count = 20_000 if full_length else 3_000
+def test_hostile_requests_are_refused_and_do_no_harm(tmp_path: Path) -> None:
+    count = 20_000
     rng = random.Random(SEED)
     with Service(tmp_path / "data", "inline", CULVER_GATEWAY_REQUESTS_PER_SECOND="0") as service:
         service.wait_until_ready()
         process = psutil.Process(service.process.pid)
         statuses: Counter[int] = Counter()
         connection = http.client.HTTPConnection("127.0.0.1", service.port, timeout=30)
-        first_memory = 0
         for i in range(count):
+            if i == count // 10:
+                first_memory = process.memory_info().rss
             if i % 10 == 9:
                 statuses[hostile_websocket(service, rng)] += 1
                 continue
@@ -270,11 +271,9 @@ def test_hostile_requests_are_refused_and_do_no_harm(tmp_path: Path, full_length
             assert status < 500, f"request {i}: {status} {body[:300]!r} to {str(request)[:500]}"
             if status >= 400 and request[0] != "HEAD":
                 check_problem(status, body)
-            if i == count // 4:
-                first_memory = process.memory_info().rss
         connection.close()
         grown = process.memory_info().rss - first_memory
-        assert grown < 200 * 1024 * 1024, f"memory grew by {grown / 1e6:.0f} MB"
+        assert grown < 64 * 1024 * 1024, f"memory grew by {grown / 1e6:.0f} MB"
         assert service.process.poll() is None, service.log_tail()
         assert "Traceback" not in service.log_path.read_text(errors="replace"), service.log_tail()
         assert statuses[400] > count // 4, statuses
@@ -292,7 +291,7 @@ def check_problem(status: int, body: bytes) -> None:
 
 def hostile_websocket(service: Service, rng: random.Random) -> int:
     """Send a few broken things; whatever happens, the connection ends in a close frame or an end of stream."""
-    with websocket(service) as connection, contextlib.suppress(ConnectionError):
+    with websocket(service) as connection, contextlib.suppress(OSError):
         for _ in range(rng.randrange(1, 6)):
             connection.sendall(hostile_frames(rng))
         connection.sendall(frame(struct.pack(">H", 1000), opcode=8))

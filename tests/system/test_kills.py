@@ -13,13 +13,13 @@ from typing import Any
 
 import httpx
 import pytest
-from support.filters import random_filter
 
 from culver.errors import CulverError
 from culver.model.evaluate import evaluate
 from culver.model.formats import parse_event
 from culver.model.language import parse
 from support.events import random_event_json
+from support.filters import random_filter
 from support.service import Service
 
 SEED = 20130629
@@ -57,7 +57,7 @@ class Publisher(threading.Thread):
             events[key] = {**plain_event(self._rng), "key": key}
         self.unknown.update(events)
         try:
-            answer = http.post("/v1/events", content=json.dumps(list(events.values())))
+            answer = http.post("/v1/events", json=list(events.values()))
         except httpx.TransportError:
             time.sleep(0.05)
             return
