@@ -191,11 +191,11 @@ def match_rows(
                     at = base + segment.group_dimension[first + d]
                     value = values[at]
                     low = segment.group_outer[group] + (4 * d + 2 * (variants[at] - 1)) * blocks
-                    high = low + blocks
+                    # Slices, because an index that is a sum keeps the loop from being vectorised.
+                    lows = segment.outer[low : low + blocks]
+                    highs = segment.outer[low + blocks : low + 2 * blocks]
                     for block in range(blocks):
-                        near[block] &= (segment.outer[low + block] <= value) & (
-                            value <= segment.outer[high + block]
-                        )
+                        near[block] &= (lows[block] <= value) & (value <= highs[block])
                 for block in range(blocks):
                     if near[block] == 0:
                         continue
@@ -206,9 +206,10 @@ def match_rows(
                         value = values[at]
                         side = 4 * (block * width + d) + 2 * (variants[at] - 1)
                         low = segment.group_inner[group] + side * BLOCK
-                        high = low + BLOCK
+                        lows = segment.inner[low : low + BLOCK]
+                        highs = segment.inner[low + BLOCK : low + 2 * BLOCK]
                         for i in range(BLOCK):
-                            hit[i] &= (segment.inner[low + i] <= value) & (value <= segment.inner[high + i])
+                            hit[i] &= (lows[i] <= value) & (value <= highs[i])
                     first_slot = (first_block + block) * BLOCK
                     for i in range(BLOCK):
                         if hit[i] == 0:
