@@ -49,11 +49,16 @@ async def memory_client(site: FakeSite, **headers: str) -> AsyncIterator[httpx.A
 
 @asynccontextmanager
 async def served(
-    site: FakeSite, *, heartbeat_seconds: float = 15.0, stall_seconds: float = 60.0
+    site: FakeSite,
+    *,
+    heartbeat_seconds: float = 15.0,
+    head_seconds: float = 30.0,
+    stall_seconds: float = 60.0,
 ) -> AsyncIterator[GatewayServer]:
     """A gateway on a free port of this machine."""
     app = create_app(site, heartbeat_seconds=heartbeat_seconds)
-    async with GatewayServer(app, site.settings.gateway, stall_seconds=stall_seconds) as server:
+    server = GatewayServer(app, site.settings.gateway, head_seconds=head_seconds, stall_seconds=stall_seconds)
+    async with server:
         yield server
 
 

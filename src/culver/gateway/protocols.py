@@ -5,12 +5,16 @@
 - A head that never comes: `HEAD_SECONDS`.
 - A client that never reads: `STALL_SECONDS` after the write buffer is full, its connection is cut.
 - A WebSocket message in endlessly many empty fragments, and pings whose answers are not read.
+
+Where a WebSocket client breaks the protocol, it learns why: the close frame is not lost to a reset.
 """
 
 import asyncio
 from typing import Any, ClassVar
 
+from uvicorn._types import ASGISendEvent
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.frames import Frame
 
@@ -18,7 +22,7 @@ MAX_HEAD_BYTES = 64 * 1024
 MAX_FRAGMENTS = 4_096
 HEAD_SECONDS = 30.0
 STALL_SECONDS = 60.0
-LINGER_SECONDS = 5.0
+LINGER_SECONDS = 2.0
 
 _HEAD_TOO_LARGE = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
@@ -121,11 +125,44 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
             self.transport.close()
 
     def handle_cont(self, event: Frame) -> None:
-        if len(self.frames) >= MAX_FRAGMENTS and not self.close_sent:
-            self.conn.fail(1009, "too many fragments")
-            self.handle_parser_exception()
+        if len(self.frames) >= MAX_FRAGMENTS:
+            self._fail(1009, "too many fragments")
+        else:
+            super().handle_cont(event)
+
+    def send_receive_event_to_app(self) -> None:
+        if self.curr_msg_data_type == "text" and not self.close_sent:
+            try:
+                b"".join(self.frames).decode()
+            except UnicodeDecodeError as exc:
+                # uvicorn would close as well, and log a traceback for each such message.
+                self._fail(1007, f"not UTF-8, see byte {exc.start}")
+                return
+        super().send_receive_event_to_app()
+
+    def handle_parser_exception(self) -> None:
+        """Say why and stop listening, but go on reading for a moment: closing a socket with unread data on
+        it would take the close frame away from the peer."""
+        if self.close_sent or self.conn.close_sent is None:
             return
-        super().handle_cont(event)
+        verdict = self.conn.close_sent
+        self.queue.put_nowait(
+            {"type": "websocket.disconnect", "code": verdict.code, "reason": verdict.reason}
+        )
+        self.transport.write(b"".join(self.conn.data_to_send()))
+        self.close_sent = True
+        if self.read_paused:
+            self.read_paused = False
+            self.transport.resume_reading()
+        self.close_timer = self.loop.call_later(LINGER_SECONDS, self.transport.close)
+
+    async def send(self, message: ASGISendEvent) -> None:
+        try:
+            await super().send(message)
+        except RuntimeError:
+            if self.close_sent:  # meanwhile, by the protocol
+                raise ClientDisconnected from None
+            raise
 
     def handle_ping(self) -> None:
         if self.writable.is_set():
@@ -146,4 +183,10 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
         # A close waits until everything is written, which is for ever where the peer does not read.
         self._stall.stop()
         if self in self.connections:
-            self._stall.start(self.transport, LINGER_SECONDS)
+            self._stall.start(self.transport, 2 * LINGER_SECONDS)
+
+    def _fail(self, code: int, reason: str) -> None:
+        if not self.close_sent:
+            self.frames = []
+            self.conn.fail(code, reason)
+            self.handle_parser_exception()

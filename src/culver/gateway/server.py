@@ -14,7 +14,12 @@ from starlette.applications import Starlette
 from culver.config import GatewaySettings
 from culver.errors import InvalidConfiguration
 from culver.gateway.context import Gateway
-from culver.gateway.protocols import STALL_SECONDS, BoundedHttpProtocol, BoundedWebSocketProtocol
+from culver.gateway.protocols import (
+    HEAD_SECONDS,
+    STALL_SECONDS,
+    BoundedHttpProtocol,
+    BoundedWebSocketProtocol,
+)
 
 _GRACE_SECONDS = 1
 _KEEP_ALIVE_SECONDS = 15
@@ -33,11 +38,16 @@ class GatewayServer:
     """
 
     def __init__(
-        self, app: Starlette, settings: GatewaySettings, *, stall_seconds: float = STALL_SECONDS
+        self,
+        app: Starlette,
+        settings: GatewaySettings,
+        *,
+        head_seconds: float = HEAD_SECONDS,
+        stall_seconds: float = STALL_SECONDS,
     ) -> None:
         self._settings = settings
         self._gateway: Gateway = app.state.gateway
-        self._server = _Server(_config(app, settings, stall_seconds))
+        self._server = _Server(_config(app, settings, head_seconds, stall_seconds))
         self._socket: socket.socket | None = None
         self._task: asyncio.Task[None] | None = None
         self._port = settings.port
@@ -122,8 +132,9 @@ class _Server(uvicorn.Server):
         self.running.set()
 
 
-def _config(app: Starlette, settings: GatewaySettings, stall: float) -> uvicorn.Config:
+def _config(app: Starlette, settings: GatewaySettings, head: float, stall: float) -> uvicorn.Config:
     class HttpProtocol(BoundedHttpProtocol):
+        head_seconds = head
         stall_seconds = stall
         connection_limit = settings.max_connections + _SPARE_CONNECTIONS
 
