@@ -55,12 +55,12 @@ def _routes() -> list[BaseRoute]:
         _route("GET", "/v1/stream", sse.stream_live),
         _route("POST", "/v1/filters/test", filters.test),
         _route("POST", "/v1/filters/explain", filters.explain),
-        _route("GET", "/healthz", operations.health),
-        _route("GET", "/readyz", operations.readiness),
-        _route("GET", "/metrics", operations.prometheus),
-        _route("GET", "/openapi.json", operations.describe),
-        _route("GET", "/docs", operations.docs_page),
-        _route("GET", "/", operations.home),
+        Route("/healthz", operations.health, methods=["GET"]),
+        Route("/readyz", operations.readiness, methods=["GET"]),
+        Route("/metrics", operations.prometheus, methods=["GET"]),
+        Route("/openapi.json", operations.describe, methods=["GET"]),
+        Route("/docs", operations.docs_page, methods=["GET"]),
+        Route("/", operations.home, methods=["GET"]),
         WebSocketRoute("/v1/ws", serve_websocket),
     ]
 

@@ -8,7 +8,6 @@ A client that does not read stops the pumps and then the reader: nothing grows.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -128,10 +127,11 @@ class _Connection:
     async def close_sessions(self) -> None:
         """Ends the live subscriptions and leaves the durable ones."""
         attachments, self._attachments = self._attachments, {}
-        for attachment in attachments.values():
-            if attachment.session is not None:
-                with suppress(CulverError):
-                    await attachment.session.close()
+        sessions = [each.session for each in attachments.values() if each.session is not None]
+        results = await asyncio.gather(*(session.close() for session in sessions), return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException) and not isinstance(result, CulverError):
+                _logger.error("a session could not be closed", exc_info=result)
 
     # --- messages in ------------------------------------------------------------------------------------
 

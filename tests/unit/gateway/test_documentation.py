@@ -1,0 +1,84 @@
+"""docs/api.md says what the gateway does: its examples run, and nothing is left out."""
+
+import re
+import shlex
+from pathlib import Path
+
+from starlette.routing import Route
+
+from culver.config import known_settings
+from culver.gateway.app import create_app
+from culver.gateway.problems import KINDS, STATUS_OF_FIELD
+from support.fake_site import FakeSite
+from support.gateway import memory_client, run
+
+TEXT = (Path(__file__).parents[3] / "docs" / "api.md").read_text(encoding="utf-8")
+COMMANDS = [command for command in re.findall(r"```sh\n(.*?)```", TEXT, re.S) if command.startswith("curl ")]
+
+
+def parse_command(command: str) -> tuple[str, str, dict[str, str], str | None]:
+    """Method, path, headers and body of a curl command."""
+    quoted = re.sub(
+        r"\$'((?:[^'\\]|\\.)*)'", lambda found: shlex.quote(found[1].replace("\\n", "\n")), command
+    )
+    words = shlex.split(quoted)[1:]
+    method, path, body = None, "", None
+    headers: dict[str, str] = {}
+    while words:
+        word = words.pop(0)
+        if word == "-X":
+            method = words.pop(0)
+        elif word == "-H":
+            name, _, value = words.pop(0).partition(": ")
+            headers[name] = value
+        elif word in ("-d", "--data-binary"):
+            body = words.pop(0)
+        elif word != "-N":
+            path = word.removeprefix("$SITE")
+    return method or ("GET" if body is None else "POST"), path, headers, body
+
+
+def test_the_examples_run_in_their_order() -> None:
+    async def scenario() -> None:
+        async with memory_client(FakeSite()) as client:
+            for command in COMMANDS:
+                if " -N " in command:
+                    continue  # a stream without an end
+                method, path, headers, body = parse_command(command)
+                answer = await client.request(method, path, headers=headers, content=body)
+                assert answer.is_success, (command, answer.text)
+
+    assert len(COMMANDS) > 12
+    run(scenario())
+
+
+def test_every_operation_has_an_example_or_a_row() -> None:
+    async def scenario() -> None:
+        examples = {parse_command(command)[:2] for command in COMMANDS}
+        for route in create_app(FakeSite()).routes:
+            if not isinstance(route, Route):
+                continue
+            for method in route.methods or ():
+                shown = any(
+                    method == used and route.path_regex.match(path.partition("?")[0])
+                    for used, path in examples
+                )
+                assert shown or method == "HEAD" or f"`{method} {route.path}`" in TEXT, (method, route.path)
+
+    run(scenario())
+
+
+def test_every_code_and_its_status_is_in_the_table() -> None:
+    rows = set(re.findall(r"^\| `(\w+)` \| (\d{3}) \|", TEXT, re.M))
+    wanted = {(code, str(kind.status)) for code, kind in KINDS.items()}
+    wanted |= {("invalid_request", str(status)) for status in STATUS_OF_FIELD.values()}
+    assert rows == wanted
+
+
+def test_the_settings_it_names_exist() -> None:
+    named = set(re.findall(r"`((?:gateway|events|filters|registry|delivery)\.\w+)`", TEXT))
+    assert named <= set(known_settings())
+    assert {name for name in known_settings() if name.startswith("gateway.")} - named == {
+        "gateway.host",
+        "gateway.port",
+    }
