@@ -14,7 +14,7 @@ from culver.model.formats import strict_json
 MAX_OFFSET = 2**63 - 1
 REQUEST_DEPTH = 8
 WHOLE_BODY = "body"
-_SUBSCRIPTION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~:@-]{0,127}")
+_SUBSCRIPTION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~-]{0,127}")
 
 
 def parse_json(body: bytes | str, max_depth: int = REQUEST_DEPTH, event_member: str | None = None) -> Any:
@@ -43,7 +43,7 @@ def prefixed(error: CulverError, prefix: str) -> CulverError:
 def check_subscription_id(text: str, field: str = "id") -> str:
     if not _SUBSCRIPTION_ID.fullmatch(text):
         raise InvalidRequest(
-            "a subscription id is 1 to 128 letters, digits and . _ ~ : @ -, and begins with a letter or digit",
+            "a subscription id is 1 to 128 letters, digits and . _ ~ -, and begins with a letter or digit",
             field=field,
         )
     return text

@@ -10,7 +10,7 @@ Where a WebSocket client breaks the protocol, it learns why: the close frame is 
 """
 
 import asyncio
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from uvicorn._types import ASGISendEvent
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -57,12 +57,13 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._head = _StallTimer()
         self._bytes_without_progress = 0
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        self._head.start(transport, self.head_seconds)
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        stream = cast(asyncio.Transport, transport)
+        super().connection_made(stream)
+        self._head.start(stream, self.head_seconds)
         if len(self.connections) > self.connection_limit:
             # Far beyond what is answered with a 503: the operating system's handles must last.
-            transport.abort()
+            stream.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stall.stop()

@@ -160,7 +160,7 @@ def _mailbox_limits(settings: Settings) -> Schema:
 
 
 def _new_subscription(settings: Settings) -> Schema:
-    identifier = {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._~:@-]{0,127}$"}
+    identifier = {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._~-]{0,127}$"}
     properties = {"filter": _filter(settings), "id": identifier, **_options()}
     return _object(
         properties,

@@ -1,6 +1,5 @@
 """`/v1/subscriptions`: make, list, read, replace and remove durable subscriptions."""
 
-import secrets
 from typing import Any
 from urllib.parse import quote
 
@@ -15,9 +14,8 @@ from culver.gateway.parameters import Fields, Query, check_subscription_id, pars
 from culver.gateway.work import compute
 from culver.model.language import parse
 from culver.model.predicate import Predicate
+from culver.registry.ids import check_id, new_ids
 from culver.registry.registry import Registration, SubscriptionSpec
-
-LIVE_PREFIX = "live-"
 
 _JSON = "application/json"
 _DEFAULT_PAGE = 100
@@ -93,7 +91,7 @@ async def parse_filter(gateway: Gateway, text: str) -> Predicate:
 
 
 def new_live_id() -> str:
-    return LIVE_PREFIX + secrets.token_hex(10)
+    return new_ids(1, durable=False)[0]
 
 
 async def live_spec(gateway: Gateway, subscription: str, text: str) -> SubscriptionSpec:
@@ -165,11 +163,7 @@ def _read_options(gateway: Gateway, content: Any, *, with_id: bool) -> tuple[str
     text = fields.text("filter")
     options: dict[str, Any] = {}
     if with_id and (subscription := fields.optional_text("id")) is not None:
-        options["id"] = check_subscription_id(subscription)
-        if subscription.startswith(LIVE_PREFIX):
-            raise InvalidRequest(
-                f"ids that begin with {LIVE_PREFIX!r} are for live subscriptions", field="id"
-            )
+        options["id"] = check_id(subscription, durable=True)
     life = fields.optional_number("expires_in_seconds", 0, _LONGEST_LIFE_SECONDS)
     if life is not None:
         options["expires_at_us"] = gateway.now_us() + int(life * 1_000_000)
