@@ -7,6 +7,7 @@ import logging
 import os
 import shutil
 import signal
+import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
@@ -82,8 +83,16 @@ class RunningSite:
         self._head_file = HeadFile.create(self._files.head)
         self._head_file.write(self._head)
         self._committer = GroupCommitter(log, settings.log, self._on_committed, clock_us)
+        self._horizon = hub.frontier
         self._catalog = Catalog(
-            registry, index, self._tracker, hub, lambda: log.next_offset, self._head_moved, clock_us
+            registry,
+            index,
+            self._tracker,
+            hub,
+            log_end=lambda: log.next_offset,
+            horizon=lambda: self._horizon,
+            on_indexed=self._head_moved,
+            clock_us=clock_us,
         )
         self._engine = create_engine(settings, self._files, self, self._head, progress)
         self._subscriptions = registry.count()
@@ -146,6 +155,7 @@ class RunningSite:
 
     async def publish(self, events: Sequence[Event]) -> Receipt:
         first, following = await self._committer.publish(events)
+        self._hub.payloads.remember(first, [event.payload for event in events])
         return Receipt(first, following)
 
     async def subscribe(self, specs: Sequence[SubscriptionSpec]) -> list[Registration]:
@@ -186,6 +196,7 @@ class RunningSite:
 
     async def _keep_house_once(self) -> None:
         self._subscriptions -= len(await self._catalog.remove_expired())
+        self._horizon = await self._engine.secure()
         done_with = await self._hub.housekeep(clock_us())
         if done_with:
             await self._catalog.forget(done_with)
@@ -271,6 +282,9 @@ def run_site(settings: Settings, progress: Callable[[str], None], on_ready: Call
     """Run a site with its gateway until SIGINT or SIGTERM; returns the exit code.
 
     `on_ready` gets the site's address once events flow. A second signal ends the process at once."""
+    # The loop, the log's thread and the inline engine hand each event on to one another; by default a thread
+    # may keep the interpreter for 5 ms while another has work.
+    sys.setswitchinterval(0.0002)
     return uvloop.run(_run(settings, progress, on_ready))
 
 
@@ -286,15 +300,17 @@ async def _run(settings: Settings, progress: Callable[[str], None], on_ready: Ca
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, on_signal)
-    async with open_site(settings, progress) as site:
-        async with GatewayServer(create_app(site), settings.gateway) as gateway:
-            announcer = asyncio.create_task(_announce(site, gateway.url, on_ready))
-            await stop.wait()
-            await _cancel(announcer)
+    async with (
+        open_site(settings, progress) as site,
+        GatewayServer(create_app(site), settings.gateway) as gateway,
+    ):
+        announcer = asyncio.create_task(_announce(site, gateway.url, on_ready))
+        await stop.wait()
+        await _cancel(announcer)
     return 0
 
 
 async def _announce(site: RunningSite, url: str, on_ready: Callable[[str], None]) -> None:
-    while not site.ready:
+    while not site.ready:  # noqa: ASYNC110 - an engine's readiness is asked for, here as by /readyz
         await asyncio.sleep(0.02)
     on_ready(url)

@@ -2,7 +2,8 @@
 
 Sessions ask for the payloads of single offsets; the log is read in blocks of neighbouring offsets, in a thread,
 and the latest blocks are remembered. So an event for 130 sessions is decoded once, and all of them send the same
-bytes object. The newest block grows: reading goes on where it ended.
+bytes object. The newest block grows: reading goes on where it ended. What is published through this process is
+remembered right away, and never read back while it is new.
 """
 
 import asyncio
@@ -58,6 +59,19 @@ class PayloadReader:
                 break
         return payloads
 
+    def remember(self, first_offset: int, payloads: Sequence[bytes]) -> None:
+        """These events have just been appended. Kept where they continue what is known, else left to `read`."""
+        offset, rest = first_offset, payloads
+        while rest:
+            key = offset // _BLOCK_EVENTS
+            here = rest[: (key + 1) * _BLOCK_EVENTS - offset]
+            block = self._blocks.get(key)
+            if block is None and offset % _BLOCK_EVENTS == 0:
+                block = _Block(offset)
+            if block is not None and block.end == offset and key not in self._loading:
+                self._grow(key, block, list(here))
+            offset, rest = offset + len(here), rest[len(here) :]
+
     async def close(self) -> None:
         """Wait for the reading at hand; sessions may not read any more."""
         if self._loading:
@@ -88,6 +102,10 @@ class PayloadReader:
         end = min((key + 1) * _BLOCK_EVENTS, self._log.next_offset)
         loop = asyncio.get_running_loop()
         payloads = await loop.run_in_executor(self._executor, self._read, block.end, end)
+        self._grow(key, block, payloads)
+        return block
+
+    def _grow(self, key: int, block: "_Block", payloads: _Payloads) -> None:
         if self._blocks.pop(key, None) is not None:
             self._bytes -= block.bytes
         block.extend(payloads)
@@ -96,7 +114,6 @@ class PayloadReader:
         while self._bytes > self._cache_bytes:
             _, oldest = self._blocks.popitem(last=False)
             self._bytes -= oldest.bytes
-        return block
 
     def _finished(self, key: int, task: "asyncio.Task[_Block]") -> None:
         del self._loading[key]

@@ -31,15 +31,12 @@ _UNLIMITED = FilterSettings(*(2**31,) * 5)
 class RegistrationSink(Protocol):
     """Implemented by delivery: told of every registration that is added or ended, before it takes effect."""
 
-    @property
-    def frontier(self) -> int: ...
-
     def register(self, registrations: Iterable[Registration]) -> None: ...
 
 
 class Catalog:
-    """Lives on the event loop; the registry and the index writer are called in one thread of their own,
-    so that changes keep their order."""
+    """Lives on the event loop; the registry and the index writer are called in one thread of their own each,
+    so that changes keep their order. `horizon` is the offset below which nothing is ever matched again."""
 
     def __init__(
         self,
@@ -48,6 +45,7 @@ class Catalog:
         tracker: HeadTracker,
         sink: RegistrationSink,
         log_end: Callable[[], int],
+        horizon: Callable[[], int],
         on_indexed: Callable[[], None],
         clock_us: Callable[[], int],
     ) -> None:
@@ -56,6 +54,7 @@ class Catalog:
         self._tracker = tracker
         self._sink = sink
         self._log_end = log_end
+        self._horizon = horizon
         self._on_indexed = on_indexed
         self._clock_us = clock_us
         self._predicates: dict[int, Predicate] = {}  # of registrations not indexed yet, to save parsing again
@@ -191,7 +190,7 @@ class Catalog:
                     Entry(r.number, known[r.number] or parse(r.filter, _UNLIMITED), r.since)
                     for r in changes.added
                 ]
-                self._index.publish(changes.version, entries, changes.ended, self._sink.frontier)
+                self._index.publish(changes.version, entries, changes.ended, self._horizon())
 
             await loop.run_in_executor(self._index_thread, publish)
             self._tracker.indexed(changes.version)

@@ -1,14 +1,20 @@
-"""The inline engine: the operators in a thread of the site's own process, for milliseconds of latency."""
+"""The inline engine: the operators in a thread of the site's own process, for milliseconds of latency.
+
+It hands a range on without waiting for the disk: the log has the events, and after a power cut what is missing is
+matched again. `secure` catches up with the disk about once a second.
+"""
 
 import asyncio
 import logging
 import threading
 import time
+from pathlib import Path
 
 from culver.matching import warm_up
+from culver.pipeline import notifications
 from culver.pipeline.engine import Progress
 from culver.pipeline.head import Head
-from culver.pipeline.notifications import Notifications, NotificationSink
+from culver.pipeline.notifications import Notifications, NotificationSink, file_name
 from culver.pipeline.ranges import RangeProcessor, SiteFiles
 
 logger = logging.getLogger(__name__)
@@ -28,6 +34,8 @@ class InlineEngine:
         self._progress = progress
         self._head = head
         self._position = head.frontier
+        self._accepted = self._secured = head.frontier  # of the loop's thread alone, like `_unsynced`
+        self._unsynced: list[Path] = []
         self._changed = threading.Condition()
         self._stopping = False
         self._ready = False
@@ -53,6 +61,14 @@ class InlineEngine:
             self._head = head
             self._changed.notify()
 
+    async def secure(self) -> int:
+        if self._unsynced:
+            paths, self._unsynced = self._unsynced, []
+            position = self._accepted
+            await asyncio.to_thread(notifications.sync, self._files.notifications, paths)
+            self._secured = position
+        return self._secured
+
     async def stop(self) -> None:
         with self._changed:
             self._stopping = True
@@ -68,7 +84,7 @@ class InlineEngine:
         while (head := self._next_head()) is not None:
             end = min(head.log_end, self._position + self._batch_events)
             try:
-                result = processor.process(self._position, end, head.index_version)
+                result = processor.process(self._position, end, head.index_version, durable=False)
                 if result is not None:
                     self._hand_on(result)
                 self._position = end
@@ -86,14 +102,16 @@ class InlineEngine:
                 self._changed.wait()
             return None if self._stopping else self._head
 
-    def _hand_on(self, notifications: Notifications) -> None:
+    def _hand_on(self, result: Notifications) -> None:
         """Wait until the sink has taken it, so that the engine never runs ahead of delivery."""
         assert self._loop is not None
         done = threading.Event()
 
         def accept() -> None:
             try:
-                self._sink.accept(notifications)
+                self._sink.accept(result)
+                self._unsynced.append(self._files.notifications / file_name(result.start, result.end))
+                self._accepted = result.end
             finally:
                 done.set()
 

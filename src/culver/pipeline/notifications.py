@@ -21,6 +21,7 @@ import mmap
 import os
 import struct
 import zlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -144,6 +145,14 @@ def read(path: Path) -> Notifications:
     return Notifications(
         header["start"], header["end"], header["index_version"], numbers, bounds, rows, sizes
     )
+
+
+def sync(directory: Path, paths: Iterable[Path]) -> None:
+    """Make files durable that were written without; one that is gone (merged, or done with) is passed over."""
+    for path in paths:
+        with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
+            os.fsync(file.fileno())
+    sync_directory(directory)
 
 
 def sync_directory(directory: Path) -> None:

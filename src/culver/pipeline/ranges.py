@@ -58,9 +58,9 @@ class RangeProcessor:
         self._head = HeadFile.open(files.head)
         self._index: Index | None = None
 
-    def process(self, start: int, end: int, index_version: int) -> Notifications | None:
-        """Match what delivery does not have of `[start, end)` and put its notification file in place, on disk.
-        None where there is nothing left to do (a batch that is run again after a restart)."""
+    def process(self, start: int, end: int, index_version: int, *, durable: bool) -> Notifications | None:
+        """Match what delivery does not have of `[start, end)` and put its notification file in place, with
+        `durable` on disk. None where there is nothing left to do (a batch that is run again after a restart)."""
         head = self._head.read()
         if head is not None:
             start = max(start, head.frontier)
@@ -70,7 +70,7 @@ class RangeProcessor:
         parts = operators.access_point(start, end, self._log.read(start, end))
         matches = operators.match(index, start, parts)
         result = operators.exit_point(start, index.version, parts, matches)
-        notifications.write(self._files.notifications, result, durable=True)
+        notifications.write(self._files.notifications, result, durable=durable)
         return result
 
     def _open_index(self, version: int) -> Index:

@@ -106,3 +106,40 @@ def test_a_disk_that_refuses_is_reported_to_everybody_and_tried_again(log: Count
         await reader.close()
 
     asyncio.run(run())
+
+
+def test_what_was_just_published_is_not_read_back(log: CountingLog) -> None:
+    async def run() -> None:
+        reader = PayloadReader(log)
+        await reader.read([1_999])
+        reads = log.reads
+        for first in range(2_000, 4_000, 40):
+            log.append([batch(first, 40)])
+            reader.remember(first, [payload(offset) for offset in range(first, first + 40)])
+        assert await reader.read(range(1_990, 4_000)) == [payload(offset) for offset in range(1_990, 4_000)]
+        assert log.reads == reads
+        await reader.close()
+
+    asyncio.run(run())
+
+
+def test_remembering_out_of_order_leaves_no_hole(log: CountingLog) -> None:
+    async def run() -> None:
+        reader = PayloadReader(log)
+        log.append([batch(2_000, 600)])
+        for first, last in [(2_300, 2_600), (2_000, 2_100), (2_200, 2_300), (2_100, 2_200)]:
+            reader.remember(first, [payload(offset) for offset in range(first, last)])
+        assert await reader.read(range(2_000, 2_600)) == [payload(offset) for offset in range(2_000, 2_600)]
+        await reader.close()
+
+    asyncio.run(run())
+
+
+def test_what_is_remembered_is_bounded(log: CountingLog) -> None:
+    async def run() -> None:
+        reader = PayloadReader(log, cache_bytes=10_000)
+        reader.remember(2_048, [b"x" * 1_000] * 5_000)
+        assert reader._bytes <= 10_000
+        await reader.close()
+
+    asyncio.run(run())

@@ -115,7 +115,9 @@ class LogStreamReader(DataSourceStreamReader):
             warm_up()
             signals.send("warm")
             return
-        result = _processor(self._data_dir).process(partition.start, partition.end, partition.index_version)
+        processor = _processor(self._data_dir)
+        # Spark will not run the batch again once it is committed, so its result must be on disk by then.
+        result = processor.process(partition.start, partition.end, partition.index_version, durable=True)
         if result is None:
             return
         signals.send("notifications")
