@@ -168,48 +168,46 @@ def test_publications_are_pipelined_and_keep_their_order() -> None:
     run(scenario())
 
 
-@pytest.mark.parametrize(
-    ("message", "code", "field"),
-    [
-        ("not json", "invalid_request", "body"),
-        ("[]", "invalid_request", "body"),
-        ("{}", "invalid_request", "op"),
-        ('{"op": 7}', "invalid_request", "op"),
-        ('{"op": "fly", "ref": 9}', "invalid_request", "op"),
-        ('{"op": "ping", "ref": 9, "more": 1}', "invalid_request", "more"),
-        ('{"op": "ping", "ref": {}}', "invalid_request", "ref"),
-        ('{"op": "ping", "op": "ping"}', "invalid_request", "op"),
-        ('{"op": "publish", "ref": 9}', "invalid_request", "events"),
-        ('{"op": "publish", "ref": 9, "events": []}', "invalid_request", "events"),
-        ('{"op": "publish", "ref": 9, "events": [7]}', "invalid_event", "events[0]"),
-        ('{"op": "publish", "events": [{}, {"a": NaN}]}', "invalid_event", "events[1].a"),
-        ('{"op": "subscribe", "ref": 9}', "invalid_request", "filter"),
-        ('{"op": "subscribe", "ref": 9, "filter": "a ="}', "invalid_filter", "filter"),
-        ('{"op": "subscribe", "ref": 9, "filter": "a = 1", "after": -1}', "invalid_request", "after"),
-        ('{"op": "attach", "ref": 9, "subscription": "none"}', "not_found", "id"),
-        ('{"op": "attach", "ref": 9, "subscription": "a/b"}', "invalid_request", "subscription"),
-        ('{"op": "attach", "ref": 9, "subscription": "a", "after": "b:1"}', "invalid_request", "after"),
-        ('{"op": "ack", "ref": 9, "delivery_id": "none:1"}', "not_found", "delivery_id"),
-        ('{"op": "ack", "ref": 9, "delivery_id": "x"}', "invalid_request", "delivery_id"),
-        ('{"op": "detach", "ref": 9, "subscription": "none"}', "not_found", "subscription"),
-        ('{"op": "publish", "events": [' + "[" * 60 + "]" * 60 + "]}", "invalid_event", None),
-    ],
-)
-def test_a_wrong_message_is_answered_and_the_connection_stays(
-    message: str, code: str, field: str | None
-) -> None:
+WRONG_MESSAGES: list[tuple[str, str, str | None]] = [
+    ("not json", "invalid_request", "body"),
+    ("[]", "invalid_request", "body"),
+    ("{}", "invalid_request", "op"),
+    ('{"op": 7}', "invalid_request", "op"),
+    ('{"op": "fly", "ref": 9}', "invalid_request", "op"),
+    ('{"op": "ping", "ref": 9, "more": 1}', "invalid_request", "more"),
+    ('{"op": "ping", "ref": {}}', "invalid_request", "ref"),
+    ('{"op": "ping", "op": "ping"}', "invalid_request", "op"),
+    ('{"op": "publish", "ref": 9}', "invalid_request", "events"),
+    ('{"op": "publish", "ref": 9, "events": []}', "invalid_request", "events"),
+    ('{"op": "publish", "ref": 9, "events": [7]}', "invalid_event", "events[0]"),
+    ('{"op": "publish", "events": [{}, {"a": NaN}]}', "invalid_event", "events[1].a"),
+    ('{"op": "subscribe", "ref": 9}', "invalid_request", "filter"),
+    ('{"op": "subscribe", "ref": 9, "filter": "a ="}', "invalid_filter", "filter"),
+    ('{"op": "subscribe", "ref": 9, "filter": "a = 1", "after": -1}', "invalid_request", "after"),
+    ('{"op": "attach", "ref": 9, "subscription": "none"}', "not_found", "id"),
+    ('{"op": "attach", "ref": 9, "subscription": "a/b"}', "invalid_request", "subscription"),
+    ('{"op": "attach", "ref": 9, "subscription": "a", "after": "b:1"}', "invalid_request", "after"),
+    ('{"op": "ack", "ref": 9, "delivery_id": "none:1"}', "not_found", "delivery_id"),
+    ('{"op": "ack", "ref": 9, "delivery_id": "x"}', "invalid_request", "delivery_id"),
+    ('{"op": "detach", "ref": 9, "subscription": "none"}', "not_found", "subscription"),
+    ('{"op": "publish", "events": [' + "[" * 60 + "]" * 60 + "]}", "invalid_event", None),
+]
+
+
+def test_a_wrong_message_is_answered_and_the_connection_stays() -> None:
     async def scenario() -> None:
         site = FakeSite(gateway_settings())
         async with served(site) as server, socket_to(server) as socket:
-            await socket.send(message)
-            answer = await hear(socket)
-            assert (answer["op"], answer["code"]) == ("error", code), answer
-            assert answer["type"] == f"urn:culver:problem:{code}"
-            if field is not None:
-                assert answer["field"] == field
-            if '"ref": 9' in message:
-                assert answer["ref"] == 9
-            assert (await ask(socket, op="ping", ref=1)) == {"op": "pong", "ref": 1}
+            for message, code, field in WRONG_MESSAGES:
+                await socket.send(message)
+                answer = await hear(socket)
+                assert (answer["op"], answer["code"]) == ("error", code), message
+                assert answer["type"] == f"urn:culver:problem:{code}"
+                if field is not None:
+                    assert answer["field"] == field, message
+                if '"ref": 9' in message:
+                    assert answer["ref"] == 9, message
+                assert (await ask(socket, op="ping", ref=1)) == {"op": "pong", "ref": 1}
 
     run(scenario())
 

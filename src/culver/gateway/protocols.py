@@ -22,7 +22,7 @@ MAX_HEAD_BYTES = 64 * 1024
 MAX_FRAGMENTS = 4_096
 HEAD_SECONDS = 30.0
 STALL_SECONDS = 60.0
-LINGER_SECONDS = 2.0
+LINGER_SECONDS = 1.0
 
 _HEAD_TOO_LARGE = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"

@@ -250,8 +250,8 @@ def test_mutated_messages_and_frames_never_make_the_gateway_fail(caplog: pytest.
             return b"".join(frames)
 
         async with besieged() as (site, server, _):
-            for _ in range(15):
-                await asyncio.gather(*(talk(server, garbage()) for _ in range(20)))
+            for _ in range(6):
+                await asyncio.gather(*(talk(server, garbage()) for _ in range(50)))
             await asyncio.sleep(0.1)
             assert set(site.registrations) == {"kept"}
             assert site.sessions == set()
@@ -401,20 +401,18 @@ HOSTILE_FILTERS = [
 ]
 
 
-@pytest.mark.parametrize(
-    "text", HOSTILE_FILTERS, ids=lambda text: text[:12].encode("unicode_escape").decode()
-)
-def test_a_hostile_filter_is_answered_soon(text: str) -> None:
+def test_a_hostile_filter_is_answered_soon() -> None:
     async def scenario() -> None:
         async with besieged() as (_, _, client):
             loop = asyncio.get_running_loop()
-            started = loop.time()
-            for path in ("/v1/filters/explain", "/v1/subscriptions"):
-                answer = await client.post(path, content=json.dumps({"filter": text}), headers=JSON)
-                assert answer.status_code < 500
-            live = await client.get("/v1/stream", params={"filter": text[:5_000] + " AND"})
-            assert 400 <= live.status_code < 500
-            assert loop.time() - started < 5
+            for text in HOSTILE_FILTERS:
+                started = loop.time()
+                for path in ("/v1/filters/explain", "/v1/subscriptions"):
+                    answer = await client.post(path, content=json.dumps({"filter": text}), headers=JSON)
+                    assert answer.status_code < 500, text[:20]
+                live = await client.get("/v1/stream", params={"filter": text[:5_000] + " AND"})
+                assert 400 <= live.status_code < 500, text[:20]
+                assert loop.time() - started < 5, text[:20]
 
     run(scenario())
 
