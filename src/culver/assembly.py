@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import fcntl
+import gc
 import logging
 import os
 import shutil
@@ -83,14 +84,13 @@ class RunningSite:
         self._head_file = HeadFile.create(self._files.head)
         self._head_file.write(self._head)
         self._committer = GroupCommitter(log, settings.log, self._on_committed, clock_us)
-        self._horizon = hub.frontier
         self._catalog = Catalog(
             registry,
             index,
             self._tracker,
             hub,
             log_end=lambda: log.next_offset,
-            horizon=lambda: self._horizon,
+            horizon=lambda: hub.stored_frontier,
             on_indexed=self._head_moved,
             clock_us=clock_us,
         )
@@ -114,9 +114,9 @@ class RunningSite:
 
     # --- what moves the head --------------------------------------------------------------------------
 
-    def accept(self, notifications: Notifications) -> None:
+    def accept(self, notifications: Notifications, *, stored: bool) -> None:
         """The engine's sink."""
-        self._hub.accept(notifications)
+        self._hub.accept(notifications, stored=stored)
         self._tracker.accepted(self._hub.frontier)
         self._head_moved()
 
@@ -196,7 +196,6 @@ class RunningSite:
 
     async def _keep_house_once(self) -> None:
         self._subscriptions -= len(await self._catalog.remove_expired())
-        self._horizon = await self._engine.secure()
         done_with = await self._hub.housekeep(clock_us())
         if done_with:
             await self._catalog.forget(done_with)
@@ -284,7 +283,7 @@ def run_site(settings: Settings, progress: Callable[[str], None], on_ready: Call
     `on_ready` gets the site's address once events flow. A second signal ends the process at once."""
     # The loop, the log's thread and the inline engine hand each event on to one another; by default a thread
     # may keep the interpreter for 5 ms while another has work.
-    sys.setswitchinterval(0.0002)
+    sys.setswitchinterval(0.0005)
     return uvloop.run(_run(settings, progress, on_ready))
 
 
@@ -313,4 +312,7 @@ async def _run(settings: Settings, progress: Callable[[str], None], on_ready: Ca
 async def _announce(site: RunningSite, url: str, on_ready: Callable[[str], None]) -> None:
     while not site.ready:  # noqa: ASYNC110 - an engine's readiness is asked for, here as by /readyz
         await asyncio.sleep(0.02)
+    # What start-up has made stays; a full collection would walk it again and again, and stop the loop for it.
+    gc.collect()
+    gc.freeze()
     on_ready(url)

@@ -78,7 +78,7 @@ class NotificationFiles:
         except (FileNotFoundError, StorageCorrupt):
             notifications.write(self._directory, item.notifications, durable=True)
             content = notifications.read(path)
-        return replace(item, notifications=content, mapped=True)
+        return replace(item, notifications=content, mapped=True, stored=True)
 
     def store(self, content: Notifications) -> Range:
         """Write a merged file, on disk on return, and map it."""

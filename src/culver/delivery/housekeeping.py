@@ -1,6 +1,7 @@
 """What is done about once a second: limits are enforced, files are let go of and merged.
 
-The order makes a crash at any moment harmless. Gaps are on disk before the files of the dropped rows go; the base
+The inline engine hands over ranges that have no file; they get one here, many in one. The order makes a crash at any
+moment harmless. Gaps are on disk before the files of the dropped rows go; the base
 is on disk before the files below it go; a merged file is on disk before its inputs go.
 """
 
@@ -10,7 +11,7 @@ from collections.abc import Iterable
 from culver.delivery.cursors import CursorStore
 from culver.delivery.files import NotificationFiles
 from culver.delivery.mailboxes import Mailboxes
-from culver.delivery.ranges import LEVELS, Range, merge, plan_merges, prune
+from culver.delivery.ranges import LEVELS, Range, merge, plan_merges, plan_storing, prune
 from culver.delivery.slots import NONE
 from culver.log.log import PublicationLog
 from culver.pipeline.notifications import parse_file_name
@@ -82,12 +83,15 @@ class Housekeeper:
         return list(names.values())
 
     async def tidy_files(self) -> None:
-        """Delete what nobody needs, merge what is small, and move large contents out of memory."""
+        """Delete what nobody needs, write what has no file, merge what is small, and move large contents out of
+        memory."""
         await self._retire()
+        for group in plan_storing(self._mailboxes.ranges):
+            await self._merge(group)
         for group in plan_merges(self._mailboxes.ranges):
             await self._merge(group)
         for item in list(self._mailboxes.ranges):
-            if not item.mapped and item.size >= LEVELS[0].below_bytes:
+            if item.stored and not item.mapped and item.size >= LEVELS[0].below_bytes:
                 secured = await asyncio.to_thread(self._files.secure, item)
                 self._mailboxes.exchange([item], secured)
 

@@ -29,6 +29,8 @@ from culver.registry.registry import Registration
 
 logger = logging.getLogger(__name__)
 
+_MOST_UNSTORED_BYTES = 256 * 1024 * 1024
+
 
 class Hub:
     """Implements the pipeline's NotificationSink. Everything runs on the event loop's thread.
@@ -89,6 +91,11 @@ class Hub:
         return self._mailboxes.frontier
 
     @property
+    def stored_frontier(self) -> int:
+        """All offsets below are accepted for good: a crash or power cut does not take the frontier below it."""
+        return self._mailboxes.stored_frontier()
+
+    @property
     def index_version(self) -> int:
         """Of the newest accepted notifications, 0 if there are none."""
         return self._mailboxes.index_version
@@ -126,11 +133,14 @@ class Hub:
                 for session in sessions:
                     session.replace(registration)
 
-    def accept(self, notifications: Notifications) -> None:
+    def accept(self, notifications: Notifications, *, stored: bool = True) -> None:
         """Take note of the next range of the log and wake the sessions it concerns.
 
-        A part that is known already is passed over. Raises ValueError where the range leaves a hole."""
-        item = self._mailboxes.accept(notifications)
+        A part that is known already is passed over. Raises ValueError where the range leaves a hole, and
+        StorageError where too much is in memory because the disk refuses."""
+        if not stored and self._mailboxes.ranges.unstored_bytes > _MOST_UNSTORED_BYTES:
+            raise StorageError("the disk takes no notification files; see the log for the reason")
+        item = self._mailboxes.accept(notifications, stored=stored)
         if item is None:
             self._housekeeper.surplus(file_name(notifications.start, notifications.end))
             return

@@ -64,20 +64,25 @@ class Mailboxes:
         self.frontier = frontier
         self._exact_from = frontier
 
-    def accept(self, notifications: Notifications) -> Range | None:
-        """Count what the next range of the log brings; None where all of it is known already.
+    def accept(self, notifications: Notifications, *, stored: bool = True) -> Range | None:
+        """Count what the next range of the log brings; None where all of it is known already. `stored` says
+        whether its file is on disk.
 
         Raises ValueError where it leaves a hole."""
         if notifications.start > self.frontier:
             raise ValueError(f"notifications from {notifications.start} leave a hole at {self.frontier}")
         if notifications.end <= self.frontier:
             return None
-        item = Range(self.frontier, notifications)
+        item = Range(self.frontier, notifications, stored=stored)
         self.ranges.append(item)
         self.frontier = notifications.end
         self.index_version = notifications.index_version
         self._count(item, self._numbers.slots_of(notifications.numbers))
         return item
+
+    def stored_frontier(self) -> int:
+        """Where the first range begins that has no file."""
+        return next((item.start for item in self.ranges if not item.stored), self.frontier)
 
     def register(self, registrations: Iterable[Registration]) -> list[tuple[str, int]]:
         """Take note of durable registrations that began, changed or ended, in any order.

@@ -11,22 +11,25 @@ other's end, although its file reaches further back.
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from culver.delivery.kernels import gather
 from culver.pipeline.notifications import Notifications, file_name
 
 Rows = NDArray[np.uint32]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Range:
     """Answers for `[start, end)` with the content of one notification file."""
 
     start: int
     notifications: Notifications
     mapped: bool = False  # its arrays lie in the file, not in this process's own memory
+    stored: bool = True  # its file is on disk
 
     @property
     def end(self) -> int:
@@ -36,7 +39,7 @@ class Range:
     def name(self) -> str:
         return file_name(self.notifications.start, self.notifications.end)
 
-    @property
+    @cached_property
     def size(self) -> int:
         """Bytes of its arrays."""
         n = self.notifications
@@ -49,6 +52,7 @@ class Ranges:
     def __init__(self) -> None:
         self._ranges: list[Range] = []
         self._ends: list[int] = []
+        self.unstored_bytes = 0  # in memory only, because there is no file yet
 
     def __len__(self) -> int:
         return len(self._ranges)
@@ -59,17 +63,20 @@ class Ranges:
     def append(self, item: Range) -> None:
         self._ranges.append(item)
         self._ends.append(item.end)
+        self.unstored_bytes += _unstored_bytes(item)
 
     def drop_below(self, offset: int) -> list[Range]:
         """Take out the ranges that end at or below `offset`, but never the newest one."""
         count = min(bisect_right(self._ends, offset), max(len(self._ranges) - 1, 0))
         dropped = self._ranges[:count]
+        self.unstored_bytes -= sum(map(_unstored_bytes, dropped))
         del self._ranges[:count], self._ends[:count]
         return dropped
 
     def exchange(self, old: Sequence[Range], new: Range) -> None:
         """Put one range in the place of adjacent ones that together cover the same offsets."""
         at = self._ranges.index(old[0])
+        self.unstored_bytes += _unstored_bytes(new) - sum(map(_unstored_bytes, old))
         self._ranges[at : at + len(old)] = [new]
         self._ends[at : at + len(old)] = [new.end]
 
@@ -102,6 +109,10 @@ class Ranges:
             if len(found) >= limit:
                 break
         return found
+
+
+def _unstored_bytes(item: Range) -> int:
+    return 0 if item.stored else item.size
 
 
 def rows_of(notifications: Notifications, number: int) -> Rows:
@@ -141,24 +152,32 @@ def tally(item: Range, floors: NDArray[np.int64]) -> Tally:
 
 
 def merge(ranges: Sequence[Range]) -> Notifications:
-    """One content for adjacent ranges: the same rows, in one file. Takes time in proportion to the rows."""
+    """One content for adjacent ranges: the same rows, in one file. Best called in a thread: it is work, and
+    most of it needs no interpreter."""
     start, end = ranges[0].start, ranges[-1].end
     parts = [_cut(item) for item in ranges]
-    numbers = np.unique(np.concatenate([part.numbers for part in parts]))
-    places = [numbers.searchsorted(part.numbers) for part in parts]
-    counts = np.zeros(len(numbers), np.int64)
-    for part, place in zip(parts, places, strict=True):
-        counts[place] += np.diff(part.bounds)
-    bounds = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    rows = np.empty(int(bounds[-1]), np.uint32)
-    free = bounds[:-1].copy()  # where each registration's next rows go
-    for part, place in zip(parts, places, strict=True):
-        length = np.diff(part.bounds)
-        within = np.arange(len(part.rows), dtype=np.int64) - np.repeat(part.bounds[:-1], length)
-        rows[np.repeat(free[place], length) + within] = part.rows + np.uint32(part.start - start)
-        free[place] += length
+    numbers = np.concatenate([part.numbers for part in parts])
+    lengths = np.concatenate([np.diff(part.bounds) for part in parts])
+    rows = np.concatenate([part.rows for part in parts])
     sizes = np.concatenate([part.sizes for part in parts])
-    return Notifications(start, end, parts[-1].index_version, numbers, bounds, rows, sizes)
+    shifts = np.repeat(
+        np.array([part.start - start for part in parts], np.uint32), [len(part.numbers) for part in parts]
+    )
+    distinct, group = _dense(numbers)
+    bounds = np.zeros(len(distinct) + 1, np.int64)
+    gathered = np.empty(len(rows), np.uint32)
+    gather(group, lengths, shifts, rows, bounds, gathered)
+    used = np.flatnonzero(np.diff(bounds))
+    bounds = np.append(bounds[used], len(rows)).astype(np.int64)
+    return Notifications(start, end, parts[-1].index_version, distinct[used], bounds, gathered, sizes)
+
+
+def _dense(numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Ascending numbers among which all of these are, and the place of each in them."""
+    if len(numbers) and (span := int(numbers.max()) - (low := int(numbers.min())) + 1) <= 8 * len(numbers):
+        return np.arange(low, low + span, dtype=np.int64), numbers - low
+    distinct, group = np.unique(numbers, return_inverse=True)
+    return distinct, group.astype(np.int64)
 
 
 def prune(notifications: Notifications, keep: NDArray[np.bool_]) -> Notifications:
@@ -192,6 +211,22 @@ def _cut(item: Range) -> Notifications:
     )
 
 
+def plan_storing(ranges: Iterable[Range]) -> list[list[Range]]:
+    """Groups of adjacent ranges that are in memory only, each to become one file."""
+    groups: list[list[Range]] = []
+    total = 0
+    for item in ranges:
+        if item.stored:
+            continue
+        if groups and groups[-1][-1].end == item.start and total + item.size <= _LARGEST_MERGE_BYTES:
+            groups[-1].append(item)
+            total += item.size
+        else:
+            groups.append([item])
+            total = item.size
+    return groups
+
+
 @dataclass(frozen=True, slots=True)
 class Level:
     """Files below `below_bytes` are merged once there are more than `most` of them."""
@@ -206,8 +241,8 @@ LEVELS = (Level(512 * 1024, 64), Level(8 * 1024 * 1024, 16), Level(64 * 1024 * 1
 
 
 def plan_merges(ranges: Iterable[Range], levels: Sequence[Level] = LEVELS) -> list[list[Range]]:
-    """Groups of adjacent ranges, each worth merging into one; at most one level's groups at a time."""
-    everything = list(ranges)
+    """Groups of adjacent files, each worth merging into one; at most one level's groups at a time."""
+    everything = [item for item in ranges if item.stored]
     smaller_than = 0
     for level in levels:
         groups = [group for group in _groups(everything, level.below_bytes) if len(group) > 1]

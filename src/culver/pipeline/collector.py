@@ -41,7 +41,7 @@ class Collector:
                 logger.error("%s; removing it, its range is matched again", exc)
                 path.unlink(missing_ok=True)
                 continue
-            self._sink.accept(found)
+            self._sink.accept(found, stored=True)
             self.position = end
             progressed = True
 

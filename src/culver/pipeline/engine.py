@@ -33,9 +33,5 @@ class Engine(Protocol):
     def follow(self, head: Head) -> None:
         """The head has moved. Never blocks."""
 
-    async def secure(self) -> int:
-        """Make the notification files of everything handed on durable; returns the offset up to which they
-        are. What a power cut takes beyond it is matched again, with the registrations of that time."""
-
     async def stop(self) -> None:
         """Finish the range at hand and let everything go, within seconds. Nothing is left running."""

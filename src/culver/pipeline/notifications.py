@@ -1,6 +1,7 @@
 """What the pipeline hands on: for one range of the log, which registrations get which events.
 
-A notification file is written where its content is made (inline or in a Spark worker) and read by delivery.
+A notification file is written where its content is made, in a Spark worker, and read by delivery; what the inline
+engine makes is handed over in memory, and delivery writes the files.
 It is grouped by registration, so that a mailbox finds its share with one binary search:
 
     magic "CULVNTF1" | u32 crc32 of all that follows | u32 header length
@@ -21,7 +22,6 @@ import mmap
 import os
 import struct
 import zlib
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -59,10 +59,12 @@ class Notifications:
 
 
 class NotificationSink(Protocol):
-    """Implemented by delivery. The engine calls it in order of `start`, without overlap or hole, from one
+    """Implemented by delivery. The engine calls it in order of `start`, without a hole, on the event loop's
     thread. It must not block for long: it only takes note and wakes sessions."""
 
-    def accept(self, notifications: Notifications) -> None: ...
+    def accept(self, notifications: Notifications, *, stored: bool) -> None:
+        """With `stored` its file is in place, on disk. Without, delivery writes one when it suits, and what a
+        crash takes before that is matched again."""
 
 
 def file_name(start: int, end: int) -> str:
@@ -145,14 +147,6 @@ def read(path: Path) -> Notifications:
     return Notifications(
         header["start"], header["end"], header["index_version"], numbers, bounds, rows, sizes
     )
-
-
-def sync(directory: Path, paths: Iterable[Path]) -> None:
-    """Make files durable that were written without; one that is gone (merged, or done with) is passed over."""
-    for path in paths:
-        with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
-            os.fsync(file.fileno())
-    sync_directory(directory)
 
 
 def sync_directory(directory: Path) -> None:

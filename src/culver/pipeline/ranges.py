@@ -1,4 +1,4 @@
-"""One range of the log through the three operators, from the files of a site to a notification file.
+"""One range of the log through the three operators, from the files of a site to its notifications.
 
 This is the shell around the pure operators. The inline engine runs it in a thread, Spark in its Python workers.
 """
@@ -9,7 +9,7 @@ from pathlib import Path
 from culver.errors import NotFound
 from culver.log.files import FileLogReader
 from culver.matching.index import Index
-from culver.pipeline import notifications, operators
+from culver.pipeline import operators
 from culver.pipeline.head import HeadFile
 from culver.pipeline.notifications import Notifications
 
@@ -58,9 +58,9 @@ class RangeProcessor:
         self._head = HeadFile.open(files.head)
         self._index: Index | None = None
 
-    def process(self, start: int, end: int, index_version: int, *, durable: bool) -> Notifications | None:
-        """Match what delivery does not have of `[start, end)` and put its notification file in place, with
-        `durable` on disk. None where there is nothing left to do (a batch that is run again after a restart)."""
+    def process(self, start: int, end: int, index_version: int) -> Notifications | None:
+        """Match what delivery does not have of `[start, end)`; None where there is nothing left to do (a batch
+        that is run again after a restart)."""
         head = self._head.read()
         if head is not None:
             start = max(start, head.frontier)
@@ -69,9 +69,7 @@ class RangeProcessor:
         index = self._open_index(index_version)
         parts = operators.access_point(start, end, self._log.read(start, end))
         matches = operators.match(index, start, parts)
-        result = operators.exit_point(start, index.version, parts, matches)
-        notifications.write(self._files.notifications, result, durable=durable)
-        return result
+        return operators.exit_point(start, index.version, parts, matches)
 
     def _open_index(self, version: int) -> Index:
         if self._index is not None and self._index.version == version:

@@ -135,7 +135,7 @@ def test_remembering_out_of_order_leaves_no_hole(log: CountingLog) -> None:
     asyncio.run(run())
 
 
-def test_what_is_remembered_is_bounded(log: CountingLog) -> None:
+def test_what_was_just_published_is_remembered_within_bounds(log: CountingLog) -> None:
     async def run() -> None:
         reader = PayloadReader(log, cache_bytes=10_000)
         reader.remember(2_048, [b"x" * 1_000] * 5_000)

@@ -29,7 +29,8 @@ class RecordingSink:
     def __init__(self) -> None:
         self.accepted: list[tuple[int, int]] = []
 
-    def accept(self, notifications: Notifications) -> None:
+    def accept(self, notifications: Notifications, *, stored: bool) -> None:
+        assert stored
         self.accepted.append((notifications.start, notifications.end))
 
 

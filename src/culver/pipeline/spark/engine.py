@@ -89,10 +89,6 @@ class SparkEngine:
     def follow(self, head: Head) -> None:
         """Nothing to do: the source reads the head file."""
 
-    async def secure(self) -> int:
-        """The workers have made every file durable."""
-        return self._collector.position
-
     async def stop(self) -> None:
         for task in self._tasks:
             task.cancel()

@@ -18,6 +18,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
 from pyspark.sql.types import LongType, StructField, StructType
 
 from culver.matching import warm_up
+from culver.pipeline import notifications
 from culver.pipeline.head import HeadFile
 from culver.pipeline.ranges import RangeProcessor, SiteFiles
 from culver.pipeline.spark.signals import SignalSender
@@ -116,10 +117,11 @@ class LogStreamReader(DataSourceStreamReader):
             signals.send("warm")
             return
         processor = _processor(self._data_dir)
-        # Spark will not run the batch again once it is committed, so its result must be on disk by then.
-        result = processor.process(partition.start, partition.end, partition.index_version, durable=True)
+        result = processor.process(partition.start, partition.end, partition.index_version)
         if result is None:
             return
+        # Spark will not run the batch again once it is committed, so its result must be on disk by then.
+        notifications.write(SiteFiles(Path(self._data_dir)).notifications, result, durable=True)
         signals.send("notifications")
         row = (result.start, result.end, result.index_version, len(result.numbers), len(result.rows))
         yield pa.RecordBatch.from_arrays(
