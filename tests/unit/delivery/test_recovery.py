@@ -349,3 +349,62 @@ def test_an_acknowledgement_that_cannot_be_stored_is_not_confirmed(disk: Disk) -
         await hub.close()
 
     asyncio.run(run())
+
+
+def test_what_has_no_file_yet_is_matched_again_after_a_crash(disk: Disk) -> None:
+    async def run() -> None:
+        hub = disk.hub()
+        hub.register([registration(7)])
+        disk.publish(6)
+        hub.accept(make_notifications(0, 2, {7: [0]}), stored=False)
+        hub.accept(make_notifications(2, 4, {7: [2, 3]}), stored=False)
+        assert (hub.frontier, hub.stored_frontier) == (4, 0)
+        assert disk.files() == []
+        await hub.housekeep(SECOND_US)
+        assert (hub.frontier, hub.stored_frontier) == (4, 4)
+        assert disk.files() == [file_name(0, 4)]
+        hub.accept(make_notifications(4, 6, {7: [5]}), stored=False)
+        assert (hub.frontier, hub.stored_frontier) == (6, 4)
+
+        # The process ends here, without a word; the next one goes on where files reach.
+        again = disk.hub()
+        again.register([registration(7)])
+        assert again.frontier == again.stored_frontier == 4
+        assert again.pending("alerts") == 3
+        again.accept(make_notifications(4, 6, {7: [5]}), stored=False)
+        session = await again.open_session(registration(7))
+        assert [item.offset for item in await session.receive(10, 0) if isinstance(item, Delivery)] == [
+            0,
+            2,
+            3,
+            5,
+        ]
+        await again.close()
+        await hub.close()
+
+    asyncio.run(run())
+
+
+def test_memory_is_bounded_while_the_disk_takes_no_files(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("culver.delivery.hub._MOST_UNSTORED_BYTES", 1_000)
+
+    async def run() -> None:
+        hub = disk.hub()
+        hub.register([registration(7)])
+        disk.publish(1_000)
+        refused = None
+        while refused is None and hub.frontier < 1_000:
+            following = make_notifications(hub.frontier, hub.frontier + 1, {7: [hub.frontier]})
+            try:
+                hub.accept(following, stored=False)
+            except StorageError as exc:
+                refused = exc
+        assert refused is not None
+        assert 0 < hub.frontier < 100
+        await hub.housekeep(SECOND_US)
+        start = hub.frontier
+        hub.accept(make_notifications(start, start + 1, {7: [start]}), stored=False)
+        assert hub.frontier == start + 1
+        await hub.close()
+
+    asyncio.run(run())
