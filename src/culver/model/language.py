@@ -7,13 +7,12 @@ types fit. The language itself is specified in docs/filter-language.md.
 
 import math
 import threading
-from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from culver.config import FilterSettings
-from culver.errors import InvalidFilter, TooLarge
+from culver.errors import TooLarge
 from culver.model.evaluate import calculate, compare
 from culver.model.normalise import clauses_of
 from culver.model.patterns import parse_pattern
@@ -35,7 +34,7 @@ from culver.model.predicate import (
     Or,
     Predicate,
 )
-from culver.model.render import RESERVED_WORDS
+from culver.model.refusals import located, syntax_error
 from culver.model.text import normalise_text
 from culver.model.timestamps import parse_timestamp
 from culver.model.values import domain_of
@@ -84,7 +83,7 @@ def _parse_condition(text: str, settings: FilterSettings) -> Condition:
         normalise_text(text)
     except ValueError as exc:
         position = next((i for i, character in enumerate(text) if "\ud800" <= character <= "\udfff"), 0)
-        raise _located(text, position, f"the filter has {exc}", ["Unicode text"]) from None
+        raise located(text, position, f"the filter has {exc}", ["Unicode text"]) from None
     parser, builder, lark = _parser()
     # The builder is shared and holds the limits of the parse under way, hence the lock.
     with _lock:
@@ -92,9 +91,9 @@ def _parse_condition(text: str, settings: FilterSettings) -> Condition:
         try:
             return _condition(parser.parse(text))
         except _Refusal as refusal:
-            raise _located(text, refusal.position, refusal.message, refusal.expected) from None
+            raise located(text, refusal.position, refusal.message, refusal.expected) from None
         except lark.exceptions.UnexpectedInput as exc:
-            raise _syntax_error(text, exc) from None
+            raise syntax_error(text, exc) from None
 
 
 @cache
@@ -440,84 +439,3 @@ def _check_same_type(left: _Built, right: _Built) -> None:
         wanted, found = domain_of(left.node.value), domain_of(right.node.value)
         if wanted is not found:
             raise _Refusal(right.position, f"a {wanted} and a {found} do not compare", f"a {wanted}")
-
-
-# --- errors ---------------------------------------------------------------------------------------------
-
-# What a terminal is called towards people, in the order in which the phrases are listed.
-_PHRASES = {
-    "NAME": "an attribute name",
-    "NUMBER": "a literal",
-    "STRING": "a string in single quotes",
-    "COMPARISON": "a comparison operator",
-    "BETWEEN": "BETWEEN",
-    "IN": "IN",
-    "LIKE": "LIKE",
-    "IS": "IS",
-    "NULL": "NULL",
-    "NOT": "NOT",
-    "PLUS": "an arithmetic operator",
-    "ESCAPE": "ESCAPE",
-    "AND": "AND",
-    "OR": "OR",
-    "LPAR": "(",
-    "COMMA": ",",
-    "RPAR": ")",
-    "$END": "end of the filter",
-}
-_HINTS = {
-    "&": "the conjunction is written AND",
-    "|": "the disjunction is written OR",
-    "!": "negation is written NOT",
-    "'": "the string that starts here is never closed; a quote within a string is written ''",
-    '"': "a name in double quotes must not be empty and must be closed; strings take single quotes",
-}
-
-
-def _syntax_error(text: str, exc: Any) -> InvalidFilter:
-    accepted: set[str] = exc.interactive_parser.accepts()
-    expected = _phrases(accepted)
-    token = getattr(exc, "token", None)
-    if not text.strip():
-        return _located(text, 0, "the filter is empty; to get every event, write TRUE", expected)
-    if token is None:
-        position = exc.pos_in_stream
-        found, hint = repr(text[position]), _HINTS.get(text[position])
-    elif token.type == "$END":
-        position, found, hint = len(text), "the end of the filter", None
-    else:
-        position = token.start_pos
-        word = token.value if len(token.value) <= 40 else token.value[:37] + "..."
-        found, hint = repr(word), _HINTS.get(word)
-        if token.type == "NULL":
-            hint = "nothing equals NULL: for absence write IS NULL, for presence IS NOT NULL"
-        elif word == "=" and text[position - 1 : position] == "=":
-            hint = "equality is written with one ="
-        elif token.type in RESERVED_WORDS and "NAME" in accepted:
-            hint = f'to use a reserved word as a name, write "{word}" in double quotes'
-    message = f"expected {_listed(expected)}, found {found}"
-    return _located(text, position, f"{message}; {hint}" if hint else message, expected)
-
-
-def _phrases(accepted: set[str]) -> list[str]:
-    accepted = accepted - {"STRING"} if "NUMBER" in accepted else accepted
-    # Where an operand may start, + and - are its signs and not worth a mention.
-    accepted = accepted - {"PLUS"} if "NAME" in accepted else accepted
-    return [phrase for terminal, phrase in _PHRASES.items() if terminal in accepted]
-
-
-def _listed(phrases: list[str]) -> str:
-    return phrases[0] if len(phrases) == 1 else ", ".join(phrases[:-1]) + " or " + phrases[-1]
-
-
-def _located(text: str, position: int, message: str, expected: Iterable[str]) -> InvalidFilter:
-    line = text.count("\n", 0, position) + 1
-    column = position - (text.rfind("\n", 0, position) + 1) + 1
-    return InvalidFilter(
-        f"line {line}, column {column}: {message}",
-        field="filter",
-        position=position,
-        line=line,
-        column=column,
-        expected=list(expected),
-    )
