@@ -174,6 +174,26 @@ def test_killed_driver_and_killed_workers_lose_and_repeat_nothing(tmp_path: Path
     run("spark", tmp_path / "data", scene)
 
 
+@pytest.mark.spark
+def test_lost_or_damaged_notification_files_are_made_again(tmp_path: Path) -> None:
+    rng = random.Random(11)
+    expected = Expectation()
+    files = tmp_path / "data" / "delivery" / "notifications"
+
+    async def scene(site: RunningSite) -> None:
+        for _ in range(8):
+            await random_steps(site, rng, expected, 6)
+            await delivered(site)
+        await check(site, expected)
+
+    run("spark", tmp_path / "data", scene)
+    found = sorted(files.glob("*.ntf"))
+    assert len(found) > 4
+    found[1].unlink()
+    found[3].write_bytes(found[3].read_bytes()[:-1])
+    run("spark", tmp_path / "data", scene)
+
+
 @pytest.mark.parametrize("engine", ["inline"])
 def test_expired_subscription_receives_nothing_more(engine: str, tmp_path: Path) -> None:
     async def scene(site: RunningSite) -> None:

@@ -86,14 +86,18 @@ class Housekeeper:
         """Delete what nobody needs, write what has no file, merge what is small, and move large contents out of
         memory."""
         await self._retire()
-        for group in plan_storing(self._mailboxes.ranges):
-            await self._merge(group)
+        await self.store_files()
         for group in plan_merges(self._mailboxes.ranges):
             await self._merge(group)
         for item in list(self._mailboxes.ranges):
             if item.stored and not item.mapped and item.size >= LEVELS[0].below_bytes:
                 secured = await asyncio.to_thread(self._files.secure, item)
                 self._mailboxes.exchange([item], secured)
+
+    async def store_files(self) -> None:
+        """Write files for what is in memory only."""
+        for group in plan_storing(self._mailboxes.ranges):
+            await self._merge(group)
 
     async def _bounds(self, now_us: int) -> dict[int, int]:
         """For each age limit that matters, the first offset that is young enough."""

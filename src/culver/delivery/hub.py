@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culver.config import DeliverySettings
+from culver.delivery import kernels
 from culver.delivery.cursors import CursorStore
 from culver.delivery.files import NotificationFiles
 from culver.delivery.housekeeping import Housekeeper
@@ -22,7 +23,7 @@ from culver.delivery.payloads import PayloadReader
 from culver.delivery.ranges import Range
 from culver.delivery.sessions import DurableSession, LiveSession
 from culver.delivery.slots import NONE
-from culver.errors import Conflict, NotFound, StorageError, Unavailable
+from culver.errors import Conflict, InvalidRequest, NotFound, StorageError, Unavailable
 from culver.log.log import PublicationLog
 from culver.pipeline.notifications import Notifications, file_name
 from culver.registry.registry import Registration
@@ -53,6 +54,7 @@ class Hub:
         self._cursors = cursors
         self._settings = settings
         self._housekeeper = housekeeper
+        self._log = log
         self._payloads = PayloadReader(log)
         self._closed = False
         self._registered = False
@@ -70,6 +72,7 @@ class Hub:
         cls, directory: Path, log: PublicationLog, settings: DeliverySettings, clock_us: Callable[[], int]
     ) -> "Hub":
         """Recover from the files below `directory`. Raises StorageCorrupt, StorageError."""
+        kernels.load()
         try:
             files = NotificationFiles(directory / "notifications")
             cursors, stored, base = CursorStore.open(directory / "cursors.db")
@@ -139,7 +142,9 @@ class Hub:
         A part that is known already is passed over. Raises ValueError where the range leaves a hole, and
         StorageError where too much is in memory because the disk refuses."""
         if not stored and self._mailboxes.ranges.unstored_bytes > _MOST_UNSTORED_BYTES:
-            raise StorageError("the disk takes no notification files; see the log for the reason")
+            raise StorageError(
+                "notification files are not written quickly enough, or not at all; matching waits"
+            )
         item = self._mailboxes.accept(notifications, stored=stored)
         if item is None:
             self._housekeeper.surplus(file_name(notifications.start, notifications.end))
@@ -186,14 +191,18 @@ class Hub:
 
     async def acknowledge(self, subscription: str, offset: int) -> None:
         """Everything up to and including `offset` is done with; durable on return. Raises InvalidRequest for
-        an offset not reached yet, NotFound, StorageError."""
+        an offset that no event has yet, NotFound, StorageError."""
         mailboxes = self._mailboxes
         slot = mailboxes.slot_of(subscription)
         if slot == NONE:
             raise NotFound(f"subscription {subscription!r} has ended")
         if offset <= mailboxes.cursor(slot):
             return
-        mailboxes.check_acknowledgement(offset)
+        if offset >= self._log.next_offset:
+            raise InvalidRequest(
+                f"offset {offset} has not been delivered yet; acknowledge the id of a received delivery",
+                field="delivery_id",
+            )
         # Memory follows the disk: nothing is let go of on the strength of a cursor that could get lost.
         number = mailboxes.numbers_of(slot)[-1]
         await asyncio.wrap_future(self._cursors.acknowledge(subscription, number, offset))
@@ -256,6 +265,10 @@ class Hub:
         for session in [*self._live.values(), *(s for sessions in self._durable.values() for s in sessions)]:
             session.end(Unavailable("the site is stopping"))
         async with self._housekeeping:
+            try:
+                await self._housekeeper.store_files()
+            except (StorageError, OSError) as exc:
+                logger.warning("some events will be matched again at the next start: %s", exc)
             await self._payloads.close()
             await asyncio.to_thread(self._cursors.close)
 

@@ -6,6 +6,12 @@ from numpy.typing import NDArray
 from culver.matching.index.kernels import compiled
 
 
+def load() -> None:
+    """Load the kernel, or compile it where it never was, before events wait for it."""
+    none = np.zeros(0, np.uint32)
+    gather(np.zeros(0, np.int64), np.zeros(0, np.int64), none, none, np.zeros(1, np.int64), none.copy())
+
+
 @compiled
 def gather(
     group: NDArray[np.int64],

@@ -23,7 +23,6 @@ from culver.delivery.gaps import Gaps
 from culver.delivery.messages import Gap, GapReason
 from culver.delivery.ranges import Range, Ranges, tally
 from culver.delivery.slots import NEVER, NONE, Columns, Numbers
-from culver.errors import InvalidRequest
 from culver.pipeline.notifications import Notifications
 from culver.registry.registry import Registration
 
@@ -150,16 +149,9 @@ class Mailboxes:
         """What was dropped behind `after`, ascending; all of it lies before the next delivery."""
         return self._gaps.after(slot, after, partial(self._count_dropped, slot))
 
-    def check_acknowledgement(self, offset: int) -> None:
-        """Raises InvalidRequest for an offset that no subscriber can have seen."""
-        if offset >= self.frontier:
-            raise InvalidRequest(
-                f"offset {offset} has not been delivered yet; acknowledge the id of a received delivery",
-                field="delivery_id",
-            )
-
     def acknowledge(self, slot: int, offset: int) -> None:
-        """Everything up to and including `offset` is done with; going backwards changes nothing."""
+        """Everything up to and including `offset` is done with; going backwards changes nothing. It may lie
+        beyond the frontier: what was delivered before a crash may have to be matched again."""
         columns = self._columns
         if offset <= columns.cursor[slot]:
             return

@@ -183,6 +183,7 @@ class Catalog:
         loop = asyncio.get_running_loop()
         changes = await self._in_registry_thread(lambda: self._registry.changes(self._index.version))
         if changes.version > self._index.version:
+            horizon = self._horizon()
             known = {r.number: self._predicates.pop(r.number, None) for r in changes.added}
 
             def publish() -> None:
@@ -190,7 +191,7 @@ class Catalog:
                     Entry(r.number, known[r.number] or parse(r.filter, _UNLIMITED), r.since)
                     for r in changes.added
                 ]
-                self._index.publish(changes.version, entries, changes.ended, self._horizon())
+                self._index.publish(changes.version, entries, changes.ended, horizon)
 
             await loop.run_in_executor(self._index_thread, publish)
             self._tracker.indexed(changes.version)

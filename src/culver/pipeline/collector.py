@@ -11,12 +11,14 @@ logger = logging.getLogger(__name__)
 
 
 class Collector:
-    """Not thread-safe. `position` is the offset up to which the sink has everything."""
+    """Not thread-safe. `position` is the offset up to which the sink has everything. `damaged` is set when a file
+    had to be removed: its range stays open until somebody matches it again."""
 
     def __init__(self, directory: Path, sink: NotificationSink, position: int) -> None:
         self._directory = directory
         self._sink = sink
         self.position = position
+        self.damaged = False
 
     def collect(self) -> bool:
         """Hand on every file that continues the sequence; returns whether there was one.
@@ -37,9 +39,9 @@ class Collector:
             except FileNotFoundError:
                 continue
             except StorageCorrupt as exc:
-                # The range stays open: the engine is behind it and will match it again after a restart.
                 logger.error("%s; removing it, its range is matched again", exc)
                 path.unlink(missing_ok=True)
+                self.damaged = True
                 continue
             self._sink.accept(found, stored=True)
             self.position = end

@@ -1,6 +1,6 @@
 """One range of the log through the three operators, from the files of a site to its notifications.
 
-This is the shell around the pure operators. The inline engine runs it in a thread, Spark in its Python workers.
+This is the shell around the pure operators. The inline engine runs it in the site's process, Spark in its workers.
 """
 
 from dataclasses import dataclass

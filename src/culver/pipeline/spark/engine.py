@@ -127,7 +127,14 @@ class SparkEngine:
                     case "failed":
                         self._state = f"failed: {message['text']}"
         if collect:
-            self._collector.collect()
+            self._collect()
+
+    def _collect(self) -> None:
+        self._collector.collect()
+        if self._collector.damaged and self._driver is not None:
+            # A new query starts by filling what is missing below its checkpoint.
+            self._collector.damaged = False
+            self._driver.kill()
 
     async def _look(self) -> None:
         """The way without signals: workers on other machines, or a datagram that was dropped."""
@@ -136,7 +143,7 @@ class SparkEngine:
             mtime = self._files.notifications.stat().st_mtime_ns
             if mtime != self._seen_mtime:
                 self._seen_mtime = mtime
-                self._collector.collect()
+                self._collect()
 
     # --- the driver process ---------------------------------------------------------------------------
 

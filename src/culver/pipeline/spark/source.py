@@ -82,8 +82,8 @@ class LogStreamReader(DataSourceStreamReader):
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
         """Waits a little for events, so that an idle query asks twice a second instead of a hundred times.
 
-        The first batch of a new run is empty: it makes Spark plan and compile, and a worker load, before an
-        event waits for that.
+        The first batch of a new run has no new events: it makes Spark plan and compile, and a worker load,
+        before an event waits for that. It also fills a hole that a damaged or lost notification file left.
         """
         if not self._warm:
             self._warm = True
@@ -104,7 +104,16 @@ class LogStreamReader(DataSourceStreamReader):
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
         first, last, version = start["offset"], end["offset"], end["index_version"]
         if first == last:
-            return [Range(first, first, version)] if start != end else []
+            if start == end:
+                return []
+            head = _head_file(self._data_dir).read()
+            missing_from = head.frontier if head is not None else first
+            return [Range(first, first, version), *self._ranges(missing_from, first, version)]
+        return self._ranges(first, last, version)
+
+    def _ranges(self, first: int, last: int, version: int) -> list[InputPartition]:
+        if first >= last:
+            return []
         count = max(1, min(self._parallelism, (last - first) // _SMALLEST_RANGE))
         bounds = [first + (last - first) * i // count for i in range(count + 1)]
         return [Range(low, high, version) for low, high in itertools.pairwise(bounds)]
