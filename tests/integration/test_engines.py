@@ -75,7 +75,9 @@ async def received(site: RunningSite, registration: Registration) -> list[int]:
     return offsets
 
 
-async def random_steps(site: RunningSite, rng: random.Random, expected: Expectation, steps: int) -> None:
+async def random_steps(
+    site: RunningSite, rng: random.Random, expected: Expectation, steps: int, *, replacing: bool = True
+) -> None:
     for _ in range(steps):
         step = rng.random()
         ids = list(expected.windows)
@@ -84,7 +86,7 @@ async def random_steps(site: RunningSite, rng: random.Random, expected: Expectat
             added = await site.subscribe([SubscriptionSpec(predicate) for predicate in predicates])
             for registration, predicate in zip(added, predicates, strict=True):
                 expected.windows[registration.id] = [(registration.since, None, predicate)]
-        elif step < 0.4:
+        elif step < 0.4 and replacing:
             subscription, predicate = rng.choice(ids), random_predicate(rng)
             replaced = await site.replace(SubscriptionSpec(predicate, id=subscription))
             since, _, before = expected.windows[subscription].pop()
@@ -182,7 +184,8 @@ def test_lost_or_damaged_notification_files_are_made_again(tmp_path: Path) -> No
 
     async def scene(site: RunningSite) -> None:
         for _ in range(8):
-            await random_steps(site, rng, expected, 6)
+            # The index need not keep a replaced filter once its events are on disk.
+            await random_steps(site, rng, expected, 6, replacing=False)
             await delivered(site)
         await check(site, expected)
 
