@@ -9,8 +9,6 @@ from pathlib import Path
 
 import psutil
 import pytest
-from support.events import random_event
-from support.filters import random_filter
 
 from culver.assembly import RunningSite, open_site
 from culver.config import DeliverySettings, PipelineSettings, Settings
@@ -21,6 +19,8 @@ from culver.model.event import Event
 from culver.model.language import parse
 from culver.model.predicate import Predicate
 from culver.registry.registry import Registration, SubscriptionSpec
+from support.events import random_event
+from support.filters import random_filter
 
 ENGINES = ["inline", pytest.param("spark", marks=pytest.mark.spark)]
 

@@ -5,18 +5,23 @@
 - A head that never comes: `HEAD_SECONDS`.
 - A client that never reads: `STALL_SECONDS` after the write buffer is full, its connection is cut.
 - A WebSocket message in endlessly many empty fragments, and pings whose answers are not read.
+- A request sent before the one ahead of it is answered: the first still learns when its client is gone, and a
+  WebSocket is not opened before.
 
-Where a WebSocket client breaks the protocol, it learns why: the close frame is not lost to a reset.
+Where a WebSocket client breaks the protocol, it learns why: the close frame is not lost to a reset. Nothing that a
+client sends, before, during or after a close, raises in a callback or puts a traceback into the log.
 """
 
 import asyncio
 from typing import Any, ClassVar, cast
 
-from uvicorn._types import ASGISendEvent
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn._types import ASGI3Application, ASGIReceiveEvent, ASGISendEvent
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.frames import Frame
+from websockets.http11 import Request
+from websockets.protocol import State
 
 MAX_HEAD_BYTES = 64 * 1024
 MAX_FRAGMENTS = 4_096
@@ -56,6 +61,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._stall = _StallTimer()
         self._head = _StallTimer()
         self._bytes_without_progress = 0
+        self._running: RequestResponseCycle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         stream = cast(asyncio.Transport, transport)
@@ -68,7 +74,15 @@ class BoundedHttpProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._stall.stop()
         self._head.stop()
+        if self._running is not None and not self._running.response_complete:
+            # uvicorn tells the last request that arrived, which may still wait for this one's answer.
+            self._running.disconnected = True
+            self._running.message_event.set()
         super().connection_lost(exc)
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        self._running = cycle
+        super()._start_asgi_task(cycle, app)
 
     def data_received(self, data: bytes) -> None:
         self._bytes_without_progress += len(data)
@@ -96,7 +110,10 @@ class BoundedHttpProtocol(HttpToolsProtocol):
 
     def handle_websocket_upgrade(self) -> None:
         self._stall.stop()
-        super().handle_websocket_upgrade()
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.send_400_response("Wait for the answer before asking for a WebSocket.")
+        else:
+            super().handle_websocket_upgrade()
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -124,6 +141,14 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
             # uvicorn would leave such a connection open and silent.
             self.transport.write(_BAD_REQUEST)
             self.transport.close()
+
+    def handle_connect(self, event: Request) -> None:
+        super().handle_connect(event)
+        if not self.close_sent:
+            # Frames that come before the handshake is answered would be taken for those of a connection that
+            # is not open. `receive` reads on when the application is about to accept.
+            self.read_paused = True
+            self.transport.pause_reading()
 
     def handle_cont(self, event: Frame) -> None:
         if len(self.frames) >= MAX_FRAGMENTS:
@@ -156,6 +181,19 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
             self.read_paused = False
             self.transport.resume_reading()
         self.close_timer = self.loop.call_later(LINGER_SECONDS, self.transport.close)
+
+    async def receive(self) -> ASGIReceiveEvent:
+        if self.transport.is_closing():
+            self.read_paused = False  # uvicorn would resume reading, which a closed transport refuses
+        return await super().receive()
+
+    def shutdown(self) -> None:
+        if self.handshake_complete and not self.close_sent and self.conn.state is not State.OPEN:
+            # The client has closed and is being answered; uvicorn would close a second time, which raises.
+            self.stop_keepalive()
+            self.transport.close()
+        else:
+            super().shutdown()
 
     async def send(self, message: ASGISendEvent) -> None:
         try:

@@ -1,0 +1,274 @@
+"""No client can put a traceback into the log or break a callback, whatever it sends around a close."""
+
+import asyncio
+import contextlib
+import logging
+import re
+import struct
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+
+import pytest
+import uvicorn
+from uvicorn._types import ASGI3Application, ASGIReceiveCallable, ASGISendCallable, Scope
+from uvicorn.server import ServerState
+
+from culver.gateway.protocols import BoundedHttpProtocol, BoundedWebSocketProtocol
+from culver.gateway.server import GatewayServer
+from support.fake_site import FakeSite
+from support.gateway import eventually, gateway_settings, run, served, socket_to
+
+pytestmark = pytest.mark.timeout(30)
+
+HANDSHAKE = (
+    b"GET /v1/ws HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+)
+STREAM = b"GET /v1/stream?filter=n%20%3E%200 HTTP/1.1\r\nHost: x\r\n\r\n"
+
+TEXT, BINARY, CLOSE, PING = 1, 2, 8, 9
+
+
+def frame(payload: bytes, opcode: int = TEXT, *, final: bool = True) -> bytes:
+    """A client's frame of less than 65,536 bytes with a mask of zeros."""
+    size = bytes([0x80 | len(payload)]) if len(payload) < 126 else b"\xfe" + struct.pack("!H", len(payload))
+    return bytes([opcode | (0x80 if final else 0)]) + size + bytes(4) + payload
+
+
+NOT_UTF8 = frame(b"\xff\xfe")
+FRAGMENTS_NOT_UTF8 = frame(b"\xe2\x82", final=False) + frame(b"(", opcode=0)
+NO_START = frame(b"x", opcode=0)
+NO_OPCODE = frame(b"x", opcode=3)
+LONG_PING = frame(b"x" * 126, PING)
+FRAGMENTED_PING = frame(b"x", PING, final=False)
+NORMAL_CLOSE = frame(struct.pack("!H", 1000), CLOSE)
+CLOSE_OF_ONE_BYTE = frame(b"\x03", CLOSE)
+CLOSE_NOT_UTF8 = frame(struct.pack("!H", 1000) + b"\xff", CLOSE)
+MESSAGE = frame(b'{"op": "ping"}')
+
+BROKEN = {
+    "not UTF-8": (NOT_UTF8, 1007),
+    "not UTF-8 in fragments": (FRAGMENTS_NOT_UTF8, 1007),
+    "half a character at the end": (frame("€".encode()[:2]), 1007),
+    "a continuation without a start": (NO_START, 1002),
+    "a start within a message": (frame(b"x", final=False) + MESSAGE, 1002),
+    "an unknown opcode": (NO_OPCODE, 1002),
+    "a control frame that is too long": (LONG_PING, 1002),
+    "a control frame in fragments": (FRAGMENTED_PING, 1002),
+    "a close of one byte": (CLOSE_OF_ONE_BYTE, 1002),
+    "a close whose reason is not UTF-8": (CLOSE_NOT_UTF8, 1007),
+    "a close within a message": (frame(b"x", final=False) + NORMAL_CLOSE, 1002),
+    "not UTF-8 after a close": (NORMAL_CLOSE + NOT_UTF8, 1000),
+    "a close right after what is not UTF-8": (NOT_UTF8 + NORMAL_CLOSE, 1000),
+    "a close right after messages": (MESSAGE * 20 + NORMAL_CLOSE, 1000),
+}
+AFTERWARDS = [
+    MESSAGE, NOT_UTF8, FRAGMENTS_NOT_UTF8, NO_START, NO_OPCODE, LONG_PING, frame(b"x", PING), NORMAL_CLOSE, NOT_UTF8
+]  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def no_tracebacks(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """Fails a test during which anything is logged as an error or with a traceback; a callback that raised is
+    logged by the event loop."""
+    with caplog.at_level(logging.INFO):
+        yield
+    bad = [item for item in caplog.get_records("call") if item.exc_info or item.levelno >= logging.ERROR]
+    assert [(item.name, item.getMessage(), item.exc_text) for item in bad] == []
+
+
+async def opened(server: GatewayServer) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    writer.write(HANDSHAKE)
+    assert b" 101 " in await reader.readuntil(b"\r\n\r\n")
+    return reader, writer
+
+
+async def read_close(reader: asyncio.StreamReader) -> int:
+    """The code of the close frame, after any other short frames."""
+    async with asyncio.timeout(5):
+        while True:
+            head = await reader.readexactly(2)
+            payload = await reader.readexactly(head[1])
+            if head[0] == 0x88:
+                return int.from_bytes(payload[:2], "big")
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_frame_gets_its_close_code_and_later_frames_do_no_harm(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("culver.gateway.protocols.LINGER_SECONDS", 0.05)
+
+    async def scenario() -> None:
+        data, code = BROKEN[name]
+        site = FakeSite(gateway_settings())
+        async with served(site) as server:
+            reader, writer = await opened(server)
+            writer.write(data)
+            assert await read_close(reader) == code
+            for more in AFTERWARDS:
+                if not writer.is_closing():  # which it is where the server has nothing to wait for
+                    writer.write(more)
+                await asyncio.sleep(0.001)
+            with contextlib.suppress(ConnectionError):
+                async with asyncio.timeout(5):
+                    assert b"\x88" not in await reader.read(), "closed twice"
+            writer.transport.abort()
+            async with socket_to(server) as socket:  # the server goes on
+                await socket.send('{"op": "ping"}')
+                assert "pong" in str(await socket.recv())
+            await eventually(lambda: not site.sessions)
+
+    run(scenario())
+
+
+def test_what_the_client_breaks_after_the_server_has_closed_does_no_harm() -> None:
+    async def scenario() -> None:
+        async with served(FakeSite(gateway_settings())) as server:
+            for broken, _ in BROKEN.values():
+                reader, writer = await opened(server)
+                writer.write(frame(b"binary is refused", BINARY))
+                assert await read_close(reader) == 1003
+                writer.write(broken)
+                writer.write(NOT_UTF8)
+                await asyncio.sleep(0.01)
+                writer.transport.abort()
+
+    run(scenario())
+
+
+def test_a_request_ahead_of_a_websocket_is_not_forgotten() -> None:
+    async def scenario() -> None:
+        site = FakeSite(gateway_settings())
+        async with served(site) as server:
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            writer.write(STREAM)
+            assert b"subscribed" in await reader.readuntil(b"\n\n")
+            writer.write(HANDSHAKE)
+            async with asyncio.timeout(5):
+                assert b" 400 Bad Request" in await reader.read()
+            await eventually(lambda: not site.sessions)
+            writer.close()
+
+    run(scenario())
+
+
+def test_a_request_with_others_waiting_behind_it_learns_that_its_client_is_gone() -> None:
+    async def scenario() -> None:
+        site = FakeSite(gateway_settings())
+        async with served(site, heartbeat_seconds=0.02) as server:
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            writer.write(STREAM)
+            assert b"subscribed" in await reader.readuntil(b"\n\n")
+            writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n" * 3)
+            await asyncio.sleep(0.01)
+            writer.transport.abort()
+            await eventually(lambda: not site.sessions)
+            await asyncio.sleep(0.05)  # time for the writes that would fail
+
+    run(scenario())
+
+
+# --- one protocol in front of an application of the test's own ------------------------------------------
+
+
+class _Application:
+    """Accepts and then waits until the test says what to do."""
+
+    def __init__(self) -> None:
+        self.go = asyncio.Event()
+        self.sends = b""
+        self.received: list[str] = []
+        self.finished = asyncio.Event()
+
+    async def __call__(self, scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
+        await asyncio.sleep(0.02)  # time for frames that come before the handshake is answered
+        self.received.append((await receive())["type"])
+        await send({"type": "websocket.accept", "subprotocol": None, "headers": []})
+        if self.sends:
+            await send({"type": "websocket.send", "bytes": self.sends, "text": None})
+        await self.go.wait()
+        while self.received[-1] != "websocket.disconnect":
+            self.received.append((await receive())["type"])
+        self.finished.set()
+
+
+@asynccontextmanager
+async def listening(app: ASGI3Application) -> AsyncIterator[tuple[int, ServerState]]:
+    config = uvicorn.Config(app, ws=BoundedWebSocketProtocol, lifespan="off", log_config=None)
+    config.load()
+    state = ServerState()
+    listener = await asyncio.get_running_loop().create_server(
+        lambda: BoundedHttpProtocol(config, state, {}), "127.0.0.1", 0
+    )
+    async with listener:
+        yield listener.sockets[0].getsockname()[1], state
+        for protocol in list(state.connections):
+            protocol.transport.abort()
+        await eventually(lambda: not state.connections)
+
+
+def only_connection(state: ServerState) -> BoundedWebSocketProtocol:
+    (protocol,) = state.connections
+    assert isinstance(protocol, BoundedWebSocketProtocol)
+    return protocol
+
+
+@pytest.mark.parametrize("early", [NOT_UTF8, NO_OPCODE, NORMAL_CLOSE, frame(b"x", PING)])
+def test_frames_before_the_handshake_is_answered_wait_for_it(early: bytes) -> None:
+    async def scenario() -> None:
+        app = _Application()
+        async with listening(app) as (port, state):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(HANDSHAKE)
+            await eventually(lambda: any(isinstance(p, BoundedWebSocketProtocol) for p in state.connections))
+            writer.write(early)
+            async with asyncio.timeout(5):
+                assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 101 ")
+                assert re.match(rb"[\x88\x8a]", await reader.read(1))
+            writer.transport.abort()
+            app.go.set()
+            async with asyncio.timeout(5):
+                await app.finished.wait()
+
+    run(scenario())
+
+
+def test_messages_that_wait_are_read_after_the_connection_is_lost() -> None:
+    async def scenario() -> None:
+        app = _Application()
+        async with listening(app) as (port, state):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(HANDSHAKE)
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(MESSAGE * 3)
+            protocol = only_connection(state)
+            await eventually(lambda: protocol.queue.qsize() == 3)
+            protocol.transport.abort()
+            await eventually(lambda: not state.connections)
+            app.go.set()
+            async with asyncio.timeout(5):
+                await app.finished.wait()
+            assert app.received == ["websocket.connect", *["websocket.receive"] * 3, "websocket.disconnect"]
+            writer.transport.abort()
+
+    run(scenario())
+
+
+def test_stopping_while_a_client_that_does_not_read_has_closed_raises_nothing() -> None:
+    async def scenario() -> None:
+        app = _Application()
+        app.sends = bytes(16 * 1024 * 1024)  # more than the sockets' buffers hold
+        async with listening(app) as (port, state):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1024)
+            writer.write(HANDSHAKE)
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(NORMAL_CLOSE)
+            protocol = only_connection(state)
+            await eventually(protocol.transport.is_closing)
+            protocol.shutdown()
+            writer.transport.abort()
+            app.go.set()
+
+    run(scenario())
