@@ -18,7 +18,7 @@ import uvloop
 
 from culver.config import Settings
 from culver.delivery.hub import Hub
-from culver.errors import Conflict, InvalidConfiguration, StorageCorrupt
+from culver.errors import Conflict, CulverError, InvalidConfiguration, NotFound, StorageCorrupt
 from culver.gateway.app import create_app
 from culver.gateway.server import GatewayServer
 from culver.gateway.site import Receipt, Session
@@ -82,7 +82,6 @@ class RunningSite:
         self._tracker = HeadTracker(log.next_offset, index.version, hub.frontier)
         self._head = self._tracker.head
         self._head_file = HeadFile.create(self._files.head)
-        self._head_file.write(self._head)
         self._committer = GroupCommitter(log, settings.log, self._on_committed, clock_us)
         self._catalog = Catalog(
             registry,
@@ -91,11 +90,12 @@ class RunningSite:
             hub,
             log_end=lambda: log.next_offset,
             horizon=lambda: hub.stored_frontier,
-            on_indexed=self._head_moved,
+            on_head_moved=self._head_moved,
             clock_us=clock_us,
         )
         self._engine = create_engine(settings, self._files, self, self._head, progress)
-        self._subscriptions = registry.count()
+        self._subscriptions = registry.count()  # as of the last housekeeping
+        self._left_behind: set[str] = set()  # live subscriptions whose end could not be written yet
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -105,6 +105,9 @@ class RunningSite:
             stack.push_async_callback(self._hub.close)
             stack.push_async_callback(self._catalog.close)
             await self._catalog.start()
+            # Not before the index has caught up: a driver that an earlier site left behind may still read it.
+            self._head = self._tracker.head
+            self._head_file.write(self._head)
             stack.push_async_callback(self._engine.stop)
             await self._engine.start()
             await stack.enter_async_context(self._committer)
@@ -159,17 +162,13 @@ class RunningSite:
         return Receipt(first, following)
 
     async def subscribe(self, specs: Sequence[SubscriptionSpec]) -> list[Registration]:
-        added = await self._catalog.add(specs)
-        self._subscriptions += len(added)
-        return added
+        return await self._catalog.add(specs)
 
     async def replace(self, spec: SubscriptionSpec) -> Registration:
         return await self._catalog.replace(spec)
 
     async def unsubscribe(self, subscription: str) -> Registration:
-        ended = await self._catalog.remove(subscription)
-        self._subscriptions -= 1
-        return ended
+        return await self._catalog.remove(subscription)
 
     async def subscription(self, subscription: str) -> Registration:
         return await self._catalog.get(subscription)
@@ -184,6 +183,18 @@ class RunningSite:
         session = await self._hub.open_session(registration, after)
         return session if registration.durable else _LiveSession(session, self)
 
+    async def end_live(self, subscription: str) -> None:
+        """End a live subscription now, or when the disk allows it. Never fails."""
+        self._left_behind.add(subscription)
+        try:
+            await self._catalog.remove(subscription)
+        except NotFound:
+            pass  # it has expired, or was removed by hand
+        except CulverError as exc:
+            logger.warning("cannot end %s yet: %s", subscription, exc)
+            return
+        self._left_behind.discard(subscription)
+
     # --- housekeeping ---------------------------------------------------------------------------------
 
     async def _keep_house(self) -> None:
@@ -195,10 +206,12 @@ class RunningSite:
                 logger.exception("housekeeping failed and is tried again")
 
     async def _keep_house_once(self) -> None:
-        self._subscriptions -= len(await self._catalog.remove_expired())
+        await self._catalog.remove_expired()
+        for subscription in tuple(self._left_behind):
+            await self.end_live(subscription)
+        self._subscriptions = await self._catalog.count()
         done_with = await self._hub.housekeep(clock_us())
-        if done_with:
-            await self._catalog.forget(done_with)
+        await self._catalog.forget(done_with)
         await asyncio.to_thread(self._log.trim, min(self._hub.frontier, self._hub.needed_from()))
         await self._catalog.retire(self._hub.index_version)
 
@@ -216,8 +229,7 @@ class _LiveSession:
 
     async def close(self) -> None:
         await self._session.close()
-        with contextlib.suppress(Exception):  # it may be removed already, or the site be stopping
-            await self._site.unsubscribe(self.registration.id)
+        await self._site.end_live(self.registration.id)
 
 
 @contextlib.asynccontextmanager
@@ -233,10 +245,13 @@ async def open_site(settings: Settings, progress: Progress = lambda text: None) 
         stack.callback(registry.close)
         registry.remove_live(lambda version: log.next_offset, clock_us())
         index = IndexWriter(files.index)
-        for problem in index.problems:
-            logger.warning("%s; the index is rebuilt from the registry", problem)
+        problems = list(index.problems)
         if index.version > registry.version:
-            logger.warning("the index is ahead of the registry; it is rebuilt")
+            problems.append(
+                f"the index has version {index.version}, ahead of the registry's {registry.version}"
+            )
+        if problems:
+            logger.warning("rebuilding the index from the registry: %s", "; ".join(problems))
             shutil.rmtree(files.index)
             index = IndexWriter(files.index)
         progress("opening the mailboxes")

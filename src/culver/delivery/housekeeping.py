@@ -42,6 +42,8 @@ class Housekeeper:
         # be on its way here.
         self._noted_us, self._noted = now_us, mailboxes.frontier
         self._settled = 0
+        # Mailboxes with a gap that is not on disk: while there are any, nothing that it names may go.
+        self.unwritten: set[str] = set()
 
     def surplus(self, name: str) -> None:
         """A file that repeats what others hold."""
@@ -74,13 +76,14 @@ class Housekeeper:
             if mailboxes.drop_overflow(slot) is not None:
                 losers.add(slot)
             await _pause(done)
-        names = {slot: mailboxes.subscription(slot) for slot in losers}
-        # A subscription may have been removed during a pause.
-        names = {slot: name for slot, name in names.items() if mailboxes.slot_of(name) == slot}
-        if names:
-            written = self._cursors.write([(name, mailboxes.stored(slot)) for slot, name in names.items()])
-            await asyncio.wrap_future(written)
-        return list(names.values())
+        self.unwritten |= {mailboxes.subscription(slot) for slot in losers}
+        slots = {name: mailboxes.slot_of(name) for name in self.unwritten}
+        if slots:
+            # A subscription may have been removed during a pause, or since an earlier try.
+            stored = [(name, mailboxes.stored(slot)) for name, slot in slots.items() if slot != NONE]
+            await asyncio.wrap_future(self._cursors.write(stored))
+            self.unwritten.difference_update(slots)
+        return list(slots)
 
     async def tidy_files(self) -> None:
         """Delete what nobody needs, write what has no file, merge what is small, and move large contents out of

@@ -185,7 +185,7 @@ class Hub:
 
     def needed_from(self) -> int:
         """The lowest offset that must stay in the log; the frontier if nobody waits for anything."""
-        if not self._registered:
+        if not self._registered or self._housekeeper.unwritten:
             return 0
         return min([self._mailboxes.needed_from(), *self._waiting_live()])
 

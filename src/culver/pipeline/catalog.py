@@ -6,9 +6,11 @@ request -> registry (durable, position from the head tracker) -> delivery (mailb
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol, TypeVar
+from functools import partial
+from typing import Any, Protocol, TypeVar
 
 from culver.config import FilterSettings
 from culver.errors import NotFound, Unavailable
@@ -46,7 +48,7 @@ class Catalog:
         sink: RegistrationSink,
         log_end: Callable[[], int],
         horizon: Callable[[], int],
-        on_indexed: Callable[[], None],
+        on_head_moved: Callable[[], None],
         clock_us: Callable[[], int],
     ) -> None:
         self._registry = registry
@@ -55,9 +57,13 @@ class Catalog:
         self._sink = sink
         self._log_end = log_end
         self._horizon = horizon
-        self._on_indexed = on_indexed
+        self._on_head_moved = on_head_moved
         self._clock_us = clock_us
         self._predicates: dict[int, Predicate] = {}  # of registrations not indexed yet, to save parsing again
+        self._changes: set[asyncio.Task[Any]] = set()
+        self._forgettable: deque[tuple[int, Sequence[int]]] = (
+            deque()
+        )  # with the version that must be indexed first
         self._registry_thread = ThreadPoolExecutor(1, "culver-registry")
         self._index_thread = ThreadPoolExecutor(1, "culver-indexer")
         self._changed = asyncio.Event()
@@ -72,6 +78,8 @@ class Catalog:
         self._indexer = asyncio.create_task(self._follow())
 
     async def close(self) -> None:
+        if self._changes:
+            await asyncio.wait(self._changes)
         self._closed = True
         if self._indexer is not None:
             self._indexer.cancel()
@@ -82,35 +90,34 @@ class Catalog:
         self._index_thread.shutdown()
 
     async def add(self, specs: Sequence[SubscriptionSpec]) -> list[Registration]:
-        added = await self._change(lambda position, now: self._registry.add(specs, position, now))
-        self._predicates.update(
-            (registration.number, spec.predicate) for registration, spec in zip(added, specs, strict=True)
-        )
-        self._sink.register(added)
+        def take(added: list[Registration]) -> None:
+            for registration, spec in zip(added, specs, strict=True):
+                self._predicates[registration.number] = spec.predicate
+            self._sink.register(added)
+
+        added = await self._change(lambda position, now: self._registry.add(specs, position, now), take)
         await self._until_indexed(added)
         return added
 
     async def replace(self, spec: SubscriptionSpec) -> Registration:
-        added = await self._change(lambda position, now: self._registry.replace(spec, position, now))
-        self._predicates[added.number] = spec.predicate
-        self._sink.register([added])
+        def take(added: Registration) -> None:
+            self._predicates[added.number] = spec.predicate
+            self._sink.register([added])
+
+        added = await self._change(lambda position, now: self._registry.replace(spec, position, now), take)
         await self._until_indexed([added])
         return added
 
     async def remove(self, subscription: str) -> Registration:
-        ended = await self._change(lambda position, now: self._registry.remove([subscription], position, now))
+        ended = await self._change(
+            lambda position, now: self._registry.remove([subscription], position, now), self._sink.register
+        )
         if not ended:
             raise NotFound(f"there is no subscription {subscription!r}", field="subscription")
-        self._sink.register(ended)
-        self._changed.set()
         return ended[0]
 
-    async def remove_expired(self) -> list[Registration]:
-        ended = await self._change(lambda position, now: self._registry.remove_expired(position, now))
-        if ended:
-            self._sink.register(ended)
-            self._changed.set()
-        return ended
+    async def remove_expired(self) -> None:
+        await self._change(self._registry.remove_expired, self._sink.register)
 
     async def get(self, subscription: str) -> Registration:
         return await self._in_registry_thread(lambda: self._registry.get(subscription))
@@ -118,9 +125,17 @@ class Catalog:
     async def page(self, after: str | None, limit: int) -> list[Registration]:
         return await self._in_registry_thread(lambda: self._registry.page(after, limit))
 
+    async def count(self) -> int:
+        return await self._in_registry_thread(self._registry.count)
+
     async def forget(self, numbers: Sequence[int]) -> None:
-        """Drop ended registrations that delivery has done with."""
-        await self._in_registry_thread(lambda: self._registry.forget(numbers))
+        """Drop ended registrations that delivery has done with, as soon as the index knows of their end too:
+        what the registry has forgotten it cannot tell the index any more."""
+        if numbers:
+            self._forgettable.append((self._registry.version, numbers))
+        while self._forgettable and self._forgettable[0][0] <= self._index.version:
+            _, known = self._forgettable.popleft()
+            await self._in_registry_thread(partial(self._registry.forget, known))
 
     async def retire(self, before_version: int) -> None:
         """Delete index versions that no batch can ask for again."""
@@ -134,7 +149,15 @@ class Catalog:
             raise Unavailable("the site is stopping")
         return await asyncio.get_running_loop().run_in_executor(self._registry_thread, call)
 
-    async def _change(self, change: Callable[[Position, int], T]) -> T:
+    async def _change(self, change: Callable[[Position, int], T], take: Callable[[T], None]) -> T:
+        """Make a change in the registry and tell everybody who must know. Whoever asked for it may be cancelled
+        meanwhile; the change then goes on all the same, for half of it would hold the head for ever."""
+        task = asyncio.create_task(self._commit(change, take))
+        self._changes.add(task)
+        task.add_done_callback(self._changes.discard)
+        return await asyncio.shield(task)
+
+    async def _commit(self, change: Callable[[Position, int], T], take: Callable[[T], None]) -> T:
         def run() -> T:
             versions: list[int] = []
 
@@ -149,13 +172,19 @@ class Catalog:
                     if version > self._registry.version:  # it was rolled back
                         self._tracker.withdraw(version)
 
-        return await self._in_registry_thread(run)
+        try:
+            result = await self._in_registry_thread(run)
+        except BaseException:
+            self._on_head_moved()  # the head may have been held for a moment
+            raise
+        take(result)
+        self._changed.set()
+        return result
 
     async def _until_indexed(self, added: Sequence[Registration]) -> None:
         if not added:
             return
         version = max(registration.version for registration in added)
-        self._changed.set()
         async with self._indexed:
             await self._indexed.wait_for(lambda: self._closed or self._index.version >= version)
         if self._index.version < version:
@@ -195,6 +224,6 @@ class Catalog:
 
             await loop.run_in_executor(self._index_thread, publish)
             self._tracker.indexed(changes.version)
-            self._on_indexed()
+            self._on_head_moved()
         async with self._indexed:
             self._indexed.notify_all()

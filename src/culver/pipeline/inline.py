@@ -67,24 +67,27 @@ class InlineEngine:
             await self._task
 
     async def _run(self) -> None:
-        await asyncio.to_thread(warm_up)
-        processor = RangeProcessor(self._files)
-        self._ready = True
+        processor: RangeProcessor | None = None
         pause_seconds = 0.1
         while not self._stopping:
-            if self._head.log_end <= self._position:
-                self._changed.clear()
-                await self._changed.wait()
-                continue
             try:
-                await self._process_next(processor)
+                if processor is None:
+                    await asyncio.to_thread(warm_up)
+                    processor = RangeProcessor(self._files)
+                    self._ready = True
+                elif self._head.log_end <= self._position:
+                    self._changed.clear()
+                    await self._changed.wait()
+                else:
+                    await self._process_next(processor)
                 self._trouble, pause_seconds = None, 0.1
             except Exception as exc:
                 self._trouble = f"cannot match events from {self._position} on: {exc}"
                 logger.exception("the inline engine tries again in %.1f s", pause_seconds)
                 await asyncio.sleep(pause_seconds)
                 pause_seconds = min(2 * pause_seconds, _LONGEST_PAUSE_SECONDS)
-        processor.close()
+        if processor is not None:
+            processor.close()
 
     async def _process_next(self, processor: RangeProcessor) -> None:
         start, head = self._position, self._head

@@ -103,16 +103,28 @@ def read(path: Path) -> Container:
 
 
 def write(path: Path, chunks: Sequence[bytes]) -> None:
-    """Put a file in place as a whole: a reader sees all of it or none. Replaces what was there."""
+    """Put a file in place as a whole, on disk: a reader sees all of it or none, after a power cut too. Replaces
+    what was there."""
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
         with temporary.open("wb") as file:
             file.writelines(chunks)
+            file.flush()
+            os.fsync(file.fileno())
         temporary.rename(path)
+        _sync_directory(path.parent)
     except OSError:
         with contextlib.suppress(OSError):
             temporary.unlink()
         raise
+
+
+def _sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _header(

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import IO
 
@@ -66,7 +67,7 @@ class SparkEngine:
         self._socket: socket.socket | None = None
         self._driver: subprocess.Popen[bytes] | None = None
         self._tasks: list[asyncio.Task[None]] = []
-        self._seen_mtime = 0
+        self._seen_mtime_ns = 0
 
     @property
     def ready(self) -> bool:
@@ -127,7 +128,10 @@ class SparkEngine:
                     case "failed":
                         self._state = f"failed: {message['text']}"
         if collect:
-            self._collect()
+            try:
+                self._collect()
+            except Exception:
+                self._seen_mtime_ns = 0  # `_look` tries again, and says so if it fails there too
 
     def _collect(self) -> None:
         self._collector.collect()
@@ -140,10 +144,15 @@ class SparkEngine:
         """The way without signals: workers on other machines, or a datagram that was dropped."""
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
-            mtime = self._files.notifications.stat().st_mtime_ns
-            if mtime != self._seen_mtime:
-                self._seen_mtime = mtime
-                self._collect()
+            try:
+                mtime_ns = self._files.notifications.stat().st_mtime_ns
+                # Its clock is coarse: a file that came right after the last look may not have changed it.
+                if mtime_ns != self._seen_mtime_ns or time.time_ns() - mtime_ns < 1_000_000_000:
+                    self._collect()
+                    self._seen_mtime_ns = mtime_ns
+            except Exception:
+                logger.exception("cannot collect notification files; trying again")
+                await asyncio.sleep(1.0)
 
     # --- the driver process ---------------------------------------------------------------------------
 
@@ -153,26 +162,33 @@ class SparkEngine:
         query starts at the frontier, which follows from the notification files."""
         pause_seconds, failures = 1.0, 0
         while True:
-            self._start_driver()
-            assert self._driver is not None
-            while self._driver.poll() is None:
-                if self._ready:
-                    failures, pause_seconds = 0, 1.0
-                await asyncio.sleep(_LOOK_SECONDS)
-            _close_input(self._driver)
-            failures += not self._ready
-            self._ready = False
-            logger.error(
-                "the Spark driver ended with code %s (%s); its log is %s; starting another in %.0f s",
-                self._driver.returncode,
-                self._state,
-                self._log_path,
-                pause_seconds,
-            )
-            if failures == 2:
-                self._set_checkpoint_aside()
+            try:
+                was_ready = await self._run_driver()
+                failures = 0 if was_ready else failures + 1
+                if failures == 2:
+                    self._set_checkpoint_aside()
+                pause_seconds = 1.0 if was_ready else min(2 * pause_seconds, _LONGEST_PAUSE_SECONDS)
+            except Exception as exc:
+                self._state = f"cannot start the Spark driver: {exc}"
+                logger.exception("cannot start the Spark driver; trying again in %.0f s", pause_seconds)
             await asyncio.sleep(pause_seconds)
-            pause_seconds = min(2 * pause_seconds, _LONGEST_PAUSE_SECONDS)
+
+    async def _run_driver(self) -> bool:
+        """Start a driver and wait for its end; returns whether it was ready in between."""
+        driver = self._start_driver()
+        was_ready = False
+        while driver.poll() is None:
+            was_ready = was_ready or self._ready
+            await asyncio.sleep(_LOOK_SECONDS)
+        self._ready = False
+        _close_input(driver)
+        logger.error(
+            "the Spark driver ended with code %s (%s) and is started again; its log is %s",
+            driver.returncode,
+            self._state,
+            self._log_path,
+        )
+        return was_ready
 
     @property
     def _checkpoint(self) -> Path:
@@ -182,7 +198,7 @@ class SparkEngine:
     def _log_path(self) -> Path:
         return self._files.spark / "driver.log"
 
-    def _start_driver(self) -> None:
+    def _start_driver(self) -> "subprocess.Popen[bytes]":
         self._files.spark.mkdir(exist_ok=True)
         shutil.rmtree(self._files.spark / "local", ignore_errors=True)
         options = {
@@ -199,6 +215,7 @@ class SparkEngine:
             self._driver = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True
             )
+        return self._driver
 
     async def _stop_driver(self) -> None:
         driver = self._driver

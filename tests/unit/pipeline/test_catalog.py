@@ -1,0 +1,183 @@
+"""Changes of subscriptions, with a real registry and a real index."""
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from pathlib import Path
+
+import pytest
+
+from culver.config import RegistrySettings
+from culver.errors import Conflict, NotFound
+from culver.matching.index import Entry, Index, IndexWriter
+from culver.model.language import parse
+from culver.pipeline.catalog import Catalog
+from culver.pipeline.head import HeadTracker
+from culver.registry.registry import Registration, SubscriptionSpec
+from culver.registry.sqlite import SqliteRegistry
+
+
+class SlowWriter(IndexWriter):
+    """Publishes only while `open` is set."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self.open = threading.Event()
+        self.open.set()
+
+    def publish(
+        self, version: int, added: Sequence[Entry], ended: Sequence[tuple[int, int]], horizon: int
+    ) -> None:
+        assert self.open.wait(10)
+        super().publish(version, added, ended, horizon)
+
+
+class Site:
+    """A catalogue with what surrounds it. The log has 100 events, until told otherwise."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.log_end = 100
+        self.registered: list[Registration] = []
+        self.registry = SqliteRegistry(path / "registry.db", RegistrySettings())
+        self.writer = SlowWriter(path / "index")
+        self.tracker = HeadTracker(100, self.writer.version, 0)
+        self.moves = 0
+        self.catalog = Catalog(
+            self.registry,
+            self.writer,
+            self.tracker,
+            self,
+            log_end=lambda: self.log_end,
+            horizon=lambda: 0,
+            on_head_moved=self.on_head_moved,
+            clock_us=lambda: 1,
+        )
+
+    def register(self, registrations: Iterable[Registration]) -> None:
+        self.registered += registrations
+
+    def on_head_moved(self) -> None:
+        self.moves += 1
+
+    def publish(self, log_end: int) -> None:
+        self.log_end = log_end
+        self.tracker.committed(log_end)
+
+
+def play(path: Path, scene: Callable[[Site], Awaitable[None]]) -> None:
+    async def run() -> None:
+        site = Site(path)
+        await site.catalog.start()
+        await scene(site)
+        site.writer.open.set()
+        await site.catalog.close()
+        site.registry.close()
+
+    asyncio.run(run())
+
+
+def spec(subscription: str, text: str = "a = 1") -> SubscriptionSpec:
+    return SubscriptionSpec(parse(text), id=subscription)
+
+
+async def eventually(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110 - what is waited for happens in threads
+            await asyncio.sleep(0.001)
+
+
+def test_subscription_is_registered_and_indexed_when_it_is_acknowledged(tmp_path: Path) -> None:
+    async def scene(site: Site) -> None:
+        [added] = await site.catalog.add([spec("x")])
+        assert added.since == 100
+        assert site.registered == [added]
+        assert site.writer.version == added.version == site.tracker.head.index_version
+        with Index.open(site.path / "index", added.version) as index:
+            assert index.count == 1
+
+    play(tmp_path, scene)
+
+
+def test_head_waits_for_the_index_and_no_longer(tmp_path: Path) -> None:
+    async def scene(site: Site) -> None:
+        site.writer.open.clear()
+        adding = asyncio.create_task(site.catalog.add([spec("x")]))
+        await eventually(lambda: bool(site.registered))
+        site.publish(500)
+        assert site.tracker.head.log_end == 100
+        site.writer.open.set()
+        await adding
+        assert site.tracker.head.log_end == 500
+
+    play(tmp_path, scene)
+
+
+@pytest.mark.parametrize("operation", ["add", "replace", "remove"])
+def test_change_whose_asker_is_cancelled_goes_on(tmp_path: Path, operation: str) -> None:
+    async def scene(site: Site) -> None:
+        await site.catalog.add([spec("x")])
+        changes: dict[str, Callable[[], Awaitable[object]]] = {
+            "add": lambda: site.catalog.add([spec("y")]),
+            "replace": lambda: site.catalog.replace(spec("x", "b = 2")),
+            "remove": lambda: site.catalog.remove("x"),
+        }
+        asking = asyncio.ensure_future(changes[operation]())
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        site.publish(500)
+        await eventually(lambda: site.writer.version == 2 and len(site.registered) == 2)
+        await eventually(lambda: site.tracker.head.log_end == 500)
+
+    play(tmp_path, scene)
+
+
+def test_refused_change_releases_the_head_and_says_so(tmp_path: Path) -> None:
+    async def scene(site: Site) -> None:
+        await site.catalog.add([spec("x")])
+        moves = site.moves
+        with pytest.raises(Conflict):
+            await site.catalog.add([spec("x")])
+        site.publish(500)
+        assert site.tracker.head.log_end == 500
+        assert site.moves > moves
+        with pytest.raises(NotFound):
+            await site.catalog.remove("nobody")
+        assert site.tracker.head.log_end == 500
+
+    play(tmp_path, scene)
+
+
+def test_registry_forgets_an_end_only_when_the_index_knows_it(tmp_path: Path) -> None:
+    async def scene(site: Site) -> None:
+        await site.catalog.add([spec("x"), spec("y")])
+        site.writer.open.clear()
+        ended = await site.catalog.remove("y")
+        await site.catalog.forget([ended.number])
+        assert len(list(site.registry.registrations())) == 2, "the index does not know it yet"
+        site.writer.open.set()
+        await eventually(lambda: site.writer.version == 2)
+        await site.catalog.forget([])
+        assert len(list(site.registry.registrations())) == 1
+        with Index.open(site.path / "index", 2) as index:
+            assert index.count == 1
+
+    play(tmp_path, scene)
+
+
+def test_index_catches_up_with_the_registry_at_start(tmp_path: Path) -> None:
+    async def first(site: Site) -> None:
+        await site.catalog.add([spec("x")])
+
+    async def second(site: Site) -> None:
+        with Index.open(site.path / "index", site.registry.version) as index:
+            assert index.count == 2
+        assert site.tracker.head.index_version == site.registry.version
+
+    play(tmp_path, first)
+    with SqliteRegistry(tmp_path / "registry.db", RegistrySettings()) as registry:
+        registry.add([spec("y")], lambda version: 100, 1)
+    play(tmp_path, second)
