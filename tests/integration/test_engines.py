@@ -21,6 +21,7 @@ from culver.model.predicate import Predicate
 from culver.registry.registry import Registration, SubscriptionSpec
 from support.events import random_event
 from support.filters import random_filter
+from support.until import until
 
 ENGINES = ["inline", pytest.param("spark", marks=pytest.mark.spark)]
 
@@ -54,19 +55,12 @@ def random_predicate(rng: random.Random) -> Predicate:
             continue
 
 
-async def until(condition: Callable[[], bool], what: str, seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"not {what} in {seconds} s"
-        await asyncio.sleep(0.005)
-
-
 async def ready(site: RunningSite) -> None:
-    await until(lambda: site.ready, "ready", 90)
+    await until(lambda: site.ready, 90)
 
 
 async def delivered(site: RunningSite) -> None:
-    await until(lambda: site.status()["delivered_offset"] == site.status()["log_next_offset"], "delivered")
+    await until(lambda: site.status()["delivered_offset"] == site.status()["log_next_offset"], 60)
 
 
 async def received(site: RunningSite, registration: Registration) -> list[int]:
@@ -243,6 +237,6 @@ def test_log_is_trimmed_only_behind_what_mailboxes_need(engine: str, tmp_path: P
             assert last == 599
             await session.acknowledge(last)
             await session.close()
-            await until(lambda: site.status()["log_first_offset"] > 300, "trimmed", 10)
+            await until(lambda: site.status()["log_first_offset"] > 300)
 
     asyncio.run(play())

@@ -15,6 +15,7 @@ from culver.pipeline.catalog import Catalog
 from culver.pipeline.head import HeadTracker
 from culver.registry.registry import Registration, SubscriptionSpec
 from culver.registry.sqlite import SqliteRegistry
+from support.until import until
 
 
 class SlowWriter(IndexWriter):
@@ -81,12 +82,6 @@ def spec(subscription: str, text: str = "a = 1") -> SubscriptionSpec:
     return SubscriptionSpec(parse(text), id=subscription)
 
 
-async def eventually(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
-        while not condition():  # noqa: ASYNC110 - what is waited for happens in threads
-            await asyncio.sleep(0.001)
-
-
 def test_subscription_is_registered_and_indexed_when_it_is_acknowledged(tmp_path: Path) -> None:
     async def scene(site: Site) -> None:
         [added] = await site.catalog.add([spec("x")])
@@ -103,7 +98,7 @@ def test_head_waits_for_the_index_and_no_longer(tmp_path: Path) -> None:
     async def scene(site: Site) -> None:
         site.writer.open.clear()
         adding = asyncio.create_task(site.catalog.add([spec("x")]))
-        await eventually(lambda: bool(site.registered))
+        await until(lambda: bool(site.registered))
         site.publish(500)
         assert site.tracker.head.log_end == 100
         site.writer.open.set()
@@ -129,8 +124,8 @@ def test_change_whose_asker_is_cancelled_goes_on(tmp_path: Path, operation: str)
         with pytest.raises(asyncio.CancelledError):
             await asking
         site.publish(500)
-        await eventually(lambda: site.writer.version == 2 and len(site.registered) == 2)
-        await eventually(lambda: site.tracker.head.log_end == 500)
+        await until(lambda: site.writer.version == 2 and len(site.registered) == 2)
+        await until(lambda: site.tracker.head.log_end == 500)
 
     play(tmp_path, scene)
 
@@ -159,7 +154,7 @@ def test_registry_forgets_an_end_only_when_the_index_knows_it(tmp_path: Path) ->
         await site.catalog.forget([ended.number])
         assert len(list(site.registry.registrations())) == 2, "the index does not know it yet"
         site.writer.open.set()
-        await eventually(lambda: site.writer.version == 2)
+        await until(lambda: site.writer.version == 2)
         await site.catalog.forget([])
         assert len(list(site.registry.registrations())) == 1
         with Index.open(site.path / "index", 2) as index:
