@@ -31,6 +31,7 @@ from culver.gateway.parameters import (
     prefixed,
 )
 from culver.gateway.problems import encode_problem, problem_document
+from culver.gateway.references import Reference, check_reference, find_reference
 from culver.gateway.sessions import open_live
 from culver.gateway.site import Session
 from culver.gateway.subscriptions import check_durable, live_spec, new_live_id
@@ -53,8 +54,6 @@ _LONGEST_DELAY_SECONDS = 10.0
 
 GONE = (OSError, WebSocketDisconnect, WebSocketDisconnected)
 """What sending raises once the client has left."""
-
-Reference = str | int | float | None
 
 _logger = logging.getLogger(__name__)
 
@@ -152,8 +151,13 @@ class _Connection:
         reference: Reference = None
         try:
             depth = max(REQUEST_DEPTH, self._gateway.settings.events.max_depth + 2)
-            fields = Fields(await compute(len(text), parse_json, text, depth, "events"))
-            reference = _reference(fields.any("ref"))
+            try:
+                value = await compute(len(text), parse_json, text, depth, "events")
+            except CulverError:
+                reference = await compute(len(text), find_reference, text)
+                raise
+            fields = Fields(value)
+            reference = check_reference(fields.any("ref"))
             operation = fields.text("op")
             work: Callable[[], Awaitable[None]]
             if operation == "publish":
@@ -335,14 +339,6 @@ class _Connection:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
-
-
-def _reference(value: Any) -> Reference:
-    if value is not None and (isinstance(value, bool) or not isinstance(value, str | int | float)):
-        raise InvalidRequest("ref must be a string or a number", field="ref")
-    if isinstance(value, str) and len(value) > 256:
-        raise InvalidRequest("ref must not be longer than 256 characters", field="ref")
-    return value
 
 
 def _decode(items: Sequence[Any], settings: EventSettings) -> list[Event]:
