@@ -15,6 +15,7 @@ from starlette.websockets import WebSocket
 from culver.errors import CulverError, InvalidRequest, NotFound, Unavailable
 from culver.gateway import events, filters, operations, polling, sse, subscriptions
 from culver.gateway.context import Gateway, Interrupted, client_of, gateway_of
+from culver.gateway.origins import SAFE_METHODS, check_origin
 from culver.gateway.problems import internal_problem, problem_document, problem_response
 from culver.gateway.site import Site
 from culver.gateway.websocket import serve_websocket
@@ -95,6 +96,8 @@ class _Guard:
             if scope["path"] not in _ALWAYS_ANSWERED:
                 _check_connections(gateway)
                 gateway.take_request(client_of(connection))
+            if scope["type"] == "websocket" or scope["method"] not in SAFE_METHODS:
+                check_origin(connection.headers)
             await self._app(scope, receive, watched_send)
         except CulverError as exc:
             await _problem(gateway, exc)(scope, receive, send)
@@ -129,7 +132,9 @@ async def _answer_http_error(connection: Request | WebSocket, error: Exception) 
         raise error
     path = connection.scope["path"]
     allowed = ", ".join(sorted(_methods_of(connection, path)))
-    refusal = InvalidRequest(f"{path[:200]} does not take this method; it takes {allowed}", field="method")
+    refusal = InvalidRequest(
+        f"{path[:200]} does not take this method; it takes {allowed}", field="method", status=405
+    )
     return _problem(gateway_of(connection), refusal, {"Allow": allowed})
 
 

@@ -67,7 +67,7 @@ def media_type(headers: Headers) -> str:
     for parameter in parameters.split(";"):
         name, _, value = parameter.partition("=")
         if name.strip().lower() == "charset" and value.strip().strip('"').lower() not in ("utf-8", "utf8"):
-            raise InvalidRequest("the charset must be utf-8", field="content-type")
+            raise InvalidRequest("the charset must be utf-8", field="content-type", status=415)
     return kind.strip().lower()
 
 
@@ -79,6 +79,7 @@ def require_json(headers: Headers) -> None:
         raise InvalidRequest(
             f"send the body as application/json, not {kind or 'without a content type'}",
             field="content-type",
+            status=415,
         )
 
 

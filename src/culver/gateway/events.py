@@ -30,7 +30,9 @@ async def publish_events(request: Request) -> Response:
     if media_type(request.headers) == _STREAM and _BINARY_MARK not in request.headers:
         return await _publish_stream(request, gateway)
     if "content-type" not in request.headers and _BINARY_MARK not in request.headers:
-        raise InvalidRequest("name the body's format, such as application/json", field="content-type")
+        raise InvalidRequest(
+            "name the body's format, such as application/json", field="content-type", status=415
+        )
     body = await read_body(request, gateway.settings.gateway.max_body_bytes)
     headers = dict(request.headers)
     events = await compute(

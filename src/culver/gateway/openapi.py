@@ -3,7 +3,7 @@
 from typing import Any
 
 from culver.config import Settings
-from culver.gateway.problems import KINDS, PROBLEM_TYPE
+from culver.gateway.problems import KINDS, PROBLEM_TYPE, STATUS_OF_FIELD
 from culver.gateway.schemas import EXAMPLE_CLOUDEVENT, EXAMPLE_EVENT, EXAMPLE_FILTER, all_schemas
 
 Node = dict[str, Any]
@@ -61,7 +61,7 @@ def _event_paths() -> Node:
         "events",
         "Publish one event, a batch or a stream",
         {"200": _answer("The events are on disk", "Accepted")},
-        (400, 413, 415, 507),
+        (400, 403, 413, 415, 507),
         description="With a `ce-specversion` header the body is the data of a CloudEvent in binary mode. In a "
         "stream of lines an error's problem has `line` and `accepted`, the number of events acknowledged "
         "before it.",
@@ -111,7 +111,7 @@ def _subscription_paths() -> Node:
                 "subscriptions",
                 "Give a subscription another filter and other options",
                 found,
-                (400, 409, 413, 415),
+                (400, 403, 409, 413, 415),
                 requestBody=_body(_ref("Replacement"), {"filter": "price > 30"}),
             ),
             "delete": _operation(
@@ -119,7 +119,7 @@ def _subscription_paths() -> Node:
                 "subscriptions",
                 "End a subscription",
                 {"204": {"description": "Ended"}},
-                (400,),
+                (400, 403),
             ),
         },
     }
@@ -148,7 +148,7 @@ def _receiving_paths(settings: Settings) -> Node:
         "receiving",
         "Be done with everything up to a delivery",
         {"200": _answer("Acknowledged, durably", "Acknowledged")},
-        (400, 409, 413, 415),
+        (400, 403, 409, 413, 415),
         requestBody=_body(_ref("Acknowledgement"), {"delivery_id": "alerts:17"}),
     )
     last_id = {
@@ -195,7 +195,7 @@ def _other_paths() -> Node:
         "filters",
         "Try a filter on a sample event",
         {"200": _answer("Whether it matches, and by which clause", "FilterTestResult")},
-        (400, 413, 415),
+        (400, 403, 413, 415),
         requestBody=_body(_ref("FilterTest"), {"filter": EXAMPLE_FILTER, "event": EXAMPLE_EVENT}),
     )
     explain = _operation(
@@ -203,7 +203,7 @@ def _other_paths() -> Node:
         "filters",
         "The clauses that a filter comes down to",
         {"200": _answer("An event matches when some clause does", "Clauses")},
-        (400, 413, 415),
+        (400, 403, 413, 415),
         requestBody=_body(_ref("FilterText"), {"filter": EXAMPLE_FILTER}),
     )
     status = {_JSON: {"schema": _ref("Status")}}
@@ -278,7 +278,7 @@ def _ref(name: str) -> Node:
 
 def _problem_responses() -> Node:
     """One response per status, naming the codes that come with it."""
-    codes: dict[int, list[str]] = {405: ["invalid_request"], 415: ["invalid_request"]}
+    codes: dict[int, list[str]] = {status: ["invalid_request"] for status in STATUS_OF_FIELD.values()}
     for code, kind in KINDS.items():
         codes.setdefault(kind.status, []).append(code)
     retry = {"Retry-After": {"schema": {"type": "integer"}, "description": "Seconds"}}

@@ -43,13 +43,15 @@ KINDS: dict[str, ProblemKind] = {
     INTERNAL: ProblemKind(500, "The gateway failed"),
 }
 
-# An invalid request about one of these has a status of its own in HTTP.
-STATUS_OF_FIELD = {"content-type": 415, "method": 405}
+# An invalid request about one of these has a status of its own in HTTP, which it carries as a detail: a member of
+# a body, too, may be called `method`.
+STATUS_OF_FIELD = {"content-type": 415, "method": 405, "origin": 403}
 
 
 def status_of(error: CulverError) -> int:
-    if error.code == "invalid_request" and error.field in STATUS_OF_FIELD:
-        return STATUS_OF_FIELD[error.field]
+    own = STATUS_OF_FIELD.get(error.field or "")
+    if own is not None and error.code == "invalid_request" and error.details.get("status") == own:
+        return own
     return KINDS.get(error.code, KINDS[INTERNAL]).status
 
 

@@ -74,9 +74,11 @@ def test_details_cannot_hide_the_standard_members() -> None:
     assert (document["status"], document["code"], document["detail"]) == (400, "invalid_request", "no")
 
 
-def test_method_and_content_type_have_statuses_of_their_own() -> None:
-    assert status_of(InvalidRequest("no", field="method")) == 405
-    assert status_of(InvalidRequest("no", field="content-type")) == 415
+@pytest.mark.parametrize(("field", "status"), [("method", 405), ("content-type", 415), ("origin", 403)])
+def test_what_is_wrong_with_a_request_as_such_has_a_status_of_its_own(field: str, status: int) -> None:
+    assert status_of(InvalidRequest("no", field=field, status=status)) == status
+    assert status_of(InvalidRequest("no", field=field)) == 400, "a member of a body may have that name"
+    assert status_of(InvalidRequest("no", field=field, status=204)) == 400
 
 
 def test_what_has_no_utf8_form_and_what_is_not_json_still_encodes() -> None:
