@@ -202,6 +202,8 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
             if self.close_sent:  # meanwhile, by the protocol
                 raise ClientDisconnected from None
             raise
+        if self.initial_response is not None and self.close_sent:
+            self.handshake_complete = True  # by a refusal; uvicorn would log that it was never completed
 
     def handle_ping(self) -> None:
         if self.writable.is_set():

@@ -138,6 +138,26 @@ def test_what_the_client_breaks_after_the_server_has_closed_does_no_harm() -> No
     run(scenario())
 
 
+@pytest.mark.parametrize(
+    ("handshake", "status"),
+    [
+        (HANDSHAKE.replace(b"/v1/ws", b"/v1/nothing"), b"404"),
+        (HANDSHAKE.replace(b"Host: x", b"Host: x\r\nOrigin: http://other"), b"403"),
+        (HANDSHAKE.replace(b": 13", b": 12"), b"400"),
+    ],
+)
+def test_a_refused_handshake_is_no_error_of_the_gateway(handshake: bytes, status: bytes) -> None:
+    async def scenario() -> None:
+        async with served(FakeSite(gateway_settings())) as server:
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            writer.write(handshake)
+            async with asyncio.timeout(5):
+                assert (await reader.read()).startswith(b"HTTP/1.1 " + status + b" ")
+            writer.close()
+
+    run(scenario())
+
+
 def test_a_request_ahead_of_a_websocket_is_not_forgotten() -> None:
     async def scenario() -> None:
         site = FakeSite(gateway_settings())
