@@ -23,6 +23,8 @@ $(STAMP): pyproject.toml constraints.txt
 	@echo "Installing into $(VENV) (about two minutes, the first time) ..."
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@echo "Compiling the matching kernels ..."
+	@$(BIN)/python -c 'from culver.delivery import kernels; from culver.matching import warm_up; warm_up(); kernels.load()'
 	@touch $@
 
 java:
