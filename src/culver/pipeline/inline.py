@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 _SMALL_RANGE = 64  # events that are matched on the loop
 # After a small range others have their turn, and events gather: a range costs nearly the same for one event as for
 # five. The first event after a pause does not wait.
-_PACE_SECONDS = 0.001
+_PACE_SECONDS = 0.002
 _LONGEST_PAUSE_SECONDS = 5.0
 
 
