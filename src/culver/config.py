@@ -3,6 +3,7 @@
 A setting `name` of section `[section]` in the file is `CULVER_SECTION_NAME` in the environment.
 """
 
+import difflib
 import os
 import tomllib
 from collections.abc import Mapping
@@ -139,10 +140,17 @@ def _from_file(path: Path) -> dict[str, tuple[Any, str]]:
 
 def _from_environment(environment: Mapping[str, str]) -> dict[str, tuple[Any, str]]:
     values: dict[str, tuple[Any, str]] = {}
-    for name in known_settings():
-        variable = "CULVER_" + name.replace(".", "_").upper()
-        if variable in environment:
-            values[name] = (environment[variable], variable)
+    known = {"CULVER_" + name.replace(".", "_").upper(): name for name in known_settings()}
+    sections = tuple(
+        {f"CULVER_{name.partition('.')[0].upper()}_" for name in known_settings() if "." in name}
+    )
+    for variable, value in environment.items():
+        if variable in known:
+            values[known[variable]] = (value, variable)
+        elif variable.startswith(sections) and variable != "CULVER_LOG_LEVEL":  # which the command line reads
+            near = difflib.get_close_matches(variable, known, 1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise InvalidConfiguration(f"unknown setting {variable} in the environment{hint}", field=variable)
     return values
 
 

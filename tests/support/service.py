@@ -68,10 +68,10 @@ class Service:
     def wait_until_listening(self, timeout_seconds: float = 60) -> None:
         self._wait(lambda: self.http.get("/healthz").status_code == 200, "listen", timeout_seconds)
 
-    def wait_until_ready(self, timeout_seconds: float = 90) -> None:
+    def wait_until_ready(self, timeout_seconds: float = 120) -> None:
         self._wait(lambda: self.http.get("/readyz").status_code == 200, "be ready", timeout_seconds)
 
-    def wait_until_delivered(self, timeout_seconds: float = 90) -> None:
+    def wait_until_delivered(self, timeout_seconds: float = 120) -> None:
         def done() -> bool:
             status = self.status()
             return bool(status["delivered_offset"] == status["log_next_offset"])

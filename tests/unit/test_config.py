@@ -150,3 +150,20 @@ def test_settings_cannot_be_changed_afterwards() -> None:
     gateway: Any = load(environment={}).gateway
     with pytest.raises(AttributeError):
         gateway.port = 5
+
+
+def test_misspelt_variable_is_refused_with_the_name_that_was_meant() -> None:
+    with pytest.raises(InvalidConfiguration, match="CULVER_GATEWAY_PORT") as caught:
+        load(environment={"CULVER_GATEWAY_PROT": "1"})
+    assert caught.value.field == "CULVER_GATEWAY_PROT"
+
+
+def test_variables_of_the_client_and_the_command_line_are_no_settings() -> None:
+    load(
+        environment={
+            "CULVER_URL": "http://x",
+            "CULVER_DEBUG": "1",
+            "CULVER_LOG_LEVEL": "info",
+            "CULVERT": "x",
+        }
+    )

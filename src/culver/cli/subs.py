@@ -156,6 +156,9 @@ def _json_line(subscription: Subscription) -> str:
 
 def _describe(subscription: Subscription) -> str:
     mailbox = subscription.mailbox
+    keeps = "nothing: it lives as long as its connection"
+    if mailbox is not None:
+        keeps = f"at most {mailbox.max_count} events, {mailbox.max_bytes} bytes, {mailbox.max_age_seconds} s"
     rows: list[tuple[str, Any]] = [
         ("id", subscription.id),
         ("filter", _one_line(subscription.filter)),
@@ -163,10 +166,7 @@ def _describe(subscription: Subscription) -> str:
         ("created", _moment(subscription.created_at)),
         ("expires", _moment(subscription.expires_at) if subscription.expires_at else "never"),
         ("pending", f"{subscription.pending} events"),
-        (
-            "keeps at most",
-            f"{mailbox.max_count} events, {mailbox.max_bytes} bytes, {mailbox.max_age_seconds} s",
-        ),
+        ("keeps", keeps),
     ]
     return "\n".join(f"{name:<16} {value}" for name, value in rows)
 

@@ -39,15 +39,17 @@ class Mailbox(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Subscription(msgspec.Struct, frozen=True, kw_only=True):
-    """A durable subscription as the site has it. Every matching event from position `since` on is
-    delivered; `pending` of them wait, unacknowledged."""
+    """A subscription as the site has it. Every matching event from position `since` on is delivered; of a
+    durable one, `pending` wait, unacknowledged. A live one (another client's, while it is connected) has no
+    mailbox."""
 
     id: str
     filter: str
     since: int
     created_at: datetime
     expires_at: datetime | None = None
-    mailbox: Mailbox = msgspec.field(default_factory=Mailbox)
+    durable: bool = True
+    mailbox: Mailbox | None = None
     pending: int = 0
 
 

@@ -219,7 +219,9 @@ def test_durable_subscriptions_are_managed() -> None:
             made = await client.create_subscription(
                 "a > 1", id="one", mailbox=limits, expires_in_seconds=3600
             )
-            assert (made.id, made.filter, made.since, made.mailbox.max_count) == ("one", "a > 1", 0, 10)
+            assert (made.id, made.filter, made.since, made.durable) == ("one", "a > 1", 0, True)
+            assert made.mailbox is not None
+            assert made.mailbox.max_count == 10
             assert made.expires_at is not None
             assert made.expires_at > made.created_at
             unnamed = await client.create_subscription("a > 2")
@@ -296,5 +298,19 @@ def test_wrong_arguments_are_refused_before_anything_is_sent() -> None:
                 await client.publish(at=datetime(2026, 1, 1))  # noqa: DTZ001
         with pytest.raises(culver.InvalidRequest):
             culver.connect("http://127.0.0.1:1", buffer_count=0)
+
+    run(scenario())
+
+
+def test_a_connected_live_subscriber_is_listed_and_harms_nobody() -> None:
+    async def scenario() -> None:
+        async with (
+            served(_site()) as server,
+            culver.connect(server.url) as client,
+            client.subscribe("a > 1") as stream,
+        ):
+            await stream.start()
+            listed = [subscription async for subscription in client.subscriptions()]
+            assert [(one.filter, one.durable, one.mailbox) for one in listed] == [("a > 1", False, None)]
 
     run(scenario())

@@ -9,6 +9,7 @@ import os
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 from pyspark.errors import PySparkException
 from pyspark.sql.streaming import StreamingQuery
@@ -22,6 +23,14 @@ from culver.pipeline.spark.source import LogSource, parallelism
 def main(argument: str) -> int:
     options = json.loads(argument)
     signals = SignalSender(options["signals"])
+    try:
+        return _run(options, signals)
+    except Exception as exc:
+        signals.send("failed", text=_first_line(str(exc)))
+        raise
+
+
+def _run(options: dict[str, Any], signals: SignalSender) -> int:
     files = SiteFiles(Path(options["data_dir"]))
     signals.send("progress", text="starting the Java virtual machine")
     session = create_session(options["master"], files.spark)
@@ -44,9 +53,8 @@ def main(argument: str) -> int:
     threading.Thread(target=_stop_at_end_of_input, args=(query, stopping), daemon=True).start()
     try:
         query.awaitTermination()
-    except PySparkException as exc:
+    except PySparkException:
         if not stopping.is_set():
-            signals.send("failed", text=_first_line(str(exc)))
             raise
     session.stop()
     return 0
