@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from culver.config import LogSettings
+from culver.disk import sync_directory
 from culver.errors import NotFound, StorageCorrupt, StorageError, TooLarge
 from culver.log.reader import FileLogReader
 from culver.log.recovery import find_tail
@@ -32,7 +33,6 @@ from culver.log.segment import (
     read_header,
     segment_name,
     storage_error,
-    sync_directory,
 )
 from culver.model import batch as batches
 

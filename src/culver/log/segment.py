@@ -248,15 +248,6 @@ def _chunk(descriptor: int, position: int, at_least: int) -> memoryview:
     return memoryview(os.pread(descriptor, wanted, position) if wanted > 0 else b"")
 
 
-def sync_directory(directory: Path) -> None:
-    """Make names that were added to or removed from a directory durable."""
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def corrupt(path: Path, position: int, what: str) -> StorageCorrupt:
     return StorageCorrupt(
         f"{path} is damaged at byte {position}: {what}. Stop the site and restore the file from a copy; without "

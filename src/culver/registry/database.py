@@ -16,6 +16,7 @@ import sqlite3
 import tempfile
 from pathlib import Path
 
+from culver.disk import sync_directory
 from culver.errors import CulverError, InvalidRequest, StorageCorrupt, StorageError, StorageFull
 
 _APPLICATION = 0x43554C56  # "CULV"
@@ -85,7 +86,7 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
     tables = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
     if (application, format_, tables) == (0, 0, 0):
         connection.executescript(_SCHEMA)
-        _sync_directory(path.parent)
+        sync_directory(path.parent)
         return
     if application != _APPLICATION:
         raise StorageCorrupt(f"{path} is not a registry of Culver; name another file", path=str(path))
@@ -139,11 +140,3 @@ def _is_full(path: Path) -> bool:
             return os.fstat(file.fileno()).st_size < end + 65536
     except OSError as exc:
         return exc.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-
-
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from culver.disk import sync_directory
 from culver.errors import StorageCorrupt
 
 FORMAT = 1
@@ -112,19 +113,11 @@ def write(path: Path, chunks: Sequence[bytes]) -> None:
             file.flush()
             os.fsync(file.fileno())
         temporary.rename(path)
-        _sync_directory(path.parent)
+        sync_directory(path.parent)
     except OSError:
         with contextlib.suppress(OSError):
             temporary.unlink()
         raise
-
-
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _header(
