@@ -17,9 +17,6 @@ from culver.log.log import PublicationLog
 from culver.pipeline.notifications import parse_file_name
 
 _GRACE_US = 1_000_000
-# Each time files are written, publishers feel it; seldom, it is below one event in a hundred.
-_STORE_EVERY_US = 10_000_000
-_STORE_BYTES = 32 * 1024 * 1024
 _DROPS_AT_A_TIME = 64  # mailboxes, before the event loop gets a turn
 
 
@@ -45,7 +42,6 @@ class Housekeeper:
         # be on its way here.
         self._noted_us, self._noted = now_us, mailboxes.frontier
         self._settled = 0
-        self._stored_us = now_us
         # Mailboxes with a gap that is not on disk: while there are any, nothing that it names may go.
         self.unwritten: set[str] = set()
 
@@ -89,14 +85,11 @@ class Housekeeper:
             self.unwritten.difference_update(slots)
         return list(slots)
 
-    async def tidy_files(self, now_us: int) -> None:
+    async def tidy_files(self) -> None:
         """Delete what nobody needs, write what has no file, merge what is small, and move large contents out of
         memory."""
         await self._retire()
-        unstored_bytes = self._mailboxes.ranges.unstored_bytes
-        if now_us - self._stored_us >= _STORE_EVERY_US or unstored_bytes > _STORE_BYTES:
-            self._stored_us = now_us
-            await self.store_files()
+        await self.store_files()
         for group in plan_merges(self._mailboxes.ranges):
             await self._merge(group)
         for item in list(self._mailboxes.ranges):

@@ -244,7 +244,7 @@ class Hub:
                 for subscription in await self._housekeeper.enforce_limits(now_us):
                     for session in self._durable.get(subscription, ()):
                         session.wake()
-                await self._housekeeper.tidy_files(now_us)
+                await self._housekeeper.tidy_files()
                 self._finished += self._mailboxes.consumed()
                 self._finished += [n for n, until in self._ended_live.items() if until <= self.frontier]
                 for number in self._finished:

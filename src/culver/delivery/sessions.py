@@ -6,6 +6,7 @@ is still there for the next one. A live session has a bounded buffer and nothing
 
 import asyncio
 import contextlib
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -33,7 +34,7 @@ class SessionOwner(Protocol):
     def detach(self, session: "DurableSession | LiveSession") -> None: ...
 
 
-class _Session:
+class _Session(ABC):
     """Waiting, waking and ending, the same for both kinds. One `receive` at a time."""
 
     def __init__(self, owner: SessionOwner, registration: Registration) -> None:
@@ -70,8 +71,9 @@ class _Session:
                 async with asyncio.timeout_at(deadline):
                     await self._wake.wait()
 
+    @abstractmethod
     async def _next(self, limit: int) -> list[Item]:
-        raise NotImplementedError
+        """What is there now, at most that many; empty where there is nothing."""
 
 
 class DurableSession(_Session):
