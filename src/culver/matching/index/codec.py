@@ -41,6 +41,16 @@ def packed_constraints(texts: Sequence[str]) -> list[list[Any]]:
     return packed
 
 
+def attribute_of_text(text: str) -> str | None:
+    """The attribute that a constraint is about, without reading all of it; None where it computes."""
+    _, kind, _, name, _ = text.split('"', 4)
+    if kind == "computed":
+        return None
+    if "\\" in name:  # something is escaped, perhaps a quotation mark
+        name = json.loads(text)[1]
+    return name
+
+
 def _pack_constraint(constraint: Constraint) -> list[Any]:
     match constraint:
         case Range(attribute, domain, low, low_closed, high, high_closed):

@@ -7,8 +7,8 @@ other patterns                 found as a substring by their longest literal tex
 ranges                         tried
 """
 
-from collections.abc import Hashable, Iterable
-from typing import Any, Generic, TypeVar
+from collections.abc import Hashable
+from typing import Any, TypeVar
 
 from culver.matching.index.codec import constraint_from_packed
 from culver.model.evaluate import constraint_holds_for_value
@@ -18,9 +18,9 @@ from culver.model.values import Value
 
 T = TypeVar("T")
 
-_Parts = tuple[tuple[str, ...], tuple[bool, ...]]
+_General = tuple[int, tuple[str, ...], tuple[bool, ...]]  # place, parts, kinds
 
-# What one look in a dictionary costs, against one search for a text, and that per character searched.
+# In nanoseconds: to take a window and look it up; to search for a text, and that per character searched.
 _LOOK, _SEARCH, _SEARCH_CHARACTER = 100, 60, 0.3
 
 
@@ -32,7 +32,7 @@ class Lookup:
         self._ranges: list[tuple[int, Range]] = []
 
     def add(self, place: int, packed: list[Any]) -> None:
-        """Take in a need, in the form that `codec` draws."""
+        """Take in a need, in the form that `codec` gives it. No need may come twice."""
         if packed[0] == "contains":
             self._equal.setdefault(packed[2], []).append(place)
             return
@@ -44,7 +44,7 @@ class Lookup:
             case Range():
                 self._ranges.append((place, constraint))
             case _:
-                raise ValueError(f"not about a value of its own: {packed!r}")
+                raise ValueError(f"not a need about values: {packed!r}")
 
     def meets(self, value: Value) -> list[int]:
         """The needs that a value (or member) meets; the value must be of this domain."""
@@ -58,72 +58,69 @@ class Lookup:
 class TextLookup(Lookup):
     """The needs about strings."""
 
+    # A pool holds no constraint twice, so a text of one shape is one need. To keep it as a number and not in
+    # a list of its own spares the garbage collector tens of thousands of objects.
+
     def __init__(self) -> None:
         super().__init__()
-        self._prefixes: dict[int, dict[str, list[int]]] = {}
-        self._suffixes: dict[int, dict[str, list[int]]] = {}
-        self._substrings = _Substrings[int]()
-        self._anchored = _Substrings[tuple[int, _Parts]]()
-        self._bare: list[tuple[int, _Parts]] = []
+        self._prefixes: dict[int, dict[str, int]] = {}
+        self._suffixes: dict[int, dict[str, int]] = {}
+        self._substrings: dict[int, dict[str, int]] = {}
+        self._anchored: dict[int, dict[str, list[_General]]] = {}
+        self._bare: list[_General] = []  # only wildcards
 
     def add(self, place: int, packed: list[Any]) -> None:
         if packed[0] != "pattern":
             super().add(place, packed)
             return
         _, _, shape, text, parts, kinds, _ = packed
+        by_length = self._substrings
+        if shape == PatternShape.GENERAL:
+            self._add_general((place, tuple(parts), tuple(kinds)))
+            return
         if shape == PatternShape.SUFFIX:
-            self._suffixes.setdefault(len(text), {}).setdefault(text, []).append(place)
-        elif shape == PatternShape.SUBSTRING:
-            self._substrings.add(text, place)
+            by_length = self._suffixes
         elif shape == PatternShape.PREFIX:
-            self._prefixes.setdefault(len(text), {}).setdefault(text, []).append(place)
-        else:
-            literals = [part for part, wild in zip(parts, kinds, strict=True) if not wild]
-            pattern = place, (tuple(parts), tuple(kinds))
-            if literals:
-                self._anchored.add(max(literals, key=len), pattern)
-            else:
-                self._bare.append(pattern)
+            by_length = self._prefixes
+        texts = by_length.get(len(text))
+        if texts is None:
+            texts = by_length[len(text)] = {}
+        texts[text] = place
+
+    def _add_general(self, pattern: _General) -> None:
+        literals = [part for part, wild in zip(*pattern[1:], strict=True) if not wild]
+        if not literals:
+            self._bare.append(pattern)
+            return
+        anchor = max(literals, key=len)
+        self._anchored.setdefault(len(anchor), {}).setdefault(anchor, []).append(pattern)
 
     def meets(self, value: Value) -> list[int]:
         assert isinstance(value, str)
         found = super().meets(value)
         for length, texts in self._prefixes.items():
-            found += texts.get(value[:length], ())
+            if (place := texts.get(value[:length])) is not None:
+                found.append(place)
         for length, texts in self._suffixes.items():
-            if length <= len(value):
-                found += texts.get(value[len(value) - length :], ())
-        for places in self._substrings.found(value):
-            found += places
-        for patterns in self._anchored.found(value):
-            found += _matching(patterns, value)
-        return found + _matching(self._bare, value) if self._bare else found
-
-
-def _matching(patterns: Iterable[tuple[int, _Parts]], value: str) -> list[int]:
-    return [place for place, pattern in patterns if like(*pattern, value)]
-
-
-class _Substrings(Generic[T]):
-    """Texts, with items for each; finds those that a value has in it."""
-
-    def __init__(self) -> None:
-        self._by_length: dict[int, dict[str, list[T]]] = {}
-
-    def add(self, text: str, item: T) -> None:
-        self._by_length.setdefault(len(text), {}).setdefault(text, []).append(item)
-
-    def found(self, value: str) -> list[list[T]]:
-        """The items of each text that stands in `value`."""
-        found: list[list[T]] = []
-        search = _SEARCH + _SEARCH_CHARACTER * len(value)
-        for length, texts in self._by_length.items():
-            places = len(value) - length + 1
-            if places <= 0:
-                continue
-            if places * _LOOK < len(texts) * search:
-                windows = {value[i : i + length] for i in range(places)}
-                found += [texts[text] for text in windows & texts.keys()]
-            else:
-                found += [items for text, items in texts.items() if text in value]
+            if length <= len(value) and (place := texts.get(value[len(value) - length :])) is not None:
+                found.append(place)
+        found += _inside(self._substrings, value)
+        for patterns in (*_inside(self._anchored, value), self._bare):
+            found += [place for place, parts, kinds in patterns if like(parts, kinds, value)]
         return found
+
+
+def _inside(by_length: dict[int, dict[str, T]], value: str) -> list[T]:
+    """What is kept for each text that stands somewhere in `value`."""
+    found: list[T] = []
+    search = _SEARCH + _SEARCH_CHARACTER * len(value)
+    for length, texts in by_length.items():
+        places = len(value) - length + 1
+        if places <= 0:
+            continue
+        if places * _LOOK < len(texts) * search:
+            windows = {value[i : i + length] for i in range(places)}
+            found += [texts[text] for text in windows & texts.keys()]
+        else:
+            found += [kept for text, kept in texts.items() if text in value]
+    return found

@@ -106,14 +106,14 @@ class TextMemory(_Memory[bytes]):
 
     def _look_up(self, rows: Shorts, codes: Shorts, column: Strings) -> Part:
         items = np.flatnonzero(codes == _UNKNOWN)
-        view = memoryview(column.data)
+        data = column.data
         known = self._known
         places: dict[bytes, int] = {}
         met: list[Shorts] = []
         found: list[int] = []
         spans = zip(column.starts[items].tolist(), column.starts[items + 1].tolist(), strict=True)
         for begin, end in spans:
-            key = view[begin:end].tobytes()
+            key = data[begin:end].tobytes()
             place = places.setdefault(key, len(met))
             found.append(place)
             if place == len(met):
@@ -185,15 +185,15 @@ def _empty_slots(count: int) -> Shorts:
 
 @compiled
 def _hash_text(data: Bytes, begin: int, end: int) -> int:
-    value = np.int64(end - begin)
+    value = end - begin
     for i in range(begin, end):
-        value = (value ^ np.int64(data[i])) * np.int64(0x100000001B3)
+        value = (value ^ int(data[i])) * 0x100000001B3
     return value ^ (value >> 29)
 
 
 @compiled
 def _hash_number(key: int) -> int:
-    value = np.int64(key) * np.int64(0x1E3779B97F4A7C15)
+    value = key * 0x1E3779B97F4A7C15
     return value ^ (value >> 32)
 
 

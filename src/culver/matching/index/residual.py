@@ -9,13 +9,11 @@ it first occurs: who only merges or publishes segments pays for neither.
                                           all of it put together per row by `held`
 """
 
-from typing import Any
-
 import numpy as np
 
 from culver.matching.index.arithmetic import Calculations
 from culver.matching.index.bounds import Line, real_of_key
-from culver.matching.index.codec import constraint_from_packed, packed_constraints
+from culver.matching.index.codec import attribute_of_text, constraint_from_text, packed_constraints
 from culver.matching.index.columns import BatchColumns
 from culver.matching.index.held import Held, Part, gather
 from culver.matching.index.kernels import Shorts
@@ -40,8 +38,6 @@ _LINES = {
     Kind.BOOLEAN: Line.BOOLEANS,
     Kind.TIMESTAMP: Line.TIMESTAMPS,
 }
-
-_Packed = list[tuple[int, list[Any]]]
 
 
 class Needs:
@@ -80,25 +76,29 @@ class Needs:
 
 
 def _read(pool: tuple[str, ...], remembered: Remembered) -> "tuple[list[_OfAttribute], Calculations | None]":
-    attributes: dict[str, _Packed] = {}
+    places: dict[str | None, list[int]] = {}
+    for place, text in enumerate(pool):
+        places.setdefault(attribute_of_text(text), []).append(place)
     computed: list[tuple[int, Comparison]] = []
-    for place, packed in enumerate(packed_constraints(pool)):
-        if packed[0] != "computed":
-            attributes.setdefault(packed[1], []).append((place, packed))
-            continue
-        constraint = constraint_from_packed(packed)
+    for place in places.pop(None, ()):
+        constraint = constraint_from_text(pool[place])
         assert isinstance(constraint, Computed)
         computed.append((place, constraint.comparison))
-    of_attributes = [_OfAttribute(name, needs, remembered) for name, needs in attributes.items()]
-    return of_attributes, Calculations(computed) if computed else None
+    attributes = [
+        _OfAttribute(name, own, [pool[place] for place in own], remembered)
+        for name, own in places.items()
+        if name is not None
+    ]
+    return attributes, Calculations(computed) if computed else None
 
 
 class _OfAttribute:
-    """The needs about one attribute, made ready when it first occurs."""
+    """The needs about one attribute: their places in the pool, and their texts."""
 
-    def __init__(self, name: str, packed: _Packed, remembered: Remembered) -> None:
+    def __init__(self, name: str, places: list[int], texts: list[str], remembered: Remembered) -> None:
         self._name = name
-        self._packed = packed
+        self._places = places
+        self._texts = texts
         self._remembered = remembered
         self._ready: tuple[Shorts, dict[Kind, TextMemory | NumberMemory]] | None = None
 
@@ -139,7 +139,7 @@ class _OfAttribute:
     def _make_ready(self) -> tuple[Shorts, dict[Kind, TextMemory | NumberMemory]]:
         presence: list[int] = []
         lookups: dict[Domain, Lookup] = {}
-        for place, packed in self._packed:
+        for place, packed in zip(self._places, packed_constraints(self._texts), strict=True):
             kind = packed[0]
             if packed[-1] is not (kind == "presence") and kind != "range":
                 raise ValueError(f"a need says what must hold, not what must not: {packed!r}")
