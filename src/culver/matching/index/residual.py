@@ -54,6 +54,11 @@ class Needs:
         self._remembered = Remembered()
         self._read: tuple[list[_OfAttribute], Calculations | None] | None = None
 
+    @property
+    def remembered(self) -> int:
+        """How much is remembered, between batches at most `max_remembered`."""
+        return self._remembered.size
+
     def evaluate(self, columns: BatchColumns) -> Held:
         """The needs that each row meets."""
         if not self.count:
