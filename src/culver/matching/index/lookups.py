@@ -8,7 +8,7 @@ ranges                         tried
 """
 
 from collections.abc import Hashable
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from culver.matching.index.codec import constraint_from_packed
 from culver.model.evaluate import constraint_holds_for_value
@@ -22,6 +22,7 @@ _General = tuple[int, tuple[str, ...], tuple[bool, ...]]  # place, parts, kinds
 
 # In nanoseconds: to take a window and look it up; to search for a text, and that per character searched.
 _LOOK, _SEARCH, _SEARCH_CHARACTER = 100, 60, 0.3
+_GRAM = 3  # characters; shorter ones tell less apart, longer ones leave more texts without
 
 
 class Lookup:
@@ -65,8 +66,8 @@ class TextLookup(Lookup):
         super().__init__()
         self._prefixes: dict[int, dict[str, int]] = {}
         self._suffixes: dict[int, dict[str, int]] = {}
-        self._substrings: dict[int, dict[str, int]] = {}
-        self._anchored: dict[int, dict[str, list[_General]]] = {}
+        self._substrings = _Substrings[int]()
+        self._anchored = _Substrings[list[_General]]()
         self._bare: list[_General] = []  # only wildcards
 
     def add(self, place: int, packed: list[Any]) -> None:
@@ -74,18 +75,14 @@ class TextLookup(Lookup):
             super().add(place, packed)
             return
         _, _, shape, text, parts, kinds, _ = packed
-        by_length = self._substrings
-        if shape == PatternShape.GENERAL:
-            self._add_general((place, tuple(parts), tuple(kinds)))
-            return
-        if shape == PatternShape.SUFFIX:
-            by_length = self._suffixes
+        if shape == PatternShape.SUBSTRING:
+            self._substrings.add(text, place)
+        elif shape == PatternShape.SUFFIX:
+            self._suffixes.setdefault(len(text), {})[text] = place
         elif shape == PatternShape.PREFIX:
-            by_length = self._prefixes
-        texts = by_length.get(len(text))
-        if texts is None:
-            texts = by_length[len(text)] = {}
-        texts[text] = place
+            self._prefixes.setdefault(len(text), {})[text] = place
+        else:
+            self._add_general((place, tuple(parts), tuple(kinds)))
 
     def _add_general(self, pattern: _General) -> None:
         literals = [part for part, wild in zip(*pattern[1:], strict=True) if not wild]
@@ -93,7 +90,11 @@ class TextLookup(Lookup):
             self._bare.append(pattern)
             return
         anchor = max(literals, key=len)
-        self._anchored.setdefault(len(anchor), {}).setdefault(anchor, []).append(pattern)
+        others = self._anchored.get(anchor)
+        if others is None:
+            self._anchored.add(anchor, [pattern])
+        else:
+            others.append(pattern)
 
     def meets(self, value: Value) -> list[int]:
         assert isinstance(value, str)
@@ -104,23 +105,67 @@ class TextLookup(Lookup):
         for length, texts in self._suffixes.items():
             if length <= len(value) and (place := texts.get(value[len(value) - length :])) is not None:
                 found.append(place)
-        found += _inside(self._substrings, value)
-        for patterns in (*_inside(self._anchored, value), self._bare):
+        found += self._substrings.found(value)
+        for patterns in (*self._anchored.found(value), self._bare):
             found += [place for place, parts, kinds in patterns if like(parts, kinds, value)]
         return found
 
 
-def _inside(by_length: dict[int, dict[str, T]], value: str) -> list[T]:
-    """What is kept for each text that stands somewhere in `value`."""
-    found: list[T] = []
-    search = _SEARCH + _SEARCH_CHARACTER * len(value)
-    for length, texts in by_length.items():
-        places = len(value) - length + 1
-        if places <= 0:
-            continue
-        if places * _LOOK < len(texts) * search:
-            windows = {value[i : i + length] for i in range(places)}
-            found += [texts[text] for text in windows & texts.keys()]
+class _Substrings(Generic[T]):
+    """Texts, and what is kept for each; finds those that stand somewhere in a value.
+
+    short    length -> text -> kept      up to _GRAM characters: a window of the value is the text
+    grams    gram -> texts               longer: a window of the value is one of its grams, the one that
+    long     text -> kept                fewest texts are found by; then the text is searched for
+    """
+
+    def __init__(self) -> None:
+        self._short: dict[int, dict[str, T]] = {}
+        self._grams: dict[str, list[str]] = {}
+        self._long: dict[str, T] = {}
+
+    def get(self, text: str) -> T | None:
+        return self._long.get(text) if len(text) > _GRAM else self._short.get(len(text), {}).get(text)
+
+    def add(self, text: str, kept: T) -> None:
+        """Keep something for a text that is not yet here."""
+        if len(text) <= _GRAM:
+            self._short.setdefault(len(text), {})[text] = kept
+            return
+        self._long[text] = kept
+        grams = self._grams
+        fewest: list[str] | None = None
+        for i in range(len(text) - _GRAM + 1):
+            gram = text[i : i + _GRAM]
+            texts = grams.get(gram)
+            if texts is None:
+                grams[gram] = [text]
+                return
+            if fewest is None or len(texts) < len(fewest):
+                fewest = texts
+        assert fewest is not None
+        fewest.append(text)
+
+    def found(self, value: str) -> list[T]:
+        """What is kept for each text that stands in `value`."""
+        found: list[T] = []
+        for length, short in self._short.items():
+            if _windows_pay(value, len(short)):
+                found += [short[text] for text in _windows(value, length) & short.keys()]
+            else:
+                found += [kept for text, kept in short.items() if text in value]
+        long = self._long
+        if _windows_pay(value, len(long)):
+            for gram in _windows(value, _GRAM) & self._grams.keys():
+                found += [long[text] for text in self._grams[gram] if text in value]
         else:
-            found += [kept for text, kept in texts.items() if text in value]
-    return found
+            found += [kept for text, kept in long.items() if text in value]
+        return found
+
+
+def _windows(value: str, length: int) -> set[str]:
+    return {value[i : i + length] for i in range(len(value) - length + 1)}
+
+
+def _windows_pay(value: str, texts: int) -> bool:
+    return len(value) * _LOOK < texts * (_SEARCH + _SEARCH_CHARACTER * len(value))
