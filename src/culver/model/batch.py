@@ -16,7 +16,7 @@ timestamp: kernels compare integers, and its kind is in the column's name anyway
 
 import functools
 import itertools
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -40,7 +40,6 @@ ARROW_TYPES: dict[Kind, Any] = {
     Kind.STRINGS: pa.list_(pa.string()),
     Kind.TIMESTAMP: pa.int64(),
 }
-_KINDS = tuple(Kind)
 _DATA_PREFIX = "data."
 _PAYLOAD_INDEX = 0
 _BASE_FIELDS = (pa.field(PAYLOAD, pa.binary()), pa.field(RECEIVED, pa.int64()))
@@ -138,11 +137,10 @@ def concat(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
 def attribute(batch: pa.RecordBatch, name: str) -> dict[Kind, pa.Array]:
     """The columns that `name` means in a filter, by kind: `Event.value` for all rows at once. A row is null
     in all of them where its event has no such attribute; kinds that no row has are left out."""
-    if name.startswith(_DATA_PREFIX):
-        first = _columns(batch, DATA, name[len(_DATA_PREFIX) :])
-    else:
-        first = _columns(batch, CONTEXT, name)
-    second = _columns(batch, DATA, name)
+    places = _places(tuple(batch.schema.names)).get(name)
+    if places is None:
+        return {}
+    first, second = (_columns(batch, source) for source in places)
     if not first or not second:
         return first or second
     # A value of any kind in the first source hides the second source's value of every kind.
@@ -155,16 +153,9 @@ def attribute(batch: pa.RecordBatch, name: str) -> dict[Kind, pa.Array]:
     return result
 
 
-def attribute_names(batch: pa.RecordBatch) -> set[str]:
+def attribute_names(batch: pa.RecordBatch) -> Collection[str]:
     """Every name with which a filter may find something in this batch."""
-    names: set[str] = set()
-    for column in batch.schema.names:
-        where, _, name = _parse_column_name(column)
-        if where == CONTEXT:
-            names.add(name)
-        elif where == DATA:
-            names.update((name, _DATA_PREFIX + name))
-    return names
+    return _places(tuple(batch.schema.names)).keys()
 
 
 def event_at(batch: pa.RecordBatch, row: int) -> Event:
@@ -195,16 +186,40 @@ def payload_sizes(batch: pa.RecordBatch) -> NDArray[np.uint32]:
     return sizes.astype(np.uint32)
 
 
-def _columns(batch: pa.RecordBatch, where: str, name: str) -> dict[Kind, pa.Array]:
+_Places = tuple[tuple[Kind, int], ...]
+
+
+@functools.lru_cache(maxsize=256)
+def _places(columns: tuple[str, ...]) -> dict[str, tuple[_Places, _Places]]:
+    """For each name that a filter may use, the columns that it means, by kind and index: those of the first source
+    and those of the second, which it hides. Small batches of a few schemas come by the thousand."""
+    sources: dict[tuple[str, str], _Places] = {}
+    for index, column in enumerate(columns):
+        where, kind, name = _parse_column_name(column)
+        if where:
+            sources[where, name] = (*sources.get((where, name), ()), (Kind(kind), index))
+    names = {name for where, name in sources if where == CONTEXT}
+    for where, name in sources:
+        if where == DATA:
+            names.update((name, _DATA_PREFIX + name))
+    return {
+        name: (
+            sources.get((DATA, name[len(_DATA_PREFIX) :]), ())
+            if name.startswith(_DATA_PREFIX)
+            else sources.get((CONTEXT, name), ()),
+            sources.get((DATA, name), ()),
+        )
+        for name in names
+    }
+
+
+def _columns(batch: pa.RecordBatch, places: _Places) -> dict[Kind, pa.Array]:
     """The columns of one attribute in one place that hold a value in some row."""
-    schema = batch.schema
     found: dict[Kind, pa.Array] = {}
-    for kind in _KINDS:
-        index = schema.get_field_index(_column_name(where, kind, name))
-        if index >= 0:
-            column = batch.column(index)
-            if column.null_count < len(column):
-                found[kind] = column
+    for kind, index in places:
+        column = batch.column(index)
+        if column.null_count < len(column):
+            found[kind] = column
     return found
 
 
