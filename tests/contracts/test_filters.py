@@ -34,7 +34,7 @@ def batch_of(*events: dict[str, Value]) -> pa.RecordBatch:
 
 def rows(matches: Matches) -> list[list[int]]:
     bounds = matches.offsets.tolist()
-    return [matches.numbers[begin:end].tolist() for begin, end in itertools.pairwise(bounds)]
+    return [sorted(matches.numbers[begin:end].tolist()) for begin, end in itertools.pairwise(bounds)]
 
 
 def filter_with(make_filter: MakeFilter, *texts: str) -> Filter:

@@ -19,7 +19,7 @@ from culver.model.predicate import Predicate
 class Matches:
     """The subscriptions that each event of a batch satisfies.
 
-    Event i satisfies `numbers[offsets[i]:offsets[i + 1]]`, ascending and distinct. `offsets` has one
+    Event i satisfies `numbers[offsets[i]:offsets[i + 1]]`, distinct, in no particular order. `offsets` has one
     entry more than the batch has events; both arrays are int64.
     """
 
@@ -28,7 +28,7 @@ class Matches:
 
 
 def matches_of(rows: Sequence[Sequence[int]]) -> Matches:
-    """Matches from the numbers of each event, which must be ascending and distinct already."""
+    """Matches from the numbers of each event, which must be distinct already."""
     offsets = np.zeros(len(rows) + 1, np.int64)
     np.cumsum([len(row) for row in rows], out=offsets[1:])
     return Matches(offsets, np.array([number for row in rows for number in row], np.int64))

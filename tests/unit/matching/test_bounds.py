@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 from culver.matching.index.bounds import (
     INT64_MAX,
     INT64_MIN,
+    Line,
     after_prefix,
     move_string_bounds,
     number_intervals,
-    number_point,
+    number_lines,
     real_key,
     real_keys,
     string_interval,
@@ -93,11 +94,36 @@ def test_an_interval_holds_exactly_what_its_bounds_allow(
         assert inside(value, intervals) is holds(value, low, low_closed, high, high_closed), value
 
 
+def on_lines(value: int | float, lines: list[tuple[Line, tuple[int, int]]]) -> bool:
+    """Whether the value's key lies in one of the intervals, as events are given keys."""
+    for line, (low, high) in lines:
+        if line is Line.NUMBERS or (line is Line.REALS and isinstance(value, float)):
+            key = real_key(float(value))
+        elif line is Line.INTEGERS and isinstance(value, int):
+            key = value
+        else:
+            continue
+        if low <= key <= high:
+            return True
+    return False
+
+
 def test_a_point_holds_exactly_its_equals() -> None:
     for value in EDGES:
-        point = number_point(value)
+        point = number_lines(value, True, value, True)
         for other in (each for edge in EDGES for each in near(edge)):
-            assert inside(other, point) is (other == value), (value, other)
+            assert on_lines(other, point) is (other == value), (value, other)
+
+
+@settings(max_examples=600, deadline=None, derandomize=True)
+@given(low=st.none() | numbers, low_closed=st.booleans(), high=st.none() | numbers, high_closed=st.booleans())
+def test_lines_hold_exactly_what_their_bounds_allow(
+    low: int | float | None, low_closed: bool, high: int | float | None, high_closed: bool
+) -> None:
+    lines = number_lines(low, low_closed, high, high_closed)
+    edges = [each for bound in (low, high, *EDGES) if bound is not None for each in near(bound)]
+    for value in edges:
+        assert on_lines(value, lines) is holds(value, low, low_closed, high, high_closed), value
 
 
 @settings(derandomize=True)

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from culver.matching.index.bounds import Line
 from culver.matching.index.compiler import Entry, compile_entries
 from culver.matching.index.matcher import FOREVER, Part, merge_parts
 from culver.matching.index.order import block_order
 from culver.matching.index.segment import encode, from_chunks
 from culver.matching.index.table import ClauseTable
 from culver.model.language import parse
-from culver.model.values import Domain
 from support.filters import random_filter
 
 SEED = 4
@@ -23,14 +23,13 @@ def described(table: ClauseTable) -> list[tuple[object, ...]]:
     for clause, registration in enumerate(table.clause_registration.tolist()):
         terms = []
         for term in range(table.term_start[clause], table.term_start[clause + 1]):
-            attribute, domain = table.dimensions[table.term_dimension[term]]
+            attribute, line = table.dimensions[table.term_dimension[term]]
             bounds: list[object] = table.term_bounds[term].tolist()
-            if domain is Domain.STRING:
+            if line is Line.STRINGS:
                 bounds = [_literal(table, bounds[0], 2), _literal(table, bounds[1], 0)]
-            terms.append((attribute, str(domain), *map(str, bounds)))
-        needs = [
-            table.pool[need] for need in table.needs[table.need_start[clause] : table.need_start[clause + 1]]
-        ]
+            terms.append((attribute, str(line), *map(str, bounds)))
+        signed = table.needs[table.need_start[clause] : table.need_start[clause + 1]].tolist()
+        needs = [f"not {table.pool[~need]}" if need < 0 else table.pool[need] for need in signed]
         number, since = int(table.numbers[registration]), int(table.since[registration])
         result.append((number, since, tuple(terms), tuple(sorted(needs))))
     return sorted(result, key=repr)

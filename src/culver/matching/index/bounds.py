@@ -1,19 +1,28 @@
 """Constraints as closed intervals of 64-bit keys, so that kernels only compare integers, and exactly.
 
-A number in an event is an integer or a real, and no 64-bit type holds both without loss. A numeric constraint
-therefore becomes two intervals: one for integer values, one for real values. A real is compared by its
-key, an integer with the same order:
+The values of an attribute lie on lines, each with its own keys, which keep the order:
+
+    NUMBERS      integers and reals together, by the key of the real (below)
+    INTEGERS     integers alone, by themselves
+    REALS        reals alone, by the key of the real
+    STRINGS      by their place among the sorted literals of a segment: literal i has key 2i + 1, and
+                 whatever lies just below it 2i
+    TIMESTAMPS   microseconds
+    BOOLEANS     0 and 1
+    LISTS        0: nothing but that the attribute is a list
 
     real      -max ...  -0.0 = 0.0  ... max
     key       the bits of the double, mirrored below zero, so that order is kept
 
-    x > 9007199254740993  (2^53 + 1)   integers  [9007199254740994, INT64_MAX]
-                                       reals     [key(9007199254740994.0), INT64_MAX]
+An integer beyond 2^53 has no key of its own on NUMBERS, but lies on the right side of every bound below 2^53.
+A constraint with a bound beyond that becomes two: one on INTEGERS, one on REALS.
 
-Timestamps use the integer interval (microseconds), booleans too (0 and 1). Strings are placed among the
-sorted literals of their segment: literal i has key 2i + 1, and whatever lies just below it 2i.
+    x > 5                              NUMBERS   [key(5.0) + 1, INT64_MAX]
+    x > 9007199254740993  (2^53 + 1)   INTEGERS  [9007199254740994, INT64_MAX]
+                                    or REALS     [key(9007199254740994.0), INT64_MAX]
 """
 
+import enum
 import math
 import struct
 
@@ -28,7 +37,24 @@ _MAX_REAL = math.nextafter(math.inf, 0.0)
 _REAL = struct.Struct("<d")
 _BITS = struct.Struct("<q")
 
+_EXACT = 2**53  # below it, every integer is a real
+
 Interval = tuple[int, int]
+
+
+class Line(enum.StrEnum):
+    """What orders the values of a dimension; see above."""
+
+    NUMBERS = "numbers"
+    INTEGERS = "integers"
+    REALS = "reals"
+    STRINGS = "strings"
+    TIMESTAMPS = "timestamps"
+    BOOLEANS = "booleans"
+    LISTS = "lists"
+
+
+EVERYTHING: Interval = (INT64_MIN, INT64_MAX)
 
 
 def real_key(value: float) -> int:
@@ -62,9 +88,15 @@ def number_intervals(
     return integers, ((real_low, real_high) if real_low <= real_high else EMPTY)
 
 
-def number_point(value: int | float) -> tuple[Interval, Interval]:
-    """The integer and the real that equal a number, where there are such."""
-    return number_intervals(value, True, value, True)
+def number_lines(
+    low: int | float | None, low_closed: bool, high: int | float | None, high_closed: bool
+) -> list[tuple[Line, Interval]]:
+    """The intervals, on one line or on two, whose members are the numbers between two bounds."""
+    integers, reals = number_intervals(low, low_closed, high, high_closed)
+    if all(bound is None or -_EXACT < bound < _EXACT for bound in (low, high)):
+        return [(Line.NUMBERS, reals)]
+    both = [(Line.INTEGERS, integers), (Line.REALS, reals)]
+    return [(line, interval) for line, interval in both if interval != EMPTY]
 
 
 def _lower(bound: int | float, closed: bool) -> tuple[int, int]:

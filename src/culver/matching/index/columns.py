@@ -1,4 +1,4 @@
-"""A batch as kernels want it: per dimension a 64-bit key and a mark of what kind it is.
+"""A batch as kernels want it: per dimension a 64-bit key (see `bounds`) and whether there is one.
 
 Each column is turned once per batch, however many segments ask for it.
 """
@@ -10,16 +10,21 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from culver.matching.index.bounds import real_keys
+from culver.matching.index.bounds import Line, real_keys
 from culver.matching.index.kernels import string_keys
 from culver.matching.index.table import Dimension
 from culver.model.batch import attribute, attribute_names
-from culver.model.values import Domain, Kind, Timestamp, Value
+from culver.model.values import Kind, Timestamp, Value
 
-INTEGER_VARIANT = 1  # and every other kind that is not a real
-REAL_VARIANT = 2
+_KIND_OF_LINE = {
+    Line.INTEGERS: Kind.INTEGER,
+    Line.REALS: Kind.REAL,
+    Line.TIMESTAMPS: Kind.TIMESTAMP,
+    Line.BOOLEANS: Kind.BOOLEAN,
+    Line.LISTS: Kind.STRINGS,
+}
 
-_KIND_OF_DOMAIN = {Domain.TIMESTAMP: Kind.TIMESTAMP, Domain.BOOLEAN: Kind.BOOLEAN}
+Keys = tuple[NDArray[np.int64], NDArray[np.uint8]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +52,7 @@ class BatchColumns:
         self.rows: int = batch.num_rows
         self._names = attribute_names(batch)
         self._attributes: dict[str, dict[Kind, pa.Array]] = {}
-        self._keys: dict[Dimension, tuple[NDArray[np.int64], NDArray[np.uint8]] | None] = {}
+        self._keys: dict[Dimension, Keys | None] = {}
         self._strings: dict[str, Strings | None] = {}
         self._distinct: dict[str, dict[Kind, Distinct]] = {}
 
@@ -62,56 +67,60 @@ class BatchColumns:
         dimensions: tuple[Dimension, ...],
         literal_start: NDArray[np.int64],
         literal_bytes: NDArray[np.uint8],
-    ) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
-        """Keys and variants, rows x dimensions, flat; strings are placed among the given literals."""
+    ) -> Keys:
+        """Keys, and 1 where there is one, rows x dimensions, flat; strings are placed among the given
+        literals."""
         width = len(dimensions)
         values = np.zeros((self.rows, width), np.int64)
-        variants = np.zeros((self.rows, width), np.uint8)
-        flat_values, flat_variants = values.reshape(-1), variants.reshape(-1)
+        there = np.zeros((self.rows, width), np.uint8)
+        flat_values, flat_there = values.reshape(-1), there.reshape(-1)
         for column, dimension in enumerate(dimensions):
             if dimension[0] not in self._names:
                 continue
-            if dimension[1] is Domain.STRING:
+            if dimension[1] is Line.STRINGS:
                 strings = self.strings(dimension[0])
                 if strings is not None:
                     string_keys(
                         strings.starts, strings.data, strings.valid, literal_start, literal_bytes,
-                        column, width, flat_values, flat_variants,
+                        column, width, flat_values, flat_there,
                     )  # fmt: skip
             else:
                 keys = self.keys(dimension)
                 if keys is not None:
-                    values[:, column], variants[:, column] = keys
-        return flat_values, flat_variants
+                    values[:, column], there[:, column] = keys
+        return flat_values, flat_there
 
-    def keys(self, dimension: Dimension) -> tuple[NDArray[np.int64], NDArray[np.uint8]] | None:
-        """Keys and variants of a dimension that is not of strings; None where no row has a value."""
+    def keys(self, dimension: Dimension) -> Keys | None:
+        """The keys of a dimension that is not of strings, and where there are any; None: nowhere."""
         if dimension not in self._keys:
             self._keys[dimension] = self._turn(dimension)
         return self._keys[dimension]
 
-    def _turn(self, dimension: Dimension) -> tuple[NDArray[np.int64], NDArray[np.uint8]] | None:
+    def _turn(self, dimension: Dimension) -> Keys | None:
         columns = self.attribute(dimension[0])
-        domain = dimension[1]
-        if domain is not Domain.NUMBER:
-            column = columns.get(_KIND_OF_DOMAIN[domain])
+        line = dimension[1]
+        if line is not Line.NUMBERS:
+            column = columns.get(_KIND_OF_LINE[line])
             if column is None:
                 return None
-            if domain is Domain.BOOLEAN:
+            if line is Line.REALS:
+                return real_keys(_primitive(column, np.float64)), _valid(column)
+            if line is Line.LISTS:
+                return np.zeros(len(column), np.int64), _valid(column)
+            if line is Line.BOOLEANS:
                 column = column.cast(pa.int64())
-            return _primitive(column, np.int64), _valid(column) * np.uint8(INTEGER_VARIANT)
+            return _primitive(column, np.int64), _valid(column)
         integers, reals = columns.get(Kind.INTEGER), columns.get(Kind.REAL)
+        if integers is None and reals is None:
+            return None
+        if integers is None:
+            return real_keys(_primitive(reals, np.float64)), _valid(reals)
+        rounded = _primitive(integers, np.int64).astype(np.float64)
         if reals is None:
-            if integers is None:
-                return None
-            return _primitive(integers, np.int64), _valid(integers) * np.uint8(INTEGER_VARIANT)
-        values = real_keys(_primitive(reals, np.float64))
-        variants = _valid(reals) * np.uint8(REAL_VARIANT)
-        if integers is not None:
-            there = _valid(integers)
-            values = np.where(there, _primitive(integers, np.int64), values)
-            variants += there * np.uint8(INTEGER_VARIANT)
-        return values, variants
+            return real_keys(rounded), _valid(integers)
+        whole = _valid(integers)
+        numbers = np.where(whole, rounded, _primitive(reals, np.float64))
+        return real_keys(numbers), whole | _valid(reals)
 
     def strings(self, name: str) -> Strings | None:
         if name not in self._strings:

@@ -2,32 +2,52 @@
 
 Ranges, equalities and prefixes become terms. An `IN` over few values becomes one clause per value, so that
 each can be found by its value; a clause of its own costs less than a set test on every event. All else
-(other patterns, negations, large sets, presence, lists, arithmetic) is a need, kept as text in the pool.
+(other patterns, large sets, presence, lists, arithmetic) is a need, kept as text in the pool. A negation is the need
+that the constraint does not hold, with a term that asks for a value of its type.
 """
 
 import itertools
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from culver.matching.index.bounds import (
-    EMPTY,
+    EVERYTHING,
     Interval,
+    Line,
     after_prefix,
     move_string_bounds,
     number_intervals,
-    number_point,
+    number_lines,
     string_interval,
 )
 from culver.matching.index.codec import constraint_to_text
 from culver.matching.index.table import ClauseTable, Dimension, sort_terms, starts
-from culver.model.predicate import Clause, Constraint, OneOf, Pattern, PatternShape, Predicate, Range
+from culver.model.predicate import (
+    Clause,
+    Constraint,
+    Contains,
+    OneOf,
+    Pattern,
+    PatternShape,
+    Predicate,
+    Presence,
+    Range,
+)
 from culver.model.values import Domain, Timestamp
 
 _MAX_ALTERNATIVES = 16  # clauses that the IN lists of one clause may become
 
-Bounds = tuple[int, int, int, int]
+_LINE_OF_DOMAIN = {
+    Domain.NUMBER: Line.NUMBERS,
+    Domain.STRING: Line.STRINGS,
+    Domain.BOOLEAN: Line.BOOLEANS,
+    Domain.TIMESTAMP: Line.TIMESTAMPS,
+    Domain.STRINGS: Line.LISTS,
+}
+
+Term = tuple[int, Interval]  # dimension, bounds
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,30 +79,38 @@ class _Builder:
         self._owners: list[int] = []
         self._term_counts: list[int] = []
         self._term_dimensions: list[int] = []
-        self._bounds: list[Bounds] = []
+        self._bounds: list[Interval] = []
         self._need_counts: list[int] = []
         self._needs: list[int] = []
 
     def add(self, place: int, clause: Clause) -> None:
-        terms: dict[int, list[Bounds]] = {}
+        taken: dict[tuple[str, Domain], list[Term]] = {}
         needs: set[int] = set()
         alternatives = 1
         for constraint in clause:
+            if (positive := _positive(constraint)) is not None:
+                needs.add(~self._need(positive))
+                continue
             options = self._options(constraint)
             if options is not None and alternatives * len(options[1]) <= _MAX_ALTERNATIVES:
-                dimension, bounds = options
-                # A second constraint on a dimension (the normal form merges what it can) stays as it is.
-                if dimension not in terms:
-                    terms[dimension] = bounds
-                    alternatives *= len(bounds)
+                key, terms = options
+                # A second constraint on the same values (the normal form merges what it can) is a need.
+                if key not in taken:
+                    taken[key] = terms
+                    alternatives *= len(terms)
                     continue
-            # The text, not the constraint, is the key: 1 equals 1.0 in Python, but not in arithmetic.
-            needs.add(self._pool.setdefault(constraint_to_text(constraint), len(self._pool)))
-        for combination in itertools.product(*terms.values()):
+            needs.add(self._need(constraint))
+        for constraint in clause:
+            # What is not so, is not so of a value: the attribute must have one of the right type.
+            if isinstance(constraint, OneOf | Pattern | Contains) and constraint.negated:
+                key = constraint.attribute, domain_of_constraint(constraint)
+                taken.setdefault(key, [(self._dimension(key[0], _LINE_OF_DOMAIN[key[1]]), EVERYTHING)])
+        for combination in itertools.product(*taken.values()):
             self._owners.append(place)
-            self._term_counts.append(len(terms))
-            self._term_dimensions.extend(terms)
-            self._bounds.extend(combination)
+            self._term_counts.append(len(combination))
+            for dimension, bounds in combination:
+                self._term_dimensions.append(dimension)
+                self._bounds.append(bounds)
             self._need_counts.append(len(needs))
             self._needs.extend(needs)
 
@@ -95,8 +123,8 @@ class _Builder:
         for place, literal in enumerate(literals):
             literal_place[self._literals[literal]] = place
         term_dimension = dimension_place[np.array(self._term_dimensions, np.int64)]
-        bounds = np.array(self._bounds, np.int64).reshape(-1, 4)
-        is_string = np.array([domain is Domain.STRING for _, domain in dimensions], np.bool_)
+        bounds = np.array(self._bounds, np.int64).reshape(-1, 2)
+        is_string = np.array([line is Line.STRINGS for _, line in dimensions], np.bool_)
         strings = np.flatnonzero(is_string[term_dimension])
         if len(strings):
             moved = move_string_bounds(bounds[strings, 0], bounds[strings, 1], literal_place)
@@ -117,47 +145,60 @@ class _Builder:
             )
         )
 
-    def _options(self, constraint: Constraint) -> tuple[int, list[Bounds]] | None:
-        """The dimension and the intervals, one of which must hold; None: not to be said with intervals."""
+    def _need(self, constraint: Constraint) -> int:
+        # The text, not the constraint, is the key: 1 equals 1.0 in Python, but not in arithmetic.
+        return self._pool.setdefault(constraint_to_text(constraint), len(self._pool))
+
+    def _options(self, constraint: Constraint) -> tuple[tuple[str, Domain], list[Term]] | None:
+        """The values that a constraint is about, and the terms, one of which must hold; None: not to be said
+        with intervals."""
         match constraint:
-            case Range(attribute, domain, low, low_closed, high, high_closed):
-                if domain is Domain.STRING:
-                    places = self._literal(low), self._literal(high)
-                    bounds = _single(string_interval(places[0], low_closed, places[1], high_closed))
-                elif domain is Domain.TIMESTAMP:
-                    moments = _microseconds(low), _microseconds(high)
-                    bounds = _single(number_intervals(moments[0], low_closed, moments[1], high_closed)[0])
-                else:
-                    assert not isinstance(low, str | tuple | Timestamp)
-                    assert not isinstance(high, str | tuple | Timestamp)
-                    integers, reals = number_intervals(low, low_closed, high, high_closed)
-                    bounds = (*integers, *reals)
-                return self._dimension(attribute, domain), [bounds]
-            case OneOf(attribute, domain, values, negated):
-                if domain is Domain.BOOLEAN:
-                    allowed = [flag for flag in (False, True) if (flag in values) is not negated]
-                    return self._dimension(attribute, domain), [_single((flag, flag)) for flag in allowed]
-                if negated or len(values) > _MAX_ALTERNATIVES:
+            case Range(attribute, domain):
+                return (attribute, domain), self._range(constraint)
+            case OneOf(attribute, Domain.BOOLEAN as domain, values, negated):
+                dimension = self._dimension(attribute, Line.BOOLEANS)
+                flags = [int(flag) for flag in (False, True) if (flag in values) is not negated]
+                return (attribute, domain), [(dimension, (flag, flag)) for flag in flags]
+            case OneOf(attribute, domain, values):
+                if len(values) > _MAX_ALTERNATIVES:
                     return None
-                return self._dimension(attribute, domain), [self._point(value) for value in values]
-            case Pattern(attribute, PatternShape.PREFIX, text, negated=False):
-                low_place = self._literal(text)
-                high_place = self._place(after_prefix(text.encode()))
-                interval = string_interval(low_place, True, high_place, False)
-                return self._dimension(attribute, Domain.STRING), [_single(interval)]
+                return (attribute, domain), [
+                    term for value in values for term in self._point(attribute, value)
+                ]
+            case Pattern(attribute, PatternShape.PREFIX, text):
+                low, high = self._literal(text), self._place(after_prefix(text.encode()))
+                dimension = self._dimension(attribute, Line.STRINGS)
+                return (attribute, Domain.STRING), [(dimension, string_interval(low, True, high, False))]
         return None
 
-    def _point(self, value: int | float | str | Timestamp) -> Bounds:
+    def _range(self, constraint: Range) -> list[Term]:
+        attribute, low, high = constraint.attribute, constraint.low, constraint.high
+        closed = constraint.low_closed, constraint.high_closed
+        if constraint.domain is Domain.STRING:
+            places = self._literal(low), self._literal(high)
+            interval = string_interval(places[0], closed[0], places[1], closed[1])
+            return [(self._dimension(attribute, Line.STRINGS), interval)]
+        if constraint.domain is Domain.TIMESTAMP:
+            interval, _ = number_intervals(_microseconds(low), closed[0], _microseconds(high), closed[1])
+            return [(self._dimension(attribute, Line.TIMESTAMPS), interval)]
+        assert not isinstance(low, str | tuple | Timestamp)
+        assert not isinstance(high, str | tuple | Timestamp)
+        lines = number_lines(low, closed[0], high, closed[1])
+        return [(self._dimension(attribute, line), interval) for line, interval in lines]
+
+    def _point(self, attribute: str, value: int | float | str | Timestamp) -> list[Term]:
         if isinstance(value, str):
             place = self._literal(value)
-            return _single(string_interval(place, True, place, True))
+            interval = string_interval(place, True, place, True)
+            return [(self._dimension(attribute, Line.STRINGS), interval)]
         if isinstance(value, Timestamp):
-            return _single(number_point(value.microseconds)[0])
-        integers, reals = number_point(value)
-        return (*integers, *reals)
+            moment = value.microseconds
+            return [(self._dimension(attribute, Line.TIMESTAMPS), (moment, moment))]
+        lines = number_lines(value, True, value, True)
+        return [(self._dimension(attribute, line), interval) for line, interval in lines]
 
-    def _dimension(self, attribute: str, domain: Domain) -> int:
-        return self._dimensions.setdefault((attribute, domain), len(self._dimensions))
+    def _dimension(self, attribute: str, line: Line) -> int:
+        return self._dimensions.setdefault((attribute, line), len(self._dimensions))
 
     def _literal(self, value: object) -> int | None:
         return self._place(value.encode()) if isinstance(value, str) else None
@@ -166,8 +207,27 @@ class _Builder:
         return self._literals.setdefault(literal, len(self._literals))
 
 
-def _single(interval: Interval) -> Bounds:
-    return (*interval, *EMPTY)
+def _positive(constraint: Constraint) -> Constraint | None:
+    """What must not hold, for a constraint that says so; None for the others."""
+    match constraint:
+        case OneOf(domain=Domain.BOOLEAN):
+            return None  # one of the other values, then
+        case OneOf(negated=True) | Pattern(negated=True) | Contains(negated=True):
+            return replace(constraint, negated=False)
+        case Presence(attribute, present=False):
+            return Presence(attribute, True)
+    return None
+
+
+def domain_of_constraint(constraint: Range | OneOf | Pattern | Contains) -> Domain:
+    """The type of the values that a constraint is about."""
+    match constraint:
+        case Pattern():
+            return Domain.STRING
+        case Contains():
+            return Domain.STRINGS
+        case _:
+            return constraint.domain
 
 
 def _microseconds(value: object) -> int | None:

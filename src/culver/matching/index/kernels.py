@@ -67,7 +67,7 @@ def compiled(function: F) -> F:
 
 @compiled
 def _buckets_of_row(
-    segment: SegmentArrays, row: int, values: Integers, variants: Bytes, held: Bytes, visits: Integers
+    segment: SegmentArrays, row: int, values: Integers, there: Bytes, needs: Shorts, visits: Integers
 ) -> int:
     """Collect the buckets that an event reaches: the first, those of its values, those of its attributes,
     those of the needs that it meets. Returns how many."""
@@ -77,12 +77,11 @@ def _buckets_of_row(
     base = row * dimensions
     for i in range(len(segment.access_dimension)):
         dimension = segment.access_dimension[i]
-        variant = variants[base + dimension]
-        if variant == 0:
+        if there[base + dimension] == 0:
             continue
         value = values[base + dimension]
-        low = segment.access_start[2 * i + variant - 1]
-        end = segment.access_start[2 * i + variant]
+        low = segment.access_start[i]
+        end = segment.access_start[i + 1]
         high = end
         while low < high:
             middle = (low + high) >> 1
@@ -95,13 +94,12 @@ def _buckets_of_row(
             count += 1
     for dimension in range(dimensions):
         bucket = segment.dimension_bucket[dimension]
-        if bucket >= 0 and variants[base + dimension] != 0:
+        if bucket >= 0 and there[base + dimension] != 0:
             visits[count] = bucket
             count += 1
-    pool = len(segment.need_bucket)
-    for need in range(pool):
-        bucket = segment.need_bucket[need]
-        if bucket >= 0 and held[row * pool + need] != 0:
+    for i in range(len(needs)):
+        bucket = segment.need_bucket[needs[i]]
+        if bucket >= 0:
             visits[count] = bucket
             count += 1
     return count
@@ -115,14 +113,14 @@ def match_rows(
     first_position: int,
     rows: int,
     values: Integers,
-    variants: Bytes,
-    held: Bytes,
+    there: Bytes,
+    held_start: Integers,
+    held_needs: Shorts,
 ) -> tuple[Integers, Integers]:
     """Match a batch against one segment: per row, the numbers of the registrations, ascending and distinct.
 
-    `values` and `variants` are rows x dimensions: a key, and 0 where the event has none, 1 for integers
-    and all else, 2 for reals. `held` is rows x pool: 1 where the row meets the need. `until` is looked
-    at only if `windowed`.
+    `values` and `there` are rows x dimensions: a key, and 0 where the event has none. A row meets the needs
+    held_needs[held_start[row] : held_start[row + 1]]. `until` is looked at only if `windowed`.
     """
     one = np.uint64(1)
     dimensions = len(segment.dimension_bucket)
@@ -137,31 +135,35 @@ def match_rows(
         widest = max(widest, segment.group_blocks[group + 1] - segment.group_blocks[group])
     near = np.empty(widest, np.uint8)
     hit = np.empty(BLOCK, np.uint8)
+    held = np.zeros(pool, np.uint8)
     offsets = np.zeros(rows + 1, np.int64)
     numbers = np.empty(max(256, 4 * rows), np.int64)
     found = 0
     for row in range(rows):
         base = row * dimensions
-        need_base = row * pool
+        met = held_needs[held_start[row] : held_start[row + 1]]
+        for i in range(len(met)):
+            held[met[i]] = 1
         position = first_position + row
-        for visit in range(_buckets_of_row(segment, row, values, variants, held, visits)):
+        for visit in range(_buckets_of_row(segment, row, values, there, met, visits)):
             bucket = visits[visit]
             for clause in range(segment.bucket_clauses[bucket], segment.bucket_clauses[bucket + 1]):
                 holds = True
                 for term in range(segment.term_start[clause], segment.term_start[clause + 1]):
                     at = base + segment.term_dimension[term]
-                    variant = variants[at]
-                    if variant == 0:
-                        holds = False
-                        break
-                    side = 4 * term + 2 * (variant - 1)
-                    if values[at] < segment.term_bounds[side] or values[at] > segment.term_bounds[side + 1]:
+                    value = values[at]
+                    if (
+                        there[at] == 0
+                        or value < segment.term_bounds[2 * term]
+                        or value > segment.term_bounds[2 * term + 1]
+                    ):
                         holds = False
                         break
                 if not holds:
                     continue
                 for i in range(segment.clause_needs[clause], segment.clause_needs[clause + 1]):
-                    if held[need_base + segment.needs[i]] == 0:
+                    need = segment.needs[i]
+                    if (held[need] == 0) if need >= 0 else (held[~need] != 0):
                         holds = False
                         break
                 registration = segment.clause_registration[clause]
@@ -178,7 +180,7 @@ def match_rows(
                 width = last - first
                 present = True
                 for d in range(first, last):
-                    if variants[base + segment.group_dimension[d]] == 0:
+                    if there[base + segment.group_dimension[d]] == 0:
                         present = False
                         break
                 if not present:
@@ -190,7 +192,7 @@ def match_rows(
                 for d in range(width):
                     at = base + segment.group_dimension[first + d]
                     value = values[at]
-                    low = segment.group_outer[group] + (4 * d + 2 * (variants[at] - 1)) * blocks
+                    low = segment.group_outer[group] + 2 * d * blocks
                     # Slices, because an index that is a sum keeps the loop from being vectorised.
                     lows = segment.outer[low : low + blocks]
                     highs = segment.outer[low + blocks : low + 2 * blocks]
@@ -204,7 +206,7 @@ def match_rows(
                     for d in range(width):
                         at = base + segment.group_dimension[first + d]
                         value = values[at]
-                        side = 4 * (block * width + d) + 2 * (variants[at] - 1)
+                        side = 2 * (block * width + d)
                         low = segment.group_inner[group] + side * BLOCK
                         lows = segment.inner[low : low + BLOCK]
                         highs = segment.inner[low + BLOCK : low + 2 * BLOCK]
@@ -217,7 +219,8 @@ def match_rows(
                         slot = first_slot + i
                         holds = True
                         for n in range(segment.slot_needs[slot], segment.slot_needs[slot + 1]):
-                            if held[need_base + segment.needs[n]] == 0:
+                            need = segment.needs[n]
+                            if (held[need] == 0) if need >= 0 else (held[~need] != 0):
                                 holds = False
                                 break
                         registration = segment.slot_registration[slot]
@@ -228,6 +231,8 @@ def match_rows(
                             words[registration >> 6] |= one << np.uint64(registration & 63)
                             summary[registration >> 12] |= one << np.uint64((registration >> 6) & 63)
 
+        for i in range(len(met)):
+            held[met[i]] = 0
         for s in range(len(summary)):
             marked = summary[s]
             summary[s] = 0
@@ -261,10 +266,10 @@ def string_keys(
     column: int,
     width: int,
     values: Integers,
-    variants: Bytes,
+    there: Bytes,
 ) -> None:
     """Place each string among the sorted literals: 2i + 1 at literal i, 2i just below it. Writes column
-    `column` of the rows x `width` arrays `values` and `variants`."""
+    `column` of the rows x `width` arrays `values` and `there`."""
     for row in range(len(valid)):
         if valid[row] == 0:
             continue
@@ -293,7 +298,7 @@ def string_keys(
             else:
                 high = middle
         values[row * width + column] = key if key >= 0 else 2 * low
-        variants[row * width + column] = 1
+        there[row * width + column] = 1
 
 
 @compiled

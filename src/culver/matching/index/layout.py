@@ -8,8 +8,8 @@ Every clause is in one bucket, found by its access condition, the most selective
     of a dimension    ranges only: reached by events that have the attribute that is rarest in clauses
     of a need         neither: reached by events that meet it
 
-    access_dimension[a]  dimensions with equalities; their keys are key_value[access_start[2a + v] :
-                         access_start[2a + v + 1]], v = 0 for integers and all else, 1 for reals
+    access_dimension[a]  dimensions with equalities; their keys are key_value[access_start[a] :
+                         access_start[a + 1]]
     key_bucket[k]        the bucket of a key
     dimension_bucket[d]  the bucket of a dimension, need_bucket[p] that of a need; -1: none
 
@@ -17,10 +17,10 @@ A bucket holds clauses one by one and, where many have the same dimensions, grou
 
     bucket_clauses[b]    its clauses: up to bucket_clauses[b + 1]; in the same way bucket_groups[b]
     clause               registration, terms [term_start[c], term_start[c + 1]), needs
-    term                 dimension, 4 bounds (integer low, high, real low, high)
+    term                 dimension, low, high
     group                its dimensions, and blocks of 64 boxes that lie near one another (`order`)
-        outer            dimension x 4 x block     what encloses all boxes of the block
-        inner            block x dimension x 4 x 64    the boxes; surplus slots are empty intervals
+        outer            dimension x 2 x block     what encloses all boxes of the block
+        inner            block x dimension x 2 x 64    the boxes; surplus slots are empty intervals
     slot                 a box's place (64 * block + i): registration (-1: surplus), needs
 
 The needs of clauses, then of slots, lie in `needs`, at clause_needs[c] and slot_needs[s].
@@ -32,11 +32,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from culver.matching.index.bounds import INT64_MAX, INT64_MIN
+from culver.matching.index.bounds import EMPTY, Line
 from culver.matching.index.kernels import BLOCK, SegmentArrays
 from culver.matching.index.order import block_order
-from culver.matching.index.table import ClauseTable, gather, select_clauses, starts
-from culver.model.values import Domain
+from culver.matching.index.table import ClauseTable, Dimension, gather, select_clauses, starts
 
 _MIN_GROUP = 32  # fewer boxes than this are checked faster one by one
 
@@ -142,40 +141,27 @@ class _Access:
     def _by_value(self) -> None:
         table = self._table
         bounds = table.term_bounds
-        is_boolean = np.array([domain is Domain.BOOLEAN for _, domain in table.dimensions], np.bool_)
-        integer = bounds[:, 0] == bounds[:, 1]
-        real = bounds[:, 2] == bounds[:, 3]
-        point = (integer | (bounds[:, 0] > bounds[:, 1])) & (real | (bounds[:, 2] > bounds[:, 3]))
-        point &= integer | real
-        point &= ~is_boolean[table.term_dimension]  # half of all events have the value: no help
+        is_flag = np.array([line in (Line.BOOLEANS, Line.LISTS) for _, line in table.dimensions], np.bool_)
+        point = bounds[:, 0] == bounds[:, 1]
+        point &= ~is_flag[table.term_dimension]  # half of all events have the value: no help
         terms = np.flatnonzero(point)
-        terms = terms[np.lexsort((bounds[terms, 2], bounds[terms, 0], table.term_dimension[terms]))]
-        same = np.ones(len(terms), np.bool_)
-        for column in (table.term_dimension, bounds[:, 0], bounds[:, 2]):
-            same[1:] &= column[terms[1:]] == column[terms[:-1]]
-        same[:1] = False
-        value = np.cumsum(~same) - 1
+        terms = terms[np.lexsort((bounds[terms, 0], table.term_dimension[terms]))]
+        first = _first_of_runs(table.term_dimension[terms]) | _first_of_runs(bounds[terms, 0])
+        value = np.cumsum(first) - 1
         frequency = np.bincount(value, minlength=1)[value] if len(terms) else value
         # Of each clause, the term with the rarest value.
         by_clause = np.lexsort((frequency, self._clause_of_term[terms]))
         chosen = by_clause[_first_of_runs(self._clause_of_term[terms[by_clause]])]
         used, bucket = np.unique(value[chosen], return_inverse=True)
         self.bucket[self._clause_of_term[terms[chosen]]] = self.buckets + bucket
-        key_term = terms[np.flatnonzero(~same)[used]] if len(terms) else terms
-        key_buckets = self.buckets + np.arange(len(used))
+        key_term = terms[np.flatnonzero(first)[used]] if len(terms) else terms
+        self.key_bucket = self.buckets + np.arange(len(used))
         self.buckets += len(used)
-        # A number is looked up among the integers or among the reals, so it may need a key in both.
-        dimension = np.tile(table.term_dimension[key_term], 2)
-        variant = np.repeat([0, 1], len(key_term))
-        keys = np.concatenate([bounds[key_term, 0], bounds[key_term, 2]])
-        there = np.concatenate([integer[key_term], real[key_term]])
-        order = np.flatnonzero(there)
-        order = order[np.lexsort((keys[order], variant[order], dimension[order]))]
-        self.key_value = keys[order]
-        self.key_bucket = np.tile(key_buckets, 2)[order]
+        self.key_value = bounds[key_term, 0]
+        dimension = table.term_dimension[key_term]
         self.dimensions = np.unique(dimension)
-        cell = 2 * np.searchsorted(self.dimensions, dimension[order]) + variant[order]
-        self.start = starts(np.bincount(cell, minlength=2 * len(self.dimensions)))
+        cell = np.searchsorted(self.dimensions, dimension)
+        self.start = starts(np.bincount(cell, minlength=len(self.dimensions)))
 
     def _by_dimension(self) -> None:
         table = self._table
@@ -191,8 +177,10 @@ class _Access:
     def _by_need(self) -> None:
         table = self._table
         self.need_bucket = np.full(len(table.pool), -1, np.int64)
-        clause = np.flatnonzero((self.bucket == 0) & (np.diff(table.need_start) > 0))
-        self._assign(self.need_bucket, clause, table.needs[table.need_start[clause]])
+        clause_of_need = np.repeat(np.arange(len(self.bucket)), np.diff(table.need_start))
+        usable = np.flatnonzero((table.needs >= 0) & (self.bucket[clause_of_need] == 0))
+        usable = usable[_first_of_runs(clause_of_need[usable])]
+        self._assign(self.need_bucket, clause_of_need[usable], table.needs[usable])
 
     def _assign(self, bucket_of: Integers, clauses: Integers, keys: Integers) -> None:
         used, inverse = np.unique(keys, return_inverse=True)
@@ -239,19 +227,17 @@ class _Boxes:
         table = self._table
         first = table.term_start[rows]
         width = int(table.term_start[rows[0] + 1] - first[0])
-        bounds = table.term_bounds[first[:, None] + np.arange(width)]  # clauses x dimensions x 4
-        # Reals order best where there are any; dimensions without them have nothing but empty intervals.
-        has_reals = (bounds[:, :, 2] <= bounds[:, :, 3]).any(axis=0)
-        sides = [bounds[:, d, side] for d in range(width) for side in ((2, 3) if has_reals[d] else (0, 1))]
-        placed = block_order(np.stack(sides, axis=1), BLOCK)
+        bounds = table.term_bounds[first[:, None] + np.arange(width)]  # clauses x dimensions x 2
+        sides = bounds.reshape(len(rows), 2 * width)
+        placed = block_order(sides, BLOCK)
         blocks = -(-len(rows) // BLOCK)
         members = np.full(blocks * BLOCK, -1, np.int64)
         members[: len(rows)] = rows[placed]
-        slots = np.empty((blocks * BLOCK, width, 4), np.int64)
+        slots = np.empty((blocks * BLOCK, width, 2), np.int64)
         slots[: len(rows)] = bounds[placed]
-        slots[len(rows) :] = (INT64_MAX, INT64_MIN, INT64_MAX, INT64_MIN)
-        inner = slots.reshape(blocks, BLOCK, width, 4).transpose(0, 2, 3, 1)
-        outer = np.empty((width, 4, blocks), np.int64)
+        slots[len(rows) :] = EMPTY
+        inner = slots.reshape(blocks, BLOCK, width, 2).transpose(0, 2, 3, 1)
+        outer = np.empty((width, 2, blocks), np.int64)
         outer[:, 0::2] = inner[:, :, 0::2].min(axis=3).transpose(1, 2, 0)
         outer[:, 1::2] = inner[:, :, 1::2].max(axis=3).transpose(1, 2, 0)
         return np.ascontiguousarray(inner).reshape(-1), outer.reshape(-1), members
@@ -261,9 +247,7 @@ def _joined(parts: list[Integers]) -> Integers:
     return np.concatenate(parts) if parts else np.empty(0, np.int64)
 
 
-def restore(
-    arrays: SegmentArrays, dimensions: tuple[tuple[str, Domain], ...], pool: tuple[str, ...]
-) -> ClauseTable:
+def restore(arrays: SegmentArrays, dimensions: tuple[Dimension, ...], pool: tuple[str, ...]) -> ClauseTable:
     """The table that a segment was laid out from, but for the order of its clauses."""
     slots = np.flatnonzero(arrays.slot_registration >= 0)
     group = np.searchsorted(arrays.group_blocks, slots // BLOCK, side="right") - 1
@@ -274,8 +258,8 @@ def restore(
     term_group = np.repeat(group, width)
     d = np.arange(len(slot)) - np.repeat(term_start[:-1], width)
     block = slot // BLOCK - arrays.group_blocks[term_group]
-    at = arrays.group_inner[term_group] + (4 * (block * np.repeat(width, width) + d)) * BLOCK + slot % BLOCK
-    bounds = arrays.inner[at[:, None] + BLOCK * np.arange(4)]
+    at = arrays.group_inner[term_group] + (2 * (block * np.repeat(width, width) + d)) * BLOCK + slot % BLOCK
+    bounds = arrays.inner[at[:, None] + BLOCK * np.arange(2)]
     dimension = arrays.group_dimension[arrays.group_dimension_start[term_group] + d]
     literal_bytes, literal_start = arrays.literal_bytes.tobytes(), arrays.literal_start.tolist()
     slot_needs = np.diff(arrays.slot_needs)[slots]
@@ -288,7 +272,7 @@ def restore(
         ),
         term_start=starts(np.concatenate([np.diff(arrays.term_start), width], dtype=np.int64)),
         term_dimension=np.concatenate([arrays.term_dimension, dimension], dtype=np.int64),
-        term_bounds=np.concatenate([arrays.term_bounds.reshape(-1, 4), bounds]),
+        term_bounds=np.concatenate([arrays.term_bounds.reshape(-1, 2), bounds]),
         need_start=starts(np.concatenate([clause_needs, slot_needs], dtype=np.int64)),
         needs=arrays.needs.astype(np.int64),
         dimensions=dimensions,

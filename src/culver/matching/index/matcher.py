@@ -14,7 +14,7 @@ from culver.matching.index.segment import Segment
 from culver.matching.index.table import ClauseTable, concatenate, select_registrations
 
 FOREVER = 2**63 - 1
-_MAX_CELLS = 1 << 23  # of rows x (dimensions + needs) worked on at a time
+_MAX_CELLS = 1 << 23  # of rows x dimensions worked on at a time
 _NEVER_ENDED = np.empty(0, np.int64)
 
 
@@ -37,7 +37,7 @@ def match_parts(parts: Sequence[Part], batch: pa.RecordBatch, first_position: in
     """The registrations in effect that each row matches; row i is at log position first_position + i."""
     if batch.num_rows == 0 or not parts:
         return Matches(np.zeros(batch.num_rows + 1, np.int64), np.empty(0, np.int64))
-    widest = max(len(part.segment.dimensions) + len(part.segment.pool) for part in parts)
+    widest = max(len(part.segment.dimensions) for part in parts)
     step = max(1, _MAX_CELLS // max(1, widest))
     if batch.num_rows <= step:
         return _match_slice(parts, batch, first_position)
@@ -68,13 +68,15 @@ def _match_part(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     segment = part.segment
     arrays = segment.arrays
-    values, variants = columns.fill(segment.dimensions, arrays.literal_start, arrays.literal_bytes)
+    values, there = columns.fill(segment.dimensions, arrays.literal_start, arrays.literal_bytes)
     held = segment.needs.evaluate(columns)
     windowed = part.until is not None or segment.latest > first_position
     until = part.until
     if until is None:
         until = np.full(len(segment), FOREVER) if windowed else _NEVER_ENDED
-    return match_rows(arrays, until, windowed, first_position, columns.rows, values, variants, held)
+    return match_rows(
+        arrays, until, windowed, first_position, columns.rows, values, there, held.start, held.needs
+    )
 
 
 def merge_parts(parts: Sequence[Part], horizon: int) -> tuple[ClauseTable, NDArray[np.int64] | None]:

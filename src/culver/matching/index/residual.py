@@ -4,6 +4,7 @@ What a value meets is remembered from batch to batch, within bounds: symbols, ty
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +32,14 @@ _MAX_REMEMBERED = 1_000_000  # needs met, over all values of a segment
 _OfValue = Range | OneOf | Pattern | Contains
 
 
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Row i meets the needs `needs[start[i] : start[i + 1]]`."""
+
+    start: NDArray[np.int64]
+    needs: NDArray[np.int32]
+
+
 class Needs:
     """The pool of one segment, ready to be evaluated. Safe to share between threads."""
 
@@ -53,11 +62,11 @@ class Needs:
                     key = constraint.attribute, _domain(constraint)
                     self._of_values.setdefault(key, []).append((place, constraint))
 
-    def evaluate(self, columns: BatchColumns) -> NDArray[np.uint8]:
-        """Rows x pool, flat: 1 where the row meets the need."""
+    def evaluate(self, columns: BatchColumns) -> "Held":
+        """The needs that each row meets."""
         held = np.zeros(columns.rows * self.count, np.uint8)
         if not self.count:
-            return held
+            return Held(np.zeros(columns.rows + 1, np.int64), np.empty(0, np.int32))
         grid = held.reshape(columns.rows, self.count)
         for attribute, presences in self._presence.items():
             there = columns.present(attribute)
@@ -72,7 +81,9 @@ class Needs:
                 np.cumsum([len(places) for places in met], out=start[1:])
                 spread(distinct.codes, start, np.concatenate(met), self.count, held)
         self._compute(columns, grid)
-        return held
+        start = np.zeros(columns.rows + 1, np.int64)
+        np.cumsum(np.count_nonzero(grid, axis=1), out=start[1:])
+        return Held(start, np.nonzero(grid)[1].astype(np.int32))
 
     def _met(
         self, attribute: str, kind: Kind, value: Value, needs: list[tuple[int, _OfValue]]

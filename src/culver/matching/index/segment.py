@@ -1,7 +1,7 @@
 """A segment: some registrations and their clauses, compiled, immutable, in one container.
 
 container of kind "segment"
-  meta     {"count": registrations, "dimensions": [[attribute, domain], ...]}
+  meta     {"count": registrations, "dimensions": [[attribute, line], ...]}
   arrays   as `layout` draws them, and
            pool_start, pool_bytes    the needs, as text (see `codec`)
 """
@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 
 from culver.errors import StorageCorrupt
 from culver.matching.index import container
+from culver.matching.index.bounds import Line
 from culver.matching.index.kernels import SegmentArrays
 from culver.matching.index.layout import lay_out, restore
 from culver.matching.index.residual import Needs
 from culver.matching.index.table import ClauseTable, starts
-from culver.model.values import Domain
 
 KIND = "segment"
 
@@ -36,7 +36,7 @@ class Segment:
             raise StorageCorrupt(f"{source} is a {opened.kind}, not a segment")
         self.source = source
         self.arrays = SegmentArrays(*(opened.arrays[name] for name in SegmentArrays._fields))
-        self.dimensions = tuple((name, Domain(domain)) for name, domain in opened.meta["dimensions"])
+        self.dimensions = tuple((name, Line(line)) for name, line in opened.meta["dimensions"])
         self.pool = _texts(opened.arrays["pool_start"], opened.arrays["pool_bytes"])
         self.needs = Needs(self.pool)
         self.latest = int(self.arrays.since.max(initial=0))  # position from which all are in effect

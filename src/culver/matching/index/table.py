@@ -2,12 +2,12 @@
 
     registrations  numbers, since                      ascending by number
     clauses        registration (place among them)     any order
-      terms        dimension, four bounds              at most one per dimension, ascending by dimension
-      needs        place in the pool                   constraints that are no interval
+      terms        dimension, low, high                at most one per dimension, ascending by dimension
+      needs        place in the pool, or ~place        constraints that are no interval
 
-A dimension is an attribute in one domain. A term says that the event has a value there and that it lies in
-[bounds 0, bounds 1] if it is an integer (a string's, boolean's or timestamp's key too), or in
-[bounds 2, bounds 3] if it is a real; see `bounds`. A clause holds when all its terms and needs do.
+A dimension is an attribute on one line of keys (see `bounds`). A term says that the event has a value there and that
+its key lies in [low, high]. A need says that a constraint of the pool holds, or, as `~place`, that it does
+not. A clause holds when all its terms and needs do.
 """
 
 from collections.abc import Sequence
@@ -17,10 +17,9 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from culver.matching.index.bounds import move_string_bounds, used_literals
-from culver.model.values import Domain
+from culver.matching.index.bounds import Line, move_string_bounds, used_literals
 
-Dimension = tuple[str, Domain]
+Dimension = tuple[str, Line]
 T = TypeVar("T")
 
 
@@ -31,7 +30,7 @@ class ClauseTable:
     clause_registration: NDArray[np.int64]
     term_start: NDArray[np.int64]  # one more than there are clauses
     term_dimension: NDArray[np.int64]
-    term_bounds: NDArray[np.int64]  # (terms, 4)
+    term_bounds: NDArray[np.int64]  # (terms, 2)
     need_start: NDArray[np.int64]  # one more than there are clauses
     needs: NDArray[np.int64]
     dimensions: tuple[Dimension, ...]
@@ -52,6 +51,12 @@ def gather(start: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.int6
     total = int(lengths.sum())
     ends = np.cumsum(lengths)
     places: NDArray[np.int64] = np.arange(total) + np.repeat(start[rows] - (ends - lengths), lengths)
+    return places
+
+
+def pool_places(needs: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The places in the pool of needs of either sign."""
+    places: NDArray[np.int64] = needs ^ (needs >> 63)
     return places
 
 
@@ -87,7 +92,9 @@ def concatenate(tables: Sequence[ClauseTable]) -> tuple[ClauseTable, NDArray[np.
     only what is still in use."""
     dimensions = sorted({d for table in tables for d in _used_dimensions(table)})
     literals = sorted({t for table in tables for t in _used(table.literals, _used_literals(table))})
-    pool = sorted({text for table in tables for text in _used(table.pool, np.unique(table.needs))})
+    pool = sorted(
+        {text for table in tables for text in _used(table.pool, np.unique(pool_places(table.needs)))}
+    )
     dimension_place = {dimension: i for i, dimension in enumerate(dimensions)}
     literal_place = {literal: i for i, literal in enumerate(literals)}
     pool_place = {text: i for i, text in enumerate(pool)}
@@ -103,7 +110,8 @@ def concatenate(tables: Sequence[ClauseTable]) -> tuple[ClauseTable, NDArray[np.
         moved = np.array([dimension_place.get(d, -1) for d in table.dimensions], np.int64)
         term_dimensions.append(moved[table.term_dimension])
         term_bounds.append(_move_literals(table, literal_place))
-        needs.append(np.array([pool_place.get(text, -1) for text in table.pool], np.int64)[table.needs])
+        moved = np.array([pool_place.get(text, -1) for text in table.pool], np.int64)
+        needs.append(moved[pool_places(table.needs)] ^ (table.needs >> 63))
     result = ClauseTable(
         numbers=numbers[origin],
         since=np.concatenate([table.since for table in tables])[origin],
@@ -136,7 +144,7 @@ def _used_dimensions(table: ClauseTable) -> list[Dimension]:
 
 
 def _string_terms(table: ClauseTable) -> NDArray[np.bool_]:
-    is_string = np.array([domain is Domain.STRING for _, domain in table.dimensions], np.bool_)
+    is_string = np.array([line is Line.STRINGS for _, line in table.dimensions], np.bool_)
     return is_string[table.term_dimension]
 
 
