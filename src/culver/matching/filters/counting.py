@@ -12,8 +12,11 @@
                   '------- 50.0 ------'                predicates that hold are one run
 
 A range counts as two predicates, one for each bound, as in the paper. A subscription matches when one of
-its clauses does. For each event only the tables of its own attributes are walked. It is the same algorithm
-as published; that it counts down to zero lets one pass over bytes find what matches.
+its clauses does. For each event only the tables of its own attributes are walked.
+
+The algorithm is the published one. What the machine makes of it is helped twice: counters count down, so that
+one pass over bytes finds those at zero; and clauses are in chunks with tables of their own, so that the counters
+of a chunk stay in the first cache while predicates tick them all over.
 
 Changes are gathered and rebuild the tables at the next match.
 """
@@ -26,7 +29,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from culver.matching.filter import Matches
-from culver.matching.filters.counting_kernel import BLOCK, CountingArrays, count
+from culver.matching.filters.counting_kernel import BLOCK, CHUNK, CountingArrays, count
 from culver.matching.index.bounds import INT64_MAX, INT64_MIN
 from culver.matching.index.columns import BatchColumns
 from culver.matching.index.compiler import Entry, compile_entries
@@ -113,12 +116,13 @@ class _Counting:
         self._literal_bytes = _fixed(np.frombuffer(b"".join(table.literals), np.uint8))
         clauses = len(table.clause_registration)
         of_table, bounds, of_clause = _predicates(table)
-        tables = _runs(3 * len(table.dimensions), of_table, bounds, of_clause)
+        chunks = -(-clauses // CHUNK)
+        tables = _runs(chunks, 3 * len(table.dimensions), of_table, bounds, of_clause)
         by_clause = np.repeat(np.arange(clauses), np.diff(table.need_start))
         wanted = table.needs >= 0
         places = pool_places(table.needs)
-        met = _runs(len(table.pool), places[wanted], places[wanted], by_clause[wanted])
-        unmet = _runs(len(table.pool), places[~wanted], places[~wanted], by_clause[~wanted])
+        met = _runs(chunks, len(table.pool), places[wanted], places[wanted], by_clause[wanted])
+        unmet = _runs(chunks, len(table.pool), places[~wanted], places[~wanted], by_clause[~wanted])
         # What must not be met is not missing until it is.
         missing = np.bincount(of_clause, minlength=clauses)
         missing += np.bincount(by_clause[wanted], minlength=clauses)
@@ -134,11 +138,11 @@ class _Counting:
             table_start=_fixed(tables.start),
             bounds=_fixed(tables.keys),
             bound_start=_fixed(tables.run_start),
-            bound_clauses=_fixed(tables.members),
-            met_start=_fixed(met.member_start),
-            met_clauses=_fixed(met.members),
-            unmet_start=_fixed(unmet.member_start),
-            unmet_clauses=_fixed(unmet.members),
+            bound_clauses=_fixed(tables.clauses),
+            met_start=_fixed(met.clause_start),
+            met_clauses=_fixed(met.clauses),
+            unmet_start=_fixed(unmet.clause_start),
+            unmet_clauses=_fixed(unmet.clauses),
         )
 
     @property
@@ -149,17 +153,19 @@ class _Counting:
         columns = BatchColumns(batch)
         values, there = columns.fill(self._dimensions, self._literal_start, self._literal_bytes)
         held = self._needs.evaluate(columns)
-        return Matches(*count(self._arrays, columns.rows, values, there, held.start, held.needs))
+        return Matches(
+            *count(self._arrays, self._needs.count, columns.rows, values, there, held.start, held.needs)
+        )
 
 
 class _Runs(NamedTuple):
-    """Clauses by key, keys by group."""
+    """Clauses by key, keys by group, groups by chunk."""
 
     start: NDArray[np.int64]  # group -> its first key; one more than there are groups
     keys: NDArray[np.int64]  # distinct and ascending in each group
-    run_start: NDArray[np.int64]  # key -> its first member; one more than there are keys
-    members: NDArray[np.int32]
-    member_start: NDArray[np.int64]  # group -> its first member; one more than there are groups
+    run_start: NDArray[np.int64]  # key -> its first clause; one more than there are keys
+    clauses: NDArray[np.uint16]  # by their place in the chunk
+    clause_start: NDArray[np.int64]  # group -> its first clause; one more than there are groups
 
 
 def _predicates(
@@ -179,18 +185,26 @@ def _predicates(
     )
 
 
-def _runs(groups: int, group: NDArray[np.int64], key: NDArray[np.int64], member: NDArray[np.int64]) -> _Runs:
+def _runs(
+    chunks: int,
+    groups: int,
+    group: NDArray[np.int64],
+    key: NDArray[np.int64],
+    clause: NDArray[np.int64],
+) -> _Runs:
+    group = clause // CHUNK * groups + group
     order = np.lexsort((key, group))
     group, key = group[order], key[order]
     first = np.ones(len(group), np.bool_)
     first[1:] = (group[1:] != group[:-1]) | (key[1:] != key[:-1])
     at = np.flatnonzero(first)
+    every = np.arange(chunks * groups + 1)
     return _Runs(
-        start=np.searchsorted(group[at], np.arange(groups + 1)),
+        start=np.searchsorted(group[at], every),
         keys=key[at],
         run_start=np.append(at, len(group)),
-        members=member[order].astype(np.int32),
-        member_start=np.searchsorted(group, np.arange(groups + 1)),
+        clauses=(clause[order] % CHUNK).astype(np.uint16),
+        clause_start=np.searchsorted(group, every),
     )
 
 
