@@ -53,7 +53,7 @@ def _any(words: NDArray[np.uint64]) -> bool:
     together = words[0]
     for i in range(1, len(words)):
         together |= words[i]
-    return together != 0
+    return bool(together != 0)
 
 
 @compiled
