@@ -33,6 +33,7 @@ from culver.matching.filters.counting_kernel import BLOCK, CHUNK, CountingArrays
 from culver.matching.index.bounds import INT64_MAX, INT64_MIN
 from culver.matching.index.columns import BatchColumns
 from culver.matching.index.compiler import Entry, compile_entries
+from culver.matching.index.literals import literals_of
 from culver.matching.index.residual import Needs
 from culver.matching.index.table import ClauseTable, concatenate, pool_places, select_registrations, starts
 from culver.model.predicate import Predicate
@@ -112,8 +113,10 @@ class _Counting:
     def __init__(self, table: ClauseTable) -> None:
         self._dimensions = table.dimensions
         self._needs = Needs(table.pool)
-        self._literal_start = _fixed(starts(np.array([len(text) for text in table.literals], np.int64)))
-        self._literal_bytes = _fixed(np.frombuffer(b"".join(table.literals), np.uint8))
+        self._literals = literals_of(
+            _fixed(starts(np.array([len(text) for text in table.literals], np.int64))),
+            _fixed(np.frombuffer(b"".join(table.literals), np.uint8)),
+        )
         clauses = len(table.clause_registration)
         of_table, bounds, of_clause = _predicates(table)
         chunks = -(-clauses // CHUNK)
@@ -151,7 +154,7 @@ class _Counting:
 
     def match(self, batch: pa.RecordBatch) -> Matches:
         columns = BatchColumns(batch)
-        values, there = columns.fill(self._dimensions, self._literal_start, self._literal_bytes)
+        values, there = columns.fill(self._dimensions, self._literals)
         held = self._needs.evaluate(columns)
         return Matches(
             *count(self._arrays, self._needs.count, columns.rows, values, there, held.start, held.needs)

@@ -65,14 +65,21 @@ def _tick(missing: NDArray[Any], clauses: Places, step: int) -> None:
 
 @compiled
 def _tick_values(
-    arrays: CountingArrays, chunk: int, dimensions: int, values: Integers, there: Bytes, missing: NDArray[Any]
+    arrays: CountingArrays,
+    chunk: int,
+    row: int,
+    rows: int,
+    values: Integers,
+    there: Bytes,
+    missing: NDArray[Any],
 ) -> None:
     """Count the predicates on the values of one event that hold."""
     start = arrays.bound_start
+    dimensions = len(values) // rows
     for dimension in range(dimensions):
-        if there[dimension] == 0:
+        if there[dimension * rows + row] == 0:
             continue
-        value = values[dimension]
+        value = values[dimension * rows + row]
         table = 3 * (chunk * dimensions + dimension)
         equal = arrays.table_start[table]
         lower = arrays.table_start[table + 1]
@@ -101,12 +108,11 @@ def count(
 ) -> tuple[Integers, Integers]:
     """Match a batch: offsets per row, and the numbers of the registrations, distinct for each row.
 
-    `values` and `there` are rows x dimensions: a key, and 0 where the event has none. A row meets the needs
+    `values` and `there` are dimensions x rows: a key, and 0 where the event has none. A row meets the needs
     held_needs[held_start[row] : held_start[row + 1]], out of a pool of `pool`.
     """
     clauses = len(arrays.registration)
     chunks = (clauses + CHUNK - 1) // CHUNK
-    dimensions = len(values) // rows
     buffer = np.empty(min(CHUNK, len(arrays.missing)), arrays.missing.dtype)
     full = np.zeros(BLOCK, np.uint8)
     full_words = full.view(np.uint64)
@@ -115,14 +121,11 @@ def count(
     numbers = np.empty(max(256, 4 * rows), np.int64)
     found = 0
     for row in range(rows):
-        base = row * dimensions
-        row_values = values[base : base + dimensions]
-        row_there = there[base : base + dimensions]
         for chunk in range(chunks):
             first_clause = chunk * CHUNK
             missing = buffer[: min(CHUNK, len(arrays.missing) - first_clause)]
             _copy(arrays.missing[first_clause : first_clause + len(missing)], missing)
-            _tick_values(arrays, chunk, dimensions, row_values, row_there, missing)
+            _tick_values(arrays, chunk, row, rows, values, there, missing)
             for i in range(held_start[row], held_start[row + 1]):
                 need = chunk * pool + held_needs[i]
                 met = arrays.met_clauses[arrays.met_start[need] : arrays.met_start[need + 1]]
