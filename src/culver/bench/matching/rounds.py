@@ -87,6 +87,8 @@ def _share(contestant: Contestant, pool: pa.RecordBatch, rounds: Rounds) -> Shar
             break
         tried = min(4 * tried, batch)
     fitting = int(rounds.seconds * tried / seconds)
+    if fitting >= batch // 4:  # better a longer round than a smaller batch
+        fitting = max(fitting, batch)
     events = min(pool.num_rows, max(fitting, min(tried, batch)))
     if events > batch:
         events -= events % batch
