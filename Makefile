@@ -22,7 +22,7 @@ $(STAMP): pyproject.toml constraints.txt
 	  { echo "Culver needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version). Try: make PYTHON=python3.11 $(MAKECMDGOALS)"; exit 1; }
 	@echo "Installing into $(VENV) (about two minutes, the first time) ..."
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,bench]'
 	@echo "Compiling the matching kernels ..."
 	@$(BIN)/python -c 'from culver.delivery import kernels; from culver.matching import warm_up; warm_up(); kernels.load()'
 	@touch $@

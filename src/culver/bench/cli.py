@@ -115,3 +115,75 @@ def spine(
         data_dir=data_dir,
     )
     return [run_engine(engine, plan, frame.tell) for engine in dict.fromkeys(engines or ("spark", "inline"))]
+
+
+@benchmark("matching")
+@click.option(
+    "--workload",
+    "workloads",
+    type=click.Choice(["W1", "W2", "W3"], case_sensitive=False),
+    multiple=True,
+    help="Workload to match; may be given several times. All three, unless told otherwise.",
+)
+@click.option(
+    "--subscriptions",
+    type=click.IntRange(1),
+    default=None,
+    help="How many, for each workload.  [default: W1 40,000, 100,000 and 1,000,000; W2 100,000; W3 10,000]",
+)
+@click.option(
+    "--filter",
+    "filters",
+    type=click.Choice(["columnar", "counting", "numpy-scan", "duckdb"]),
+    multiple=True,
+    help="Filter or baseline to measure; may be given several times. All, unless told otherwise.",
+)
+@click.option("--scale", is_flag=True, help="Plot the cost of an event from 1,000 to 10,000,000 of W1.")
+@click.option(
+    "--plot",
+    "plot_path",
+    type=click.Path(path_type=Path, dir_okay=False, writable=True),
+    default=Path("matching-scale.svg"),
+    show_default=True,
+    help="Where --scale draws to, as SVG.",
+)
+@click.option("--quick", is_flag=True, help="A short run to see that it works: 1,000 subscriptions at most.")
+def matching(
+    workloads: tuple[str, ...],
+    subscriptions: int | None,
+    filters: tuple[str, ...],
+    scale: bool,
+    plot_path: Path,
+    quick: bool,
+) -> list[frame.Record]:
+    """Events a second of each filter, beside the baselines, on one core.
+
+    Batches of 8,192 events are matched in rounds, all filters in turn, and the numbers of the subscriptions are
+    returned; the best round counts. Filters that do not give the same pairs make the run fail.
+    """
+    from culver.bench.matching import run
+    from culver.bench.matching.contestants import KINDS
+    from culver.bench.matching.rounds import Rounds
+    from culver.bench.workloads import named
+
+    if scale and (subscriptions or set(workloads) - {"W1"}):
+        raise click.UsageError("--scale is on W1 and has its own numbers of subscriptions")
+    chosen = filters or tuple(KINDS)
+    if scale:
+        sizes = [("W1", count) for count in ((100, 500, 1_000) if quick else run.SCALE)]
+    else:
+        sizes = [
+            (name, count)
+            for name in dict.fromkeys(workloads or run.SIZES)
+            for count in ((subscriptions,) if subscriptions else ((1_000,) if quick else run.SIZES[name]))
+        ]
+    comparisons = [(named(name), count) for name, count in sizes]
+    if quick:
+        plan = run.MatchingPlan(comparisons, chosen, Rounds(2, 0.02), 2_048, 1)
+    else:
+        plan = run.MatchingPlan(comparisons, chosen)
+    records = run.run(plan, frame.tell)
+    if scale:
+        run.save_plot(records, plot_path)
+        frame.tell(f"drawn to {plot_path}")
+    return records

@@ -38,6 +38,15 @@ class Market:
     volume: NDArray[np.int64]
 
 
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """What `count` filters say: the form of each, its symbol, and a value for every name in `_FORMS`."""
+
+    forms: NDArray[np.int64]
+    symbols: NDArray[np.int64]
+    values: dict[str, NDArray[Any]]
+
+
 class QuotesWorkload:
     name = "W2"
     description = "StreamHub's stock quotes: 200 symbols, 5 forms of filter on their history"
@@ -48,7 +57,8 @@ class QuotesWorkload:
         random = event_stream(seed)
         return random.integers(SYMBOLS, size=count), random.integers(DAYS, size=count)
 
-    def filters(self, count: int, seed: int) -> list[str]:
+    def drawn(self, count: int, seed: int) -> Drawn:
+        """The filters of `filters(count, seed)` as columns."""
         quotes = market()
         random = filter_stream(seed)
         forms = random.choice(len(SHARES), size=count, p=SHARES)
@@ -60,7 +70,7 @@ class QuotesWorkload:
         all_volumes = _Quantiles(quotes.volume.astype(np.float64).reshape(1, -1))
         anywhere = np.zeros(count, np.int64)
         centre, narrow = 0.125 + 0.75 * u, 0.0135 + 0.973 * random.random(count)
-        columns = {
+        values = {
             "upper_close": closing.at(symbols, 0.45 + 0.55 * u),
             "band_low": closing.at(symbols, centre - 0.125),
             "band_high": closing.at(symbols, centre + 0.125),
@@ -71,12 +81,15 @@ class QuotesWorkload:
             "opened_below": opening.at(symbols, 0.5 + 0.5 * u),
             "closed_above": closing.at(symbols, u),
         }
-        lists = {name: column.tolist() for name, column in columns.items()}
+        return Drawn(forms, symbols, values)
+
+    def filters(self, count: int, seed: int) -> list[str]:
+        names = market().symbols
+        drawn = self.drawn(count, seed)
+        lists = {name: column.tolist() for name, column in drawn.values.items()}
         return [
-            _FORMS[form].format(
-                symbol=quotes.symbols[symbol], **{name: column[i] for name, column in lists.items()}
-            )
-            for i, (form, symbol) in enumerate(zip(forms.tolist(), symbols.tolist(), strict=True))
+            _FORMS[form].format(symbol=names[symbol], **{name: column[i] for name, column in lists.items()})
+            for i, (form, symbol) in enumerate(zip(drawn.forms.tolist(), drawn.symbols.tolist(), strict=True))
         ]
 
     def events(self, count: int, seed: int) -> list[dict[str, Any]]:

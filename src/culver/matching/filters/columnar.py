@@ -41,6 +41,16 @@ class ColumnarFilter:
     def __len__(self) -> int:
         return len(self._compiled) + len(self._fresh)
 
+    @property
+    def nbytes(self) -> int:
+        """The memory that what is compiled takes, tombstones included."""
+        return sum(
+            sum(array.nbytes for array in part.segment.arrays)
+            + sum(len(text) for text in part.segment.pool)
+            + (0 if part.until is None else part.until.nbytes)
+            for part in self._parts
+        )
+
     def _drop(self, number: int) -> None:
         if number in self._compiled:
             self._compiled.remove(number)

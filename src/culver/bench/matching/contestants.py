@@ -1,0 +1,97 @@
+"""What is measured side by side: Culver's filters and the baselines, behind one small face."""
+
+import importlib.util
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from culver.bench.matching.join import DuckDBJoin
+from culver.bench.matching.scan import NumpyScan
+from culver.bench.matching.subscriptions import Subscriptions
+from culver.matching.filter import Filter
+from culver.model.batch import concat
+from culver.plugins import filter_named
+
+
+class Contestant(Protocol):
+    """Loaded once, then asked for matches. Works in the calling thread only."""
+
+    def load(self, subscriptions: Subscriptions) -> float:
+        """Take in the subscriptions, until the first event could be matched. Returns the seconds that this
+        took, without what turns the drawn subscriptions into the form that is taken."""
+
+    def match(self, batch: pa.RecordBatch) -> NDArray[np.int64]:
+        """The number of the subscription in each pair (event, subscription) that matches, in any order."""
+
+    def stored_bytes(self) -> int | None:
+        """The memory that the subscriptions take; None where it cannot be told."""
+
+    def close(self) -> None: ...
+
+
+Loader = Callable[[Filter, Subscriptions], float]
+
+
+def load_predicates(target: Filter, subscriptions: Subscriptions) -> float:
+    """Add the subscriptions as predicates."""
+    made = list(subscriptions.predicates())
+    started = time.perf_counter()
+    target.add(made)
+    target.match(concat([]))  # filters that compile when they are first asked do it now
+    return time.perf_counter() - started
+
+
+class PluggedFilter:
+    """One of Culver's filters."""
+
+    def __init__(self, name: str, loader: Loader = load_predicates) -> None:
+        self._filter = filter_named(name)()
+        self._loader = loader
+
+    def load(self, subscriptions: Subscriptions) -> float:
+        return self._loader(self._filter, subscriptions)
+
+    def match(self, batch: pa.RecordBatch) -> NDArray[np.int64]:
+        return self._filter.match(batch).numbers
+
+    def stored_bytes(self) -> int | None:
+        size = getattr(self._filter, "nbytes", None)
+        return size if isinstance(size, int) else None
+
+    def close(self) -> None:
+        pass
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """How to make a contestant, and where it would take minutes or cannot take part."""
+
+    make: Callable[[], Contestant]
+    most_subscriptions: int | None = None
+    only_forms: bool = False  # takes columns of values, so no workload whose filters have no common form
+    library: str | None = None
+    plugged: bool = False
+
+    def hindrance(self, subscriptions: int, has_forms: bool) -> str | None:
+        """Why it cannot be measured there, as the end of a sentence; None: it can."""
+        if self.library is not None and importlib.util.find_spec(self.library) is None:
+            return f"{self.library} is not installed (pip install 'culver[bench]')"
+        if self.only_forms and not has_forms:
+            return "it takes ranges and equalities only"
+        if self.most_subscriptions is not None and subscriptions > self.most_subscriptions:
+            return f"beyond {self.most_subscriptions:,} subscriptions it would take minutes"
+        return None
+
+
+KINDS: Mapping[str, Kind] = {
+    "columnar": Kind(lambda: PluggedFilter("columnar"), 100_000, plugged=True),
+    "counting": Kind(lambda: PluggedFilter("counting"), 100_000, plugged=True),
+    "numpy-scan": Kind(NumpyScan, 1_000_000, only_forms=True),
+    "duckdb": Kind(DuckDBJoin, 1_000_000, only_forms=True, library="duckdb"),
+}
+"""In the order in which they are shown; all others are checked against the first that takes part."""
