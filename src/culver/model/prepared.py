@@ -63,7 +63,7 @@ class Prepared:
         if len(values) != len(self.positions):
             first = min(len(values), len(self.positions))
             what = "has no value" if len(values) == first else "is not in the filter"
-            raise _refusal(first, f"{what}: it has {len(self.positions)}, and {len(values)} were given")
+            raise _refusal(first, f"{what}: {len(values)} values for {len(self.positions)} parameters")
         checked = [_checked(number, value) for number, value in enumerate(values)]
         for pair in self.pairs:
             _check_pair(pair, checked)

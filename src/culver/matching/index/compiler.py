@@ -54,7 +54,7 @@ _MAX_ALTERNATIVES = 16  # clauses that the IN lists of one clause may become
 _LOWEST, _HIGHEST = -float(EXACT), float(EXACT)
 _NUMBER, _PREFIX = Domain.NUMBER, PatternShape.PREFIX
 
-_LINE_OF_DOMAIN = {
+LINE_OF_DOMAIN = {
     Domain.NUMBER: Line.NUMBERS,
     Domain.STRING: Line.STRINGS,
     Domain.BOOLEAN: Line.BOOLEANS,
@@ -177,7 +177,7 @@ class _Builder:
             # What is not so, is not so of a value: the attribute must have one of the right type.
             if isinstance(constraint, OneOf | Pattern | Contains) and constraint.negated:
                 key = constraint.attribute, domain_of_constraint(constraint)
-                taken.setdefault(key, [(self._dimension(key[0], _LINE_OF_DOMAIN[key[1]]), EVERYTHING)])
+                taken.setdefault(key, [(self._dimension(key[0], LINE_OF_DOMAIN[key[1]]), EVERYTHING)])
         for combination in itertools.product(*taken.values()):
             self._owners.append(place)
             self._term_counts.append(len(combination))
