@@ -41,8 +41,9 @@ class ColumnarFilter:
         table = compile_rows(prepared, numbers, columns)
         self.remove(table.numbers.tolist())
         self._settle()
-        self._parts.append(Part(from_chunks(encode(table))))
-        self._compiled.update(table.numbers.tolist())
+        if len(table.numbers):
+            self._parts.append(Part(from_chunks(encode(table))))
+            self._compiled.update(table.numbers.tolist())
 
     def remove(self, numbers: Iterable[int]) -> None:
         for number in numbers:
