@@ -1,7 +1,8 @@
 """A segment: some registrations and their clauses, compiled, immutable, in one container.
 
 container of kind "segment"
-  meta     {"count": registrations, "dimensions": [[attribute, line], ...]}
+  meta     {"count": registrations, "dimensions": [[attribute, line], ...],
+            "repeats": whether a registration may have several clauses}
   arrays   as `layout` draws them, and
            pool_start, pool_bytes    the needs, as text (see `codec`)
 """
@@ -19,8 +20,10 @@ from culver.errors import StorageCorrupt
 from culver.matching.index import container
 from culver.matching.index.bounds import Line
 from culver.matching.index.kernels import SegmentArrays
-from culver.matching.index.layout import lay_out, restore
+from culver.matching.index.layout import lay_out
+from culver.matching.index.literals import literals_of
 from culver.matching.index.residual import Needs
+from culver.matching.index.restoring import restore
 from culver.matching.index.table import ClauseTable, starts
 
 KIND = "segment"
@@ -29,7 +32,10 @@ KIND = "segment"
 class Segment:
     """Registrations in ascending order of number. Immutable; safe to share between threads."""
 
-    __slots__ = ("__weakref__", "arrays", "dimensions", "latest", "needs", "pool", "source")
+    __slots__ = (
+        "__weakref__", "arrays", "dimensions", "latest", "literals", "matches_per_row", "needs", "pool", "repeats",
+        "source",
+    )  # fmt: skip
 
     def __init__(self, opened: container.Container, source: str) -> None:
         if opened.kind != KIND:
@@ -39,6 +45,9 @@ class Segment:
         self.dimensions = tuple((name, Line(line)) for name, line in opened.meta["dimensions"])
         self.pool = _texts(opened.arrays["pool_start"], opened.arrays["pool_bytes"])
         self.needs = Needs(self.pool)
+        self.literals = literals_of(self.arrays.literal_start, self.arrays.literal_bytes)
+        self.repeats = bool(opened.meta["repeats"])
+        self.matches_per_row = 8.0  # lately: how much room a result will need
         self.latest = int(self.arrays.since.max(initial=0))  # position from which all are in effect
 
     def __len__(self) -> int:
@@ -63,7 +72,9 @@ def encode(table: ClauseTable) -> list[bytes]:
     arrays: dict[str, NDArray[Any]] = lay_out(table)._asdict()
     arrays["pool_start"] = starts(np.array([len(text) for text in texts], np.int64))
     arrays["pool_bytes"] = np.frombuffer(b"".join(texts), np.uint8)
-    meta = {"count": len(table.numbers), "dimensions": table.dimensions}
+    clauses = len(table.clause_registration)
+    repeats = clauses > len(np.unique(table.clause_registration))
+    meta = {"count": len(table.numbers), "dimensions": table.dimensions, "repeats": repeats}
     return container.encode(KIND, meta, arrays)
 
 

@@ -50,7 +50,9 @@ LIMITS = rows_under("setting", "default", "bounds")
 
 def test_all_tables_of_the_specification_are_found() -> None:
     found = [len(table) for table in (EXAMPLES, EXPANSIONS, MISTAKES, TRUTH, BOUND, UNBOUND, LIMITS)]
-    assert [low <= count for low, count in zip((80, 14, 22, 6, 4, 7, 5), found, strict=True)] == [True] * 7, found
+    assert [low <= count for low, count in zip((80, 14, 22, 6, 4, 7, 5), found, strict=True)] == [True] * 7, (
+        found
+    )
 
 
 @pytest.mark.parametrize(("text", "document", "result"), EXAMPLES)
