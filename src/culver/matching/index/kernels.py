@@ -461,13 +461,3 @@ def join(offsets: Integers, numbers: Integers, bases: Integers, rows: int) -> tu
             count += size
         result_offsets[row + 1] = count
     return result_offsets, result
-
-
-@compiled
-def spread(codes: Shorts, start: Integers, needs: Shorts, pool: int, held: Bytes) -> None:
-    """Mark, for each row, the needs that its distinct value (`codes`, -1: none) meets."""
-    for row in range(len(codes)):
-        code = codes[row]
-        if code >= 0:
-            for i in range(start[code], start[code + 1]):
-                held[row * pool + needs[i]] = 1
