@@ -1,4 +1,4 @@
-"""Filter text to Predicate: `parse` is the way in.
+"""Filter text to Predicate: `parse` is the way in, and `parse_template` for text with parameters.
 
 Lark drives (LALR, so in time linear in the text); each reduction calls a method of `_Builder`, which makes
 the tree at once and checks what a grammar cannot: that operands are operands, conditions conditions, and
@@ -7,6 +7,7 @@ types fit. The language itself is specified in docs/filter-language.md.
 
 import math
 import threading
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
@@ -62,13 +63,8 @@ def parse(text: str, settings: FilterSettings = FilterSettings()) -> Predicate: 
     known = _remembered.get(key)
     if known is not None:
         return known
-    if len(text) > settings.max_length:
-        raise TooLarge(
-            f"the filter has {len(text)} characters; the limit (filters.max_length) is {settings.max_length}",
-            field="filter",
-            limit=settings.max_length,
-        )
-    condition = _parse_condition(text, settings)
+    check_length(text, settings)
+    condition = _parse_condition(text, settings, None)
     predicate = Predicate(text, condition, clauses_of(condition, settings))
     if len(text) <= _REMEMBERED_LENGTH and sum(map(len, predicate.clauses)) <= _REMEMBERED_CONSTRAINTS:
         with _lock:
@@ -78,7 +74,41 @@ def parse(text: str, settings: FilterSettings = FilterSettings()) -> Predicate: 
     return predicate
 
 
-def _parse_condition(text: str, settings: FilterSettings) -> Condition:
+def check_length(text: str, settings: FilterSettings) -> None:
+    if len(text) > settings.max_length:
+        raise TooLarge(
+            f"the filter has {len(text)} characters; the limit (filters.max_length) is {settings.max_length}",
+            field="filter",
+            limit=settings.max_length,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """Stands in a template where a literal's value will be; `number` is its place among them, from 0."""
+
+    number: int
+
+
+@dataclass(slots=True)
+class Template:
+    """A filter with parameters, as a tree: a Literal or the values of an In may hold a Parameter. In a
+    Comparison it is always the right side, and the left one is no literal."""
+
+    positions: list[int] = field(default_factory=list)  # where each parameter stands in the text
+    pairs: list[tuple[Any, Any]] = field(default_factory=list)  # values that must be of one type
+    condition: Condition = Constant(True)  # noqa: RUF009 (immutable)
+
+
+def parse_template(text: str, settings: FilterSettings) -> Template:
+    """What `text` means but for its parameters. Raises as `parse` does."""
+    check_length(text, settings)
+    template = Template()
+    template.condition = _parse_condition(text, settings, template)
+    return template
+
+
+def _parse_condition(text: str, settings: FilterSettings, template: Template | None) -> Condition:
     try:
         normalise_text(text)
     except ValueError as exc:
@@ -87,7 +117,7 @@ def _parse_condition(text: str, settings: FilterSettings) -> Condition:
     parser, builder, lark = _parser()
     # The builder is shared and holds the limits of the parse under way, hence the lock.
     with _lock:
-        builder.settings = settings
+        builder.settings, builder.template = settings, template
         try:
             return _condition(parser.parse(text))
         except _Refusal as refusal:
@@ -155,6 +185,7 @@ class _Builder:
     """Lark's callbacks: for a terminal its token, for a rule the list of its parts."""
 
     settings = FilterSettings()
+    template: Template | None = None  # where parameters are allowed
 
     # -- terminals
 
@@ -185,6 +216,15 @@ class _Builder:
 
     def FALSE(self, token: Any) -> _Built:  # noqa: N802
         return _Built(Literal(False), token.start_pos, 0)
+
+    def PARAMETER(self, token: Any) -> _Built:  # noqa: N802
+        if self.template is None:
+            raise _Refusal(
+                token.start_pos, "parameters (?) are only for prepared filters: write the value", "a literal"
+            )
+        value: Any = Parameter(len(self.template.positions))
+        self.template.positions.append(token.start_pos)
+        return _Built(Literal(value), token.start_pos, 0)
 
     def timestamp(self, parts: list[Any]) -> _Built:
         keyword, text = parts
@@ -229,7 +269,11 @@ class _Builder:
 
     def between(self, parts: list[Any]) -> _Built:
         value, keyword, low, _, high = parts
-        _check_same_type(low, high)
+        if self.template is not None and (_is_parameter(low.node) or _is_parameter(high.node)):
+            if isinstance(low.node, Literal) and isinstance(high.node, Literal):
+                self.template.pairs.append((low.node.value, high.node.value))
+        else:
+            _check_same_type(low, high)
         above = _compared(Operator.GREATER_OR_EQUAL, value, low, keyword.start_pos)
         below = _compared(Operator.LESS_OR_EQUAL, value, high, keyword.start_pos)
         return _Built(And((above, below)), value.position, max(value.depth, low.depth, high.depth))
@@ -344,6 +388,11 @@ def _compared(operator: Operator, left: _Built, right: _Built, position: int) ->
         _check_range(left)
         if isinstance(second, Literal):
             _check_range(right)
+            for built in (left, right):
+                if _is_parameter(built.node):
+                    raise _Refusal(
+                        built.position, "a parameter is to be compared with an attribute", "an attribute name"
+                    )
             _check_same_type(left, right)
             _check_order(operator, second, position)
             return Constant(compare(operator, first.value, second.value) is True)
@@ -353,7 +402,7 @@ def _compared(operator: Operator, left: _Built, right: _Built, position: int) ->
     if isinstance(second, Literal):
         _check_range(right)
         _check_order(operator, second, position)
-        if isinstance(first, Arithmetic):
+        if isinstance(first, Arithmetic) and not _is_parameter(second):
             _number(right)
     return Comparison(operator, first, second)
 
@@ -366,6 +415,10 @@ def _folded(sign: Any, left: Literal, right: Literal) -> Literal:
 
 
 # --- checks ---------------------------------------------------------------------------------------------
+
+
+def _is_parameter(node: Operand | Condition) -> bool:
+    return isinstance(node, Literal) and isinstance(node.value, Parameter)
 
 
 def _condition(built: _Built) -> Condition:
@@ -394,6 +447,13 @@ def _operand(built: _Built) -> Operand:
 
 def _number(built: _Built) -> Operand:
     node = _operand(built)
+    if _is_parameter(node):
+        raise _Refusal(
+            built.position,
+            "arithmetic takes no parameters: calculate before the value is bound",
+            "an attribute name",
+            "a number",
+        )
     if isinstance(node, Literal) and type(node.value) not in (int, float):
         kind = domain_of(node.value)
         raise _Refusal(

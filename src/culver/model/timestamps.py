@@ -15,8 +15,8 @@ _RFC_3339 = re.compile(
 )
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY = 86_400_000_000
-_EARLIEST = -62_135_596_800_000_000  # 0001-01-01T00:00:00Z
-_LATEST = 253_402_300_799_999_999  # 9999-12-31T23:59:59.999999Z
+EARLIEST = -62_135_596_800_000_000  # 0001-01-01T00:00:00Z
+LATEST = 253_402_300_799_999_999  # 9999-12-31T23:59:59.999999Z
 _SHAPE = "such as 2026-01-01T00:00:00Z or 2026-01-01T00:00:00.5+02:00"
 
 
@@ -43,7 +43,7 @@ def parse_timestamp(text: str) -> Timestamp:
             raise ValueError("not a timestamp: the offset must lie between -23:59 and +23:59")
         offset = (int(offset_hour) * 60 + int(offset_minute)) * 60_000_000
         microseconds += -offset if sign == "+" else offset
-    if not _EARLIEST <= microseconds <= _LATEST:
+    if not EARLIEST <= microseconds <= LATEST:
         raise ValueError("a timestamp must lie in the years 0001 to 9999 of UTC")
     return Timestamp(microseconds)
 

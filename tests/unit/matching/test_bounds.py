@@ -12,12 +12,14 @@ from culver.matching.index.bounds import (
     INT64_MIN,
     Line,
     after_prefix,
+    lower_keys,
     move_string_bounds,
     number_intervals,
     number_lines,
     real_key,
     real_keys,
     string_interval,
+    upper_keys,
     used_literals,
 )
 
@@ -166,3 +168,15 @@ def test_string_bounds_keep_their_meaning_when_literals_move() -> None:
             assert (lows[0] <= 2 * place[word] + 1 <= highs[0]) == (above and below)
         used = used_literals(np.array([interval[0]]), np.array([interval[1]]))
         assert set(used.tolist()) == {low, high} - {None}
+
+
+def test_many_bounds_become_the_same_keys_as_one() -> None:
+    bounds = [float(n) for edge in EDGES for n in near(edge) if -(2**53) < n < 2**53]
+    for closed in (True, False):
+        lows = [number_intervals(bound, closed, None, False)[1][0] for bound in bounds]
+        highs = [number_intervals(None, False, bound, closed)[1][1] for bound in bounds]
+        both = np.full(len(bounds), closed)
+        assert lower_keys(np.array(bounds), both).tolist() == lows
+        assert upper_keys(np.array(bounds), closed).tolist() == highs
+    nothing = np.array([math.nan])
+    assert (lower_keys(nothing, True)[0], upper_keys(nothing, True)[0]) == (INT64_MIN, INT64_MAX)

@@ -4,17 +4,21 @@ Subscriptions that come are compiled at the next match, all together, into a sma
 `index.tiers` says which segments are then merged. It is the machinery of `index.snapshot` without the files.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from culver.matching.filter import Matches
 from culver.matching.index import tiers
+from culver.matching.index.bulk import compile_rows
 from culver.matching.index.compiler import Entry, compile_entries
 from culver.matching.index.matcher import FOREVER, Part, match_parts, merge_parts
 from culver.matching.index.segment import encode, from_chunks
 from culver.model.predicate import Predicate
+from culver.model.prepared import Prepared
 
 
 class ColumnarFilter:
@@ -28,6 +32,18 @@ class ColumnarFilter:
         for number, predicate in subscriptions:
             self._drop(number)
             self._fresh[number] = predicate
+
+    def add_rows(
+        self, prepared: Prepared, numbers: NDArray[np.int64], columns: Sequence[NDArray[Any] | Sequence[Any]]
+    ) -> None:
+        """Add many subscriptions of one form, compiled at once (see `index.bulk`), as a segment of their own.
+        Raises as `Prepared.bind` does, and then adds none."""
+        table = compile_rows(prepared, numbers, columns)
+        self.remove(table.numbers.tolist())
+        self._settle()
+        if len(table.numbers):
+            self._parts.append(Part(from_chunks(encode(table))))
+            self._compiled.update(table.numbers.tolist())
 
     def remove(self, numbers: Iterable[int]) -> None:
         for number in numbers:

@@ -6,6 +6,7 @@ layout     clause table <-> segment arrays     snapshot    versions; reading one
 columns    a batch as keys                     writer      making versions (IndexWriter)
 residual   what is no interval                 tiers       which segments to merge
 kernels    the inner loops                     matcher     a batch against segments
+bulk       rows of one prepared filter -> clause table (bulk_plan, bulk_columns)
 
 Under `residual`: lookups (which needs a value meets), recall (which it met before), arithmetic (needs that
 compute), held (needs per row).

@@ -37,7 +37,7 @@ _MAX_REAL = math.nextafter(math.inf, 0.0)
 _REAL = struct.Struct("<d")
 _BITS = struct.Struct("<q")
 
-_EXACT = 2**53  # below it, every integer is a real
+EXACT = 2**53  # below it, every integer is a real
 
 Interval = tuple[int, int]
 
@@ -104,10 +104,28 @@ def number_lines(
 ) -> list[tuple[Line, Interval]]:
     """The intervals, on one line or on two, whose members are the numbers between two bounds."""
     integers, reals = number_intervals(low, low_closed, high, high_closed)
-    if all(bound is None or -_EXACT < bound < _EXACT for bound in (low, high)):
+    if all(bound is None or -EXACT < bound < EXACT for bound in (low, high)):
         return [(Line.NUMBERS, reals)]
     both = [(Line.INTEGERS, integers), (Line.REALS, reals)]
     return [(line, interval) for line, interval in both if interval != EMPTY]
+
+
+def lower_keys(bounds: NDArray[np.float64], closed: NDArray[np.bool_] | bool) -> NDArray[np.int64]:
+    """The least keys above lower bounds, on NUMBERS; NaN is no bound. Exact for all between -2^53 and 2^53."""
+    keys = real_keys(bounds)
+    keys += np.logical_not(closed)
+    keys += keys == -1  # which would be -0.0: it has the key of 0.0
+    keys[np.isnan(bounds)] = INT64_MIN
+    return keys
+
+
+def upper_keys(bounds: NDArray[np.float64], closed: NDArray[np.bool_] | bool) -> NDArray[np.int64]:
+    """The greatest keys below upper bounds; as `lower_keys`."""
+    keys = real_keys(bounds)
+    keys -= np.logical_not(closed)
+    keys -= keys == -1
+    keys[np.isnan(bounds)] = INT64_MAX
+    return keys
 
 
 def _lower(bound: int | float, closed: bool) -> tuple[int, int]:

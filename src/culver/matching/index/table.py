@@ -143,6 +143,10 @@ def concatenate(tables: Sequence[ClauseTable]) -> tuple[ClauseTable, NDArray[np.
 
 def sort_terms(table: ClauseTable) -> ClauseTable:
     """Terms in ascending order of dimension within each clause."""
+    rising = np.diff(table.term_dimension, prepend=-1) > 0
+    rising[table.term_start[:-1][np.diff(table.term_start) > 0]] = True
+    if rising.all():
+        return table
     clause = np.repeat(np.arange(len(table.clause_registration)), np.diff(table.term_start))
     order = np.lexsort((table.term_dimension, clause))
     return replace(table, term_dimension=table.term_dimension[order], term_bounds=table.term_bounds[order])

@@ -1,5 +1,6 @@
 """Every example of docs/filter-language.md, run. Its tables are found by their header rows."""
 
+import json
 import re
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from culver.model.evaluate import evaluate, matching_clause
 from culver.model.formats import parse_event
 from culver.model.language import DEEPEST, parse
 from culver.model.predicate import And, Comparison, Condition, Constant, Literal, Not, Operator, Or
+from culver.model.prepared import prepare
 from culver.model.render import predicate_lines
 
 SPECIFICATION = Path(__file__).parents[4] / "docs" / "filter-language.md"
@@ -41,12 +43,16 @@ EXAMPLES = rows_under("filter", "event", "result")
 EXPANSIONS = rows_under("filter", "clauses")
 MISTAKES = rows_under("filter", "position", "expected")
 TRUTH = rows_under("`c`", "`d`", "`NOT c`", "`c AND d`", "`c OR d`")
+BOUND = rows_under("prepared", "values", "filter")
+UNBOUND = rows_under("prepared", "values", "parameter")
 LIMITS = rows_under("setting", "default", "bounds")
 
 
 def test_all_tables_of_the_specification_are_found() -> None:
-    found = [len(table) for table in (EXAMPLES, EXPANSIONS, MISTAKES, TRUTH, LIMITS)]
-    assert [low <= count for low, count in zip((80, 14, 21, 6, 5), found, strict=True)] == [True] * 5, found
+    found = [len(table) for table in (EXAMPLES, EXPANSIONS, MISTAKES, TRUTH, BOUND, UNBOUND, LIMITS)]
+    assert [low <= count for low, count in zip((80, 14, 22, 6, 4, 7, 5), found, strict=True)] == [True] * 7, (
+        found
+    )
 
 
 @pytest.mark.parametrize(("text", "document", "result"), EXAMPLES)
@@ -70,6 +76,18 @@ def test_mistake_is_refused_as_the_specification_says(text: str, position: str, 
     assert caught.value.details["position"] == int(position)
     assert caught.value.details["expected"] == expected.split("; ")
     assert (caught.value.details["line"], caught.value.details["column"]) == (1, int(position) + 1)
+
+
+@pytest.mark.parametrize(("text", "values", "written"), BOUND)
+def test_bound_filter_is_the_one_that_the_specification_says(text: str, values: str, written: str) -> None:
+    assert prepare(code(text)).bind(json.loads(code(values))) == parse(code(written))
+
+
+@pytest.mark.parametrize(("text", "values", "parameter"), UNBOUND)
+def test_value_is_refused_as_the_specification_says(text: str, values: str, parameter: str) -> None:
+    with pytest.raises(InvalidFilter, match=f"parameter {parameter} ") as caught:
+        prepare(code(text)).bind(json.loads(code(values)))
+    assert caught.value.details["parameter"] == int(parameter)
 
 
 @pytest.mark.parametrize(("left", "right", "negation", "conjunction", "disjunction"), TRUTH)
