@@ -16,7 +16,7 @@ timestamp: kernels compare integers, and its kind is in the column's name anyway
 
 import functools
 import itertools
-from collections.abc import Collection, Sequence
+from collections.abc import KeysView, Sequence
 from typing import Any
 
 import numpy as np
@@ -153,7 +153,7 @@ def attribute(batch: pa.RecordBatch, name: str) -> dict[Kind, pa.Array]:
     return result
 
 
-def attribute_names(batch: pa.RecordBatch) -> Collection[str]:
+def attribute_names(batch: pa.RecordBatch) -> KeysView[str]:
     """Every name with which a filter may find something in this batch."""
     return _places(tuple(batch.schema.names)).keys()
 

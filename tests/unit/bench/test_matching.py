@@ -112,9 +112,9 @@ def test_a_filter_with_wrong_pairs_makes_the_run_fail(wrong: type[Forgetful]) ->
         runs.run(plan, lambda _: None)
 
 
-@pytest.mark.parametrize("name", ["numpy-scan", "duckdb"])
+@pytest.mark.parametrize("name", ["columnar", "numpy-scan", "duckdb"])
 @pytest.mark.parametrize("workload", ["W1", "W2"])
-def test_a_baseline_gives_the_pairs_of_the_columnar_filter(name: str, workload: str) -> None:
+def test_what_takes_columns_gives_the_pairs_of_predicates(name: str, workload: str) -> None:
     batch = named(workload).event_batch(300, SEED)
     expected = _loaded(PluggedFilter("columnar"), workload).match(batch)
     contestant = _loaded(KINDS[name].make(), workload)
