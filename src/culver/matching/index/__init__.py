@@ -5,7 +5,8 @@ table      clauses in columns, merging         segment     a compiled segment
 layout     clause table <-> segment arrays     snapshot    versions; reading one (Index)
 columns    a batch as keys                     writer      making versions (IndexWriter)
 residual   what is no interval                 tiers       which segments to merge
-kernels    the inner loops                     matcher     a batch against segments
+kernels    the inner loops                     compaction  merging segments beside everything else
+matcher    a batch against segments            tombstones  what has ended in a segment
 """
 
 from culver.matching.index.compiler import Entry
