@@ -14,10 +14,14 @@ import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from culver.matching.index import container
-from culver.matching.index.matcher import merge_parts
+from culver.matching.index.matcher import FOREVER, Part, merge_parts
 from culver.matching.index.segment import Segment, encode, open_segment
 from culver.matching.index.snapshot import SEGMENT_SUFFIX, StoredPart
+from culver.matching.index.table import ClauseTable, concatenate
 
 
 class Compaction:
@@ -53,6 +57,19 @@ class Compaction:
     def cancel(self) -> None:
         """Have `run` end after the step it is in."""
         self._cancelled.set()
+
+
+def absorb(
+    parts: Sequence[Part], table: ClauseTable, horizon: int
+) -> tuple[ClauseTable, NDArray[np.int64] | None]:
+    """One table of what `merge_parts` keeps of the parts and of new registrations, and when each has ended."""
+    if not parts:
+        return table, None
+    kept, until = merge_parts(parts, horizon)
+    merged, origin = concatenate([kept, table])
+    if until is None:
+        return merged, None
+    return merged, np.concatenate([until, np.full(len(table.numbers), FOREVER)])[origin]
 
 
 def segment_file(version: int, chunks: Sequence[bytes]) -> str:

@@ -59,12 +59,27 @@ class Segment:
 
 def encode(table: ClauseTable) -> list[bytes]:
     """The container of a segment with the clauses of `table`."""
+    return container.encode(KIND, _meta(table), _arrays(table))
+
+
+def in_memory(table: ClauseTable) -> Segment:
+    """The same without the detour by a container."""
+    arrays = _arrays(table)
+    for array in arrays.values():
+        array.flags.writeable = False  # as those of a file are: kernels are compiled for one kind
+    return Segment(container.Container(KIND, _meta(table), arrays), "memory")
+
+
+def _meta(table: ClauseTable) -> dict[str, Any]:
+    return {"count": len(table.numbers), "dimensions": table.dimensions}
+
+
+def _arrays(table: ClauseTable) -> dict[str, NDArray[Any]]:
     texts = [text.encode() for text in table.pool]
     arrays: dict[str, NDArray[Any]] = lay_out(table)._asdict()
     arrays["pool_start"] = starts(np.array([len(text) for text in texts], np.int64))
     arrays["pool_bytes"] = np.frombuffer(b"".join(texts), np.uint8)
-    meta = {"count": len(table.numbers), "dimensions": table.dimensions}
-    return container.encode(KIND, meta, arrays)
+    return arrays
 
 
 def from_chunks(chunks: Sequence[bytes]) -> Segment:

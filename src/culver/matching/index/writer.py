@@ -13,10 +13,9 @@ from pathlib import Path
 
 from culver.errors import Conflict, CulverError, StorageCorrupt, StorageError, StorageFull
 from culver.matching.index import container, tiers
-from culver.matching.index.compaction import Compaction, segment_file
+from culver.matching.index.compaction import Compaction, absorb, segment_file
 from culver.matching.index.compiler import Entry, compile_entries
-from culver.matching.index.matcher import Part, merge_parts
-from culver.matching.index.segment import encode, from_chunks, open_segment
+from culver.matching.index.segment import encode, open_segment
 from culver.matching.index.snapshot import (
     SEGMENT_SUFFIX,
     StoredPart,
@@ -178,10 +177,7 @@ class IndexWriter:
         self, number: int, added: Sequence[Entry], small: Sequence[StoredPart], horizon: int
     ) -> StoredPart:
         """A new segment with these entries and what is left of some small parts."""
-        table, until = compile_entries(added), None
-        if small:
-            fresh = Part(from_chunks(encode(table)))
-            table, until = merge_parts([*(stored.part() for stored in small), fresh], horizon)
+        table, until = absorb([stored.part() for stored in small], compile_entries(added), horizon)
         chunks = encode(table)
         file = segment_file(number, chunks)
         container.write(self._directory / file, chunks)
