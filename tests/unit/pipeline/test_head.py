@@ -19,6 +19,16 @@ def test_head_waits_at_the_position_of_a_registration_until_it_is_indexed() -> N
     assert tracker.head == Head(95, 5, 70)
 
 
+def test_a_compaction_moves_the_index_version_alone() -> None:
+    tracker = HeadTracker(log_end=70, index_version=4, frontier=70)
+    tracker.register(version=5, log_end=70)
+    tracker.committed(95)
+    tracker.indexed(4, 5)
+    assert tracker.head == Head(70, 5, 70)
+    tracker.indexed(5, 6)
+    assert tracker.head == Head(95, 6, 70)
+
+
 def test_registration_takes_effect_behind_everything_that_is_on_disk() -> None:
     tracker = HeadTracker(log_end=10, index_version=0, frontier=0)
     assert tracker.register(version=1, log_end=12) == 12, (

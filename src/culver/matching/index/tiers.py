@@ -38,8 +38,7 @@ def choose(sizes: Sequence[int], dead: Sequence[int]) -> list[int]:
 
 
 def choose_when_quiet(sizes: Sequence[int], dead: Sequence[int]) -> list[int]:
-    """The same, for an index that nobody changes at the moment. Asked again after the merge, it has nothing
-    more to say."""
+    """The same, for an index that nobody changes at the moment."""
     smallest_first = sorted(range(len(sizes)), key=lambda place: sizes[place])
     best = merged = 0
     for count, place in enumerate(smallest_first, 1):
