@@ -65,7 +65,7 @@ def test_an_unknown_format_asks_for_a_rebuild(tmp_path: Path) -> None:
 
 def test_only_known_types_of_arrays_are_written() -> None:
     with pytest.raises(TypeError, match="array odd"):
-        container.encode("thing", {}, {"odd": np.zeros(2, np.float64)})
+        container.encode("thing", {}, {"odd": np.zeros(2, np.float32)})
 
 
 def test_a_failed_write_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

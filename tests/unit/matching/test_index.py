@@ -29,7 +29,7 @@ def batch_of(*events: Mapping[str, Value]) -> pa.RecordBatch:
 def rows(index: Index, batch: pa.RecordBatch, first_offset: int = 0) -> list[list[int]]:
     matches = index.match(batch, first_offset)
     return [
-        matches.numbers[matches.offsets[row] : matches.offsets[row + 1]].tolist()
+        sorted(matches.numbers[matches.offsets[row] : matches.offsets[row + 1]].tolist())
         for row in range(batch.num_rows)
     ]
 

@@ -5,16 +5,19 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from culver.matching.index.bounds import Line
+from culver.matching.index import chunks
+from culver.matching.index.bounds import INT64_MAX, INT64_MIN, Line
 from culver.matching.index.compiler import Entry, compile_entries
 from culver.matching.index.matcher import FOREVER, Part, merge_parts
-from culver.matching.index.order import block_order
+from culver.matching.index.order import block_order, split
 from culver.matching.index.segment import encode, from_chunks
 from culver.matching.index.table import ClauseTable
 from culver.model.language import parse
 from support.filters import random_filter
 
 SEED = 4
+
+Integers = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
 
 
 def described(table: ClauseTable) -> list[tuple[object, ...]]:
@@ -96,14 +99,44 @@ def test_equal_constraints_are_stored_once() -> None:
     assert len(table.pool) == 1
 
 
+def extent(low: Integers, order: Integers) -> float:
+    """How wide the blocks of 64 are on average."""
+    blocks = range(0, len(order) - 63, 64)
+    return float(np.mean([np.ptp(low[order[at : at + 64]], axis=0).mean() for at in blocks]))
+
+
 def test_the_order_of_boxes_is_a_permutation_that_puts_near_ones_together() -> None:
     rng = np.random.default_rng(SEED)
-    low = rng.integers(0, 1_000_000, (2_000, 3))
-    bounds = np.concatenate([low, low + 1_000], axis=1)
-    order = block_order(bounds, 64)
+    low = rng.integers(0, 60_000, (2_000, 3))
+    order = block_order(np.concatenate([low, low + 1_000], axis=1).astype(np.uint16), 64)
     assert sorted(order.tolist()) == list(range(2_000))
+    assert extent(low, order) < extent(low, np.arange(2_000)) / 2
 
-    def extent(rows: np.ndarray[tuple[int], np.dtype[np.int64]]) -> float:
-        return float(np.mean([np.ptp(low[rows[at : at + 64]], axis=0).mean() for at in range(0, 1_984, 64)]))
 
-    assert extent(order) < extent(np.arange(2_000)) / 2
+def test_a_split_gives_every_box_to_one_set_and_near_ones_to_the_same() -> None:
+    rng = np.random.default_rng(SEED)
+    low = rng.integers(0, 2**40, (5_000, 2))
+    sets = split(np.concatenate([low, low + 1_000], axis=1), 700, 64)
+    assert sorted(np.concatenate(sets).tolist()) == list(range(5_000))
+    assert max(map(len, sets)) <= 700
+    assert sum(len(members) % 64 != 0 for members in sets) == 1
+    spans = [np.ptp(low[members], axis=0).min() for members in sets]
+    assert max(spans) < 2**39
+
+
+def test_a_chunk_gives_back_its_boxes_and_knows_the_rank_of_every_key() -> None:
+    rng = np.random.default_rng(SEED)
+    for count in (1, 64, 65, 4_096, 5_000):
+        lows = rng.integers(-(2**50), 2**50, (count, 2))
+        highs = lows + rng.integers(0, 2**45, (count, 2))
+        lows[::7, 0] = INT64_MIN
+        highs[::5, 1] = INT64_MAX
+        chunk = chunks.build(lows, highs, np.array([True, False]))
+        restored = chunks.bounds_of(chunk.nodes, chunk.blocks, chunk.cuts)
+        assert (restored[0][:count] == lows[chunk.order]).all()
+        assert (restored[1][:count] == highs[chunk.order]).all()
+        assert (chunk.low == lows.min(axis=0)).all()
+        assert (chunk.high == highs.max(axis=0)).all()
+        for cuts, cells in zip(chunk.cuts, chunk.cells, strict=True):
+            assert cells.before[-1] == len(cuts)
+            assert (np.diff(cells.before.astype(int)) < 2**cells.steps).all()

@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from culver.matching.index.bounds import Line, real_keys
-from culver.matching.index.kernels import string_keys
+from culver.matching.index.literals import Literals, string_keys
 from culver.matching.index.table import Dimension
 from culver.model.batch import attribute, attribute_names
 from culver.model.values import Kind, Timestamp, Value
@@ -62,33 +62,25 @@ class BatchColumns:
             found = self._attributes[name] = attribute(self.batch, name) if name in self._names else {}
         return found
 
-    def fill(
-        self,
-        dimensions: tuple[Dimension, ...],
-        literal_start: NDArray[np.int64],
-        literal_bytes: NDArray[np.uint8],
-    ) -> Keys:
-        """Keys, and 1 where there is one, rows x dimensions, flat; strings are placed among the given
-        literals."""
-        width = len(dimensions)
-        values = np.zeros((self.rows, width), np.int64)
-        there = np.zeros((self.rows, width), np.uint8)
-        flat_values, flat_there = values.reshape(-1), there.reshape(-1)
-        for column, dimension in enumerate(dimensions):
+    def fill(self, dimensions: tuple[Dimension, ...], literals: Literals) -> Keys:
+        """Keys, and 1 where there is one, dimensions x rows, flat; strings are placed among the literals."""
+        keys = np.zeros((len(dimensions), self.rows), np.int64)
+        there = np.zeros((len(dimensions), self.rows), np.uint8)
+        for place, dimension in enumerate(dimensions):
             if dimension[0] not in self._names:
                 continue
             if dimension[1] is Line.STRINGS:
                 strings = self.strings(dimension[0])
                 if strings is not None:
                     string_keys(
-                        strings.starts, strings.data, strings.valid, literal_start, literal_bytes,
-                        column, width, flat_values, flat_there,
+                        strings.starts, strings.data, strings.valid, literals.start, literals.data,
+                        literals.heads, keys[place], there[place],
                     )  # fmt: skip
             else:
-                keys = self.keys(dimension)
-                if keys is not None:
-                    values[:, column], there[:, column] = keys
-        return flat_values, flat_there
+                found = self.keys(dimension)
+                if found is not None:
+                    keys[place], there[place] = found
+        return keys.reshape(-1), there.reshape(-1)
 
     def keys(self, dimension: Dimension) -> Keys | None:
         """The keys of a dimension that is not of strings, and where there are any; None: nowhere."""

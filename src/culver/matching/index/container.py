@@ -37,7 +37,7 @@ _PREFIX = struct.Struct("<8sIIQI")
 _CHECK = struct.Struct("<I")
 _HEADER_AT = _PREFIX.size + _CHECK.size
 _ALIGNMENT = 64
-_DTYPES = {"u1", "<i4", "<i8"}
+_DTYPES = {"u1", "<u2", "<i4", "<i8", "<f8"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ def _header(
     rows: list[list[Any]] = []
     offset = body_at
     for name, array in arrays.items():
-        dtype = "u1" if array.dtype == np.uint8 else f"<i{array.dtype.itemsize}"
+        dtype = "u1" if array.dtype == np.uint8 else f"<{array.dtype.kind}{array.dtype.itemsize}"
         if dtype not in _DTYPES or array.dtype != np.dtype(dtype) or array.ndim != 1:
             raise TypeError(f"array {name} has type {array.dtype} and {array.ndim} dimensions")
         rows.append([name, dtype, len(array), offset])

@@ -1,4 +1,4 @@
-"""The compiled inner loops. Everything here works on flat arrays of integers and is hot.
+"""The compiled inner loops of matching. Everything here works on flat arrays, drawn in `layout`, and is hot.
 
 Kernels are compiled on first use and kept in Numba's cache on disk (beside the package where that is
 writable, in the user's cache directory otherwise). Numba replaces cache files as a whole, so processes that
@@ -12,18 +12,17 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from culver.matching.index.vectors import LANES, emit, lowest, real_of, within
+
 F = TypeVar("F", bound=Callable[..., Any])
 
-BLOCK = 64  # boxes in a block
-
-# The place of a word's only bit, by multiplication with a de Bruijn sequence.
-_DE_BRUIJN = np.uint64(0x03F79D71B4CB0A89)
-_PLACES = np.zeros(64, np.int64)
-for _place in range(64):
-    _PLACES[((0x03F79D71B4CB0A89 << _place) % 2**64) >> 58] = _place
+_TILE = 128  # events that go through a chunk together, while it is in the cache
+_NODE = 2 * LANES  # entries of a node for each dimension: lows and spans
 
 Integers = NDArray[np.int64]
 Shorts = NDArray[np.int32]
+Ranks = NDArray[np.uint16]
+Reals = NDArray[np.float64]
 Bytes = NDArray[np.uint8]
 
 
@@ -41,6 +40,7 @@ class SegmentArrays(NamedTuple):
     dimension_bucket: Shorts
     need_bucket: Shorts
     bucket_clauses: Shorts
+    bucket_free: Shorts
     bucket_groups: Shorts
     clause_registration: Shorts
     clause_needs: Shorts
@@ -49,11 +49,22 @@ class SegmentArrays(NamedTuple):
     term_bounds: Integers
     group_dimension_start: Shorts
     group_dimension: Shorts
-    group_blocks: Shorts
-    group_outer: Integers
-    group_inner: Integers
-    outer: Integers
-    inner: Integers
+    group_chunks: Shorts
+    group_needy: Shorts
+    chunk_blocks: Shorts
+    chunk_axes: Shorts
+    chunk_nodes: Integers
+    axis_low: Integers
+    axis_high: Integers
+    axis_cuts: Integers
+    axis_cells: Integers
+    axis_origin: Reals
+    axis_scale: Reals
+    axis_real: Shorts
+    axis_steps: Shorts
+    cuts: Integers
+    cells: Ranks
+    nodes: Ranks
     slot_registration: Shorts
     slot_needs: Shorts
     needs: Shorts
@@ -65,44 +76,286 @@ def compiled(function: F) -> F:
     return result
 
 
+# A tile's events go through three steps. Each takes the arrays that it needs out of the segment once: inside the
+# loops, every further mention of one, and every call, would count references.
+
+
 @compiled
-def _buckets_of_row(
-    segment: SegmentArrays, row: int, values: Integers, there: Bytes, needs: Shorts, visits: Integers
-) -> int:
-    """Collect the buckets that an event reaches: the first, those of its values, those of its attributes,
-    those of the needs that it meets. Returns how many."""
-    visits[0] = 0
-    count = 1
-    dimensions = len(segment.dimension_bucket)
-    base = row * dimensions
-    for i in range(len(segment.access_dimension)):
-        dimension = segment.access_dimension[i]
-        if there[base + dimension] == 0:
-            continue
-        value = values[base + dimension]
-        low = segment.access_start[i]
-        end = segment.access_start[i + 1]
-        high = end
-        while low < high:
-            middle = (low + high) >> 1
-            if segment.key_value[middle] < value:
-                low = middle + 1
+def _collect(
+    segment: SegmentArrays,
+    tile: int,
+    end: int,
+    rows: int,
+    values: Integers,
+    there: Bytes,
+    held_start: Integers,
+    held_needs: Shorts,
+    held: Bytes,
+    found: Shorts,
+    runs: Integers,
+    work: Integers,
+) -> tuple[Shorts, int, Integers, int]:
+    """Check the clauses that the tile's events reach, and list the chunks that are to be searched.
+
+    Registrations go to `found`, those of row r at [runs[r - tile], runs[r - tile + 1]); (row, group, chunk) to
+    `work`. Returns both, larger where they had to grow, and how much is in each."""
+    access_dimension, access_start = segment.access_dimension, segment.access_start
+    key_value, key_bucket = segment.key_value, segment.key_bucket
+    dimension_bucket, need_bucket = segment.dimension_bucket, segment.need_bucket
+    bucket_clauses, bucket_free = segment.bucket_clauses, segment.bucket_free
+    bucket_groups, clause_registration = segment.bucket_groups, segment.clause_registration
+    clause_needs, needs = segment.clause_needs, segment.needs
+    term_start, term_dimension, term_bounds = segment.term_start, segment.term_dimension, segment.term_bounds
+    group_start, group_dimension = segment.group_dimension_start, segment.group_dimension
+    group_chunks, chunk_axes = segment.group_chunks, segment.chunk_axes
+    axis_low, axis_high = segment.axis_low, segment.axis_high
+    dimensions = len(dimension_bucket)
+    accesses = len(access_dimension)
+    count = 0
+    listed = 0
+    runs[0] = 0
+    for row in range(tile, end):
+        met_begin = held_start[row]
+        met = held_start[row + 1] - met_begin
+        for i in range(met):
+            held[held_needs[met_begin + i]] = 1
+        # The buckets that the event reaches: the first, those of its values, of the needs that it meets, and of
+        # its attributes.
+        for step in range(1 + accesses + met + dimensions):
+            bucket = -1
+            if step == 0:
+                bucket = 0
+            elif step <= accesses:
+                at = access_dimension[step - 1] * rows + row
+                if there[at] != 0:
+                    value = values[at]
+                    begin = access_start[step - 1]
+                    size = access_start[step] - begin
+                    while size > 1:
+                        half = size >> 1
+                        begin += half if key_value[begin + half - 1] < value else 0
+                        size -= half
+                    if key_value[begin] == value:
+                        bucket = key_bucket[begin]
+            elif step <= accesses + met:
+                bucket = need_bucket[held_needs[met_begin + step - accesses - 1]]
             else:
-                high = middle
-        if low < end and segment.key_value[low] == value:
-            visits[count] = segment.key_bucket[low]
-            count += 1
-    for dimension in range(dimensions):
-        bucket = segment.dimension_bucket[dimension]
-        if bucket >= 0 and there[base + dimension] != 0:
-            visits[count] = bucket
-            count += 1
-    for i in range(len(needs)):
-        bucket = segment.need_bucket[needs[i]]
-        if bucket >= 0:
-            visits[count] = bucket
-            count += 1
-    return count
+                dimension = step - accesses - met - 1
+                if there[dimension * rows + row] != 0:
+                    bucket = dimension_bucket[dimension]
+            if bucket < 0:
+                continue
+            first = bucket_clauses[bucket]
+            last = bucket_clauses[bucket + 1]
+            if first < last:
+                if count + last - first > len(found):
+                    larger = np.empty(2 * (count + last - first), np.int32)
+                    larger[:count] = found[:count]
+                    found = larger
+                free = bucket_free[bucket]
+                for clause in range(first, free):
+                    found[count] = clause_registration[clause]
+                    count += 1
+                for clause in range(free, last):
+                    holds = True
+                    for term in range(term_start[clause], term_start[clause + 1]):
+                        at = term_dimension[term] * rows + row
+                        value = values[at]
+                        if (
+                            there[at] == 0
+                            or value < term_bounds[2 * term]
+                            or value > term_bounds[2 * term + 1]
+                        ):
+                            holds = False
+                            break
+                    if not holds:
+                        continue
+                    for i in range(clause_needs[clause], clause_needs[clause + 1]):
+                        need = needs[i]
+                        if (held[need] == 0) if need >= 0 else (held[~need] != 0):
+                            holds = False
+                            break
+                    if holds:
+                        found[count] = clause_registration[clause]
+                        count += 1
+            for group in range(bucket_groups[bucket], bucket_groups[bucket + 1]):
+                first = group_start[group]
+                width = group_start[group + 1] - first
+                holds = True
+                for d in range(width):
+                    if there[group_dimension[first + d] * rows + row] == 0:
+                        holds = False
+                        break
+                if not holds:
+                    continue
+                for chunk in range(group_chunks[group], group_chunks[group + 1]):
+                    axes = chunk_axes[chunk]
+                    holds = True
+                    for d in range(width):
+                        value = values[group_dimension[first + d] * rows + row]
+                        if value < axis_low[axes + d] or value > axis_high[axes + d]:
+                            holds = False
+                            break
+                    if not holds:
+                        continue
+                    if 3 * listed + 3 > len(work):
+                        longer = np.empty(2 * len(work), np.int64)
+                        longer[: 3 * listed] = work[: 3 * listed]
+                        work = longer
+                    work[3 * listed] = row
+                    work[3 * listed + 1] = group
+                    work[3 * listed + 2] = chunk
+                    listed += 1
+        for i in range(met):
+            held[held_needs[met_begin + i]] = 0
+        runs[row - tile + 1] = count
+    return found, count, work, listed
+
+
+@compiled
+def _by_chunk(work: Integers, listed: int, chunks: int, starts: Integers, ordered: Integers) -> None:
+    """Put the work on one chunk together, so that it is done while the chunk is in the cache. `starts` is zero, and
+    zero again afterwards."""
+    for i in range(listed):
+        starts[work[3 * i + 2] + 1] += 1
+    for chunk in range(chunks):
+        starts[chunk + 1] += starts[chunk]
+    for i in range(listed):
+        chunk = work[3 * i + 2]
+        ordered[starts[chunk]] = i
+        starts[chunk] += 1
+    for chunk in range(chunks + 1):
+        starts[chunk] = 0
+
+
+@compiled
+def _rank(
+    segment: SegmentArrays,
+    rows: int,
+    values: Integers,
+    work: Integers,
+    ordered: Integers,
+    listed: int,
+    ranks: Ranks,
+) -> None:
+    """Fill `ranks`, work x dimensions: how many cuts of its axis are at or below each key.
+
+    The cells tell where to begin looking, and the axis how many steps are enough for each of its cells. There is
+    nothing to guess for the processor, and no key waits for another's memory."""
+    group_start, group_dimension = segment.group_dimension_start, segment.group_dimension
+    chunk_axes = segment.chunk_axes
+    axis_cuts, axis_cells, axis_real = segment.axis_cuts, segment.axis_cells, segment.axis_real
+    axis_origin, axis_scale, axis_steps = segment.axis_origin, segment.axis_scale, segment.axis_steps
+    cuts, cells = segment.cuts, segment.cells
+    at = 0
+    for i in range(listed):
+        item = ordered[i]
+        row, group, chunk = work[3 * item], work[3 * item + 1], work[3 * item + 2]
+        first = group_start[group]
+        for d in range(group_start[group + 1] - first):
+            axis = chunk_axes[chunk] + d
+            key = values[group_dimension[first + d] * rows + row]
+            position = real_of(key) if axis_real[axis] != 0 else float(key)
+            place = (position - axis_origin[axis]) * axis_scale[axis]
+            last = axis_cells[axis + 1] - axis_cells[axis] - 2
+            place = place if place > 0.0 else 0.0
+            cell = last if place >= last else int(place)
+            base = axis_cuts[axis]
+            size = axis_cuts[axis + 1] - base
+            low = np.int64(cells[axis_cells[axis] + cell])
+            half = np.int64(1) << axis_steps[axis] >> 1
+            while half > 0:
+                # Cuts of later cells are above the key, so only the end of the axis needs a look.
+                probe = low + half
+                probe = probe if probe <= size else size
+                low = probe if cuts[base + probe - 1] <= key else low
+                half >>= 1
+            ranks[at] = low
+            at += 1
+
+
+@compiled
+def _search(
+    segment: SegmentArrays,
+    held_start: Integers,
+    held_needs: Shorts,
+    held: Bytes,
+    work: Integers,
+    ordered: Integers,
+    listed: int,
+    ranks: Ranks,
+    found: Shorts,
+    count: int,
+    begins: Integers,
+    ends: Integers,
+) -> tuple[Shorts, int]:
+    """Find the boxes that the events lie in, chunk by chunk. What item i of the work finds goes to
+    found[begins[i] : ends[i]]. Returns `found`, larger where it had to grow, and how much is in it."""
+    group_start, group_needy = segment.group_dimension_start, segment.group_needy
+    chunk_blocks, chunk_nodes, nodes = segment.chunk_blocks, segment.chunk_nodes, segment.nodes
+    slot_registration, slot_needs, needs = segment.slot_registration, segment.slot_needs, segment.needs
+    one = np.uint64(1)
+    rank = 0
+    for i in range(listed):
+        item = ordered[i]
+        row, group, chunk = work[3 * item], work[3 * item + 1], work[3 * item + 2]
+        begins[item] = count
+        width = group_start[group + 1] - group_start[group]
+        blocks = chunk_blocks[chunk + 1] - chunk_blocks[chunk]
+        if count + LANES * (blocks + 1) > len(found):
+            larger = np.empty(2 * (count + LANES * (blocks + 1)), np.int32)
+            larger[:count] = found[:count]
+            found = larger
+        needy = group_needy[group] != 0
+        if needy:
+            for n in range(held_start[row], held_start[row + 1]):
+                held[held_needs[n]] = 1
+        step = width * _NODE
+        supers = (blocks + LANES - 1) // LANES
+        at = chunk_nodes[chunk]
+        near_supers = one
+        if supers > 1:
+            near_supers = ~np.uint64(0)
+            for d in range(width):
+                near_supers &= within(nodes, at + d * _NODE, ranks[rank + d])
+            at += step
+        leaves = at + supers * step if blocks > 1 else at
+        while near_supers != 0:
+            super_block = lowest(near_supers)
+            near_supers &= near_supers - one
+            near = one
+            if blocks > 1:
+                near = ~np.uint64(0)
+                for d in range(width):
+                    near &= within(nodes, at + super_block * step + d * _NODE, ranks[rank + d])
+            while near != 0:
+                block = super_block * LANES + lowest(near)
+                near &= near - one
+                hits = ~np.uint64(0)
+                for d in range(width):
+                    hits &= within(nodes, leaves + block * step + d * _NODE, ranks[rank + d])
+                slot = (chunk_blocks[chunk] + block) * LANES
+                if not needy:
+                    count = emit(hits, slot_registration, slot, found, count)
+                    continue
+                while hits != 0:
+                    hit = slot + lowest(hits)
+                    hits &= hits - one
+                    holds = True
+                    for n in range(slot_needs[hit], slot_needs[hit + 1]):
+                        need = needs[n]
+                        if (held[need] == 0) if need >= 0 else (held[~need] != 0):
+                            holds = False
+                            break
+                    if holds:
+                        found[count] = slot_registration[hit]
+                        count += 1
+        if needy:
+            for n in range(held_start[row], held_start[row + 1]):
+                held[held_needs[n]] = 0
+        ends[item] = count
+        rank += width
+    return found, count
 
 
 @compiled
@@ -110,195 +363,104 @@ def match_rows(
     segment: SegmentArrays,
     until: Integers,
     windowed: bool,
+    repeats: bool,
     first_position: int,
     rows: int,
     values: Integers,
     there: Bytes,
     held_start: Integers,
     held_needs: Shorts,
+    expected: int,
 ) -> tuple[Integers, Integers]:
-    """Match a batch against one segment: per row, the numbers of the registrations, ascending and distinct.
+    """Match a batch against one segment: per row, the numbers of the registrations, distinct.
 
-    `values` and `there` are rows x dimensions: a key, and 0 where the event has none. A row meets the needs
-    held_needs[held_start[row] : held_start[row + 1]]. `until` is looked at only if `windowed`.
+    `values` and `there` are dimensions x rows: a key, and 0 where the event has none. A row meets the needs
+    held_needs[held_start[row] : held_start[row + 1]]. `until` is looked at only if `windowed`; `repeats` says
+    that a registration may be found through several clauses. `expected` matches have room from the start.
     """
-    one = np.uint64(1)
-    dimensions = len(segment.dimension_bucket)
-    pool = len(segment.need_bucket)
-    # Marked registrations, one bit each, and one bit per word that has any: reading them out gives
-    # ascending, distinct numbers without a sort.
-    words = np.zeros((len(segment.numbers) + 63) >> 6, np.uint64)
-    summary = np.zeros((len(words) + 63) >> 6, np.uint64)
-    visits = np.empty(1 + len(segment.access_dimension) + dimensions + pool, np.int64)
-    widest = 0
-    for group in range(len(segment.group_blocks) - 1):
-        widest = max(widest, segment.group_blocks[group + 1] - segment.group_blocks[group])
-    near = np.empty(widest, np.uint8)
-    hit = np.empty(BLOCK, np.uint8)
-    held = np.zeros(pool, np.uint8)
+    chunks = len(segment.chunk_axes) - 1
+    widest = 1
+    for group in range(len(segment.group_needy)):
+        widest = max(widest, segment.group_dimension_start[group + 1] - segment.group_dimension_start[group])
+    ranks = np.empty(4 * _TILE * widest, np.uint16)
+    held = np.zeros(len(segment.need_bucket), np.uint8)
+    seen = np.zeros(len(segment.numbers) if repeats else 0, np.int32)  # row + 1 at which it was found last
+    found = np.empty(4096, np.int32)
+    runs = np.empty(_TILE + 1, np.int64)
+    work = np.empty(3 * 4 * _TILE, np.int64)
+    starts = np.zeros(chunks + 1, np.int64)
     offsets = np.zeros(rows + 1, np.int64)
-    numbers = np.empty(max(256, 4 * rows), np.int64)
-    found = 0
-    for row in range(rows):
-        base = row * dimensions
-        met = held_needs[held_start[row] : held_start[row + 1]]
-        for i in range(len(met)):
-            held[met[i]] = 1
-        position = first_position + row
-        for visit in range(_buckets_of_row(segment, row, values, there, met, visits)):
-            bucket = visits[visit]
-            for clause in range(segment.bucket_clauses[bucket], segment.bucket_clauses[bucket + 1]):
-                holds = True
-                for term in range(segment.term_start[clause], segment.term_start[clause + 1]):
-                    at = base + segment.term_dimension[term]
-                    value = values[at]
-                    if (
-                        there[at] == 0
-                        or value < segment.term_bounds[2 * term]
-                        or value > segment.term_bounds[2 * term + 1]
-                    ):
-                        holds = False
-                        break
-                if not holds:
-                    continue
-                for i in range(segment.clause_needs[clause], segment.clause_needs[clause + 1]):
-                    need = segment.needs[i]
-                    if (held[need] == 0) if need >= 0 else (held[~need] != 0):
-                        holds = False
-                        break
-                registration = segment.clause_registration[clause]
-                if holds and (
-                    not windowed
-                    or (segment.since[registration] <= position and position < until[registration])
-                ):
-                    words[registration >> 6] |= one << np.uint64(registration & 63)
-                    summary[registration >> 12] |= one << np.uint64((registration >> 6) & 63)
-
-            for group in range(segment.bucket_groups[bucket], segment.bucket_groups[bucket + 1]):
-                first = segment.group_dimension_start[group]
-                last = segment.group_dimension_start[group + 1]
-                width = last - first
-                present = True
-                for d in range(first, last):
-                    if there[base + segment.group_dimension[d]] == 0:
-                        present = False
-                        break
-                if not present:
-                    continue
-                first_block = segment.group_blocks[group]
-                blocks = segment.group_blocks[group + 1] - first_block
-                for block in range(blocks):
-                    near[block] = 1
-                for d in range(width):
-                    at = base + segment.group_dimension[first + d]
-                    value = values[at]
-                    low = segment.group_outer[group] + 2 * d * blocks
-                    # Slices, because an index that is a sum keeps the loop from being vectorised.
-                    lows = segment.outer[low : low + blocks]
-                    highs = segment.outer[low + blocks : low + 2 * blocks]
-                    for block in range(blocks):
-                        near[block] &= (lows[block] <= value) & (value <= highs[block])
-                for block in range(blocks):
-                    if near[block] == 0:
-                        continue
-                    for i in range(BLOCK):
-                        hit[i] = 1
-                    for d in range(width):
-                        at = base + segment.group_dimension[first + d]
-                        value = values[at]
-                        side = 2 * (block * width + d)
-                        low = segment.group_inner[group] + side * BLOCK
-                        lows = segment.inner[low : low + BLOCK]
-                        highs = segment.inner[low + BLOCK : low + 2 * BLOCK]
-                        for i in range(BLOCK):
-                            hit[i] &= (lows[i] <= value) & (value <= highs[i])
-                    first_slot = (first_block + block) * BLOCK
-                    for i in range(BLOCK):
-                        if hit[i] == 0:
-                            continue
-                        slot = first_slot + i
-                        holds = True
-                        for n in range(segment.slot_needs[slot], segment.slot_needs[slot + 1]):
-                            need = segment.needs[n]
-                            if (held[need] == 0) if need >= 0 else (held[~need] != 0):
-                                holds = False
-                                break
-                        registration = segment.slot_registration[slot]
-                        if holds and (
-                            not windowed
-                            or (segment.since[registration] <= position and position < until[registration])
+    numbers = np.empty(expected, np.int64)
+    own, since = segment.numbers, segment.since
+    total = 0
+    for tile in range(0, rows, _TILE):
+        end = min(rows, tile + _TILE)
+        found, count, work, listed = _collect(
+            segment, tile, end, rows, values, there, held_start, held_needs, held, found, runs, work
+        )
+        begins = np.empty(listed, np.int64)
+        ends = np.empty(listed, np.int64)
+        ordered = np.empty(listed, np.int64)
+        _by_chunk(work, listed, chunks, starts, ordered)
+        if listed * widest > len(ranks):
+            ranks = np.empty(2 * listed * widest, np.uint16)
+        _rank(segment, rows, values, work, ordered, listed, ranks)
+        found, count = _search(
+            segment, held_start, held_needs, held, work, ordered, listed, ranks, found, count, begins, ends
+        )
+        if total + count > len(numbers):
+            larger = np.empty(total + count + (total + count) // end * (rows - end), np.int64)
+            larger[:total] = numbers[:total]
+            numbers = larger
+        item = 0
+        for row in range(tile, end):
+            begin, last = runs[row - tile], runs[row - tile + 1]
+            while True:
+                if not windowed and not repeats:
+                    for i in range(last - begin):
+                        numbers[total + i] = own[found[begin + i]]
+                    total += last - begin
+                else:
+                    position = first_position + row
+                    for i in range(begin, last):
+                        registration = found[i]
+                        if repeats:
+                            if seen[registration] == row + 1:
+                                continue
+                            seen[registration] = row + 1
+                        if not windowed or (
+                            since[registration] <= position and position < until[registration]
                         ):
-                            words[registration >> 6] |= one << np.uint64(registration & 63)
-                            summary[registration >> 12] |= one << np.uint64((registration >> 6) & 63)
-
-        for i in range(len(met)):
-            held[met[i]] = 0
-        for s in range(len(summary)):
-            marked = summary[s]
-            summary[s] = 0
-            while marked != 0:
-                lowest = marked & (~marked + one)
-                marked ^= lowest
-                word = 64 * s + _PLACES[(lowest * _DE_BRUIJN) >> np.uint64(58)]
-                bits = words[word]
-                words[word] = 0
-                if found + 64 > len(numbers):
-                    larger = np.empty(2 * len(numbers), np.int64)
-                    larger[:found] = numbers[:found]
-                    numbers = larger
-                while bits != 0:
-                    lowest = bits & (~bits + one)
-                    bits ^= lowest
-                    place = 64 * word + _PLACES[(lowest * _DE_BRUIJN) >> np.uint64(58)]
-                    numbers[found] = segment.numbers[place]
-                    found += 1
-        offsets[row + 1] = found
-    return offsets, numbers[:found]
+                            numbers[total] = own[registration]
+                            total += 1
+                if item == listed or work[3 * item] != row:
+                    break
+                begin, last = begins[item], ends[item]
+                item += 1
+            offsets[row + 1] = total
+    return offsets, numbers[:total]
 
 
 @compiled
-def string_keys(
-    starts: Shorts,
-    data: Bytes,
-    valid: Bytes,
-    literal_start: Integers,
-    literal_bytes: Bytes,
-    column: int,
-    width: int,
-    values: Integers,
-    there: Bytes,
-) -> None:
-    """Place each string among the sorted literals: 2i + 1 at literal i, 2i just below it. Writes column
-    `column` of the rows x `width` arrays `values` and `there`."""
-    for row in range(len(valid)):
-        if valid[row] == 0:
-            continue
-        begin = starts[row]
-        length = starts[row + 1] - begin
-        low = 0
-        high = len(literal_start) - 1
-        key = -1
-        while low < high:
-            middle = (low + high) >> 1
-            other = literal_start[middle]
-            other_length = literal_start[middle + 1] - other
-            common = min(length, other_length)
-            i = 0
-            while i < common and data[begin + i] == literal_bytes[other + i]:
-                i += 1
-            if i == common:
-                if length == other_length:
-                    key = 2 * middle + 1
-                    break
-                below = other_length < length
-            else:
-                below = literal_bytes[other + i] < data[begin + i]
-            if below:
-                low = middle + 1
-            else:
-                high = middle
-        values[row * width + column] = key if key >= 0 else 2 * low
-        there[row * width + column] = 1
+def join(offsets: Integers, numbers: Integers, bases: Integers, rows: int) -> tuple[Integers, Integers]:
+    """Put the results of several segments together by row.
+
+    `offsets` holds rows + 1 entries per segment, relative to the segment's part of `numbers`, which
+    begins at `bases[segment]`.
+    """
+    result_offsets = np.zeros(rows + 1, np.int64)
+    result = np.empty(len(numbers), np.int64)
+    count = 0
+    for row in range(rows):
+        for segment in range(len(bases)):
+            at = segment * (rows + 1) + row
+            begin = bases[segment] + offsets[at]
+            size = offsets[at + 1] - offsets[at]
+            for i in range(size):
+                result[count + i] = numbers[begin + i]
+            count += size
+        result_offsets[row + 1] = count
+    return result_offsets, result
 
 
 @compiled
@@ -309,38 +471,3 @@ def spread(codes: Shorts, start: Integers, needs: Shorts, pool: int, held: Bytes
         if code >= 0:
             for i in range(start[code], start[code + 1]):
                 held[row * pool + needs[i]] = 1
-
-
-@compiled
-def join(offsets: Integers, numbers: Integers, bases: Integers, rows: int) -> tuple[Integers, Integers]:
-    """Put the results of several segments together, per row ascending and distinct.
-
-    `offsets` holds rows + 1 entries per segment, relative to the segment's part of `numbers`, which
-    begins at `bases[segment]`.
-    """
-    segments = len(bases)
-    result_offsets = np.zeros(rows + 1, np.int64)
-    result = np.empty(len(numbers), np.int64)
-    found = 0
-    for row in range(rows):
-        begin = found
-        ascending = True
-        for segment in range(segments):
-            at = segment * (rows + 1) + row
-            for i in range(bases[segment] + offsets[at], bases[segment] + offsets[at + 1]):
-                number = numbers[i]
-                if found > begin and result[found - 1] >= number:
-                    ascending = False
-                result[found] = number
-                found += 1
-        if not ascending:
-            members = result[begin:found]
-            members.sort()
-            kept = begin + 1
-            for i in range(begin + 1, found):
-                if result[i] != result[kept - 1]:
-                    result[kept] = result[i]
-                    kept += 1
-            found = kept
-        result_offsets[row + 1] = found
-    return result_offsets, result[:found]

@@ -15,6 +15,7 @@ from culver.matching.index.table import ClauseTable, concatenate, select_registr
 
 FOREVER = 2**63 - 1
 _MAX_CELLS = 1 << 23  # of rows x dimensions worked on at a time
+_TELLING_ROWS = 64  # a batch of fewer says little about the next
 _NEVER_ENDED = np.empty(0, np.int64)
 
 
@@ -67,16 +68,20 @@ def _match_part(
     part: Part, columns: BatchColumns, first_position: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     segment = part.segment
-    arrays = segment.arrays
-    values, there = columns.fill(segment.dimensions, arrays.literal_start, arrays.literal_bytes)
+    keys, there = columns.fill(segment.dimensions, segment.literals)
     held = segment.needs.evaluate(columns)
     windowed = part.until is not None or segment.latest > first_position
     until = part.until
     if until is None:
         until = np.full(len(segment), FOREVER) if windowed else _NEVER_ENDED
-    return match_rows(
-        arrays, until, windowed, first_position, columns.rows, values, there, held.start, held.needs
-    )
+    expected = int(1.25 * segment.matches_per_row * columns.rows) + 64
+    offsets, numbers = match_rows(
+        segment.arrays, until, windowed, segment.repeats, first_position, columns.rows, keys, there,
+        held.start, held.needs, expected,
+    )  # fmt: skip
+    if columns.rows >= _TELLING_ROWS:
+        segment.matches_per_row = len(numbers) / columns.rows
+    return offsets, numbers
 
 
 def merge_parts(parts: Sequence[Part], horizon: int) -> tuple[ClauseTable, NDArray[np.int64] | None]:

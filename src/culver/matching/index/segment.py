@@ -1,7 +1,8 @@
 """A segment: some registrations and their clauses, compiled, immutable, in one container.
 
 container of kind "segment"
-  meta     {"count": registrations, "dimensions": [[attribute, line], ...]}
+  meta     {"count": registrations, "dimensions": [[attribute, line], ...],
+            "repeats": whether a registration may have several clauses}
   arrays   as `layout` draws them, and
            pool_start, pool_bytes    the needs, as text (see `codec`)
 """
@@ -19,8 +20,10 @@ from culver.errors import StorageCorrupt
 from culver.matching.index import container
 from culver.matching.index.bounds import Line
 from culver.matching.index.kernels import SegmentArrays
-from culver.matching.index.layout import lay_out, restore
+from culver.matching.index.layout import lay_out
+from culver.matching.index.literals import literals_of
 from culver.matching.index.residual import Needs
+from culver.matching.index.restoring import restore
 from culver.matching.index.table import ClauseTable, starts
 
 KIND = "segment"
@@ -29,7 +32,10 @@ KIND = "segment"
 class Segment:
     """Registrations in ascending order of number. Immutable; safe to share between threads."""
 
-    __slots__ = ("__weakref__", "arrays", "dimensions", "latest", "needs", "pool", "source")
+    __slots__ = (
+        "__weakref__", "arrays", "dimensions", "latest", "literals", "matches_per_row", "needs", "pool", "repeats",
+        "source",
+    )  # fmt: skip
 
     def __init__(self, opened: container.Container, source: str) -> None:
         if opened.kind != KIND:
@@ -39,6 +45,9 @@ class Segment:
         self.dimensions = tuple((name, Line(line)) for name, line in opened.meta["dimensions"])
         self.pool = _texts(opened.arrays["pool_start"], opened.arrays["pool_bytes"])
         self.needs = Needs(self.pool)
+        self.literals = literals_of(self.arrays.literal_start, self.arrays.literal_bytes)
+        self.repeats = bool(opened.meta["repeats"])
+        self.matches_per_row = 8.0  # lately: how much room a result will need
         self.latest = int(self.arrays.since.max(initial=0))  # position from which all are in effect
 
     def __len__(self) -> int:
@@ -63,15 +72,17 @@ def encode(table: ClauseTable) -> list[bytes]:
 
 
 def in_memory(table: ClauseTable) -> Segment:
-    """The same without the detour by a container."""
-    arrays = _arrays(table)
+    """The same without the detour by a container. Arrays of the table may become those of the segment."""
+    arrays = {name: array.view() for name, array in _arrays(table).items()}
     for array in arrays.values():
         array.flags.writeable = False  # as those of a file are: kernels are compiled for one kind
     return Segment(container.Container(KIND, _meta(table), arrays), "memory")
 
 
 def _meta(table: ClauseTable) -> dict[str, Any]:
-    return {"count": len(table.numbers), "dimensions": table.dimensions}
+    clauses = len(table.clause_registration)
+    repeats = clauses > len(np.unique(table.clause_registration))
+    return {"count": len(table.numbers), "dimensions": table.dimensions, "repeats": repeats}
 
 
 def _arrays(table: ClauseTable) -> dict[str, NDArray[Any]]:

@@ -37,11 +37,24 @@ class ClauseTable:
     literals: tuple[bytes, ...]  # sorted; the strings that terms refer to
     pool: tuple[str, ...]  # constraints as text, distinct; see `codec`
 
+    def with_terms(
+        self, start: NDArray[np.int64], dimension: NDArray[np.int64], bounds: NDArray[np.int64]
+    ) -> "ClauseTable":
+        """The same clauses with other terms."""
+        return replace(self, term_start=start, term_dimension=dimension, term_bounds=bounds)
+
 
 def starts(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
     """Where each of several runs begins, and after the last where it ends."""
     result = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=result[1:])
+    return result
+
+
+def first_of_runs(values: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """True where a value differs from the one before it."""
+    result = np.ones(len(values), np.bool_)
+    result[1:] = values[1:] != values[:-1]
     return result
 
 

@@ -1,0 +1,107 @@
+"""Placing strings among the sorted literals of a segment.
+
+The first eight bytes of a string, as one number, decide nearly every comparison:
+
+    literal     ABLE      BAKER     CHARLIE1  CHARLIE2
+    head        4142..    4241..    43484152  43484152       (big-endian, zeros behind a short string)
+
+Only where heads are equal are the strings compared byte by byte.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from culver.matching.index.kernels import Bytes, Integers, Shorts, compiled
+
+
+@dataclass(frozen=True, slots=True)
+class Literals:
+    """Sorted; literal i is data[start[i] : start[i + 1]]."""
+
+    start: NDArray[np.int64]
+    data: NDArray[np.uint8]
+    heads: NDArray[np.uint64]
+
+
+def literals_of(start: NDArray[np.int64], data: NDArray[np.uint8]) -> Literals:
+    heads = np.zeros(len(start) - 1, np.uint64)
+    _fill_heads(start, data, heads)
+    return Literals(start, data, heads)
+
+
+@compiled
+def _head(data: Bytes, begin: int, length: int) -> np.uint64:
+    head = np.uint64(0)
+    for i in range(min(length, 8)):
+        head |= np.uint64(data[begin + i]) << np.uint64(56 - 8 * i)
+    return head
+
+
+@compiled
+def _fill_heads(start: Integers, data: Bytes, heads: NDArray[np.uint64]) -> None:
+    for i in range(len(heads)):
+        heads[i] = _head(data, start[i], start[i + 1] - start[i])
+
+
+@compiled
+def _heads_below(heads: NDArray[np.uint64], head: np.uint64, closed: bool) -> int:
+    """How many heads are below, or with `closed` at or below, a head."""
+    low = 0
+    size = len(heads)
+    while size > 0:
+        half = (size + 1) >> 1
+        other = heads[low + half - 1]
+        below = other < head or (closed and other == head)
+        low += half if below else 0
+        size = size - half if below else half - 1
+    return low
+
+
+@compiled
+def string_keys(
+    starts: Shorts,
+    data: Bytes,
+    valid: Bytes,
+    literal_start: Integers,
+    literal_data: Bytes,
+    heads: NDArray[np.uint64],
+    keys: Integers,
+    there: Bytes,
+) -> None:
+    """Place each string among the literals: 2i + 1 at literal i, 2i just below it."""
+    for row in range(len(valid)):
+        there[row] = valid[row]
+        if valid[row] == 0:
+            continue
+        begin = starts[row]
+        length = starts[row + 1] - begin
+        head = _head(data, begin, length)
+        low = _heads_below(heads, head, False)
+        high = low
+        if low < len(heads) and heads[low] == head:
+            high = low + 1
+            if high < len(heads) and heads[high] == head:
+                high = _heads_below(heads, head, True)
+        key = -1
+        while low < high:
+            middle = (low + high) >> 1
+            other = literal_start[middle]
+            other_length = literal_start[middle + 1] - other
+            common = min(length, other_length)
+            i = 0
+            while i < common and data[begin + i] == literal_data[other + i]:
+                i += 1
+            if i == common:
+                if length == other_length:
+                    key = 2 * middle + 1
+                    break
+                below = other_length < length
+            else:
+                below = literal_data[other + i] < data[begin + i]
+            if below:
+                low = middle + 1
+            else:
+                high = middle
+        keys[row] = key if key >= 0 else 2 * low

@@ -1,0 +1,116 @@
+"""Sixty-four comparisons at once: what the kernels say about a node of boxes, as vector instructions.
+
+Numba compiles loops well, but not into a mask of 64 answers. These functions give LLVM the vector code itself,
+in generic form: on a machine with AVX-512 a node takes two comparisons for each bound, on others LLVM
+makes what it can of it. They can only be called in compiled functions.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.extending import intrinsic
+from numpy.typing import NDArray
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+LANES = 64
+_EMIT_LANES = 16
+
+_BIT, _SHORT, _WORD, _LONG = (ir.IntType(bits) for bits in (1, 16, 32, 64))
+
+
+def _load(builder: Any, data: Any, at: Any, vector: Any) -> Any:
+    """A vector from an address that is aligned like one element."""
+    address = builder.bitcast(builder.gep(data, [at]), vector.as_pointer())
+    loaded = builder.load(address)
+    loaded.align = vector.element.width // 8
+    return loaded
+
+
+def _repeat(builder: Any, value: Any, vector: Any) -> Any:
+    nothing = ir.Constant(vector, ir.Undefined)
+    first = builder.insert_element(nothing, value, ir.Constant(_WORD, 0))
+    zeros = ir.Constant(ir.VectorType(_WORD, vector.count), [0] * vector.count)
+    return builder.shuffle_vector(first, nothing, zeros)
+
+
+def _within(context: Any, array: Any, at: Any, rank: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        array, at, rank = arguments
+        data = context.make_array(signature.args[0])(context, builder, array).data
+        vector = ir.VectorType(_SHORT, LANES)
+        lows = _load(builder, data, at, vector)
+        spans = _load(builder, data, builder.add(at, ir.Constant(_LONG, LANES)), vector)
+        # One unsigned comparison tests both bounds: below the low one, the difference wraps around.
+        distance = builder.sub(_repeat(builder, rank, vector), lows)
+        return builder.bitcast(builder.icmp_unsigned("<=", distance, spans), _LONG)
+
+    return types.uint64(array, types.int64, types.uint16), generate
+
+
+def _emit(context: Any, mask: Any, source: Any, at: Any, target: Any, count: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        mask, source, at, target, count = arguments
+        read = context.make_array(signature.args[1])(context, builder, source).data
+        written = context.make_array(signature.args[3])(context, builder, target).data
+        vector = ir.VectorType(_WORD, _EMIT_LANES)
+        bits = ir.VectorType(_BIT, _EMIT_LANES)
+        compress = cgutils.get_or_insert_function(
+            builder.module,
+            ir.FunctionType(vector, [vector, bits, vector]),
+            f"llvm.experimental.vector.compress.v{_EMIT_LANES}i32",
+        )
+        for lane in range(0, LANES, _EMIT_LANES):
+            shifted = builder.lshr(mask, ir.Constant(_LONG, lane))
+            part = builder.trunc(shifted, ir.IntType(_EMIT_LANES))
+            values = _load(builder, read, builder.add(at, ir.Constant(_LONG, lane)), vector)
+            chosen = builder.bitcast(part, bits)
+            packed = builder.call(compress, [values, chosen, ir.Constant(vector, ir.Undefined)])
+            address = builder.bitcast(builder.gep(written, [count]), vector.as_pointer())
+            stored = builder.store(packed, address)
+            stored.align = _WORD.width // 8
+            count = builder.add(count, builder.zext(builder.ctpop(part), _LONG))
+        return count
+
+    return types.int64(types.uint64, source, types.int64, target, types.int64), generate
+
+
+def _lowest(context: Any, mask: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.cttz(arguments[0], ir.Constant(_BIT, 1))
+
+    return types.int64(types.uint64), generate
+
+
+def _real_of(context: Any, key: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        (key,) = arguments
+        sign = builder.ashr(key, ir.Constant(_LONG, 63))
+        bits = builder.xor(key, builder.and_(sign, ir.Constant(_LONG, 2**63 - 1)))
+        return builder.bitcast(bits, ir.DoubleType())
+
+    return types.float64(types.int64), generate
+
+
+if TYPE_CHECKING:
+
+    def within(nodes: NDArray[np.uint16], at: int, rank: np.uint16) -> np.uint64:
+        """Bit i tells whether low <= rank <= low + span, low being nodes[at + i] and span nodes[at + 64 + i]."""
+
+    def emit(
+        mask: np.uint64, source: NDArray[np.int32], at: int, target: NDArray[np.int32], count: int
+    ) -> int:
+        """Append source[at + i] to target[count:] for each bit i of the mask; returns the new count. May write
+        nonsense into the 16 places behind it: keep that much room."""
+
+    def lowest(mask: np.uint64) -> int:
+        """The place of the lowest bit; the mask must have one."""
+
+    def real_of(key: int) -> float:
+        """The real that a key stands for, see `bounds`."""
+
+else:
+    within, emit, lowest, real_of = map(intrinsic, (_within, _emit, _lowest, _real_of))
