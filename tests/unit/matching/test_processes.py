@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from culver.matching import warm_up
-from culver.matching.index import Entry, Index, IndexWriter, kernels, literals
+from culver.matching.index import Entry, Index, IndexWriter, held, kernels, literals, recall
 from culver.model.batch import concat, encode
 from culver.model.event import Event
 from culver.model.language import parse
@@ -31,14 +31,15 @@ print(json.dumps([matches.offsets.tolist(), matches.numbers.tolist(), time.perf_
 
 COMPILE = """
 import numpy as np
-from culver.matching.index.kernels import spread
+from culver.matching.index.held import count
 
-held = np.zeros(6, np.uint8)
-spread(np.array([1, -1], np.int32), np.array([0, 1, 3]), np.array([0, 1, 2], np.int32), 3, held)
-assert held.tolist() == [0, 1, 1, 0, 0, 0]
+counts = np.zeros(3, np.int64)
+count(np.array([0, 1], np.int32), np.array([1, -1], np.int32), np.array([0, 1, 3]), counts)
+assert counts.tolist() == [0, 2, 0]
 """
 
 TEXTS = ("x >= 2", "s = 'ab' AND x < 1", "s LIKE '%b' AND x = 3", "TRUE")
+OTHERS = ("y > 1", "'a' IN l", f"x IN ({', '.join(map(str, range(40)))})", "s IS NOT NULL AND x + 1 > x")
 
 
 def publish(directory: Path) -> None:
@@ -83,14 +84,20 @@ def test_processes_that_start_at_once_share_an_empty_kernel_cache(tmp_path: Path
 def test_warming_up_leaves_nothing_to_compile(tmp_path: Path) -> None:
     warm_up()
     publish(tmp_path)
-    every = [kernels.match_rows, literals.string_keys, kernels.spread, kernels.join]
+    every = [
+        *(kernels.match_rows, literals.string_keys, kernels.join),
+        *(held.count, held.fill, held.drop_repeated),
+        *(recall.find_texts, recall.find_numbers, recall.place_texts, recall.place_numbers),
+    ]
     before = [list(getattr(kernel, "signatures")) for kernel in every]  # noqa: B009 (Numba adds it)
     assert all(len(signatures) == 1 for signatures in before)
     index = Index.open(tmp_path, 5)
-    written = concat(encode([Event({}, {"x": 0.5, "s": "ab"}, b"{}"), Event({"s": "b"}, {}, b"{}")], 0))
+    first = Event({}, {"x": 0.5, "s": "ab", "l": ("a", "a")}, b"{}")
+    written = concat(encode([first, Event({"s": "b"}, {"x": 3}, b"{}")], 0))
     for batch in (written, written.slice(1, 1)):
         index.match(batch)
         index.match(batch, 10)
-    IndexWriter(tmp_path).publish(6, [Entry(9, parse("y > 1"), 5)], [(1, 7)], 0)
+    others = [Entry(number, parse(text), 5) for number, text in enumerate(OTHERS, 9)]
+    IndexWriter(tmp_path).publish(6, others, [(1, 7)], 0)
     Index.open(tmp_path, 6).match(written, 0)
     assert [list(getattr(kernel, "signatures")) for kernel in every] == before  # noqa: B009

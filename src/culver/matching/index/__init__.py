@@ -7,6 +7,9 @@ columns    a batch as keys                     writer      making versions (Inde
 residual   what is no interval                 tiers       which segments to merge
 kernels    the inner loops                     compaction  merging segments beside everything else
 matcher    a batch against segments            tombstones  what has ended in a segment
+
+Under `residual`: lookups (which needs a value meets), recall (which it met before), arithmetic (needs that
+compute), held (needs per row).
 """
 
 from culver.matching.index.compiler import Entry

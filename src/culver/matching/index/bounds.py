@@ -69,6 +69,17 @@ def real_keys(values: NDArray[np.float64]) -> NDArray[np.int64]:
     return bits ^ ((bits >> 63) & np.int64(_MIRROR))
 
 
+def real_of_key(key: int) -> float:
+    """The value that `real_key` made a key of."""
+    real: float = struct.unpack("<d", struct.pack("<q", key ^ ((key >> 63) & _MIRROR)))[0]
+    return real
+
+
+def reals_of_keys(keys: NDArray[np.int64]) -> NDArray[np.float64]:
+    """`real_of_key` of each key."""
+    return (keys ^ ((keys >> 63) & np.int64(_MIRROR))).view(np.float64)
+
+
 def number_intervals(
     low: int | float | None, low_closed: bool, high: int | float | None, high_closed: bool
 ) -> tuple[Interval, Interval]:

@@ -3,7 +3,7 @@
 Each column is turned once per batch, however many segments ask for it.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from culver.matching.index.bounds import Line, real_keys
 from culver.matching.index.literals import Literals, string_keys
 from culver.matching.index.table import Dimension
 from culver.model.batch import attribute, attribute_names
-from culver.model.values import Kind, Timestamp, Value
+from culver.model.values import Kind
 
 _KIND_OF_LINE = {
     Line.INTEGERS: Kind.INTEGER,
@@ -37,11 +37,11 @@ class Strings:
 
 
 @dataclass(frozen=True, slots=True)
-class Distinct:
-    """A column by its distinct values: row i has `values[codes[i]]`, or none where the code is -1."""
+class Members:
+    """The members of a column of lists, one after another: member i belongs to row rows[i]."""
 
-    codes: NDArray[np.int32]
-    values: list[Value]
+    rows: NDArray[np.int32]
+    strings: Strings
 
 
 class BatchColumns:
@@ -54,7 +54,7 @@ class BatchColumns:
         self._attributes: dict[str, dict[Kind, pa.Array]] = {}
         self._keys: dict[Dimension, Keys | None] = {}
         self._strings: dict[str, Strings | None] = {}
-        self._distinct: dict[str, dict[Kind, Distinct]] = {}
+        self._members: dict[str, Members | None] = {}
 
     def attribute(self, name: str) -> dict[Kind, pa.Array]:
         found = self._attributes.get(name)
@@ -120,12 +120,12 @@ class BatchColumns:
             self._strings[name] = None if column is None else _strings(column)
         return self._strings[name]
 
-    def distinct(self, name: str) -> dict[Kind, Distinct]:
-        """The distinct values of an attribute, of each kind that it has."""
-        if name not in self._distinct:
-            columns = self.attribute(name)
-            self._distinct[name] = {kind: _distinct(kind, column) for kind, column in columns.items()}
-        return self._distinct[name]
+    def members(self, name: str) -> Members | None:
+        """The members of an attribute's lists; None: no row has a list."""
+        if name not in self._members:
+            column = self.attribute(name).get(Kind.STRINGS)
+            self._members[name] = None if column is None else _members(column)
+        return self._members[name]
 
     def present(self, name: str) -> NDArray[np.uint8]:
         """1 for each row that has the attribute, whatever its kind."""
@@ -166,17 +166,10 @@ def _items(buffer: Any, dtype: Any, first: int, count: int) -> NDArray[Any]:
     return items
 
 
-def _distinct(kind: Kind, column: pa.Array) -> Distinct:
-    if kind is Kind.STRINGS:
-        places: dict[Value, int] = {}
-        codes = [
-            -1 if value is None else places.setdefault(tuple(value), len(places))
-            for value in column.to_pylist()
-        ]
-        return Distinct(np.array(codes, np.int32), list(places))
-    encoded = column.dictionary_encode()
-    indices = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int32)
-    values: list[Value] = encoded.dictionary.to_pylist()
-    if kind is Kind.TIMESTAMP:
-        values = [Timestamp(value) for value in values if isinstance(value, int)]
-    return Distinct(indices, values)
+def _members(column: pa.Array) -> Members:
+    starts = _items(column.buffers()[1], np.int32, column.offset, len(column) + 1)
+    first, last = int(starts[0]), int(starts[-1])
+    rows = np.repeat(np.arange(len(column), dtype=np.int32), np.diff(starts))
+    strings = _strings(column.values.slice(first, last - first))
+    # A row that has no list may have members all the same, as Arrow goes.
+    return Members(rows, replace(strings, valid=_valid(column)[rows]))

@@ -43,6 +43,9 @@ class SegmentArrays(NamedTuple):
     bucket_free: Shorts
     bucket_groups: Shorts
     clause_registration: Shorts
+    clause_dimension: Shorts
+    clause_low: Integers
+    clause_high: Integers
     clause_needs: Shorts
     term_start: Shorts
     term_dimension: Shorts
@@ -104,6 +107,11 @@ def _collect(
     dimension_bucket, need_bucket = segment.dimension_bucket, segment.need_bucket
     bucket_clauses, bucket_free = segment.bucket_clauses, segment.bucket_free
     bucket_groups, clause_registration = segment.bucket_groups, segment.clause_registration
+    clause_dimension, clause_low, clause_high = (
+        segment.clause_dimension,
+        segment.clause_low,
+        segment.clause_high,
+    )
     clause_needs, needs = segment.clause_needs, segment.needs
     term_start, term_dimension, term_bounds = segment.term_start, segment.term_dimension, segment.term_bounds
     group_start, group_dimension = segment.group_dimension_start, segment.group_dimension
@@ -114,7 +122,13 @@ def _collect(
     count = 0
     listed = 0
     runs[0] = 0
+    # The event at hand, and behind its last dimension one in which everything lies.
+    keys = np.zeros(dimensions + 1, np.int64)
+    has = np.ones(dimensions + 1, np.uint8)
     for row in range(tile, end):
+        for dimension in range(dimensions):
+            keys[dimension] = values[dimension * rows + row]
+            has[dimension] = there[dimension * rows + row]
         met_begin = held_start[row]
         met = held_start[row + 1] - met_begin
         for i in range(met):
@@ -126,9 +140,9 @@ def _collect(
             if step == 0:
                 bucket = 0
             elif step <= accesses:
-                at = access_dimension[step - 1] * rows + row
-                if there[at] != 0:
-                    value = values[at]
+                dimension = access_dimension[step - 1]
+                if has[dimension] != 0:
+                    value = keys[dimension]
                     begin = access_start[step - 1]
                     size = access_start[step] - begin
                     while size > 1:
@@ -141,7 +155,7 @@ def _collect(
                 bucket = need_bucket[held_needs[met_begin + step - accesses - 1]]
             else:
                 dimension = step - accesses - met - 1
-                if there[dimension * rows + row] != 0:
+                if has[dimension] != 0:
                     bucket = dimension_bucket[dimension]
             if bucket < 0:
                 continue
@@ -157,12 +171,16 @@ def _collect(
                     found[count] = clause_registration[clause]
                     count += 1
                 for clause in range(free, last):
+                    dimension = clause_dimension[clause]
+                    value = keys[dimension]
+                    if not (has[dimension] & (clause_low[clause] <= value) & (value <= clause_high[clause])):
+                        continue
                     holds = True
                     for term in range(term_start[clause], term_start[clause + 1]):
-                        at = term_dimension[term] * rows + row
-                        value = values[at]
+                        dimension = term_dimension[term]
+                        value = keys[dimension]
                         if (
-                            there[at] == 0
+                            has[dimension] == 0
                             or value < term_bounds[2 * term]
                             or value > term_bounds[2 * term + 1]
                         ):
@@ -183,7 +201,7 @@ def _collect(
                 width = group_start[group + 1] - first
                 holds = True
                 for d in range(width):
-                    if there[group_dimension[first + d] * rows + row] == 0:
+                    if has[group_dimension[first + d]] == 0:
                         holds = False
                         break
                 if not holds:
@@ -192,7 +210,7 @@ def _collect(
                     axes = chunk_axes[chunk]
                     holds = True
                     for d in range(width):
-                        value = values[group_dimension[first + d] * rows + row]
+                        value = keys[group_dimension[first + d]]
                         if value < axis_low[axes + d] or value > axis_high[axes + d]:
                             holds = False
                             break
@@ -364,6 +382,7 @@ def match_rows(
     until: Integers,
     windowed: bool,
     repeats: bool,
+    dense: bool,
     first_position: int,
     rows: int,
     values: Integers,
@@ -376,7 +395,8 @@ def match_rows(
 
     `values` and `there` are dimensions x rows: a key, and 0 where the event has none. A row meets the needs
     held_needs[held_start[row] : held_start[row + 1]]. `until` is looked at only if `windowed`; `repeats` says
-    that a registration may be found through several clauses. `expected` matches have room from the start.
+    that a registration may be found through several clauses, `dense` that the numbers follow one another without
+    a hole. `expected` matches have room from the start.
     """
     chunks = len(segment.chunk_axes) - 1
     widest = 1
@@ -392,6 +412,7 @@ def match_rows(
     offsets = np.zeros(rows + 1, np.int64)
     numbers = np.empty(expected, np.int64)
     own, since = segment.numbers, segment.since
+    lowest_number = own[0] if len(own) > 0 else 0
     total = 0
     for tile in range(0, rows, _TILE):
         end = min(rows, tile + _TILE)
@@ -416,7 +437,11 @@ def match_rows(
         for row in range(tile, end):
             begin, last = runs[row - tile], runs[row - tile + 1]
             while True:
-                if not windowed and not repeats:
+                if dense and not windowed and not repeats:
+                    for i in range(last - begin):
+                        numbers[total + i] = lowest_number + found[begin + i]
+                    total += last - begin
+                elif not windowed and not repeats:
                     for i in range(last - begin):
                         numbers[total + i] = own[found[begin + i]]
                     total += last - begin
@@ -461,13 +486,3 @@ def join(offsets: Integers, numbers: Integers, bases: Integers, rows: int) -> tu
             count += size
         result_offsets[row + 1] = count
     return result_offsets, result
-
-
-@compiled
-def spread(codes: Shorts, start: Integers, needs: Shorts, pool: int, held: Bytes) -> None:
-    """Mark, for each row, the needs that its distinct value (`codes`, -1: none) meets."""
-    for row in range(len(codes)):
-        code = codes[row]
-        if code >= 0:
-            for i in range(start[code], start[code + 1]):
-                held[row * pool + needs[i]] = 1

@@ -17,7 +17,8 @@ A bucket holds clauses one by one and, where many have the same dimensions, grou
 
     bucket_clauses[b]    its clauses: up to bucket_clauses[b + 1]; in the same way bucket_groups[b]
     bucket_free[b]       up to here, its clauses ask for nothing more
-    clause               registration, terms [term_start[c], term_start[c + 1]), needs
+    clause               registration, its most selective term (clause_dimension, clause_low, clause_high), which
+                         nearly always decides, further terms [term_start[c], term_start[c + 1]), needs
     term                 dimension, low, high
     group                its dimensions, and chunks of boxes that lie near one another (`order`)
     chunk                blocks of 64 boxes under a tree of nodes (`chunks`), and per dimension an axis
@@ -37,7 +38,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culver.matching.index import chunks
-from culver.matching.index.bounds import Line
+from culver.matching.index.bounds import EVERYTHING, Line
 from culver.matching.index.kernels import SegmentArrays
 from culver.matching.index.order import split
 from culver.matching.index.table import ClauseTable, first_of_runs, gather, select_clauses, starts
@@ -62,6 +63,15 @@ def lay_out(table: ClauseTable) -> SegmentArrays:
     single = np.flatnonzero(~boxed)
     single = single[np.lexsort((~free[single], access.bucket[single]))]
     clauses = select_clauses(rest, single)
+    first_term = _rarest_terms(clauses)
+    decided = first_term >= 0
+    later = np.ones(len(clauses.term_dimension), np.bool_)
+    later[first_term[decided]] = False
+    # A clause without terms has one on the dimension behind the last, in which everything lies.
+    clause_dimension = np.full(len(single), len(table.dimensions), np.int64)
+    clause_dimension[decided] = clauses.term_dimension[first_term[decided]]
+    clause_bounds = np.tile(np.array(EVERYTHING), (len(single), 1))
+    clause_bounds[decided] = clauses.term_bounds[first_term[decided]]
     boxes = _Boxes(rest, access.bucket, np.where(boxed, member, -1), len(group))
     literals = b"".join(table.literals)
     bucket = access.bucket[single]
@@ -83,9 +93,12 @@ def lay_out(table: ClauseTable) -> SegmentArrays:
         "bucket_groups": np.searchsorted(boxes.bucket, every),
         "clause_registration": clauses.clause_registration,
         "clause_needs": clauses.need_start,
-        "term_start": clauses.term_start,
-        "term_dimension": clauses.term_dimension,
-        "term_bounds": clauses.term_bounds.reshape(-1),
+        "clause_dimension": clause_dimension,
+        "clause_low": clause_bounds[:, 0],
+        "clause_high": clause_bounds[:, 1],
+        "term_start": starts(np.diff(clauses.term_start) - decided),
+        "term_dimension": clauses.term_dimension[later],
+        "term_bounds": clauses.term_bounds[later].reshape(-1),
         "slot_needs": boxes.slot_needs + (clauses.need_start[-1] if len(boxes.slot_needs) else 0),
         "needs": np.concatenate([clauses.needs, boxes.needs]),
         **boxes.arrays,
@@ -93,14 +106,16 @@ def lay_out(table: ClauseTable) -> SegmentArrays:
     return SegmentArrays(**{name: _typed(name, array) for name, array in arrays.items()})
 
 
+_LONG = (
+    "numbers", "since", "literal_start", "key_value", "clause_low", "clause_high", "term_bounds", "chunk_nodes",
+    "axis_low", "axis_high", "axis_cuts", "axis_cells", "cuts",
+)  # fmt: skip
 _TYPES: dict[str, Any] = {
-    "literal_bytes": np.uint8, "cells": np.uint16, "nodes": np.uint16, "axis_origin": np.float64,
-    "axis_scale": np.float64,
-    **dict.fromkeys(
-        ("numbers", "since", "literal_start", "key_value", "term_bounds", "chunk_nodes", "axis_low", "axis_high",
-         "axis_cuts", "axis_cells", "cuts"), np.int64,
-    ),
-}  # fmt: skip
+    **dict.fromkeys(_LONG, np.int64),
+    **dict.fromkeys(("cells", "nodes"), np.uint16),
+    **dict.fromkeys(("axis_origin", "axis_scale"), np.float64),
+    "literal_bytes": np.uint8,
+}  # all others are int32
 
 
 def _typed(name: str, array: NDArray[Any]) -> NDArray[Any]:
@@ -134,6 +149,26 @@ def _shapes(table: ClauseTable) -> Integers:
         shapes[rows] = base + codes
         base += int(codes.max()) + 1
     return shapes
+
+
+def _rarest_terms(table: ClauseTable) -> Integers:
+    """For each clause its most selective term, -1 where it has none: an equality before a range, and of
+    equalities the one whose value is rarest."""
+    bounds = table.term_bounds
+    order = np.lexsort((bounds[:, 1], bounds[:, 0], table.term_dimension))
+    first = np.zeros(len(order), np.bool_)
+    for column in (table.term_dimension, bounds[:, 0], bounds[:, 1]):
+        first |= first_of_runs(column[order])
+    value = np.empty(len(order), np.int64)
+    value[order] = np.cumsum(first) - 1
+    frequency = np.bincount(value, minlength=1)[value] if len(value) else value
+    frequency = frequency + np.where(bounds[:, 0] == bounds[:, 1], 0, len(order))
+    clause = np.repeat(np.arange(len(table.clause_registration)), np.diff(table.term_start))
+    order = np.lexsort((frequency, clause))
+    chosen = order[first_of_runs(clause[order])]
+    result = np.full(len(table.clause_registration), -1, np.int64)
+    result[clause[chosen]] = chosen
+    return result
 
 
 class _Access:

@@ -76,7 +76,7 @@ def _match_part(
         until = np.full(len(segment), FOREVER) if windowed else _NEVER_ENDED
     expected = int(1.25 * segment.matches_per_row * columns.rows) + 64
     offsets, numbers = match_rows(
-        segment.arrays, until, windowed, segment.repeats, first_position, columns.rows, keys, there,
+        segment.arrays, until, windowed, segment.repeats, segment.dense, first_position, columns.rows, keys, there,
         held.start, held.needs, expected,
     )  # fmt: skip
     if columns.rows >= _TELLING_ROWS:

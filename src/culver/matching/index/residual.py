@@ -1,145 +1,177 @@
 """The needs of a segment: constraints that are no interval, each evaluated once per distinct value.
 
-What a value meets is remembered from batch to batch, within bounds: symbols, types and sources recur.
+The texts of a pool are read when the first batch comes, and the needs about an attribute are made ready when
+it first occurs: who only merges or publishes segments pays for neither.
+
+    pool --codec--> by attribute --> lookups     which needs a value meets
+                                 --> recall      and which it met before
+                --> arithmetic                   what takes several attributes
+                                          all of it put together per row by `held`
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
-
 import numpy as np
-from numpy.typing import NDArray
 
-from culver.matching.index.codec import constraint_from_text
+from culver.matching.index.arithmetic import Calculations
+from culver.matching.index.bounds import Line, real_of_key
+from culver.matching.index.codec import attribute_of_text, constraint_from_text, packed_constraints
 from culver.matching.index.columns import BatchColumns
-from culver.matching.index.kernels import spread
-from culver.model.evaluate import compute, constraint_holds_for_value
-from culver.model.predicate import (
-    Attribute,
-    Comparison,
-    Computed,
-    Contains,
-    Literal,
-    OneOf,
-    Operand,
-    Pattern,
-    Presence,
-    Range,
-)
-from culver.model.values import Domain, Kind, Value, domain_of
+from culver.matching.index.held import Held, Part, gather
+from culver.matching.index.kernels import Shorts
+from culver.matching.index.lookups import Lookup, TextLookup
+from culver.matching.index.recall import NumberMemory, Remembered, TextMemory
+from culver.model.predicate import Comparison, Computed
+from culver.model.values import Domain, Kind, Timestamp
 
 _MAX_REMEMBERED = 1_000_000  # needs met, over all values of a segment
 
-_OfValue = Range | OneOf | Pattern | Contains
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """Row i meets the needs `needs[start[i] : start[i + 1]]`."""
-
-    start: NDArray[np.int64]
-    needs: NDArray[np.int32]
+_DOMAINS = {"pattern": Domain.STRING, "contains": Domain.STRINGS}
+_KINDS = {
+    Domain.NUMBER: (Kind.INTEGER, Kind.REAL),
+    Domain.STRING: (Kind.STRING,),
+    Domain.BOOLEAN: (Kind.BOOLEAN,),
+    Domain.TIMESTAMP: (Kind.TIMESTAMP,),
+    Domain.STRINGS: (Kind.STRINGS,),
+}
+_LINES = {
+    Kind.INTEGER: Line.INTEGERS,
+    Kind.REAL: Line.REALS,
+    Kind.BOOLEAN: Line.BOOLEANS,
+    Kind.TIMESTAMP: Line.TIMESTAMPS,
+}
 
 
 class Needs:
-    """The pool of one segment, ready to be evaluated. Safe to share between threads."""
+    """The pool of one segment, ready to be evaluated. Safe to share between threads.
 
-    def __init__(self, pool: tuple[str, ...]) -> None:
+    Nothing in a pool is negated: what must not hold is said by the clause. `evaluate` raises ValueError where
+    that is not so, or where a text is no constraint.
+    """
+
+    def __init__(self, pool: tuple[str, ...], max_remembered: int = _MAX_REMEMBERED) -> None:
         self.count = len(pool)
-        self._of_values: dict[tuple[str, Domain], list[tuple[int, _OfValue]]] = {}
-        self._presence: dict[str, list[tuple[int, bool]]] = {}
-        self._computed: list[tuple[int, Comparison, frozenset[str]]] = []
-        self._remembered: dict[tuple[str, Kind, Value], NDArray[np.int32]] = {}
-        self._size = 0
-        for place, text in enumerate(pool):
-            constraint = constraint_from_text(text)
-            match constraint:
-                case Computed(comparison):
-                    names = frozenset(_names(comparison.left) | _names(comparison.right))
-                    self._computed.append((place, comparison, names))
-                case Presence(attribute, present):
-                    self._presence.setdefault(attribute, []).append((place, present))
-                case _:
-                    key = constraint.attribute, _domain(constraint)
-                    self._of_values.setdefault(key, []).append((place, constraint))
+        self._pool = pool
+        self._max_remembered = max_remembered
+        self._remembered = Remembered()
+        self._read: tuple[list[_OfAttribute], Calculations | None] | None = None
 
-    def evaluate(self, columns: BatchColumns) -> "Held":
+    @property
+    def remembered(self) -> int:
+        """How much is remembered, between batches at most `max_remembered`."""
+        return self._remembered.size
+
+    def evaluate(self, columns: BatchColumns) -> Held:
         """The needs that each row meets."""
-        held = np.zeros(columns.rows * self.count, np.uint8)
         if not self.count:
             return Held(np.zeros(columns.rows + 1, np.int64), np.empty(0, np.int32))
-        grid = held.reshape(columns.rows, self.count)
-        for attribute, presences in self._presence.items():
-            there = columns.present(attribute)
-            for place, present in presences:
-                grid[:, place] = there if present else 1 - there
-        for (attribute, domain), needs in self._of_values.items():
-            for kind, distinct in columns.distinct(attribute).items():
-                if not distinct.values or domain_of(distinct.values[0]) is not domain:
-                    continue
-                met = [self._met(attribute, kind, value, needs) for value in distinct.values]
-                start = np.zeros(len(met) + 1, np.int64)
-                np.cumsum([len(places) for places in met], out=start[1:])
-                spread(distinct.codes, start, np.concatenate(met), self.count, held)
-        self._compute(columns, grid)
-        start = np.zeros(columns.rows + 1, np.int64)
-        np.cumsum(np.count_nonzero(grid, axis=1), out=start[1:])
-        return Held(start, np.nonzero(grid)[1].astype(np.int32))
-
-    def _met(
-        self, attribute: str, kind: Kind, value: Value, needs: list[tuple[int, _OfValue]]
-    ) -> NDArray[np.int32]:
-        # The kind is part of the key because 1, 1.0 and True are one key to a dictionary.
-        key = (attribute, kind, value)
-        places = self._remembered.get(key)
-        if places is None:
-            holding = [place for place, need in needs if constraint_holds_for_value(need, value) is True]
-            places = np.array(holding, np.int32)
-            if self._size > _MAX_REMEMBERED:
-                self._remembered.clear()
-                self._size = 0
-            self._remembered[key] = places
-            self._size += len(places) + 16
-        return places
-
-    def _compute(self, columns: BatchColumns, grid: NDArray[np.uint8]) -> None:
-        values: dict[str, list[Value | None]] = {}
-        for place, comparison, names in self._computed:
-            if not all(columns.attribute(name) for name in names):
-                continue  # unknown for every row
-            for name in names - values.keys():
-                values[name] = _values(columns, name)
-            for row in range(columns.rows):
-                grid[row, place] = compute(comparison, _lookup(values, row)) is True
+        read = self._read
+        if read is None:
+            read = self._read = _read(self._pool, self._remembered)
+        attributes, calculations = read
+        rows = np.arange(columns.rows, dtype=np.int32)
+        parts: list[Part] = []
+        for needs in attributes:
+            needs.add_parts(columns, rows, parts)
+        if calculations is not None and (part := calculations.part(columns)) is not None:
+            parts.append(part)
+        if self._remembered.size > self._max_remembered:
+            self._remembered.size = 0
+            for needs in attributes:
+                needs.forget()
+        return gather(parts, columns.rows)
 
 
-def _lookup(values: dict[str, list[Value | None]], row: int) -> Callable[[str], Value | None]:
-    return lambda name: values[name][row]
+def _read(pool: tuple[str, ...], remembered: Remembered) -> "tuple[list[_OfAttribute], Calculations | None]":
+    places: dict[str | None, list[int]] = {}
+    for place, text in enumerate(pool):
+        places.setdefault(attribute_of_text(text), []).append(place)
+    computed: list[tuple[int, Comparison]] = []
+    for place in places.pop(None, ()):
+        constraint = constraint_from_text(pool[place])
+        assert isinstance(constraint, Computed)
+        computed.append((place, constraint.comparison))
+    attributes = [
+        _OfAttribute(name, own, [pool[place] for place in own], remembered)
+        for name, own in places.items()
+        if name is not None
+    ]
+    return attributes, Calculations(computed) if computed else None
 
 
-def _values(columns: BatchColumns, name: str) -> list[Value | None]:
-    result: list[Value | None] = [None] * columns.rows
-    for distinct in columns.distinct(name).values():
-        for row, code in enumerate(distinct.codes.tolist()):
-            if code >= 0:
-                result[row] = distinct.values[code]
-    return result
+class _OfAttribute:
+    """The needs about one attribute: their places in the pool, and their texts."""
+
+    def __init__(self, name: str, places: list[int], texts: list[str], remembered: Remembered) -> None:
+        self._name = name
+        self._places = places
+        self._texts = texts
+        self._remembered = remembered
+        self._ready: tuple[Shorts, dict[Kind, TextMemory | NumberMemory]] | None = None
+
+    def forget(self) -> None:
+        if self._ready is not None:
+            for memory in self._ready[1].values():
+                memory.forget()
+
+    def add_parts(self, columns: BatchColumns, rows: Shorts, parts: list[Part]) -> None:
+        name = self._name
+        kinds = columns.attribute(name)
+        if not kinds:
+            return
+        ready = self._ready
+        if ready is None:
+            ready = self._ready = self._make_ready()
+        presence, memories = ready
+        if len(presence):
+            there = columns.present(name).astype(np.int32) - np.int32(1)
+            parts.append(Part(rows, there, np.array([0, len(presence)]), presence))
+        for kind in kinds:
+            memory = memories.get(kind)
+            if memory is None:
+                continue
+            if isinstance(memory, NumberMemory):
+                keys = columns.keys((name, _LINES[kind]))
+                assert keys is not None
+                parts += memory.parts(rows, *keys)
+            elif kind is Kind.STRING:
+                strings = columns.strings(name)
+                assert strings is not None
+                parts += memory.parts(rows, strings)
+            else:
+                members = columns.members(name)
+                assert members is not None
+                parts += memory.parts(members.rows, members.strings, repeated=True)
+
+    def _make_ready(self) -> tuple[Shorts, dict[Kind, TextMemory | NumberMemory]]:
+        presence: list[int] = []
+        lookups: dict[Domain, Lookup] = {}
+        for place, packed in zip(self._places, packed_constraints(self._texts), strict=True):
+            kind = packed[0]
+            if packed[-1] is not (kind == "presence") and kind != "range":
+                raise ValueError(f"a need says what must hold, not what must not: {packed!r}")
+            if kind == "presence":
+                presence.append(place)
+                continue
+            domain = _DOMAINS.get(kind) or Domain(packed[2])
+            lookup = lookups.get(domain)
+            if lookup is None:
+                lookup = lookups[domain] = TextLookup() if domain is Domain.STRING else Lookup()
+            lookup.add(place, packed)
+        memories: dict[Kind, TextMemory | NumberMemory] = {}
+        for domain, lookup in lookups.items():
+            for kind in _KINDS[domain]:
+                memories[kind] = _memory(kind, lookup, self._remembered)
+        return np.array(presence, np.int32), memories
 
 
-def _domain(constraint: _OfValue) -> Domain:
-    match constraint:
-        case Pattern():
-            return Domain.STRING
-        case Contains():
-            return Domain.STRINGS
-        case _:
-            return constraint.domain
-
-
-def _names(operand: Operand) -> set[str]:
-    match operand:
-        case Attribute(name):
-            return {name}
-        case Literal():
-            return set()
-        case _:
-            return _names(operand.left) | _names(operand.right)
+def _memory(kind: Kind, lookup: Lookup, remembered: Remembered) -> TextMemory | NumberMemory:
+    match kind:
+        case Kind.STRING | Kind.STRINGS:
+            return TextMemory(lookup.meets, remembered)
+        case Kind.INTEGER:
+            return NumberMemory(lookup.meets, remembered)
+        case Kind.REAL:
+            return NumberMemory(lambda key: lookup.meets(real_of_key(key)), remembered)
+        case Kind.BOOLEAN:
+            return NumberMemory(lambda key: lookup.meets(key != 0), remembered)
+        case Kind.TIMESTAMP:
+            return NumberMemory(lambda key: lookup.meets(Timestamp(key)), remembered)

@@ -1,6 +1,7 @@
 """From the arrays of a segment back to the table that it was laid out from."""
 
 import itertools
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,27 +23,31 @@ def restore(arrays: SegmentArrays, dimensions: tuple[Dimension, ...], pool: tupl
     access_key = np.zeros(buckets, np.int64)
     access_key[arrays.key_bucket] = arrays.key_value
 
-    # Clauses: their own terms, then the equality by which they are found; `sort_terms` puts them in order.
+    # Clauses: the terms behind the first, the first, and the equality by which they are found.
     clause_bucket = np.repeat(np.arange(buckets), np.diff(arrays.bucket_clauses))
+    every = np.arange(len(clause_bucket))
     found = np.flatnonzero(access_dimension[clause_bucket] >= 0)
-    own = np.repeat(np.arange(len(clause_bucket)), np.diff(arrays.term_start))
-    clause = np.concatenate([own, found])
+    decided = np.flatnonzero(arrays.clause_dimension < len(dimensions))
+    clause = np.concatenate([np.repeat(every, np.diff(arrays.term_start)), decided, found])
     order = np.argsort(clause, kind="stable")
+    dimension: list[NDArray[Any]] = [
+        arrays.term_dimension,
+        arrays.clause_dimension[decided],
+        access_dimension[clause_bucket[found]],
+    ]
+    bounds: list[Integers] = [
+        arrays.term_bounds.reshape(-1, 2),
+        np.stack([arrays.clause_low[decided], arrays.clause_high[decided]], axis=1),
+        np.repeat(access_key[clause_bucket[found]], 2).reshape(-1, 2),
+    ]
     singles = sort_terms(
         ClauseTable(
             numbers=arrays.numbers,
             since=arrays.since,
             clause_registration=arrays.clause_registration.astype(np.int64),
-            term_start=starts(np.bincount(clause, minlength=len(clause_bucket))),
-            term_dimension=np.concatenate(
-                [arrays.term_dimension, access_dimension[clause_bucket[found]]], dtype=np.int64
-            )[order],
-            term_bounds=np.concatenate(
-                [
-                    arrays.term_bounds.reshape(-1, 2),
-                    np.repeat(access_key[clause_bucket[found]], 2).reshape(-1, 2),
-                ]
-            )[order],
+            term_start=starts(np.bincount(clause, minlength=len(every))),
+            term_dimension=np.concatenate(dimension, dtype=np.int64)[order],
+            term_bounds=np.concatenate(bounds)[order],
             need_start=arrays.clause_needs.astype(np.int64),
             needs=arrays.needs[: arrays.clause_needs[-1]].astype(np.int64),
             dimensions=dimensions,
@@ -58,16 +63,16 @@ def restore(arrays: SegmentArrays, dimensions: tuple[Dimension, ...], pool: tupl
         first = arrays.group_dimension_start[group]
         columns = arrays.group_dimension[first : arrays.group_dimension_start[group + 1]].astype(np.int64)
         for chunk in range(arrays.group_chunks[group], arrays.group_chunks[group + 1]):
-            registration, bounds = _boxes(arrays, chunk, len(columns))
-            dimension = columns
+            registration, boxes = _boxes(arrays, chunk)
+            shape = columns
             if access_dimension[bucket] >= 0:
                 place = int(np.searchsorted(columns, access_dimension[bucket]))
-                dimension = np.insert(columns, place, access_dimension[bucket])
-                bounds = np.insert(bounds, place, access_key[bucket], axis=1)
+                shape = np.insert(columns, place, access_dimension[bucket])
+                boxes = np.insert(boxes, place, access_key[bucket], axis=1)
             owners.append(registration)
-            counts.append(np.full(len(registration), len(dimension)))
-            term_dimensions.append(np.tile(dimension, len(registration)))
-            term_bounds.append(bounds.reshape(-1, 2))
+            counts.append(np.full(len(registration), len(shape)))
+            term_dimensions.append(np.tile(shape, len(registration)))
+            term_bounds.append(boxes.reshape(-1, 2))
     box_needs = (
         np.diff(arrays.slot_needs)[slots] if len(arrays.slot_needs) else np.zeros(len(slots), np.int64)
     )
@@ -86,7 +91,7 @@ def restore(arrays: SegmentArrays, dimensions: tuple[Dimension, ...], pool: tupl
     )
 
 
-def _boxes(arrays: SegmentArrays, chunk: int, width: int) -> tuple[Integers, Integers]:
+def _boxes(arrays: SegmentArrays, chunk: int) -> tuple[Integers, Integers]:
     """The registrations of a chunk's boxes, and their bounds, boxes x dimensions x 2."""
     axes = range(arrays.chunk_axes[chunk], arrays.chunk_axes[chunk + 1])
     cuts = [arrays.cuts[arrays.axis_cuts[axis] : arrays.axis_cuts[axis + 1]] for axis in axes]

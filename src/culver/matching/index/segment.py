@@ -33,8 +33,8 @@ class Segment:
     """Registrations in ascending order of number. Immutable; safe to share between threads."""
 
     __slots__ = (
-        "__weakref__", "arrays", "dimensions", "latest", "literals", "matches_per_row", "needs", "pool", "repeats",
-        "source",
+        "__weakref__", "arrays", "dense", "dimensions", "latest", "literals", "matches_per_row", "needs", "pool",
+        "repeats", "source",
     )  # fmt: skip
 
     def __init__(self, opened: container.Container, source: str) -> None:
@@ -47,6 +47,8 @@ class Segment:
         self.needs = Needs(self.pool)
         self.literals = literals_of(self.arrays.literal_start, self.arrays.literal_bytes)
         self.repeats = bool(opened.meta["repeats"])
+        numbers = self.arrays.numbers
+        self.dense = len(numbers) > 0 and int(numbers[-1]) - int(numbers[0]) == len(numbers) - 1
         self.matches_per_row = 8.0  # lately: how much room a result will need
         self.latest = int(self.arrays.since.max(initial=0))  # position from which all are in effect
 

@@ -7,7 +7,16 @@ from culver.matching.index.matcher import Part, match_parts
 from culver.matching.index.segment import encode, from_chunks
 from culver.model.batch import encode as encode_events
 from culver.model.event import Event
-from culver.model.predicate import Constant, Constraint, OneOf, Pattern, PatternShape, Predicate, Range
+from culver.model.predicate import (
+    Constant,
+    Constraint,
+    Contains,
+    OneOf,
+    Pattern,
+    PatternShape,
+    Predicate,
+    Range,
+)
 from culver.model.values import Domain
 
 
@@ -19,6 +28,8 @@ def load_kernels() -> None:
         Range("number", Domain.NUMBER, 0, True, 1, True),
         OneOf("text", Domain.STRING, ("ab",)),
         suffix,
+        OneOf("number", Domain.NUMBER, tuple(range(99))),  # too many for terms
+        Contains("list", "a"),
     ]
     entries = [
         Entry(number, Predicate("", Constant(True), ((constraint,),)))
@@ -27,5 +38,5 @@ def load_kernels() -> None:
     # Two segments, so that their results are joined.
     parts = [Part(from_chunks(encode(compile_entries(entries)))) for _ in range(2)]
     batch: pa.RecordBatch
-    for batch in encode_events([Event({}, {"number": 1, "text": "ab"}, b"{}")], 0):
+    for batch in encode_events([Event({}, {"number": 1, "text": "ab", "list": ("a",)}, b"{}")], 0):
         match_parts(parts, batch, 0)
