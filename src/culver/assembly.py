@@ -153,7 +153,7 @@ class RunningSite:
             "log_next_offset": self._log.next_offset,
             "delivered_offset": self._hub.frontier,
             "subscriptions": self._subscriptions,
-            "index_version": self._index.version,
+            "index_version": self._index.registry_version,
         }
 
     async def publish(self, events: Sequence[Event]) -> Receipt:
@@ -246,9 +246,9 @@ async def open_site(settings: Settings, progress: Progress = lambda text: None) 
         registry.remove_live(lambda version: log.next_offset, clock_us())
         index = IndexWriter(files.index)
         problems = list(index.problems)
-        if index.version > registry.version:
+        if index.registry_version > registry.version:
             problems.append(
-                f"the index has version {index.version}, ahead of the registry's {registry.version}"
+                f"the index has version {index.registry_version}, ahead of the registry's {registry.version}"
             )
         if problems:
             logger.warning("rebuilding the index from the registry: %s", "; ".join(problems))

@@ -2,6 +2,8 @@
 
 request -> registry (durable, position from the head tracker) -> delivery (mailbox, live buffer)
         -> indexer (a new index version; changes that come meanwhile share the next) -> head moves -> answer
+
+Beside that, the compactor merges segments of the index, which makes index versions too.
 """
 
 import asyncio
@@ -17,6 +19,7 @@ from culver.errors import NotFound, Unavailable
 from culver.matching.index import Entry, IndexWriter
 from culver.model.language import parse
 from culver.model.predicate import Predicate
+from culver.pipeline.compactor import Compactor
 from culver.pipeline.head import HeadTracker
 from culver.registry.registry import Position, Registration, Registry, SubscriptionSpec
 
@@ -25,6 +28,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _LONGEST_PAUSE_SECONDS = 5.0
+_VERSIONS_KEPT = 64  # of the index, at most
 
 # Filters were checked against the settings when they came in; the limits may have been lowered since.
 _UNLIMITED = FilterSettings(*(2**31,) * 5)
@@ -38,7 +42,8 @@ class RegistrationSink(Protocol):
 
 class Catalog:
     """Lives on the event loop; the registry and the index writer are called in one thread of their own each,
-    so that changes keep their order. `horizon` is the offset below which nothing is ever matched again."""
+    so that changes keep their order. `horizon` is the offset below which nothing is ever matched again. After
+    `quiet_seconds` without a change the index is made as compact as it gets."""
 
     def __init__(
         self,
@@ -50,6 +55,7 @@ class Catalog:
         horizon: Callable[[], int],
         on_head_moved: Callable[[], None],
         clock_us: Callable[[], int],
+        quiet_seconds: float = 2.0,
     ) -> None:
         self._registry = registry
         self._index = index
@@ -59,6 +65,7 @@ class Catalog:
         self._horizon = horizon
         self._on_head_moved = on_head_moved
         self._clock_us = clock_us
+        self._quiet_seconds = quiet_seconds
         self._predicates: dict[int, Predicate] = {}  # of registrations not indexed yet, to save parsing again
         self._changes: set[asyncio.Task[Any]] = set()
         self._forgettable: deque[tuple[int, Sequence[int]]] = (
@@ -66,6 +73,7 @@ class Catalog:
         )  # with the version that must be indexed first
         self._registry_thread = ThreadPoolExecutor(1, "culver-registry")
         self._index_thread = ThreadPoolExecutor(1, "culver-indexer")
+        self._compactor = Compactor(index, self._index_thread, horizon, self._on_version, quiet_seconds)
         self._changed = asyncio.Event()
         self._indexed = asyncio.Condition()
         self._indexer: asyncio.Task[None] | None = None
@@ -76,6 +84,7 @@ class Catalog:
         """Bring the index up to the registry's version, then follow it."""
         await self._index_changes()
         self._indexer = asyncio.create_task(self._follow())
+        self._compactor.start()
 
     async def close(self) -> None:
         if self._changes:
@@ -86,6 +95,7 @@ class Catalog:
             await asyncio.gather(self._indexer, return_exceptions=True)
         async with self._indexed:
             self._indexed.notify_all()
+        await self._compactor.close()
         self._registry_thread.shutdown()
         self._index_thread.shutdown()
 
@@ -133,12 +143,14 @@ class Catalog:
         what the registry has forgotten it cannot tell the index any more."""
         if numbers:
             self._forgettable.append((self._registry.version, numbers))
-        while self._forgettable and self._forgettable[0][0] <= self._index.version:
+        while self._forgettable and self._forgettable[0][0] <= self._index.registry_version:
             _, known = self._forgettable.popleft()
             await self._in_registry_thread(partial(self._registry.forget, known))
 
     async def retire(self, before_version: int) -> None:
-        """Delete index versions that no batch can ask for again."""
+        """Delete index versions that no batch asks for again, and all but the newest few in any case: whoever
+        asks for one of them takes the newest, which gives the same answer."""
+        before_version = max(before_version, self._index.version - _VERSIONS_KEPT)
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(self._index_thread, self._index.retire, before_version)
 
@@ -186,8 +198,8 @@ class Catalog:
             return
         version = max(registration.version for registration in added)
         async with self._indexed:
-            await self._indexed.wait_for(lambda: self._closed or self._index.version >= version)
-        if self._index.version < version:
+            await self._indexed.wait_for(lambda: self._closed or self._index.registry_version >= version)
+        if self._index.registry_version < version:
             raise Unavailable(
                 "the site is stopping; the subscription is registered and takes effect when it is back"
             )
@@ -210,20 +222,24 @@ class Catalog:
 
     async def _index_changes(self) -> None:
         loop = asyncio.get_running_loop()
-        changes = await self._in_registry_thread(lambda: self._registry.changes(self._index.version))
-        if changes.version > self._index.version:
+        changes = await self._in_registry_thread(lambda: self._registry.changes(self._index.registry_version))
+        if changes.version > self._index.registry_version:
             horizon = self._horizon()
             known = {r.number: self._predicates.pop(r.number, None) for r in changes.added}
 
-            def publish() -> None:
+            def publish() -> tuple[int, int]:
                 entries = [
                     Entry(r.number, known[r.number] or parse(r.filter, _UNLIMITED), r.since)
                     for r in changes.added
                 ]
                 self._index.publish(changes.version, entries, changes.ended, horizon)
+                return changes.version, self._index.version
 
-            await loop.run_in_executor(self._index_thread, publish)
-            self._tracker.indexed(changes.version)
-            self._on_head_moved()
+            self._on_version(*await loop.run_in_executor(self._index_thread, publish))
+            self._compactor.published()
         async with self._indexed:
             self._indexed.notify_all()
+
+    def _on_version(self, registry_version: int, index_version: int) -> None:
+        self._tracker.indexed(registry_version, index_version)
+        self._on_head_moved()

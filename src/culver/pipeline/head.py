@@ -8,8 +8,10 @@ that position with an index that does not hold the registration, so the head sta
 version with it is published:
 
     log        0 ......................... 70 ........ 95     next offset 95
-    head       log_end 70, index version 4                    registration of version 5 waits at 70
-    indexed(5) log_end 95, index version 5
+    head       log_end 70, index version 4                    registration of registry version 5 waits at 70
+    indexed    log_end 95, index version 5
+
+A compaction makes an index version too; it has the same changes, and only the index version moves.
 """
 
 import os
@@ -66,10 +68,10 @@ class HeadTracker:
         with self._lock:
             self._waiting.pop(version, None)
 
-    def indexed(self, version: int) -> None:
-        """An index with all changes up to `version` is published."""
+    def indexed(self, version: int, index_version: int) -> None:
+        """Index version `index_version` is published, with all changes up to `version`."""
         with self._lock:
-            self._index_version = max(self._index_version, version)
+            self._index_version = max(self._index_version, index_version)
             self._waiting = {v: position for v, position in self._waiting.items() if v > version}
 
     def accepted(self, frontier: int) -> None:

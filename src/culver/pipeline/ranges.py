@@ -77,12 +77,13 @@ class RangeProcessor:
         try:
             index = Index.open(self._files.index, version)
         except NotFound:
-            # A later version gives the same answer: registrations carry the positions between which they
-            # are in effect, and one is dropped only when the frontier has passed its end.
+            # The newest version gives the same answer: registrations carry the positions between which they
+            # are in effect, and one is dropped only when the frontier has passed its end. Its number may be
+            # lower, where the index was rebuilt.
             head = self._head.read()
-            if head is None or head.index_version <= version:
+            if head is None or head.index_version == version:
                 raise
-            index = Index.open(self._files.index, head.index_version)
+            return self._open_index(head.index_version)
         if self._index is not None:
             self._index.close()
         self._index = index

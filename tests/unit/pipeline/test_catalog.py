@@ -10,6 +10,7 @@ import pytest
 from culver.config import RegistrySettings
 from culver.errors import Conflict, NotFound
 from culver.matching.index import Entry, Index, IndexWriter
+from culver.matching.index.snapshot import versions_in
 from culver.model.language import parse
 from culver.pipeline.catalog import Catalog
 from culver.pipeline.head import HeadTracker
@@ -53,6 +54,7 @@ class Site:
             horizon=lambda: 0,
             on_head_moved=self.on_head_moved,
             clock_us=lambda: 1,
+            quiet_seconds=0.02,
         )
 
     def register(self, registrations: Iterable[Registration]) -> None:
@@ -176,3 +178,34 @@ def test_index_catches_up_with_the_registry_at_start(tmp_path: Path) -> None:
     with SqliteRegistry(tmp_path / "registry.db", RegistrySettings()) as registry:
         registry.add([spec("y")], lambda version: 100, 1)
     play(tmp_path, second)
+
+
+def test_many_subscriptions_that_came_in_batches_end_in_one_segment_that_the_head_tells(
+    tmp_path: Path,
+) -> None:
+    async def scene(site: Site) -> None:
+        for batch in range(8):
+            await site.catalog.add([spec(f"{batch}-{n}") for n in range(260)])
+        await until(lambda: site.writer.segments == 1)
+        await until(lambda: site.tracker.head.index_version == site.writer.version)
+        assert site.writer.version > site.writer.registry_version == 8
+        with Index.open(site.path / "index", site.tracker.head.index_version) as index:
+            assert index.count == 2_080
+        site.publish(500)
+        await site.catalog.remove("3-0")
+        await until(lambda: site.writer.registry_version == 9)
+        await until(lambda: site.tracker.head.log_end == 500)
+
+    play(tmp_path, scene)
+
+
+def test_old_index_versions_go_even_where_nothing_is_matched(tmp_path: Path) -> None:
+    async def scene(site: Site) -> None:
+        for n in range(70):
+            await site.catalog.add([spec(f"{n}")])
+        await site.catalog.retire(0)
+        kept = versions_in(site.path / "index")
+        assert kept[-1] == site.writer.version
+        assert len(kept) <= 65
+
+    play(tmp_path, scene)

@@ -1,10 +1,19 @@
 """The columnar filter: compiled index segments in memory, tombstones for what was removed.
 
-Subscriptions that come are compiled at the next match, all together, into a small segment of their own.
-`index.tiers` says which segments are then merged. It is the machinery of `index.snapshot` without the files.
+Subscriptions that come are compiled at the next match, all together, into one segment with the smallest so far.
+`index.tiers` says which segments are then merged: few registrations on the spot, more in a thread beside the
+matching, one such merge at a time. It is the machinery of `index.writer` without the files.
+
+    add, remove     remembered
+    match           1. a merge that is done: its segment takes the place of those it was made of
+                    2. what was removed or replaced gets tombstones, what was added a segment
+                    3. small segments are merged; a larger merge is begun
+                    4. the batch is matched against all segments
 """
 
+import threading
 from collections.abc import Iterable, Sequence
+from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -14,91 +23,222 @@ from numpy.typing import NDArray
 from culver.matching.filter import Matches
 from culver.matching.index import tiers
 from culver.matching.index.bulk import compile_rows
+from culver.matching.index.compaction import absorb
 from culver.matching.index.compiler import Entry, compile_entries
 from culver.matching.index.matcher import FOREVER, Part, match_parts, merge_parts
-from culver.matching.index.segment import encode, from_chunks
+from culver.matching.index.segment import Segment, in_memory
+from culver.matching.index.table import ClauseTable
 from culver.model.predicate import Predicate
 from culver.model.prepared import Prepared
 
+_ON_THE_SPOT = 2048  # a segment of more registrations is merged in the thread only
+_QUIET_MATCHES = 16  # so many matches without a change, and the filter is made as compact as it gets
+
 
 class ColumnarFilter:
+    """`close`, or the end of a `with`, waits for the thread if there is one; a filter that is dropped without
+    it costs at most the rest of one merge."""
+
     def __init__(self) -> None:
         self._fresh: dict[int, Predicate] = {}  # not compiled yet
-        self._gone: set[int] = set()  # compiled, but to be marked as removed
-        self._compiled: set[int] = set()  # the numbers in `parts` that are neither removed nor replaced
-        self._parts: list[Part] = []
+        self._gone: set[int] = set()  # perhaps compiled, and to be marked as removed
+        self._pieces: list[_Piece] = []
+        self._merge: _Merge | None = None
+        self._unchanged = 0  # matches since the last change
 
     def add(self, subscriptions: Iterable[tuple[int, Predicate]]) -> None:
-        for number, predicate in subscriptions:
-            self._drop(number)
-            self._fresh[number] = predicate
+        self._fresh.update(subscriptions)
 
     def add_rows(
         self, prepared: Prepared, numbers: NDArray[np.int64], columns: Sequence[NDArray[Any] | Sequence[Any]]
     ) -> None:
         """Add many subscriptions of one form, compiled at once (see `index.bulk`), as a segment of their own.
         Raises as `Prepared.bind` does, and then adds none."""
-        table = compile_rows(prepared, numbers, columns)
-        self.remove(table.numbers.tolist())
-        self._settle()
-        if len(table.numbers):
-            self._parts.append(Part(from_chunks(encode(table))))
-            self._compiled.update(table.numbers.tolist())
+        self._take(compile_rows(prepared, numbers, columns))
 
     def remove(self, numbers: Iterable[int]) -> None:
         for number in numbers:
-            self._drop(number)
             self._fresh.pop(number, None)
+            self._gone.add(number)
 
     def match(self, batch: pa.RecordBatch) -> Matches:
         self._settle()
-        return match_parts(self._parts, batch, 0)
+        return match_parts([piece.part for piece in self._pieces], batch, 0)
 
     def __len__(self) -> int:
-        return len(self._compiled) + len(self._fresh)
+        self._compile()
+        return sum(piece.in_effect for piece in self._pieces)
 
     @property
     def nbytes(self) -> int:
         """The memory that what is compiled takes, tombstones included."""
-        return sum(
-            sum(array.nbytes for array in part.segment.arrays)
-            + sum(len(text) for text in part.segment.pool)
-            + (0 if part.until is None else part.until.nbytes)
-            for part in self._parts
-        )
+        return sum(piece.memory_bytes() for piece in self._pieces)
 
-    def _drop(self, number: int) -> None:
-        if number in self._compiled:
-            self._compiled.remove(number)
-            self._gone.add(number)
+    def close(self) -> None:
+        if self._merge is not None:
+            self._merge.wait()
+
+    def __enter__(self) -> "ColumnarFilter":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # ----------------------------------------------------------------------------------------------------
 
     def _settle(self) -> None:
-        """Bring the segments up to date with what was added and removed."""
+        """Bring the segments up to date with what was added and removed, and merge what is due."""
+        changed = self._compile()
+        self._unchanged = 0 if changed else self._unchanged + 1
+        if self._merge is not None and self._merge.done:
+            merge, self._merge = self._merge, None
+            self._replace(merge.sources, merge.result())
+            changed = True
+        quiet = self._unchanged == _QUIET_MATCHES
+        if changed or quiet:
+            self._merge_small()
+            self._begin_merge(quiet)
+
+    def _compile(self) -> bool:
+        """Tombstones and a segment for what has changed, if anything has."""
         if not self._fresh and not self._gone:
+            return False
+        fresh, gone = self._fresh, self._gone
+        self._fresh, self._gone = {}, set()
+        self._end(np.array(sorted(gone), np.int64))
+        if fresh:
+            self._take(compile_entries(Entry(number, predicate) for number, predicate in fresh.items()))
+        return True
+
+    def _take(self, table: ClauseTable) -> None:
+        """Add compiled subscriptions, as the last change so far: they replace those that have their numbers."""
+        self._compile()
+        self._end(table.numbers)
+        small = [piece for piece in self._free() if len(piece.segment) <= tiers.SMALLEST]
+        table, _ = absorb([piece.part for piece in small], table, 0)
+        self._replace(small, _Piece(in_memory(table)))
+
+    def _end(self, numbers: NDArray[np.int64]) -> None:
+        for piece in self._pieces:
+            piece.end(numbers)
+
+    def _merge_small(self) -> None:
+        while True:
+            small = [piece for piece in self._free() if len(piece.segment) <= _ON_THE_SPOT]
+            chosen = _choose(small)
+            if not chosen:
+                return
+            self._replace(chosen, _merged([piece.part for piece in chosen]))
+
+    def _begin_merge(self, quiet: bool) -> None:
+        if self._merge is None:
+            chosen = _choose(self._pieces, quiet)
+            if chosen:
+                self._merge = _Merge(chosen)
+
+    def _replace(self, pieces: Sequence["_Piece"], by: "_Piece | None") -> None:
+        self._pieces = [piece for piece in self._pieces if piece not in pieces]
+        if by is not None:
+            self._pieces.append(by)
+
+    def _free(self) -> list["_Piece"]:
+        """The pieces that are not being merged."""
+        busy = () if self._merge is None else self._merge.sources
+        return [piece for piece in self._pieces if piece not in busy]
+
+
+class _Piece:
+    """A segment and its tombstones, which are changed in place: only the filter's owner sees them."""
+
+    __slots__ = ("in_effect", "part", "segment")
+
+    def __init__(self, segment: Segment) -> None:
+        self.segment = segment
+        self.part = Part(segment)
+        self.in_effect = len(segment)
+
+    def end(self, numbers: NDArray[np.int64]) -> None:
+        """Mark registrations as removed (numbers ascending); those that are not here are ignored."""
+        own = self.segment.arrays.numbers
+        if not len(numbers) or not len(own) or numbers[0] > own[-1] or numbers[-1] < own[0]:
             return
-        if self._gone:
-            gone = np.array(sorted(self._gone), np.int64)
-            self._parts = [_without(part, gone) for part in self._parts]
-            self._gone.clear()
-        if self._fresh:
-            table = compile_entries(Entry(number, predicate) for number, predicate in self._fresh.items())
-            self._parts.append(Part(from_chunks(encode(table))))
-            self._compiled.update(self._fresh)
-            self._fresh.clear()
-        while chosen := tiers.choose(
-            [len(part.segment) for part in self._parts],
-            [len(part.segment) - part.in_effect() for part in self._parts],
-        ):
-            table, _ = merge_parts([self._parts[place] for place in chosen], 0)
-            self._parts = [part for place, part in enumerate(self._parts) if place not in chosen]
-            if len(table.numbers):
-                self._parts.append(Part(from_chunks(encode(table))))
+        places, there = self.segment.places(numbers)
+        places = places[there]
+        if not len(places):
+            return
+        until = self.part.until
+        if until is None:
+            until = np.full(len(own), FOREVER)
+            self.part = Part(self.segment, until)
+        self.in_effect -= int(np.count_nonzero(until[places]))
+        until[places] = 0  # a window that ends where the log begins
+
+    def snapshot(self) -> Part:
+        """The part as it is now, whatever becomes of the tombstones."""
+        until = self.part.until
+        return Part(self.segment, None if until is None else until.copy())
+
+    def ended_since(self, before: Part) -> NDArray[np.int64]:
+        """The numbers marked as removed since that snapshot. Not all that are marked: a number that was replaced
+        is marked in one piece and in effect in another."""
+        until = self.part.until
+        if until is None:
+            return np.empty(0, np.int64)
+        ended = until == 0 if before.until is None else until != before.until
+        numbers: NDArray[np.int64] = self.segment.arrays.numbers[ended]
+        return numbers
+
+    def memory_bytes(self) -> int:
+        until = self.part.until
+        tombstones = 0 if until is None else until.nbytes
+        return tombstones + sum(array.nbytes for array in self.segment.arrays)
 
 
-def _without(part: Part, numbers: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Part:
-    places, there = part.segment.places(numbers)
-    if not there.any():
-        return part
-    until = np.full(len(part.segment), FOREVER) if part.until is None else part.until.copy()
-    until[places[there]] = 0  # a window that ends where the log begins
-    return Part(part.segment, until)
+class _Merge:
+    """Pieces that are becoming one in a thread."""
+
+    def __init__(self, sources: Sequence[_Piece]) -> None:
+        self.sources = tuple(sources)
+        self._parts = [piece.snapshot() for piece in sources]
+        self._result: _Piece | None = None
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="culver-merge")
+        self._thread.start()
+
+    @property
+    def done(self) -> bool:
+        return not self._thread.is_alive()
+
+    def wait(self) -> None:
+        self._thread.join()
+
+    def result(self) -> _Piece | None:
+        """The merged piece, less what was removed meanwhile; None if it is empty. Raises what the thread has
+        raised."""
+        if self._error is not None:
+            raise self._error
+        if self._result is not None:
+            for source, before in zip(self.sources, self._parts, strict=True):
+                self._result.end(source.ended_since(before))
+        return self._result
+
+    def _run(self) -> None:
+        try:
+            self._result = _merged(self._parts)
+        except BaseException as exc:
+            self._error = exc
+
+
+def _choose(pieces: Sequence[_Piece], quiet: bool = False) -> list[_Piece]:
+    """What to merge next."""
+    sizes = [len(piece.segment) for piece in pieces]
+    dead = [len(piece.segment) - piece.in_effect for piece in pieces]
+    places = (tiers.choose_when_quiet if quiet else tiers.choose)(sizes, dead)
+    return [pieces[place] for place in places]
+
+
+def _merged(parts: Sequence[Part]) -> _Piece | None:
+    table, _ = merge_parts(parts, 0)
+    return _Piece(in_memory(table)) if len(table.numbers) else None

@@ -1,12 +1,15 @@
 """The compiled index: immutable segments in files, versions that name them, and kernels that match.
 
-compiler   predicates -> clause table          container   file format
-table      clauses in columns, merging         segment     a compiled segment
-layout     clause table <-> segment arrays     snapshot    versions; reading one (Index)
-columns    a batch as keys                     writer      making versions (IndexWriter)
-residual   what is no interval                 tiers       which segments to merge
-kernels    the inner loops                     matcher     a batch against segments
-bulk       rows of one prepared filter -> clause table (bulk_plan, bulk_columns)
+compiler   predicates -> clause table           container   file format
+bulk       rows of one prepared filter -> same   segment     a compiled segment
+table      clauses in columns, merging           snapshot    versions; reading one (Index)
+layout     clause table -> segment arrays        writer      making versions (IndexWriter)
+restoring  and back                              compaction  merging segments beside everything else
+chunks     boxes as trees of 64-way nodes        tiers       which segments to merge
+order      which boxes lie near one another      tombstones  what has ended in a segment
+columns    a batch as keys                       matcher     a batch against segments
+literals   strings among a segment's literals    kernels     the inner loops
+residual   what is no interval                   vectors     their vector instructions
 
 Under `residual`: lookups (which needs a value meets), recall (which it met before), arithmetic (needs that
 compute), held (needs per row).

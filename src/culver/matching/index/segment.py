@@ -70,14 +70,29 @@ class Segment:
 
 def encode(table: ClauseTable) -> list[bytes]:
     """The container of a segment with the clauses of `table`."""
+    return container.encode(KIND, _meta(table), _arrays(table))
+
+
+def in_memory(table: ClauseTable) -> Segment:
+    """The same without the detour by a container. Arrays of the table may become those of the segment."""
+    arrays = {name: array.view() for name, array in _arrays(table).items()}
+    for array in arrays.values():
+        array.flags.writeable = False  # as those of a file are: kernels are compiled for one kind
+    return Segment(container.Container(KIND, _meta(table), arrays), "memory")
+
+
+def _meta(table: ClauseTable) -> dict[str, Any]:
+    clauses = len(table.clause_registration)
+    repeats = clauses > len(np.unique(table.clause_registration))
+    return {"count": len(table.numbers), "dimensions": table.dimensions, "repeats": repeats}
+
+
+def _arrays(table: ClauseTable) -> dict[str, NDArray[Any]]:
     texts = [text.encode() for text in table.pool]
     arrays: dict[str, NDArray[Any]] = lay_out(table)._asdict()
     arrays["pool_start"] = starts(np.array([len(text) for text in texts], np.int64))
     arrays["pool_bytes"] = np.frombuffer(b"".join(texts), np.uint8)
-    clauses = len(table.clause_registration)
-    repeats = clauses > len(np.unique(table.clause_registration))
-    meta = {"count": len(table.numbers), "dimensions": table.dimensions, "repeats": repeats}
-    return container.encode(KIND, meta, arrays)
+    return arrays
 
 
 def from_chunks(chunks: Sequence[bytes]) -> Segment:

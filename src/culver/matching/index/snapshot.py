@@ -7,12 +7,16 @@
       00000000000000000042-9b2e117f.segment
 
     container of kind "version"
-      meta     {"version": 42, "segments": [{"file": ..., "size": ..., "count": ...}, ...]}
+      meta     {"version": 42, "registry_version": 40, "segments": [{"file": ..., "size": ..., "count": ...}, ...]}
       arrays   ended_start    per segment, where its entries in the next two begin
                ended_place    which of its registrations have ended, by place
                ended_until    and at which log position
 
-A version names everything it consists of and never changes. Version 0 is empty and needs no file.
+A version names everything it consists of and never changes. It has all changes up to a registry version; versions
+that compactions made have the same changes as the one before. Version 0 is empty and needs no file.
+
+Opening a version costs what is not open in the process yet: a segment's checksum is checked when it is mapped for the
+first time (0.3 s per GB that the page cache holds), and shared by all versions from then on.
 """
 
 from dataclasses import dataclass
@@ -27,8 +31,9 @@ from numpy.typing import NDArray
 from culver.errors import NotFound, StorageCorrupt
 from culver.matching.filter import Matches
 from culver.matching.index import container
-from culver.matching.index.matcher import FOREVER, Part, match_parts
-from culver.matching.index.segment import open_segment
+from culver.matching.index.matcher import Part, match_parts
+from culver.matching.index.segment import Segment, open_segment
+from culver.matching.index.tombstones import NONE, Tombstones
 
 KIND = "version"
 VERSION_SUFFIX = ".version"
@@ -37,10 +42,21 @@ SEGMENT_SUFFIX = ".segment"
 
 @dataclass(frozen=True, slots=True)
 class StoredPart:
-    """A part of a version, and the file that its segment is in."""
+    """A part of a version: a segment, the file that it is in, and what has ended of it."""
 
     file: str
-    part: Part
+    segment: Segment
+    tombstones: Tombstones = NONE
+
+    def part(self) -> Part:
+        return Part(self.segment, self.tombstones.spread(len(self.segment)))
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    number: int
+    registry_version: int
+    parts: tuple[StoredPart, ...]
 
 
 def version_path(directory: Path, version: int) -> Path:
@@ -60,46 +76,36 @@ def files_of_version(directory: Path, version: int) -> set[str]:
     return {str(entry["file"]) for entry in _manifest(directory, version).meta["segments"]}
 
 
-def write_version(directory: Path, version: int, parts: list[StoredPart]) -> None:
-    places: list[NDArray[np.int64]] = []
-    untils: list[NDArray[np.int64]] = []
-    for stored in parts:
-        until = stored.part.until
-        ended = np.empty(0, np.int64) if until is None else np.flatnonzero(until != FOREVER)
-        places.append(ended)
-        untils.append(ended if until is None else until[ended])
-    start = np.zeros(len(parts) + 1, np.int64)
-    np.cumsum([len(ended) for ended in places], out=start[1:])
+def write_version(directory: Path, version: Version) -> None:
+    tombstones = [stored.tombstones for stored in version.parts]
+    start = np.zeros(len(tombstones) + 1, np.int64)
+    np.cumsum([len(each) for each in tombstones], out=start[1:])
     arrays: dict[str, NDArray[Any]] = {
         "ended_start": start,
-        "ended_place": np.concatenate([np.empty(0, np.int64), *places]),
-        "ended_until": np.concatenate([np.empty(0, np.int64), *untils]),
+        "ended_place": np.concatenate([NONE.places, *(each.places for each in tombstones)]),
+        "ended_until": np.concatenate([NONE.until, *(each.until for each in tombstones)]),
     }
     segments = [
-        {
-            "file": stored.file,
-            "size": (directory / stored.file).stat().st_size,
-            "count": len(stored.part.segment),
-        }
-        for stored in parts
+        {"file": stored.file, "size": (directory / stored.file).stat().st_size, "count": len(stored.segment)}
+        for stored in version.parts
     ]
-    meta = {"version": version, "segments": segments}
-    container.write(version_path(directory, version), container.encode(KIND, meta, arrays))
+    meta = {"version": version.number, "registry_version": version.registry_version, "segments": segments}
+    container.write(version_path(directory, version.number), container.encode(KIND, meta, arrays))
 
 
-def read_version(directory: Path, version: int) -> list[StoredPart]:
-    """The parts of a version. Raises NotFound where it does not exist, and StorageCorrupt, naming the file,
-    where it or a segment of it is torn, altered or missing."""
-    path = version_path(directory, version)
+def read_version(directory: Path, number: int) -> Version:
+    """Raises NotFound where the version does not exist, and StorageCorrupt, naming the file, where it or a
+    segment of it is torn, altered or missing."""
+    path = version_path(directory, number)
     try:
-        manifest = _manifest(directory, version)
+        manifest = _manifest(directory, number)
     except FileNotFoundError:
-        if version == 0:
-            return []
-        raise NotFound(f"the index in {directory} has no version {version}") from None
-    start = manifest.arrays["ended_start"]
+        if number == 0:
+            return Version(0, 0, ())
+        raise NotFound(f"the index in {directory} has no version {number}") from None
+    start = manifest.arrays["ended_start"].tolist()
     parts: list[StoredPart] = []
-    for at, entry in enumerate(manifest.meta["segments"]):
+    for entry, begin, end in zip(manifest.meta["segments"], start, start[1:], strict=False):
         file = directory / entry["file"]
         try:
             if file.stat().st_size != entry["size"]:
@@ -107,15 +113,13 @@ def read_version(directory: Path, version: int) -> list[StoredPart]:
             segment = open_segment(file)
         except FileNotFoundError:
             if not path.exists():  # retired while it was being opened
-                raise NotFound(f"the index in {directory} has no version {version}") from None
+                raise NotFound(f"the index in {directory} has no version {number}") from None
             raise StorageCorrupt(f"{file} is missing, though {path} names it; rebuild the index") from None
-        ended = slice(int(start[at]), int(start[at + 1]))
-        until = None
-        if ended.start < ended.stop:
-            until = np.full(len(segment), FOREVER)
-            until[manifest.arrays["ended_place"][ended]] = manifest.arrays["ended_until"][ended]
-        parts.append(StoredPart(entry["file"], Part(segment, until)))
-    return parts
+        ended = Tombstones(
+            manifest.arrays["ended_place"][begin:end], manifest.arrays["ended_until"][begin:end]
+        )
+        parts.append(StoredPart(entry["file"], segment, ended))
+    return Version(number, manifest.meta["registry_version"], tuple(parts))
 
 
 def _manifest(directory: Path, version: int) -> container.Container:
@@ -142,7 +146,7 @@ class Index:
     @classmethod
     def open(cls, directory: Path, version: int) -> "Index":
         """Raises NotFound where there is no such version, StorageCorrupt where a file of it is damaged."""
-        return cls(version, [stored.part for stored in read_version(directory, version)])
+        return cls(version, [stored.part() for stored in read_version(directory, version).parts])
 
     def match(self, batch: pa.RecordBatch, first_offset: int = 0) -> Matches:
         """The registrations that each event of `batch` matches. Row i is the event at log offset

@@ -1,21 +1,34 @@
-"""Which segments to merge, so that their count stays logarithmic and each registration is rewritten rarely.
+"""Which segments to merge, so that they stay few and each registration is rewritten rarely.
 
-Sizes fall into tiers, each four times the one below; the lowest takes everything up to 256 registrations. At
-most one segment stays in the lowest tier and three in any other: one more, and the tier's segments become
-one, which may fill the next tier. A segment in which most registrations are dead is rewritten too.
+While subscriptions come and go (`choose`): sizes fall into tiers, each four times the one below; the lowest
+takes everything up to 256 registrations. At most one segment stays in the lowest tier and three in any other:
+one more, and the tier's segments become one, which may fill the next tier. Segments of more than a million are
+large enough. A segment of which a quarter is dead is rewritten too.
+
+When nothing has changed for a while (`choose_when_quiet`): every segment costs every event, so there should be one
+or two. All become one, as far as that is at most about a second of work and is worth it: a segment is not
+rewritten for the sake of a few registrations beside it.
+
+    sizes                              quiet
+    40,000  9,000  9,000  700  3       one of 58,703
+    40,000  700  3                     40,000 and one of 703: less than an eighth of the larger
 """
 
 from collections.abc import Sequence
 
-_SMALLEST = 256
+SMALLEST = 256  # registrations; so few are rewritten without a thought
 _GROWTH = 4
 _PER_TIER = 3
+_LARGEST = 1 << 20  # a segment beyond this is not merged with others
+_QUIET_FREE = 1 << 14  # in registrations: about 50 ms of work, and never mind for how many
+_QUIET_MOST = 1 << 18  # about a second of work
+_QUIET_WORTH = 8  # what is added to a segment must be this part of it
 
 
 def choose(sizes: Sequence[int], dead: Sequence[int]) -> list[int]:
     """The places of the segments to merge into one now, ascending; none if all is well. `sizes` counts the
     registrations in each segment, `dead` those that a merge would drop. After that merge, ask again."""
-    chosen = [place for place, size in enumerate(sizes) if size == 0 or 2 * dead[place] > size]
+    chosen = [place for place, size in enumerate(sizes) if size == 0 or 4 * dead[place] > size]
     while True:
         merged = sum(sizes[place] - dead[place] for place in chosen)
         more = _full_tier(sizes, chosen, merged)
@@ -24,12 +37,27 @@ def choose(sizes: Sequence[int], dead: Sequence[int]) -> list[int]:
         chosen += more
 
 
+def choose_when_quiet(sizes: Sequence[int], dead: Sequence[int]) -> list[int]:
+    """The same, for an index that nobody changes at the moment."""
+    smallest_first = sorted(range(len(sizes)), key=lambda place: sizes[place])
+    best = merged = 0
+    for count, place in enumerate(smallest_first, 1):
+        size, total = sizes[place], merged + sizes[place] - dead[place]
+        if total > _QUIET_MOST:
+            break
+        joined = count > 1 and (total <= _QUIET_FREE or merged * _QUIET_WORTH >= size)
+        if joined or dead[place] * _QUIET_WORTH > size:
+            best = count
+        merged = total
+    return sorted(smallest_first[:best])
+
+
 def _full_tier(sizes: Sequence[int], chosen: list[int], merged: int) -> list[int]:
     """The members of the lowest overfull tier, once `chosen` have become one segment of size `merged`; those
     that are chosen already are left out."""
     tiers: dict[int, list[int]] = {}
     for place, size in enumerate(sizes):
-        if place not in chosen:
+        if place not in chosen and size <= _LARGEST:
             tiers.setdefault(_tier(size), []).append(place)
     result = _tier(merged) if merged else -1
     for tier in sorted(tiers):
@@ -41,7 +69,7 @@ def _full_tier(sizes: Sequence[int], chosen: list[int], merged: int) -> list[int
 
 def _tier(size: int) -> int:
     tier = 0
-    while size > _SMALLEST:
+    while size > SMALLEST:
         size //= _GROWTH
         tier += 1
     return tier

@@ -1,38 +1,32 @@
-"""Writing versions of the index. One process owns the directory."""
+"""Writing versions of the index. One process owns the directory.
+
+A change costs a small segment and a manifest, whatever the size of the index: registrations that come are written
+together with the smallest segments, and those that end become tombstones. Everything larger is merged by
+compactions (see `compaction`), of which there is at most one at a time.
+"""
 
 import contextlib
 import errno
-import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-
-import numpy as np
 
 from culver.errors import Conflict, CulverError, StorageCorrupt, StorageError, StorageFull
 from culver.matching.index import container, tiers
+from culver.matching.index.compaction import Compaction, absorb, segment_file
 from culver.matching.index.compiler import Entry, compile_entries
-from culver.matching.index.matcher import FOREVER, Part, merge_parts
-from culver.matching.index.segment import encode, from_chunks, open_segment
+from culver.matching.index.segment import encode, open_segment
 from culver.matching.index.snapshot import (
     SEGMENT_SUFFIX,
     StoredPart,
+    Version,
     files_of_version,
     read_version,
     version_path,
     versions_in,
     write_version,
 )
-from culver.matching.index.table import ClauseTable
-
-
-@dataclass(frozen=True, slots=True)
-class _Piece:
-    """A part of the version in the making; `chunks` is what its file will hold, if it has none yet."""
-
-    part: Part
-    file: str = ""
-    chunks: Sequence[bytes] = ()
+from culver.matching.index.tombstones import Integers, columns_of_ends, gathered
 
 
 class IndexWriter:
@@ -45,100 +39,164 @@ class IndexWriter:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self.problems: list[str] = []
-        self._version = 0
-        self._parts: list[StoredPart] = []
+        self._current = Version(0, 0, ())
+        self._compaction: Compaction | None = None
         with _translated(directory):
             directory.mkdir(parents=True, exist_ok=True)
             for leftover in directory.glob("*.tmp"):
                 leftover.unlink(missing_ok=True)
         for version in reversed(versions_in(directory)):
             try:
-                self._parts = read_version(directory, version)
+                self._current = read_version(directory, version)
             except CulverError as problem:
                 self.problems.append(problem.message)
             else:
-                self._version = version
                 break
 
     @property
     def version(self) -> int:
-        return self._version
+        """The number of the newest version, which readers open it by."""
+        return self._current.number
+
+    @property
+    def registry_version(self) -> int:
+        """The newest version has all changes of the registry up to this."""
+        return self._current.registry_version
+
+    @property
+    def segments(self) -> int:
+        """How many segments the newest version has."""
+        return len(self._current.parts)
 
     def publish(
-        self, version: int, added: Sequence[Entry], ended: Sequence[tuple[int, int]], horizon: int
+        self,
+        registry_version: int,
+        added: Sequence[Entry],
+        ended: Sequence[tuple[int, int]],
+        horizon: int,
     ) -> None:
         """Make a new version: the current one with `added` registrations, and those in `ended` (number,
-        position) in effect only below that position; a number that is unknown is ignored.
+        position) in effect only below that position; a number that is unknown is ignored. Its number is
+        `registry_version`, or one more than the last where compactions have used that up.
 
         Registrations that ended at or below `horizon` may be dropped, so a reader of this version must not
         match events below it. The version is complete when its file appears. Raises Conflict where
-        `version` is not new, StorageFull and StorageError with nothing changed.
+        `registry_version` is not new, StorageFull and StorageError with nothing changed.
         """
-        if version <= self._version:
-            raise Conflict(f"the index is at version {self._version}, so {version} cannot be published")
-        pieces = [_Piece(stored.part, stored.file) for stored in self._parts]
-        if added:
-            pieces.append(_piece(compile_entries(added)))
-        if ended:
-            pieces = [replace(piece, part=_end(piece.part, ended)) for piece in pieces]
-        while chosen := tiers.choose(
-            [len(piece.part.segment) for piece in pieces], [_dead(piece.part, horizon) for piece in pieces]
-        ):
-            table, until = merge_parts([pieces[place].part for place in chosen], horizon)
-            pieces = [piece for place, piece in enumerate(pieces) if place not in chosen]
-            if len(table.numbers):
-                merged = _piece(table)
-                pieces.append(replace(merged, part=Part(merged.part.segment, until)))
+        if registry_version <= self.registry_version:
+            raise Conflict(
+                f"the index has all changes up to version {self.registry_version} already, "
+                f"so {registry_version} cannot be published"
+            )
+        number = max(registry_version, self.version + 1)
+        numbers, until = columns_of_ends(ended)
         with _translated(self._directory):
-            parts = [self._stored(version, piece) for piece in pieces]
-            write_version(self._directory, version, parts)
-        self._parts, self._version = parts, version
+            parts = [_with_ends(stored, numbers, until) for stored in self._current.parts]
+            parts = [stored for stored in parts if self._is_busy(stored) or not _is_dead(stored, horizon)]
+            if added:
+                small, others = self._small_and_others(parts)
+                new = self._write(number, added, small, horizon)
+                parts = [*others, _with_ends(new, numbers, until)]
+            self._advance(Version(number, registry_version, tuple(parts)))
+
+    def plan_compaction(self, horizon: int, quiet: bool = False) -> Compaction | None:
+        """What to merge next, if anything; None also while another compaction is under way. `quiet`: nothing has
+        changed for a while, so more is worth merging."""
+        if self._compaction is not None:
+            return None
+        parts = self._current.parts
+        choose = tiers.choose_when_quiet if quiet else tiers.choose
+        chosen = choose(
+            [len(stored.segment) for stored in parts], [stored.tombstones.dead(horizon) for stored in parts]
+        )
+        if chosen:
+            sources = [parts[place] for place in chosen]
+            self._compaction = Compaction(self._directory, self.version, sources, horizon)
+        return self._compaction
+
+    def install(self, compaction: Compaction) -> None:
+        """Make a version in which the segment that the compaction has made replaces those that it was made of.
+        Raises StorageFull and StorageError with nothing changed."""
+        if compaction is not self._compaction or not compaction.done:
+            raise ValueError("only the compaction that was planned last can be installed, once it is done")
+        replaced = [stored for stored in self._current.parts if self._is_busy(stored)]
+        parts = [stored for stored in self._current.parts if not self._is_busy(stored)]
+        if compaction.segment is not None:
+            merged = StoredPart(compaction.file, compaction.segment)
+            for stored in replaced:
+                ended = stored.tombstones
+                merged = _with_ends(merged, stored.segment.arrays.numbers[ended.places], ended.until)
+            parts.append(merged)
+        with _translated(self._directory):
+            self._advance(Version(self.version + 1, self.registry_version, tuple(parts)))
+        self._compaction = None
+
+    def abandon(self, compaction: Compaction) -> None:
+        """Forget a compaction that failed or was cancelled, and is not running any more."""
+        if compaction is self._compaction:
+            self._compaction = None
 
     def retire(self, before: int) -> None:
         """Delete the versions below `before`, but never the current one, and the segments that no version
         left over names."""
         with _translated(self._directory):
-            needed = {stored.file for stored in self._parts}
+            # Listed first: a compaction may put its file here at any moment, and says so before it does.
+            listed = list(self._directory.glob(f"*{SEGMENT_SUFFIX}"))
+            needed = {stored.file for stored in self._current.parts}
+            if self._compaction is not None:
+                needed.add(self._compaction.file)
             for version in versions_in(self._directory):
-                if version < before and version != self._version:
+                if version < before and version != self.version:
                     version_path(self._directory, version).unlink(missing_ok=True)
                 else:
                     with contextlib.suppress(StorageCorrupt):
                         needed |= files_of_version(self._directory, version)
-            for path in self._directory.glob(f"*{SEGMENT_SUFFIX}"):
+            for path in listed:
                 if path.name not in needed:
                     path.unlink(missing_ok=True)
 
-    def _stored(self, version: int, piece: _Piece) -> StoredPart:
-        """The piece as a part whose segment is mapped from its file, which is written if need be."""
-        if not piece.chunks:
-            return StoredPart(piece.file, piece.part)
-        crc = 0
-        for chunk in piece.chunks:
-            crc = zlib.crc32(chunk, crc)
-        file = f"{version:020d}-{crc:08x}{SEGMENT_SUFFIX}"
-        container.write(self._directory / file, piece.chunks)
-        return StoredPart(file, Part(open_segment(self._directory / file), piece.part.until))
+    def _advance(self, version: Version) -> None:
+        write_version(self._directory, version)
+        self._current = version
+
+    def _is_busy(self, stored: StoredPart) -> bool:
+        """Whether the compaction under way will replace this part. Its tombstones may have grown since."""
+        return self._compaction is not None and any(
+            stored.segment is source.segment for source in self._compaction.sources
+        )
+
+    def _small_and_others(self, parts: Sequence[StoredPart]) -> tuple[list[StoredPart], list[StoredPart]]:
+        small: list[StoredPart] = []
+        others: list[StoredPart] = []
+        for stored in parts:
+            rewritten = len(stored.segment) <= tiers.SMALLEST and not self._is_busy(stored)
+            (small if rewritten else others).append(stored)
+        return small, others
+
+    def _write(
+        self, number: int, added: Sequence[Entry], small: Sequence[StoredPart], horizon: int
+    ) -> StoredPart:
+        """A new segment with these entries and what is left of some small parts."""
+        table, until = absorb([stored.part() for stored in small], compile_entries(added), horizon)
+        chunks = encode(table)
+        file = segment_file(number, chunks)
+        container.write(self._directory / file, chunks)
+        written = StoredPart(file, open_segment(self._directory / file))
+        return written if until is None else replace(written, tombstones=gathered(until))
 
 
-def _end(part: Part, ended: Sequence[tuple[int, int]]) -> Part:
+def _with_ends(stored: StoredPart, numbers: Integers, until: Integers) -> StoredPart:
     """The part with some registrations ended; those that are not in it are ignored."""
-    pairs = np.array(ended, np.int64).reshape(-1, 2)
-    places, there = part.segment.places(pairs[:, 0])
+    if not len(numbers):
+        return stored
+    places, there = stored.segment.places(numbers)
     if not there.any():
-        return part
-    until = np.full(len(part.segment), FOREVER) if part.until is None else part.until.copy()
-    np.minimum.at(until, places[there], pairs[there, 1])
-    return Part(part.segment, until)
+        return stored
+    return replace(stored, tombstones=stored.tombstones.joined(places[there], until[there]))
 
 
-def _dead(part: Part, horizon: int) -> int:
-    return 0 if part.until is None else int(np.count_nonzero(part.until <= horizon))
-
-
-def _piece(table: ClauseTable) -> _Piece:
-    chunks = encode(table)
-    return _Piece(Part(from_chunks(chunks)), chunks=chunks)
+def _is_dead(stored: StoredPart, horizon: int) -> bool:
+    return stored.tombstones.dead(horizon) == len(stored.segment)
 
 
 @contextlib.contextmanager

@@ -1,0 +1,86 @@
+"""A compaction: some segments become one, beside everything else that goes on.
+
+    writer's thread          plan_compaction ..................................... install
+                                   |            publish, publish, ...                 |
+    another thread                 +--> run: merge, lay out, write, map the file -----+
+
+What it reads never changes: segments are immutable, and of the tombstones it has those of the moment when it was
+planned. A registration that ends while it runs is still in the new segment; `install` takes the tombstone over.
+A process that ends meanwhile leaves a file that no version names, and `IndexWriter.retire` deletes it.
+"""
+
+import threading
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from culver.matching.index import container
+from culver.matching.index.matcher import FOREVER, Part, merge_parts
+from culver.matching.index.segment import Segment, encode, open_segment
+from culver.matching.index.snapshot import SEGMENT_SUFFIX, StoredPart
+from culver.matching.index.table import ClauseTable, concatenate, select_registrations
+
+
+class Compaction:
+    """Made by `IndexWriter.plan_compaction`, which remembers it until it is installed or abandoned."""
+
+    def __init__(self, directory: Path, version: int, sources: Sequence[StoredPart], horizon: int) -> None:
+        self.sources = tuple(sources)
+        self.file = ""  # set before the file appears
+        self.segment: Segment | None = None  # None when it is done: nothing is left of the sources
+        self.done = False
+        self._directory = directory
+        self._version = version
+        self._horizon = horizon
+        self._cancelled = threading.Event()
+
+    def __len__(self) -> int:
+        """How many registrations it has to work through."""
+        return sum(len(source.segment) for source in self.sources)
+
+    def run(self) -> None:
+        """Do the work; call it once, from any thread. Takes seconds for a million registrations. Raises OSError,
+        and returns early, not `done`, where it is cancelled."""
+        table, _ = merge_parts([source.part() for source in self.sources], self._horizon)
+        if len(table.numbers) and not self._cancelled.is_set():
+            chunks = encode(table)
+            if self._cancelled.is_set():
+                return
+            self.file = segment_file(self._version, chunks)
+            container.write(self._directory / self.file, chunks)
+            self.segment = open_segment(self._directory / self.file)
+        self.done = not self._cancelled.is_set()
+
+    def cancel(self) -> None:
+        """Have `run` end after the step it is in."""
+        self._cancelled.set()
+
+
+def absorb(
+    parts: Sequence[Part], table: ClauseTable, horizon: int
+) -> tuple[ClauseTable, NDArray[np.int64] | None]:
+    """One table of new registrations and of all in the parts but those that ended at or below `horizon`, and when
+    each has ended (None: none has). It is what `merge_parts` would give, without a segment of the new ones."""
+    if not parts:
+        return table, None
+    tables, untils = [], []
+    for part in parts:
+        kept = part.segment.table()
+        until = np.full(len(kept.numbers), FOREVER) if part.until is None else part.until
+        if part.until is not None:
+            kept, until = select_registrations(kept, until > horizon), until[until > horizon]
+        tables.append(kept)
+        untils.append(until)
+    merged, origin = concatenate([*tables, table])
+    ended = np.concatenate([*untils, np.full(len(table.numbers), FOREVER)])[origin]
+    return merged, (ended if (ended != FOREVER).any() else None)
+
+
+def segment_file(version: int, chunks: Sequence[bytes]) -> str:
+    crc = 0
+    for chunk in chunks:
+        crc = zlib.crc32(chunk, crc)
+    return f"{version:020d}-{crc:08x}{SEGMENT_SUFFIX}"
