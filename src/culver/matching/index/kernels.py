@@ -17,6 +17,7 @@ from culver.matching.index.vectors import LANES, emit, lowest, real_of, within
 F = TypeVar("F", bound=Callable[..., Any])
 
 _TILE = 128  # events that go through a chunk together, while it is in the cache
+_LOW_HALF = 0xFFFF_FFFF
 _NODE = 2 * LANES  # entries of a node for each dimension: lows and spans
 
 Integers = NDArray[np.int64]
@@ -39,15 +40,11 @@ class SegmentArrays(NamedTuple):
     key_bucket: Shorts
     dimension_bucket: Shorts
     need_bucket: Shorts
-    bucket_clauses: Shorts
     bucket_free: Shorts
+    bucket_clauses: Shorts
     bucket_groups: Shorts
-    clause_registration: Shorts
-    clause_dimension: Shorts
-    clause_low: Integers
-    clause_high: Integers
-    clause_needs: Shorts
-    term_start: Shorts
+    free_registration: Shorts
+    clauses: Integers
     term_dimension: Shorts
     term_bounds: Integers
     group_dimension_start: Shorts
@@ -105,15 +102,10 @@ def _collect(
     access_dimension, access_start = segment.access_dimension, segment.access_start
     key_value, key_bucket = segment.key_value, segment.key_bucket
     dimension_bucket, need_bucket = segment.dimension_bucket, segment.need_bucket
-    bucket_clauses, bucket_free = segment.bucket_clauses, segment.bucket_free
-    bucket_groups, clause_registration = segment.bucket_groups, segment.clause_registration
-    clause_dimension, clause_low, clause_high = (
-        segment.clause_dimension,
-        segment.clause_low,
-        segment.clause_high,
-    )
-    clause_needs, needs = segment.clause_needs, segment.needs
-    term_start, term_dimension, term_bounds = segment.term_start, segment.term_dimension, segment.term_bounds
+    bucket_free, free_registration = segment.bucket_free, segment.free_registration
+    bucket_clauses, bucket_groups = segment.bucket_clauses, segment.bucket_groups
+    clauses, needs = segment.clauses, segment.needs
+    term_dimension, term_bounds = segment.term_dimension, segment.term_bounds
     group_start, group_dimension = segment.group_dimension_start, segment.group_dimension
     group_chunks, chunk_axes = segment.group_chunks, segment.chunk_axes
     axis_low, axis_high = segment.axis_low, segment.axis_high
@@ -159,43 +151,44 @@ def _collect(
                     bucket = dimension_bucket[dimension]
             if bucket < 0:
                 continue
+            free = bucket_free[bucket]
+            frees = bucket_free[bucket + 1] - free
             first = bucket_clauses[bucket]
             last = bucket_clauses[bucket + 1]
-            if first < last:
-                if count + last - first > len(found):
-                    larger = np.empty(2 * (count + last - first), np.int32)
-                    larger[:count] = found[:count]
-                    found = larger
-                free = bucket_free[bucket]
-                for clause in range(first, free):
-                    found[count] = clause_registration[clause]
-                    count += 1
-                for clause in range(free, last):
-                    dimension = clause_dimension[clause]
+            room = count + frees + last - first
+            if room > len(found):
+                larger = np.empty(2 * room, np.int32)
+                larger[:count] = found[:count]
+                found = larger
+            for i in range(frees):
+                found[count + i] = free_registration[free + i]
+            count += frees
+            for at in range(4 * first, 4 * last, 4):
+                dimension = clauses[at + 2] & _LOW_HALF
+                value = keys[dimension]
+                if not (has[dimension] & (clauses[at] <= value) & (value <= clauses[at + 1])):
+                    continue
+                holds = True
+                for term in range(clauses[at + 3] & _LOW_HALF, clauses[at + 7] & _LOW_HALF):
+                    dimension = term_dimension[term]
                     value = keys[dimension]
-                    if not (has[dimension] & (clause_low[clause] <= value) & (value <= clause_high[clause])):
-                        continue
-                    holds = True
-                    for term in range(term_start[clause], term_start[clause + 1]):
-                        dimension = term_dimension[term]
-                        value = keys[dimension]
-                        if (
-                            has[dimension] == 0
-                            or value < term_bounds[2 * term]
-                            or value > term_bounds[2 * term + 1]
-                        ):
-                            holds = False
-                            break
-                    if not holds:
-                        continue
-                    for i in range(clause_needs[clause], clause_needs[clause + 1]):
-                        need = needs[i]
-                        if (held[need] == 0) if need >= 0 else (held[~need] != 0):
-                            holds = False
-                            break
-                    if holds:
-                        found[count] = clause_registration[clause]
-                        count += 1
+                    if not (
+                        has[dimension]
+                        & (term_bounds[2 * term] <= value)
+                        & (value <= term_bounds[2 * term + 1])
+                    ):
+                        holds = False
+                        break
+                if not holds:
+                    continue
+                for i in range(clauses[at + 3] >> 32, clauses[at + 7] >> 32):
+                    need = needs[i]
+                    if (held[need] == 0) if need >= 0 else (held[~need] != 0):
+                        holds = False
+                        break
+                if holds:
+                    found[count] = clauses[at + 2] >> 32
+                    count += 1
             for group in range(bucket_groups[bucket], bucket_groups[bucket + 1]):
                 first = group_start[group]
                 width = group_start[group + 1] - first
@@ -389,14 +382,14 @@ def match_rows(
     there: Bytes,
     held_start: Integers,
     held_needs: Shorts,
-    expected: int,
+    numbers: Integers,
 ) -> tuple[Integers, Integers]:
     """Match a batch against one segment: per row, the numbers of the registrations, distinct.
 
     `values` and `there` are dimensions x rows: a key, and 0 where the event has none. A row meets the needs
     held_needs[held_start[row] : held_start[row + 1]]. `until` is looked at only if `windowed`; `repeats` says
     that a registration may be found through several clauses, `dense` that the numbers follow one another without
-    a hole. `expected` matches have room from the start.
+    a hole. `numbers` is room for the result, which is part of it where it suffices.
     """
     chunks = len(segment.chunk_axes) - 1
     widest = 1
@@ -410,7 +403,6 @@ def match_rows(
     work = np.empty(3 * 4 * _TILE, np.int64)
     starts = np.zeros(chunks + 1, np.int64)
     offsets = np.zeros(rows + 1, np.int64)
-    numbers = np.empty(expected, np.int64)
     own, since = segment.numbers, segment.since
     lowest_number = own[0] if len(own) > 0 else 0
     total = 0
@@ -429,35 +421,37 @@ def match_rows(
         found, count = _search(
             segment, held_start, held_needs, held, work, ordered, listed, ranks, found, count, begins, ends
         )
-        if total + count > len(numbers):
-            larger = np.empty(total + count + (total + count) // end * (rows - end), np.int64)
+        if total + count >= len(numbers):
+            larger = np.empty(total + count + 1 + (total + count) // end * (rows - end), np.int64)
             larger[:total] = numbers[:total]
             numbers = larger
         item = 0
         for row in range(tile, end):
             begin, last = runs[row - tile], runs[row - tile + 1]
             while True:
-                if dense and not windowed and not repeats:
-                    for i in range(last - begin):
-                        numbers[total + i] = lowest_number + found[begin + i]
-                    total += last - begin
-                elif not windowed and not repeats:
-                    for i in range(last - begin):
-                        numbers[total + i] = own[found[begin + i]]
-                    total += last - begin
+                size = last - begin
+                if not windowed and not repeats:
+                    if dense:
+                        for i in range(size):
+                            numbers[total + i] = lowest_number + found[begin + i]
+                    else:
+                        for i in range(size):
+                            numbers[total + i] = own[found[begin + i]]
+                    total += size
                 else:
-                    position = first_position + row
-                    for i in range(begin, last):
-                        registration = found[i]
+                    # Written in any case, and kept if it counts: there is nothing to guess for the processor.
+                    for i in range(size):
+                        registration = found[begin + i]
+                        numbers[total] = own[registration]
+                        counts = True
                         if repeats:
-                            if seen[registration] == row + 1:
-                                continue
+                            counts = seen[registration] != row + 1
                             seen[registration] = row + 1
-                        if not windowed or (
-                            since[registration] <= position and position < until[registration]
-                        ):
-                            numbers[total] = own[registration]
-                            total += 1
+                        if windowed:
+                            counts &= (since[registration] <= first_position + row) & (
+                                first_position + row < until[registration]
+                            )
+                        total += counts
                 if item == listed or work[3 * item] != row:
                     break
                 begin, last = begins[item], ends[item]

@@ -5,33 +5,39 @@ Every clause is in one bucket, found by its access condition, the most selective
     bucket 0          clauses without any constraint, or with needs only that must not hold
     of a value        `symbol = 'ABC'`: the equality whose value is rarest among the clauses (the access
                       predicates of Fabret et al. that StreamHub, section 2.2, cites); it is not checked again
+    of a need         no equality: reached by events that meet it; it is not checked again either
     of a dimension    ranges only: reached by events that have the attribute that is rarest in clauses
-    of a need         neither: reached by events that meet it
 
     access_dimension[a]  dimensions with equalities; their keys are key_value[access_start[a] :
                          access_start[a + 1]]
     key_bucket[k]        the bucket of a key
     dimension_bucket[d]  the bucket of a dimension, need_bucket[p] that of a need; -1: none
 
-A bucket holds clauses one by one and, where many have the same dimensions, groups of boxes:
+A bucket holds registrations of which nothing more is asked, clauses one by one and, where many have the same
+dimensions, groups of boxes:
 
-    bucket_clauses[b]    its clauses: up to bucket_clauses[b + 1]; in the same way bucket_groups[b]
-    bucket_free[b]       up to here, its clauses ask for nothing more
-    clause               registration, its most selective term (clause_dimension, clause_low, clause_high), which
-                         nearly always decides, further terms [term_start[c], term_start[c + 1]), needs
+    bucket_free[b]       the first: free_registration[bucket_free[b] : bucket_free[b + 1]]; in the same way
+                         bucket_clauses[b] and bucket_groups[b]
+    clause               four words in `clauses`, which lie together because most clauses are met alone:
+                         low, high            of its most selective term, which nearly always decides
+                         dimension            of that term, and in the upper half the registration
+                         terms                where its further terms begin, and in the upper half its needs;
+                                              both end where those of the next clause begin
     term                 dimension, low, high
     group                its dimensions, and chunks of boxes that lie near one another (`order`)
     chunk                blocks of 64 boxes under a tree of nodes (`chunks`), and per dimension an axis
     axis                 what the chunk's boxes span (axis_low, axis_high), its cuts and its cells
     slot                 a box's place (64 * block + i): registration (-1: surplus), needs
 
-            event --> values, needs, attributes --> buckets --+--> clauses      terms, needs    --> registrations
-                                                              `--> groups --> chunks --> nodes
+    event --> values, needs, attributes --> buckets --+--> free
+                                                      +--> clauses --> terms, needs           registrations
+                                                      `--> groups --> chunks --> nodes
 
-The needs of clauses, then of slots, lie in `needs`, at clause_needs[c] and slot_needs[s]. Where no box has needs,
+The needs of clauses, then of slots, lie in `needs`. Those of slot s begin at slot_needs[s]; where no box has needs,
 `slot_needs` is empty.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -53,30 +59,22 @@ def lay_out(table: ClauseTable) -> SegmentArrays:
     """The arrays of a segment with these clauses; those with an empty interval never hold and are left out."""
     table = _without_empty(table)
     access = _Access(table)
-    rest = access.without_access_terms()
-    shape = _shapes(rest)
+    rest = access.without_access()
+    terms, needs = np.diff(rest.term_start), np.diff(rest.need_start)
+    # Boxes with needs apart from those without, which are found without looking at them one by one.
+    shape = 2 * _shapes(rest) + (needs > 0)
     group, member, size = np.unique(
         access.bucket * (int(shape.max(initial=0)) + 1) + shape, return_inverse=True, return_counts=True
     )
-    boxed = (size >= _MIN_GROUP)[member] & (np.diff(rest.term_start) > 0)
-    free = (np.diff(rest.term_start) == 0) & (np.diff(rest.need_start) == 0)
-    single = np.flatnonzero(~boxed)
-    single = single[np.lexsort((~free[single], access.bucket[single]))]
-    clauses = select_clauses(rest, single)
-    first_term = _rarest_terms(clauses)
-    decided = first_term >= 0
-    later = np.ones(len(clauses.term_dimension), np.bool_)
-    later[first_term[decided]] = False
-    # A clause without terms has one on the dimension behind the last, in which everything lies.
-    clause_dimension = np.full(len(single), len(table.dimensions), np.int64)
-    clause_dimension[decided] = clauses.term_dimension[first_term[decided]]
-    clause_bounds = np.tile(np.array(EVERYTHING), (len(single), 1))
-    clause_bounds[decided] = clauses.term_bounds[first_term[decided]]
+    boxed = (size >= _MIN_GROUP)[member] & (terms > 0)
+    free = np.flatnonzero((terms == 0) & (needs == 0))
+    free = free[np.argsort(access.bucket[free], kind="stable")]
+    single = np.flatnonzero(~boxed & ((terms > 0) | (needs > 0)))
+    single = single[np.argsort(access.bucket[single], kind="stable")]
+    clauses = _Clauses(select_clauses(rest, single))
     boxes = _Boxes(rest, access.bucket, np.where(boxed, member, -1), len(group))
     literals = b"".join(table.literals)
-    bucket = access.bucket[single]
     every = np.arange(access.buckets + 1)
-    first = np.searchsorted(bucket, every)
     arrays = {
         "numbers": table.numbers,
         "since": table.since,
@@ -88,18 +86,14 @@ def lay_out(table: ClauseTable) -> SegmentArrays:
         "key_bucket": access.key_bucket,
         "dimension_bucket": access.dimension_bucket,
         "need_bucket": access.need_bucket,
-        "bucket_clauses": first,
-        "bucket_free": first[:-1] + np.bincount(bucket[free[single]], minlength=access.buckets),
+        "bucket_free": np.searchsorted(access.bucket[free], every),
+        "bucket_clauses": np.searchsorted(access.bucket[single], every),
         "bucket_groups": np.searchsorted(boxes.bucket, every),
-        "clause_registration": clauses.clause_registration,
-        "clause_needs": clauses.need_start,
-        "clause_dimension": clause_dimension,
-        "clause_low": clause_bounds[:, 0],
-        "clause_high": clause_bounds[:, 1],
-        "term_start": starts(np.diff(clauses.term_start) - decided),
-        "term_dimension": clauses.term_dimension[later],
-        "term_bounds": clauses.term_bounds[later].reshape(-1),
-        "slot_needs": boxes.slot_needs + (clauses.need_start[-1] if len(boxes.slot_needs) else 0),
+        "free_registration": rest.clause_registration[free],
+        "clauses": clauses.words.reshape(-1),
+        "term_dimension": clauses.term_dimension,
+        "term_bounds": clauses.term_bounds.reshape(-1),
+        "slot_needs": boxes.slot_needs + (len(clauses.needs) if len(boxes.slot_needs) else 0),
         "needs": np.concatenate([clauses.needs, boxes.needs]),
         **boxes.arrays,
     }
@@ -107,7 +101,7 @@ def lay_out(table: ClauseTable) -> SegmentArrays:
 
 
 _LONG = (
-    "numbers", "since", "literal_start", "key_value", "clause_low", "clause_high", "term_bounds", "chunk_nodes",
+    "numbers", "since", "literal_start", "key_value", "clauses", "term_bounds", "chunk_nodes",
     "axis_low", "axis_high", "axis_cuts", "axis_cells", "cuts",
 )  # fmt: skip
 _TYPES: dict[str, Any] = {
@@ -151,6 +145,28 @@ def _shapes(table: ClauseTable) -> Integers:
     return shapes
 
 
+class _Clauses:
+    """The clauses that are checked one by one, as words (see above), and the terms behind their first ones."""
+
+    def __init__(self, table: ClauseTable) -> None:
+        count = len(table.clause_registration)
+        first = _rarest_terms(table)
+        decided = first >= 0
+        later = np.ones(len(table.term_dimension), np.bool_)
+        later[first[decided]] = False
+        # A clause without terms has one on the dimension behind the last, in which everything lies.
+        dimension = np.full(count, len(table.dimensions), np.int64)
+        dimension[decided] = table.term_dimension[first[decided]]
+        self.words = np.zeros((count + 1, 4), np.int64)
+        self.words[:count, :2] = EVERYTHING
+        self.words[:count][decided, :2] = table.term_bounds[first[decided]]
+        self.words[:count, 2] = dimension | (table.clause_registration << 32)
+        self.words[:, 3] = starts(np.diff(table.term_start) - decided) | (table.need_start << 32)
+        self.term_dimension = table.term_dimension[later]
+        self.term_bounds = table.term_bounds[later]
+        self.needs = table.needs
+
+
 def _rarest_terms(table: ClauseTable) -> Integers:
     """For each clause its most selective term, -1 where it has none: an equality before a range, and of
     equalities the one whose value is rarest."""
@@ -177,23 +193,30 @@ class _Access:
     def __init__(self, table: ClauseTable) -> None:
         self._table = table
         self._clause_of_term = np.repeat(np.arange(len(table.clause_registration)), np.diff(table.term_start))
-        self._access_terms = np.empty(0, np.int64)
         self.bucket = np.zeros(len(table.clause_registration), np.int64)
         self.buckets = 1
         self._by_value()
-        self._by_dimension()
         self._by_need()
+        self._by_dimension()
 
-    def without_access_terms(self) -> ClauseTable:
-        """The table without the equalities by which clauses are found."""
+    def without_access(self) -> ClauseTable:
+        """The table without the equalities and needs by which clauses are found."""
         table = self._table
-        kept = np.ones(len(table.term_dimension), np.bool_)
-        kept[self._access_terms] = False
-        if kept.all():
+        if not len(self._access_terms) and not len(self._access_needs):
             return table
-        counts = np.diff(table.term_start)
-        counts[self._clause_of_term[self._access_terms]] -= 1
-        return table.with_terms(starts(counts), table.term_dimension[kept], table.term_bounds[kept])
+        terms = np.ones(len(table.term_dimension), np.bool_)
+        terms[self._access_terms] = False
+        needs = np.ones(len(table.needs), np.bool_)
+        needs[self._access_needs] = False
+        kept_terms, kept_needs = starts(terms.astype(np.int64)), starts(needs.astype(np.int64))
+        return replace(
+            table,
+            term_start=kept_terms[table.term_start],
+            term_dimension=table.term_dimension[terms],
+            term_bounds=table.term_bounds[terms],
+            need_start=kept_needs[table.need_start],
+            needs=table.needs[needs],
+        )
 
     def _by_value(self) -> None:
         table = self._table
@@ -242,6 +265,7 @@ class _Access:
         clause_of_need = np.repeat(np.arange(len(self.bucket)), np.diff(table.need_start))
         usable = np.flatnonzero((table.needs >= 0) & (self.bucket[clause_of_need] == 0))
         usable = usable[first_of_runs(clause_of_need[usable])]
+        self._access_needs = usable
         self._assign(self.need_bucket, clause_of_need[usable], table.needs[usable])
 
     def _assign(self, bucket_of: Integers, clauses: Integers, keys: Integers) -> None:

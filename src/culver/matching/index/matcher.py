@@ -74,10 +74,11 @@ def _match_part(
     until = part.until
     if until is None:
         until = np.full(len(segment), FOREVER) if windowed else _NEVER_ENDED
-    expected = int(1.25 * segment.matches_per_row * columns.rows) + 64
+    # NumPy asks for large pages where Numba would not, and a result is mostly new memory.
+    room = np.empty(int(1.25 * segment.matches_per_row * columns.rows) + 64, np.int64)
     offsets, numbers = match_rows(
         segment.arrays, until, windowed, segment.repeats, segment.dense, first_position, columns.rows, keys, there,
-        held.start, held.needs, expected,
+        held.start, held.needs, room,
     )  # fmt: skip
     if columns.rows >= _TELLING_ROWS:
         segment.matches_per_row = len(numbers) / columns.rows

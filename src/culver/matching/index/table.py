@@ -37,12 +37,6 @@ class ClauseTable:
     literals: tuple[bytes, ...]  # sorted; the strings that terms refer to
     pool: tuple[str, ...]  # constraints as text, distinct; see `codec`
 
-    def with_terms(
-        self, start: NDArray[np.int64], dimension: NDArray[np.int64], bounds: NDArray[np.int64]
-    ) -> "ClauseTable":
-        """The same clauses with other terms."""
-        return replace(self, term_start=start, term_dimension=dimension, term_bounds=bounds)
-
 
 def starts(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
     """Where each of several runs begins, and after the last where it ends."""
