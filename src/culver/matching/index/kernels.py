@@ -12,7 +12,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from culver.matching.index.vectors import LANES, emit, lowest, real_of, within
+from culver.matching.index.vectors import LANES, emit, lowest, prefetch, real_of, within
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -40,9 +40,7 @@ class SegmentArrays(NamedTuple):
     key_bucket: Shorts
     dimension_bucket: Shorts
     need_bucket: Shorts
-    bucket_free: Shorts
-    bucket_clauses: Shorts
-    bucket_groups: Shorts
+    buckets: Shorts
     free_registration: Shorts
     clauses: Integers
     term_dimension: Shorts
@@ -102,8 +100,7 @@ def _collect(
     access_dimension, access_start = segment.access_dimension, segment.access_start
     key_value, key_bucket = segment.key_value, segment.key_bucket
     dimension_bucket, need_bucket = segment.dimension_bucket, segment.need_bucket
-    bucket_free, free_registration = segment.bucket_free, segment.free_registration
-    bucket_clauses, bucket_groups = segment.bucket_clauses, segment.bucket_groups
+    buckets, free_registration = segment.buckets, segment.free_registration
     clauses, needs = segment.clauses, segment.needs
     term_dimension, term_bounds = segment.term_dimension, segment.term_bounds
     group_start, group_dimension = segment.group_dimension_start, segment.group_dimension
@@ -117,6 +114,8 @@ def _collect(
     # The event at hand, and behind its last dimension one in which everything lies.
     keys = np.zeros(dimensions + 1, np.int64)
     has = np.ones(dimensions + 1, np.uint8)
+    passing = np.empty(256, np.int64)
+    visits = np.empty(2 + accesses + dimensions + len(need_bucket), np.int64)
     for row in range(tile, end):
         for dimension in range(dimensions):
             keys[dimension] = values[dimension * rows + row]
@@ -126,35 +125,38 @@ def _collect(
         for i in range(met):
             held[held_needs[met_begin + i]] = 1
         # The buckets that the event reaches: the first, those of its values, of the needs that it meets, and of
-        # its attributes.
-        for step in range(1 + accesses + met + dimensions):
-            bucket = -1
-            if step == 0:
-                bucket = 0
-            elif step <= accesses:
-                dimension = access_dimension[step - 1]
-                if has[dimension] != 0:
-                    value = keys[dimension]
-                    begin = access_start[step - 1]
-                    size = access_start[step] - begin
-                    while size > 1:
-                        half = size >> 1
-                        begin += half if key_value[begin + half - 1] < value else 0
-                        size -= half
-                    if key_value[begin] == value:
-                        bucket = key_bucket[begin]
-            elif step <= accesses + met:
-                bucket = need_bucket[held_needs[met_begin + step - accesses - 1]]
-            else:
-                dimension = step - accesses - met - 1
-                if has[dimension] != 0:
-                    bucket = dimension_bucket[dimension]
-            if bucket < 0:
-                continue
-            free = bucket_free[bucket]
-            frees = bucket_free[bucket + 1] - free
-            first = bucket_clauses[bucket]
-            last = bucket_clauses[bucket + 1]
+        # its attributes. All are known before the first is looked at, so that memory can be asked for in time.
+        visits[0] = 0
+        reached = 1
+        for i in range(accesses):
+            dimension = access_dimension[i]
+            if has[dimension] != 0:
+                value = keys[dimension]
+                begin = access_start[i]
+                size = access_start[i + 1] - begin
+                while size > 1:
+                    half = size >> 1
+                    begin += half if key_value[begin + half - 1] < value else 0
+                    size -= half
+                visits[reached] = key_bucket[begin]
+                reached += key_value[begin] == value
+        for i in range(met):
+            bucket = need_bucket[held_needs[met_begin + i]]
+            visits[reached] = bucket
+            reached += bucket >= 0
+        for dimension in range(dimensions):
+            bucket = dimension_bucket[dimension]
+            visits[reached] = bucket
+            reached += (bucket >= 0) & (has[dimension] != 0)
+        for visit in range(reached):
+            ahead = visits[min(visit + 2, reached - 1)]
+            prefetch(free_registration, buckets[3 * ahead])
+            prefetch(clauses, 4 * buckets[3 * ahead + 1])
+            bucket = visits[visit]
+            free = buckets[3 * bucket]
+            frees = buckets[3 * bucket + 3] - free
+            first = buckets[3 * bucket + 1]
+            last = buckets[3 * bucket + 4]
             room = count + frees + last - first
             if room > len(found):
                 larger = np.empty(2 * room, np.int32)
@@ -163,10 +165,18 @@ def _collect(
             for i in range(frees):
                 found[count + i] = free_registration[free + i]
             count += frees
+            # One unsigned comparison tests both bounds of a clause's first term. There is no branch here: which
+            # clauses pass is not to be guessed.
+            if last - first >= len(passing):
+                passing = np.empty(2 * (last - first), np.int64)
+            passed = 0
             for at in range(4 * first, 4 * last, 4):
-                dimension = clauses[at + 2] & _LOW_HALF
-                value = keys[dimension]
-                if not (has[dimension] & (clauses[at] <= value) & (value <= clauses[at + 1])):
+                passing[passed] = at
+                distance = np.uint64(keys[clauses[at + 2] & _LOW_HALF] - clauses[at])
+                passed += distance <= np.uint64(clauses[at + 1])
+            for candidate in range(passed):
+                at = passing[candidate]
+                if has[clauses[at + 2] & _LOW_HALF] == 0:
                     continue
                 holds = True
                 for term in range(clauses[at + 3] & _LOW_HALF, clauses[at + 7] & _LOW_HALF):
@@ -189,7 +199,7 @@ def _collect(
                 if holds:
                     found[count] = clauses[at + 2] >> 32
                     count += 1
-            for group in range(bucket_groups[bucket], bucket_groups[bucket + 1]):
+            for group in range(buckets[3 * bucket + 2], buckets[3 * bucket + 5]):
                 first = group_start[group]
                 width = group_start[group + 1] - first
                 holds = True

@@ -16,10 +16,10 @@ Every clause is in one bucket, found by its access condition, the most selective
 A bucket holds registrations of which nothing more is asked, clauses one by one and, where many have the same
 dimensions, groups of boxes:
 
-    bucket_free[b]       the first: free_registration[bucket_free[b] : bucket_free[b + 1]]; in the same way
-                         bucket_clauses[b] and bucket_groups[b]
+    buckets[3b]          where its registrations begin in `free_registration`; at 3b + 1 and 3b + 2 where its
+                         clauses and its groups begin. All end where those of the next bucket begin
     clause               four words in `clauses`, which lie together because most clauses are met alone:
-                         low, high            of its most selective term, which nearly always decides
+                         low, high - low      of its most selective term, which nearly always decides
                          dimension            of that term, and in the upper half the registration
                          terms                where its further terms begin, and in the upper half its needs;
                                               both end where those of the next clause begin
@@ -86,9 +86,10 @@ def lay_out(table: ClauseTable) -> SegmentArrays:
         "key_bucket": access.key_bucket,
         "dimension_bucket": access.dimension_bucket,
         "need_bucket": access.need_bucket,
-        "bucket_free": np.searchsorted(access.bucket[free], every),
-        "bucket_clauses": np.searchsorted(access.bucket[single], every),
-        "bucket_groups": np.searchsorted(boxes.bucket, every),
+        "buckets": np.stack(
+            [np.searchsorted(of, every) for of in (access.bucket[free], access.bucket[single], boxes.bucket)],
+            axis=1,
+        ).reshape(-1),
         "free_registration": rest.clause_registration[free],
         "clauses": clauses.words.reshape(-1),
         "term_dimension": clauses.term_dimension,
@@ -161,6 +162,7 @@ class _Clauses:
         self.words[:count, :2] = EVERYTHING
         self.words[:count][decided, :2] = table.term_bounds[first[decided]]
         self.words[:count, 2] = dimension | (table.clause_registration << 32)
+        self.words[:, 1] -= self.words[:, 0]  # as an unsigned number
         self.words[:, 3] = starts(np.diff(table.term_start) - decided) | (table.need_start << 32)
         self.term_dimension = table.term_dimension[later]
         self.term_bounds = table.term_bounds[later]

@@ -19,11 +19,11 @@ Integers = NDArray[np.int64]
 def restore(arrays: SegmentArrays, dimensions: tuple[Dimension, ...], pool: tuple[str, ...]) -> ClauseTable:
     """The table that a segment was laid out from, but for the order of its clauses, and without those that never
     hold."""
-    buckets = len(arrays.bucket_clauses) - 1
-    access = _Access(arrays, buckets)
-    singles = _singles(arrays, dimensions, pool, access)
+    sizes = np.diff(arrays.buckets.reshape(-1, 3), axis=0)
+    access = _Access(arrays, len(sizes))
+    singles = _singles(arrays, dimensions, pool, access, sizes)
     owners, counts, term_dimensions, term_bounds, need_counts, needs = [], [], [], [], [], []
-    group_bucket = np.repeat(np.arange(buckets), np.diff(arrays.bucket_groups))
+    group_bucket = np.repeat(np.arange(len(sizes)), sizes[:, 2])
     for group, bucket in enumerate(group_bucket.tolist()):
         first = arrays.group_dimension_start[group]
         columns = arrays.group_dimension[first : arrays.group_dimension_start[group + 1]].astype(np.int64)
@@ -69,14 +69,17 @@ class _Access:
 
 
 def _singles(
-    arrays: SegmentArrays, dimensions: tuple[Dimension, ...], pool: tuple[str, ...], access: _Access
+    arrays: SegmentArrays,
+    dimensions: tuple[Dimension, ...],
+    pool: tuple[str, ...],
+    access: _Access,
+    sizes: NDArray[np.int32],
 ) -> ClauseTable:
-    """The clauses that are not in boxes: those of which nothing more is asked, then the others."""
-    buckets = np.arange(len(access.dimension))
+    """The clauses that are not in boxes: those of which nothing more is asked, then the others. `sizes` says how
+    many of them each bucket has."""
+    buckets = np.arange(len(sizes))
     free, words = len(arrays.free_registration), arrays.clauses.reshape(-1, 4)
-    bucket = np.concatenate(
-        [np.repeat(buckets, np.diff(arrays.bucket_free)), np.repeat(buckets, np.diff(arrays.bucket_clauses))]
-    )
+    bucket = np.concatenate([np.repeat(buckets, sizes[:, 0]), np.repeat(buckets, sizes[:, 1])])
     every = np.arange(len(bucket))
     term_counts, need_counts = np.diff(words[:, 3] & _LOW_HALF), np.diff(words[:, 3] >> 32)
     first_dimension = words[:-1, 2] & _LOW_HALF
@@ -87,7 +90,7 @@ def _singles(
     dimension = [arrays.term_dimension, first_dimension[decided], access.dimension[bucket[found]]]
     bounds = [
         arrays.term_bounds.reshape(-1, 2),
-        words[decided, :2],
+        np.cumsum(words[decided, :2], axis=1),
         np.repeat(access.key[bucket[found]], 2).reshape(-1, 2),
     ]
     order = np.argsort(clause, kind="stable")

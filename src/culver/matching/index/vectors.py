@@ -95,7 +95,26 @@ def _real_of(context: Any, key: Any) -> Any:
     return types.float64(types.int64), generate
 
 
+def _prefetch(context: Any, array: Any, at: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        address = builder.bitcast(builder.gep(data, [arguments[1]]), ir.IntType(8).as_pointer())
+        ask = cgutils.get_or_insert_function(
+            builder.module,
+            ir.FunctionType(ir.VoidType(), [address.type, _WORD, _WORD, _WORD]),
+            "llvm.prefetch.p0",
+        )
+        reading, closely, data_cache = (ir.Constant(_WORD, number) for number in (0, 3, 1))
+        builder.call(ask, [address, reading, closely, data_cache])
+        return context.get_dummy_value()
+
+    return types.none(array, types.int64), generate
+
+
 if TYPE_CHECKING:
+
+    def prefetch(array: NDArray[Any], at: int) -> None:
+        """Have array[at] in the cache soon; any place will do, even one behind the end."""
 
     def within(nodes: NDArray[np.uint16], at: int, rank: np.uint16) -> np.uint64:
         """Bit i tells whether low <= rank <= low + span, low being nodes[at + i] and span nodes[at + 64 + i]."""
@@ -114,3 +133,4 @@ if TYPE_CHECKING:
 
 else:
     within, emit, lowest, real_of = map(intrinsic, (_within, _emit, _lowest, _real_of))
+    prefetch = intrinsic(_prefetch)
