@@ -189,10 +189,10 @@ def _collect(
                 if not holds:
                     continue
                 for term in range(rest & _LOW_HALF, following & _LOW_HALF):
-                    dimension = np.uintp(term_dimension[np.uintp(term)])
-                    distance = np.uint64(keys[dimension] - term_bounds[np.uintp(2 * term)])
+                    along = np.uintp(term_dimension[np.uintp(term)])
+                    distance = np.uint64(keys[along] - term_bounds[np.uintp(2 * term)])
                     span = np.uint64(term_bounds[np.uintp(2 * term + 1)] - term_bounds[np.uintp(2 * term)])
-                    if (distance > span) | (has[dimension] == 0):
+                    if (distance > span) | (has[along] == 0):
                         holds = False
                         break
                 if holds:

@@ -297,7 +297,11 @@ class _Boxes:
             first = table.term_start[rows]
             width = int(table.term_start[rows[0] + 1] - first[0])
             dimensions.append(table.term_dimension[first[0] : first[0] + width])
-            bounds = table.term_bounds[first[:, None] + np.arange(width)].reshape(len(rows), 2 * width)
+            if int(rows[-1]) - int(rows[0]) == len(rows) - 1:
+                bounds = table.term_bounds[first[0] : first[-1] + width]  # as they lie
+            else:
+                bounds = table.term_bounds[first[:, None] + np.arange(width)]
+            bounds = bounds.reshape(len(rows), 2 * width)
             sets = split(bounds, chunks.MOST_BOXES, LANES)
             chunk_counts.append(len(sets))
             for places in sets:

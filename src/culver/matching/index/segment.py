@@ -82,8 +82,7 @@ def in_memory(table: ClauseTable) -> Segment:
 
 
 def _meta(table: ClauseTable) -> dict[str, Any]:
-    clauses = len(table.clause_registration)
-    repeats = clauses > len(np.unique(table.clause_registration))
+    repeats = int(np.bincount(table.clause_registration, minlength=1).max()) > 1
     return {"count": len(table.numbers), "dimensions": table.dimensions, "repeats": repeats}
 
 
