@@ -11,6 +11,7 @@ from culver.matching.index.compiler import Entry, compile_entries
 from culver.matching.index.matcher import FOREVER, Part, merge_parts
 from culver.matching.index.order import block_order, split
 from culver.matching.index.segment import encode, from_chunks
+from culver.matching.index.vectors import WINDOW
 from culver.model.language import parse
 from support.clauses import described
 from support.filters import random_filter
@@ -113,4 +114,4 @@ def test_a_chunk_gives_back_its_boxes_and_knows_the_rank_of_every_key() -> None:
         assert (chunk.high == highs.max(axis=0)).all()
         for cuts, cells in zip(chunk.cuts, chunk.cells, strict=True):
             assert cells.before[-1] == len(cuts)
-            assert (np.diff(cells.before.astype(int)) < 2**cells.steps).all()
+            assert (np.diff(cells.before.astype(int)) < WINDOW << cells.steps).all()

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from culver.matching.index.bounds import INT64_MAX, INT64_MIN
 from culver.matching.index.order import block_order
-from culver.matching.index.vectors import LANES
+from culver.matching.index.vectors import LANES, WINDOW
 
 MOST_BOXES = 32_704  # two cuts each, and a whole number of blocks
 _NOWHERE = 65_535
@@ -34,6 +34,11 @@ _MOST_CELLS = 65_000
 
 Integers = NDArray[np.int64]
 Ranks = NDArray[np.uint16]
+
+
+def padded(cuts: Integers, steps: int) -> Integers:
+    """The cuts of an axis with room behind them for all that a search may look at."""
+    return np.concatenate([cuts, np.full(WINDOW << steps, INT64_MAX)])
 
 
 class Cells(NamedTuple):
@@ -44,8 +49,8 @@ class Cells(NamedTuple):
 
     @property
     def steps(self) -> int:
-        """Halvings that find a key's place in the fullest cell."""
-        return int(np.diff(self.before).max(initial=0)).bit_length()
+        """Halvings that leave no more than a window of the fullest cell."""
+        return max(0, (int(np.diff(self.before).max(initial=0)) // WINDOW).bit_length())
 
 
 @dataclass(frozen=True, slots=True)

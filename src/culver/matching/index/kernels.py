@@ -12,7 +12,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from culver.matching.index.vectors import LANES, emit, lowest, prefetch, real_of, within
+from culver.matching.index.vectors import LANES, WINDOW, count_up_to, emit, lowest, prefetch, real_of, within
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -163,7 +163,7 @@ def _collect(
                 larger[:count] = found[:count]
                 found = larger
             for i in range(frees):
-                found[count + i] = free_registration[free + i]
+                found[np.uintp(count + i)] = free_registration[np.uintp(free + i)]
             count += frees
             # One unsigned comparison tests both bounds of a clause's first term. There is no branch here: which
             # clauses pass is not to be guessed.
@@ -171,29 +171,28 @@ def _collect(
                 passing = np.empty(2 * (last - first), np.int64)
             passed = 0
             for at in range(4 * first, 4 * last, 4):
-                passing[passed] = at
-                distance = np.uint64(keys[clauses[at + 2] & _LOW_HALF] - clauses[at])
-                passed += distance <= np.uint64(clauses[at + 1])
+                passing[np.uintp(passed)] = at
+                key = keys[np.uintp(clauses[np.uintp(at + 2)] & _LOW_HALF)]
+                distance = np.uint64(key - clauses[np.uintp(at)])
+                passed += int(distance <= np.uint64(clauses[np.uintp(at + 1)]))
             for candidate in range(passed):
-                at = passing[candidate]
-                if has[clauses[at + 2] & _LOW_HALF] == 0:
+                at = passing[np.uintp(candidate)]
+                if has[np.uintp(clauses[np.uintp(at + 2)] & _LOW_HALF)] == 0:
                     continue
                 holds = True
-                for term in range(clauses[at + 3] & _LOW_HALF, clauses[at + 7] & _LOW_HALF):
-                    dimension = term_dimension[term]
-                    value = keys[dimension]
-                    if not (
-                        has[dimension]
-                        & (term_bounds[2 * term] <= value)
-                        & (value <= term_bounds[2 * term + 1])
-                    ):
+                rest, following = clauses[np.uintp(at + 3)], clauses[np.uintp(at + 7)]
+                for i in range(rest >> 32, following >> 32):
+                    need = needs[np.uintp(i)]
+                    if (held[np.uintp(need)] == 0) if need >= 0 else (held[np.uintp(~need)] != 0):
                         holds = False
                         break
                 if not holds:
                     continue
-                for i in range(clauses[at + 3] >> 32, clauses[at + 7] >> 32):
-                    need = needs[i]
-                    if (held[need] == 0) if need >= 0 else (held[~need] != 0):
+                for term in range(rest & _LOW_HALF, following & _LOW_HALF):
+                    dimension = np.uintp(term_dimension[np.uintp(term)])
+                    distance = np.uint64(keys[dimension] - term_bounds[np.uintp(2 * term)])
+                    span = np.uint64(term_bounds[np.uintp(2 * term + 1)] - term_bounds[np.uintp(2 * term)])
+                    if (distance > span) | (has[dimension] == 0):
                         holds = False
                         break
                 if holds:
@@ -261,8 +260,9 @@ def _rank(
 ) -> None:
     """Fill `ranks`, work x dimensions: how many cuts of its axis are at or below each key.
 
-    The cells tell where to begin looking, and the axis how many steps are enough for each of its cells. There is
-    nothing to guess for the processor, and no key waits for another's memory."""
+    The cells tell where to begin looking. Nearly always the 16 cuts from there on decide, all compared at once; where
+    cells are fuller, the axis says how many halvings come first. Cuts of later cells are above the key, and behind
+    the last cut of an axis there is room for all that is looked at."""
     group_start, group_dimension = segment.group_dimension_start, segment.group_dimension
     chunk_axes = segment.chunk_axes
     axis_cuts, axis_cells, axis_real = segment.axis_cuts, segment.axis_cells, segment.axis_real
@@ -281,16 +281,12 @@ def _rank(
             last = axis_cells[axis + 1] - axis_cells[axis] - 2
             place = place if place > 0.0 else 0.0
             cell = last if place >= last else int(place)
-            base = axis_cuts[axis]
-            size = axis_cuts[axis + 1] - base
-            low = np.int64(cells[axis_cells[axis] + cell])
-            half = np.int64(1) << axis_steps[axis] >> 1
-            while half > 0:
-                # Cuts of later cells are above the key, so only the end of the axis needs a look.
-                probe = low + half
-                probe = probe if probe <= size else size
-                low = probe if cuts[base + probe - 1] <= key else low
+            low = axis_cuts[axis] + cells[axis_cells[axis] + cell]
+            half = np.int64(WINDOW // 2) << axis_steps[axis]
+            while half >= WINDOW:
+                low = low + half if cuts[low + half - 1] <= key else low
                 half >>= 1
+            low += count_up_to(cuts, low, key) - axis_cuts[axis]
             ranks[at] = low
             at += 1
 
@@ -441,18 +437,19 @@ def match_rows(
             while True:
                 size = last - begin
                 if not windowed and not repeats:
+                    # Unsigned, because an index that may be negative keeps the loop from being vectorised well.
                     if dense:
                         for i in range(size):
-                            numbers[total + i] = lowest_number + found[begin + i]
+                            numbers[np.uintp(total + i)] = lowest_number + found[np.uintp(begin + i)]
                     else:
                         for i in range(size):
-                            numbers[total + i] = own[found[begin + i]]
+                            numbers[np.uintp(total + i)] = own[found[np.uintp(begin + i)]]
                     total += size
                 else:
                     # Written in any case, and kept if it counts: there is nothing to guess for the processor.
                     for i in range(size):
-                        registration = found[begin + i]
-                        numbers[total] = own[registration]
+                        registration = np.uintp(found[np.uintp(begin + i)])
+                        numbers[np.uintp(total)] = own[registration]
                         counts = True
                         if repeats:
                             counts = seen[registration] != row + 1

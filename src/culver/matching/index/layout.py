@@ -317,6 +317,11 @@ class _Boxes:
             np.repeat(np.arange(len(used)), chunk_counts), [len(slots) for slots in members]
         )
         cells = [cell for chunk in made for cell in chunk.cells]
+        cuts = [
+            chunks.padded(cut, cell.steps)
+            for chunk in made
+            for cut, cell in zip(chunk.cuts, chunk.cells, strict=True)
+        ]
         self.arrays: dict[str, NDArray[Any]] = {
             "group_dimension_start": starts(np.array([len(d) for d in dimensions], np.int64)),
             "group_dimension": _joined(dimensions),
@@ -327,13 +332,13 @@ class _Boxes:
             "chunk_nodes": starts(np.array([len(chunk.nodes) for chunk in made], np.int64)),
             "axis_low": _joined([chunk.low for chunk in made]),
             "axis_high": _joined([chunk.high for chunk in made]),
-            "axis_cuts": starts(np.array([len(cuts) for chunk in made for cuts in chunk.cuts], np.int64)),
+            "axis_cuts": starts(np.array([len(axis) for axis in cuts], np.int64)),
             "axis_cells": starts(np.array([len(cell.before) for cell in cells], np.int64)),
             "axis_origin": np.array([cell.origin for cell in cells], np.float64),
             "axis_scale": np.array([cell.scale for cell in cells], np.float64),
             "axis_real": np.array([cell.real for cell in cells], np.int32),
             "axis_steps": np.array([cell.steps for cell in cells], np.int32),
-            "cuts": _joined([cuts for chunk in made for cuts in chunk.cuts]),
+            "cuts": _joined(cuts),
             "cells": _joined([cell.before for cell in cells]),
             "nodes": _joined([chunk.nodes for chunk in made]),
             "slot_registration": np.where(surplus, -1, table.clause_registration[clause])

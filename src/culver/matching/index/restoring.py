@@ -119,7 +119,10 @@ def _singles(
 def _boxes(arrays: SegmentArrays, chunk: int) -> tuple[Integers, Integers]:
     """The slots of a chunk that hold boxes, and their bounds, boxes x dimensions x 2."""
     axes = range(arrays.chunk_axes[chunk], arrays.chunk_axes[chunk + 1])
-    cuts = [arrays.cuts[arrays.axis_cuts[axis] : arrays.axis_cuts[axis + 1]] for axis in axes]
+    cuts = [
+        arrays.cuts[arrays.axis_cuts[axis] :][: arrays.cells[arrays.axis_cells[axis + 1] - 1]]
+        for axis in axes
+    ]
     first, last = int(arrays.chunk_blocks[chunk]), int(arrays.chunk_blocks[chunk + 1])
     nodes = arrays.nodes[arrays.chunk_nodes[chunk] : arrays.chunk_nodes[chunk + 1]]
     lows, highs = chunks.bounds_of(nodes, last - first, cuts)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 F = TypeVar("F", bound=Callable[..., Any])
 
 LANES = 64
+WINDOW = 16
 _EMIT_LANES = 16
 
 _BIT, _SHORT, _WORD, _LONG = (ir.IntType(bits) for bits in (1, 16, 32, 64))
@@ -78,6 +79,17 @@ def _emit(context: Any, mask: Any, source: Any, at: Any, target: Any, count: Any
     return types.int64(types.uint64, source, types.int64, target, types.int64), generate
 
 
+def _count_up_to(context: Any, array: Any, at: Any, key: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        array, at, key = arguments
+        data = context.make_array(signature.args[0])(context, builder, array).data
+        vector = ir.VectorType(_LONG, WINDOW)
+        below = builder.icmp_signed("<=", _load(builder, data, at, vector), _repeat(builder, key, vector))
+        return builder.zext(builder.ctpop(builder.bitcast(below, ir.IntType(WINDOW))), _LONG)
+
+    return types.int64(array, types.int64, types.int64), generate
+
+
 def _lowest(context: Any, mask: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.cttz(arguments[0], ir.Constant(_BIT, 1))
@@ -125,6 +137,9 @@ if TYPE_CHECKING:
         """Append source[at + i] to target[count:] for each bit i of the mask; returns the new count. May write
         nonsense into the 16 places behind it: keep that much room."""
 
+    def count_up_to(keys: NDArray[np.int64], at: int, key: int) -> int:
+        """How many of the 16 keys from keys[at] on are at most `key`."""
+
     def lowest(mask: np.uint64) -> int:
         """The place of the lowest bit; the mask must have one."""
 
@@ -133,4 +148,4 @@ if TYPE_CHECKING:
 
 else:
     within, emit, lowest, real_of = map(intrinsic, (_within, _emit, _lowest, _real_of))
-    prefetch = intrinsic(_prefetch)
+    count_up_to, prefetch = map(intrinsic, (_count_up_to, _prefetch))
