@@ -10,8 +10,8 @@
     ..   arrays        each at a multiple of 64 from the start of the file, little-endian, zeros between
 
 Segments and manifests are both containers and differ in `kind`. A file appears under its name only when it
-is complete. It is not forced to the disk: an index is made from the registry and can be made again, so a
-power cut may cost a rebuild, and the checksums make sure that it is noticed.
+is complete and on disk: the registry forgets what has ended once the index knows of it. An index that is
+damaged all the same, or of another format, can be made again from the registry; checksums tell.
 """
 
 import contextlib
