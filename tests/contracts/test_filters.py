@@ -51,6 +51,12 @@ def matched(make_filter: MakeFilter, text: str, values: Sequence[Value | None]) 
     return [row == [1] for row in rows(made.match(batch_of(*events)))]
 
 
+def test_the_greatest_integer_lies_above_every_bound(make_filter: MakeFilter) -> None:
+    texts = [f"x > {2**53 + 2 + n}" for n in range(40)]
+    made = filter_with(make_filter, *texts)
+    assert rows(made.match(batch_of({"x": 2**63 - 1}, {"x": -(2**63)}))) == [list(range(1, 41)), []]
+
+
 def test_without_subscriptions_nothing_matches(make_filter: MakeFilter) -> None:
     made = make_filter()
     matches = made.match(batch_of({"x": 1}, {"x": 2}))
