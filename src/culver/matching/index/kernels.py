@@ -287,7 +287,9 @@ def _rank(
                 low = low + half if cuts[low + half - 1] <= key else low
                 half >>= 1
             low += count_up_to(cuts, low, key) - axis_cuts[axis]
-            low = min(low, cells[axis_cells[axis + 1] - 1])  # the greatest key is not above what fills the room
+            low = min(
+                low, cells[axis_cells[axis + 1] - 1]
+            )  # the greatest key is not above what fills the room
             ranks[at] = low
             at += 1
 
