@@ -236,6 +236,12 @@ def _collect(
 def _by_chunk(work: Integers, listed: int, chunks: int, starts: Integers, ordered: Integers) -> None:
     """Put the work on one chunk together, so that it is done while the chunk is in the cache. `starts` is zero, and
     zero again afterwards."""
+    if 16 * listed < chunks:
+        chunk_of = np.empty(listed, np.int64)
+        for i in range(listed):
+            chunk_of[i] = work[3 * i + 2]
+        ordered[:] = np.argsort(chunk_of)
+        return
     for i in range(listed):
         starts[work[3 * i + 2] + 1] += 1
     for chunk in range(chunks):
