@@ -24,6 +24,7 @@ from culver.gateway.server import GatewayServer
 from culver.gateway.site import Receipt, Session
 from culver.log.commit import GroupCommitter
 from culver.log.files import FileLog
+from culver.log.log import PublicationLog
 from culver.matching.index import IndexWriter
 from culver.model.event import Event
 from culver.pipeline.catalog import Catalog
@@ -44,14 +45,19 @@ def clock_us() -> int:
 
 
 def create_engine(
-    settings: Settings, files: SiteFiles, sink: NotificationSink, head: Head, progress: Progress
+    settings: Settings,
+    files: SiteFiles,
+    log: PublicationLog,
+    sink: NotificationSink,
+    head: Head,
+    progress: Progress,
 ) -> Engine:
     """The engine that the settings name; an unknown name lists the known ones."""
     pipeline = settings.pipeline
     if pipeline.engine == "inline":
         from culver.pipeline.inline import InlineEngine
 
-        return InlineEngine(files, sink, head, pipeline.batch_events, progress)
+        return InlineEngine(files, log, sink, head, pipeline.batch_events, progress)
     if pipeline.engine == "spark":
         from culver.pipeline.spark.engine import SparkEngine
 
@@ -93,7 +99,7 @@ class RunningSite:
             on_head_moved=self._head_moved,
             clock_us=clock_us,
         )
-        self._engine = create_engine(settings, self._files, self, self._head, progress)
+        self._engine = create_engine(settings, self._files, log, self, self._head, progress)
         self._subscriptions = registry.count()  # as of the last housekeeping
         self._left_behind: set[str] = set()  # live subscriptions whose end could not be written yet
 

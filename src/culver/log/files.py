@@ -40,6 +40,9 @@ __all__ = ["FileLog", "FileLogReader"]
 
 _logger = logging.getLogger("culver.log")
 
+_RECENT_BATCHES = 64
+_RECENT_BYTES = 4 * 1024 * 1024
+
 
 class FileLog:
     """Implements PublicationLog. Opening it recovers from a crash; the owner closes it.
@@ -61,6 +64,9 @@ class FileLog:
         ] = []  # of all segments; replaced as a whole, so that it is read without the lock
         self._next_offset = 0
         self._received_us = 0
+        # The newest batches, which are asked for at once; replaced as a whole too.
+        self._recent: tuple[tuple[int, pa.RecordBatch], ...] = ()
+        self._recent_bytes = 0
         # The last segment, which is the one that is written: its file, header and end.
         self._descriptor = -1
         self._header = SegmentHeader(0, 0, 0)
@@ -101,7 +107,8 @@ class FileLog:
         return total
 
     def append(self, group: Sequence[pa.RecordBatch]) -> int:
-        bodies = [_body(batch) for batch in group if batch.num_rows]
+        group = [batch for batch in group if batch.num_rows]
+        bodies = [_body(batch) for batch in group]
         with self._lock:
             if self._refusal is not None:
                 raise StorageError(self._refusal)
@@ -118,6 +125,9 @@ class FileLog:
             first = self._next_offset
             self._position += len(data)
             self._received_us = records[-1].received_us
+            self._remember(
+                [(record.offset, batch) for record, batch in zip(records, group, strict=True)], size
+            )
             self._next_offset = records[-1].end_offset
             return first
 
@@ -127,7 +137,11 @@ class FileLog:
                 f"offset {start} is trimmed; the log starts at {self.first_offset}",
                 first_offset=self.first_offset,
             )
-        return self._reader.read(start, min(end, self._next_offset))
+        end = min(end, self._next_offset)
+        recent = self._recent
+        if recent and recent[0][0] <= start < end:
+            return _cut(recent, start, end)
+        return self._reader.read(start, end)
 
     def offset_at(self, received_us: int) -> int:
         return self._reader.offset_at(received_us, self._next_offset)
@@ -156,6 +170,14 @@ class FileLog:
                 if descriptor >= 0:
                     os.close(descriptor)
             self._descriptor = self._directory_lock = -1
+
+    def _remember(self, batches: list[tuple[int, pa.RecordBatch]], size: int) -> None:
+        """Keep what was just written, if it is little; what is kept always reaches up to the end."""
+        if self._recent_bytes + size > _RECENT_BYTES or len(self._recent) + len(batches) > _RECENT_BATCHES:
+            self._recent, self._recent_bytes = (), 0
+        if size <= _RECENT_BYTES and len(batches) <= _RECENT_BATCHES:
+            self._recent = (*self._recent, *batches)
+            self._recent_bytes += size
 
     def _write(self, data: bytes) -> None:
         """All of `data` on disk, or none of it to be seen."""
@@ -293,6 +315,19 @@ def _latest_time(path: Path) -> int:
         return find_tail(descriptor, path, read_header(descriptor, path))[0].received_us
     finally:
         os.close(descriptor)
+
+
+def _cut(
+    batches: Sequence[tuple[int, pa.RecordBatch]], start: int, end: int
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """The part of adjacent batches that lies in `[start, end)`, without what is empty."""
+    for offset, batch in batches:
+        first, last = max(start, offset), min(end, offset + batch.num_rows)
+        if first < last:
+            yield (
+                first,
+                batch if last - first == batch.num_rows else batch.slice(first - offset, last - first),
+            )
 
 
 def _write_at(descriptor: int, data: bytes, position: int) -> None:

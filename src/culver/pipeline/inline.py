@@ -10,6 +10,7 @@ the process ends is matched again at the next start.
 import asyncio
 import logging
 
+from culver.log.log import PublicationLog
 from culver.matching import warm_up
 from culver.pipeline.engine import Progress
 from culver.pipeline.head import Head
@@ -29,9 +30,16 @@ class InlineEngine:
     name = "inline"
 
     def __init__(
-        self, files: SiteFiles, sink: NotificationSink, head: Head, batch_events: int, progress: Progress
+        self,
+        files: SiteFiles,
+        log: PublicationLog,
+        sink: NotificationSink,
+        head: Head,
+        batch_events: int,
+        progress: Progress,
     ) -> None:
         self._files = files
+        self._log = log
         self._sink = sink
         self._batch_events = batch_events
         self._progress = progress
@@ -73,7 +81,7 @@ class InlineEngine:
             try:
                 if processor is None:
                     await asyncio.to_thread(warm_up)
-                    processor = RangeProcessor(self._files)
+                    processor = RangeProcessor(self._files, self._log)
                     self._ready = True
                 elif self._head.log_end <= self._position:
                     self._changed.clear()

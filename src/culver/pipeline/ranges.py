@@ -8,6 +8,7 @@ from pathlib import Path
 
 from culver.errors import NotFound
 from culver.log.files import FileLogReader
+from culver.log.log import PublicationLog
 from culver.matching.index import Index
 from culver.pipeline import operators
 from culver.pipeline.head import HeadFile
@@ -52,9 +53,10 @@ class SiteFiles:
 class RangeProcessor:
     """Keeps the log and the last index open between ranges. Not thread-safe."""
 
-    def __init__(self, files: SiteFiles) -> None:
+    def __init__(self, files: SiteFiles, log: PublicationLog | None = None) -> None:
+        """`log` is the site's own, in its process: what was just written need not be read from the disk."""
         self._files = files
-        self._log = FileLogReader(files.log)
+        self._log = FileLogReader(files.log) if log is None else log
         self._head = HeadFile.open(files.head)
         self._index: Index | None = None
 

@@ -1,7 +1,9 @@
 """The embedded log against a disk that fails, fills up, or is shared."""
 
 import errno
+import itertools
 import os
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -26,6 +28,22 @@ def test_one_append_costs_one_fdatasync(tmp_path: Path, monkeypatch: pytest.Monk
         for n in range(0, 50, 10):
             log.append([batch(n + i) for i in range(10)])
     assert len(calls) == 5
+
+
+def test_what_is_kept_in_memory_is_what_the_files_hold(tmp_path: Path) -> None:
+    rng = random.Random(5)
+    reader = None
+    with FileLog(tmp_path, SMALL_SEGMENTS) as log:
+        for _ in range(150):
+            first = log.next_offset
+            sizes = [rng.randrange(1, 5) for _ in range(rng.choice([1, 1, 2, 70]))]
+            starts = itertools.accumulate(sizes, initial=first)
+            log.append([batch(start, size) for start, size in zip(starts, sizes, strict=False)])
+            reader = reader or FileLogReader(tmp_path)
+            for start in (first, rng.randrange(log.next_offset), max(0, first - rng.randrange(40))):
+                end = rng.randrange(start, log.next_offset + 1)
+                expected = list(range(start, end))
+                assert numbers(log, start, end) == numbers(reader, start, end) == expected
 
 
 def test_new_segment_is_durable_under_its_name_before_it_is_used(
