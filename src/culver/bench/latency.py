@@ -8,9 +8,12 @@ process, shows in every event that it delayed.
 import asyncio
 import contextlib
 import gc
+import os
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +23,7 @@ from websockets.asyncio.client import ClientConnection
 from culver.bench import wire
 from culver.bench.frame import BenchmarkFailed
 
+_FLOOR_BYTES = 500  # of an event in the log, about
 _MAX_BATCH = 500  # events in one message, however many a stall has made due
 
 
@@ -86,6 +90,29 @@ async def measure_latency(url: str, events: Sequence[dict[str, Any]], plan: Late
     due = start + np.arange(count) / plan.rate
     counted = slice(plan.warm_up_events, None)
     return Latency((received - due)[counted] * 1e3, (sent - due)[counted] * 1e3)
+
+
+def measure_floor(directory: Path, plan: LatencyPlan) -> NDArray[np.float64]:
+    """What the machine itself takes, in milliseconds for each event: the same schedule, with nothing done but an
+    append to a file and `fdatasync`, once for all that is due. No durable service can be quicker on this disk, and
+    its stalls show here as well."""
+    count = max(1, round(plan.rate * plan.seconds))
+    delivered = np.zeros(count)
+    record = bytes(_FLOOR_BYTES)
+    with tempfile.TemporaryFile(dir=directory, buffering=0) as file, _no_garbage_collection():
+        start = time.perf_counter() + 0.05
+        at = 0
+        while at < count:
+            now = time.perf_counter()
+            due = min(count, int((now - start) * plan.rate) + 1) if now >= start else 0
+            if due > at:
+                file.write(record * (due - at))
+                os.fdatasync(file.fileno())
+                delivered[at:due] = time.perf_counter()
+                at = due
+            else:
+                time.sleep(max(0.0, start + at / plan.rate - now))
+    return (delivered - (start + np.arange(count) / plan.rate)) * 1e3
 
 
 async def _send_on_schedule(

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
+import numpy as np
 
 from culver.bench.frame import Record, Tell
-from culver.bench.latency import LatencyPlan, measure_latency
+from culver.bench.latency import LatencyPlan, measure_floor, measure_latency
 from culver.bench.registration import mean_pending, register
 from culver.bench.siteprocess import SiteProcess, site_status
 from culver.bench.throughput import measure_throughput
@@ -62,6 +63,8 @@ def run_engine(engine: str, plan: SpinePlan, tell: Tell) -> Record:
             )
             events = workload.events(latency_plan.events, _SEED)
             latency = asyncio.run(measure_latency(site.websocket_url, events, latency_plan))
+            tell(f"{engine}: the same with nothing but a file, for comparison")
+            floor = np.percentile(measure_floor(Path(directory), latency_plan), [50, 99])
             tell(f"{engine}: {plan.events:,} events as fast as they are acknowledged")
             events = workload.events(plan.events, _SEED + 1)
             throughput = asyncio.run(measure_throughput(site.url, site.websocket_url, events))
@@ -74,6 +77,8 @@ def run_engine(engine: str, plan: SpinePlan, tell: Tell) -> Record:
         **throughput.record(),
         "rate": rate,
         **latency.record(),
+        "floor_p50_ms": round(float(floor[0]), 3),
+        "floor_p99_ms": round(float(floor[1]), 3),
         "notifications_per_event": round(per_event, 2),
         "subscriptions_per_second": round(registered_per_second, 1),
         "ready_seconds": round(site.ready_seconds, 2),

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from culver.bench.frame import BenchmarkFailed
-from culver.bench.latency import Latency, LatencyPlan, measure_latency
+from culver.bench.latency import Latency, LatencyPlan, measure_floor, measure_latency
 from culver.bench.registration import mean_pending, register
 from culver.bench.siteprocess import SiteProcess, site_status
 from culver.bench.spine import SpinePlan, run_engine
@@ -108,6 +108,14 @@ def test_no_figure_is_given_where_events_are_lost(behaviour: str, message: str, 
         _latency(behaviour, tmp_path, plan)
 
 
+def test_the_floor_is_a_file_on_the_same_schedule(tmp_path: Path) -> None:
+    plan = LatencyPlan(rate=500, seconds=0.1, warm_up_seconds=0)
+    floor = measure_floor(tmp_path, plan)
+    assert len(floor) == 50
+    assert (floor > 0).all()
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_throughput_lasts_until_everything_is_delivered(prompt_site: SiteProcess) -> None:
     measured = asyncio.run(measure_throughput(prompt_site.url, prompt_site.websocket_url, EVENTS))
     assert measured.events == len(EVENTS)
@@ -137,7 +145,14 @@ def test_one_record_holds_all_figures_of_an_engine(tmp_path: Path) -> None:
         100,
         1_100,
     ]
-    for name in ("events_per_second", "publish_events_per_second", "p50_ms", "p99_ms", "max_ms"):
+    for name in (
+        "events_per_second",
+        "publish_events_per_second",
+        "p50_ms",
+        "p99_ms",
+        "max_ms",
+        "floor_p99_ms",
+    ):
         assert isinstance(record[name], float)
     # 3 deliveries in each of 1,200 mailboxes, made by 30 + 1,100 events.
     assert record["notifications_per_event"] == round(3 * 1_200 / 1_130, 2)
