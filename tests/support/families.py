@@ -58,7 +58,7 @@ def _skewed(rng: random.Random) -> float:
 
 def _huge(rng: random.Random) -> float:
     """Mostly beyond 2^53: integers and reals are told apart."""
-    return rng.choice((-1, 1)) * 10.0 ** rng.uniform(14.0, 308.0)
+    return rng.choice((-1.0, 1.0)) * math.exp(rng.uniform(32.0, 709.0))
 
 
 def _mixed(rng: random.Random) -> int | float:
