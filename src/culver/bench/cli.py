@@ -179,7 +179,7 @@ def matching(
         ]
     comparisons = [(named(name), count) for name, count in sizes]
     if quick:
-        plan = run.MatchingPlan(comparisons, chosen, Rounds(2, 0.02), 2_048, 1)
+        plan = run.MatchingPlan(comparisons, chosen, Rounds(2, 0.02), 2_048, 1, change_seconds=0.2)
     else:
         plan = run.MatchingPlan(comparisons, chosen)
     records = run.run(plan, frame.tell)

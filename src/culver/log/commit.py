@@ -7,9 +7,11 @@ groups larger: an idle committer starts at once, and a busy one groups by itself
 import asyncio
 import contextlib
 import logging
+import queue
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
@@ -25,12 +27,16 @@ _logger = logging.getLogger("culver.log")
 
 _GROUP_EVENTS = 20_000
 _GROUP_BYTES = 16 * 1024 * 1024
+_SMALL_EVENTS = (
+    64  # groups up to these sizes are encoded on the loop: in the thread, that would take longer, as both
+)
+_SMALL_BYTES = 64 * 1024  # would keep waiting for the interpreter's lock
 
 
 class GroupCommitter:
     """Publishes from one event loop into a log, which it does not own.
 
-    Encoding and appending happen in one thread of its own, never on the loop. `on_committed` is called on the
+    Appending, and encoding what is not small, happens in one thread of its own. `on_committed` is called on the
     loop with the log's new `next_offset` after each commit, in order. What waits is bounded by the settings:
     beyond that, publishers wait for room, first come, first served. A request is never split, and one
     larger than the bounds is let in alone.
@@ -50,13 +56,13 @@ class GroupCommitter:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._closing = False
-        # Shared with the thread, under `_wakeup`: what is let in and not yet taken into a commit.
-        self._wakeup = threading.Condition()
-        self._queue: deque[_Request] = deque()
-        self._stop = False
-        # Of the loop alone: what is let in and not yet answered, and who waits to be let in.
+        # Handed to the thread, one commit at a time; None ends it.
+        self._commits: queue.SimpleQueue[_Commit | None] = queue.SimpleQueue()
+        self._committing = False
+        # What is let in and not yet answered; of that, what is in no commit yet; and who waits to be let in.
         self._held_events = 0
         self._held_bytes = 0
+        self._queue: deque[_Request] = deque()
         self._waiting: deque[_Request] = deque()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -80,9 +86,7 @@ class GroupCommitter:
         try:
             await self._idle.wait()
         finally:
-            with self._wakeup:
-                self._stop = True
-                self._wakeup.notify()
+            self._commits.put(None)
             if self._thread is not None:
                 await self._ended.wait()
                 self._thread.join()
@@ -111,19 +115,31 @@ class GroupCommitter:
     # --- on the loop ----------------------------------------------------------------------------------
 
     def _admit(self) -> None:
-        """Let in as many of the waiting as there is room for, in their order."""
-        admitted: list[_Request] = []
+        """Let in as many of the waiting as there is room for, in their order, and go on committing."""
         while self._waiting and self._has_room(self._waiting[0]):
             request = self._waiting.popleft()
             self._held_events += len(request.events)
             self._held_bytes += request.size
-            admitted.append(request)
-        if admitted:
-            with self._wakeup:
-                self._queue.extend(admitted)
-                self._wakeup.notify()
+            self._queue.append(request)
+        if self._queue and not self._committing:
+            self._commit_next()
         elif not self._waiting and self._held_events == 0:
             self._idle.set()
+
+    def _commit_next(self) -> None:
+        """Hand what waits now, up to the size of a group, to the thread."""
+        group: list[_Request] = []
+        events = size = 0
+        while self._queue:
+            request = self._queue[0]
+            events += len(request.events)
+            size += request.size
+            if group and (events > _GROUP_EVENTS or size > _GROUP_BYTES):
+                break
+            group.append(self._queue.popleft())
+        small = events <= _SMALL_EVENTS and size <= _SMALL_BYTES
+        self._committing = True
+        self._commits.put(_Commit(group, self._encode(group) if small else None))
 
     def _has_room(self, request: "_Request") -> bool:
         if self._held_events == 0:
@@ -136,31 +152,32 @@ class GroupCommitter:
     def _withdraw(self, request: "_Request") -> None:
         if request in self._waiting:
             self._waiting.remove(request)
-        else:
-            with self._wakeup:
-                if request not in self._queue:
-                    return  # its commit has begun, and will give its room back
-                self._queue.remove(request)
+        elif request in self._queue:
+            self._queue.remove(request)
             self._release(request)
+        else:
+            return  # its commit has begun, and will give its room back
         self._admit()
 
     def _release(self, request: "_Request") -> None:
         self._held_events -= len(request.events)
         self._held_bytes -= request.size
 
-    def _finish(self, group: list["_Request"], first: int, error: Exception | None) -> None:
-        """Answer a group whose events start at `first`, or which has failed as a whole."""
-        for request in group:
+    def _finish(self, outcome: "_Outcome") -> None:
+        """Answer a commit: what is in the log, and what has failed."""
+        first = outcome.first
+        for request in outcome.taken:
             self._release(request)
             following = first + len(request.events)
-            if request.answer.cancelled():
-                pass
-            elif error is not None:
-                request.answer.set_exception(_own_copy(error))
-            else:
+            if not request.answer.cancelled():
                 request.answer.set_result((first, following))
             first = following
-        if error is None:
+        for request, error in outcome.refused:
+            self._release(request)
+            if not request.answer.cancelled():
+                request.answer.set_exception(_own_copy(error))
+        self._committing = False
+        if outcome.taken:
             try:
                 self._on_committed(first)
             except Exception:
@@ -170,39 +187,20 @@ class GroupCommitter:
     # --- in the thread --------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        while group := self._next_group():
-            try:
-                batches, refused = self._encode(group)
-                first = self._log.append(batches) if batches else 0
-            except Exception as exc:
-                self._tell(self._finish, group, 0, exc)
-                continue
-            for request, error in refused:
-                self._tell(self._finish, [request], 0, error)
-            taken = [request for request in group if all(request is not other for other, _ in refused)]
-            if taken:
-                self._tell(self._finish, taken, first, None)
+        while (commit := self._commits.get()) is not None:
+            self._tell(self._finish, self._append(commit))
         self._tell(self._ended.set)
 
-    def _next_group(self) -> list["_Request"]:
-        """What waits now, up to the size of a group; waits for something. Empty: stop."""
-        with self._wakeup:
-            while not self._queue and not self._stop:
-                self._wakeup.wait()
-            group: list[_Request] = []
-            events = size = 0
-            while self._queue:
-                request = self._queue[0]
-                events += len(request.events)
-                size += request.size
-                if group and (events > _GROUP_EVENTS or size > _GROUP_BYTES):
-                    break
-                group.append(self._queue.popleft())
-            return group
+    def _append(self, commit: "_Commit") -> "_Outcome":
+        try:
+            batches, refused = self._encode(commit.group) if commit.encoded is None else commit.encoded
+            first = self._log.append(batches) if batches else 0
+        except Exception as exc:
+            return _Outcome([], 0, [(request, exc) for request in commit.group])
+        taken = [request for request in commit.group if all(request is not other for other, _ in refused)]
+        return _Outcome(taken, first, refused)
 
-    def _encode(
-        self, group: list["_Request"]
-    ) -> tuple[list[pa.RecordBatch], list[tuple["_Request", Exception]]]:
+    def _encode(self, group: list["_Request"]) -> "_Encoded":
         """The group's batches, and the requests that cannot be encoded: those must not fail the others."""
         received_us = self._clock_us()
         try:
@@ -235,6 +233,28 @@ class _Request:
         self.events = events
         self.answer = answer
         self.size = sum(len(event.payload) for event in events)
+
+
+_Refused = list[tuple[_Request, Exception]]
+_Encoded = tuple[list[pa.RecordBatch], _Refused]
+
+
+@dataclass(frozen=True, slots=True)
+class _Commit:
+    """Requests that go into the log together, and their batches, where they are encoded already."""
+
+    group: list[_Request]
+    encoded: _Encoded | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """What became of a commit: the requests that are in the log, in order, the first of them at offset `first`,
+    and those that are not."""
+
+    taken: list[_Request]
+    first: int
+    refused: _Refused
 
 
 def _own_copy(error: Exception) -> Exception:

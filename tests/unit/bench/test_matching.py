@@ -1,6 +1,7 @@
 """`culver bench matching`: what it compares, when it refuses, and what it draws."""
 
 import importlib.util
+import itertools
 import json
 import os
 import xml.etree.ElementTree as ElementTree
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 
 from culver.bench.frame import BenchmarkFailed
 from culver.bench.matching import run as runs
+from culver.bench.matching.changes import changed_per_second
 from culver.bench.matching.contestants import KINDS, Contestant, Kind, PluggedFilter
 from culver.bench.matching.first import first_match_seconds
 from culver.bench.matching.plot import plot
@@ -34,6 +36,7 @@ MEMBERS = {
     "compiled_per_second",
     "bytes_per_subscription",
     "first_match_seconds",
+    "changed_per_second",
 }
 
 
@@ -56,8 +59,9 @@ class Confused(Forgetful):
 
 @pytest.fixture
 def no_first_match(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Spares the processes that tell the time to the first match, for tests of other things."""
+    """Spares what is measured apart from the rounds, for tests of other things."""
     monkeypatch.setattr(runs, "first_match_seconds", lambda *_: 0.5)
+    monkeypatch.setattr(runs, "changed_per_second", lambda *_: 2.5)
 
 
 @pytest.mark.usefixtures("no_first_match")
@@ -83,10 +87,18 @@ def test_a_quick_run_gives_a_whole_record_for_each_filter(
         for name in ("events_per_second", "pairs_per_second", "matches_per_event", "compiled_per_second"):
             assert record[name] > 0
         assert (record["first_match_seconds"] == 0.5) is (record["filter"] in ("columnar", "counting"))
+        assert record["changed_per_second"] == (2.5 if record["filter"] == "columnar" else None)
     assert results[0]["bytes_per_subscription"] > 0
     assert "round 2 of 2, events/s: columnar" in output.err
     left_out = [line for line in output.err.splitlines() if "is left out" in line]
     assert len(left_out) == 4 - len(filters)
+
+
+def test_changes_are_counted_until_the_time_is_up() -> None:
+    moments = itertools.count(0.0, 0.004)
+    changed = changed_per_second(named("W3"), SEED, 0.1, clock=lambda: next(moments))
+    # The clock is looked at after every 20 changes, and after each match: twice in three looks.
+    assert 20 / 0.012 < changed < 20 / 0.004
 
 
 def test_the_first_match_in_a_new_process_is_timed_from_its_imports_on() -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from culver.bench.frame import BenchmarkFailed, Record, Tell
+from culver.bench.matching.changes import changed_per_second
 from culver.bench.matching.contestants import KINDS, Contestant, Kind
 from culver.bench.matching.first import first_match_seconds
 from culver.bench.matching.plot import plot
@@ -41,6 +42,7 @@ class MatchingPlan:
     rounds: Rounds = _ROUNDS
     pool_events: int = 8 * BATCH_EVENTS  # a round goes through as many different events as this, at most
     first_match_attempts: int = 2
+    change_seconds: float = 2.0
     kinds: Mapping[str, Kind] = field(default_factory=lambda: KINDS)
 
 
@@ -49,9 +51,9 @@ def run(plan: MatchingPlan, tell: Tell) -> list[Record]:
     none can take part."""
     names = [name for name in plan.kinds if name in plan.filters]
     with _one_core():
-        first = _first_matches(plan, tell)
+        first, changed = _first_matches(plan, tell), _changes(plan, tell)
         return [
-            record
+            {**record, "changed_per_second": changed(str(record["filter"]), workload)}
             for workload, count in plan.comparisons
             for record in _compare(plan, names, workload, count, first, tell)
         ]
@@ -84,6 +86,22 @@ def _first_matches(plan: MatchingPlan, tell: Tell) -> Callable[[str, Workload], 
         return known[key]
 
     return first
+
+
+def _changes(plan: MatchingPlan, tell: Tell) -> Callable[[str, Workload], float | None]:
+    """Changes a second, measured once for each workload; None for filters that are not made for change."""
+
+    known: dict[str, float] = {}
+
+    def changed(name: str, workload: Workload) -> float | None:
+        if name != "columnar":
+            return None
+        if workload.name not in known:
+            tell(f"{workload.name}: subscriptions come and go one by one ...")
+            known[workload.name] = round(changed_per_second(workload, _SEED, plan.change_seconds), 1)
+        return known[workload.name]
+
+    return changed
 
 
 def _compare(

@@ -236,6 +236,12 @@ def _collect(
 def _by_chunk(work: Integers, listed: int, chunks: int, starts: Integers, ordered: Integers) -> None:
     """Put the work on one chunk together, so that it is done while the chunk is in the cache. `starts` is zero, and
     zero again afterwards."""
+    if 16 * listed < chunks:
+        chunk_of = np.empty(listed, np.int64)
+        for i in range(listed):
+            chunk_of[i] = work[3 * i + 2]
+        ordered[:] = np.argsort(chunk_of)
+        return
     for i in range(listed):
         starts[work[3 * i + 2] + 1] += 1
     for chunk in range(chunks):
@@ -287,7 +293,9 @@ def _rank(
                 low = low + half if cuts[low + half - 1] <= key else low
                 half >>= 1
             low += count_up_to(cuts, low, key) - axis_cuts[axis]
-            low = min(low, cells[axis_cells[axis + 1] - 1])  # the greatest key is not above what fills the room
+            low = min(
+                low, cells[axis_cells[axis + 1] - 1]
+            )  # the greatest key is not above what fills the room
             ranks[at] = low
             at += 1
 
