@@ -157,12 +157,13 @@ def merge(ranges: Sequence[Range]) -> Notifications:
     start, end = ranges[0].start, ranges[-1].end
     parts = [_cut(item) for item in ranges]
     numbers = np.concatenate([part.numbers for part in parts])
-    lengths = np.concatenate([np.diff(part.bounds) for part in parts])
+    counts = [len(part.numbers) for part in parts]
+    # One difference for all, and without those from the end of a part to the beginning of the next.
+    lengths = np.diff(np.concatenate([part.bounds for part in parts]))
+    lengths = np.delete(lengths, np.cumsum(np.array(counts[:-1], np.int64) + 1) - 1)
     rows = np.concatenate([part.rows for part in parts])
     sizes = np.concatenate([part.sizes for part in parts])
-    shifts = np.repeat(
-        np.array([part.start - start for part in parts], np.uint32), [len(part.numbers) for part in parts]
-    )
+    shifts = np.repeat(np.array([part.start - start for part in parts], np.uint32), counts)
     distinct, group = _dense(numbers)
     bounds = np.zeros(len(distinct) + 1, np.int64)
     gathered = np.empty(len(rows), np.uint32)

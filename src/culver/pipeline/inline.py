@@ -20,9 +20,6 @@ from culver.pipeline.ranges import RangeProcessor, SiteFiles
 logger = logging.getLogger(__name__)
 
 _SMALL_RANGE = 64  # events that are matched on the loop
-# After a small range others have their turn, and events gather: a range costs nearly the same for one event as for
-# five. The first event after a pause does not wait.
-_PACE_SECONDS = 0.002
 _LONGEST_PAUSE_SECONDS = 5.0
 
 
@@ -109,4 +106,4 @@ class InlineEngine:
             self._sink.accept(result, stored=False)
         self._position = end
         if small:
-            await asyncio.sleep(_PACE_SECONDS)
+            await asyncio.sleep(0)  # others have their turn

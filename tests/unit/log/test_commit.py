@@ -11,6 +11,7 @@ import pytest
 
 from culver.config import LogSettings
 from culver.errors import StorageFull, Unavailable
+from culver.log import commit
 from culver.log.commit import GroupCommitter
 from culver.log.files import FileLog
 from culver.model.batch import encode
@@ -106,6 +107,33 @@ def test_many_publishers_need_few_commits_and_one_thread_off_the_loop(tmp_path: 
             assert threading.get_ident() not in log.threads
 
     asyncio.run(main())
+
+
+def test_dense_publishers_share_commits_that_begin_apart_and_a_lone_one_does_not_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commit, "_PACE_SECONDS", 3600.0)
+
+    async def run() -> None:
+        with GatedLog(tmp_path) as log:
+            async with committer(log) as committing:
+                for number in range(5):  # one after the other: nothing waits when a commit ends
+                    await committing.publish([event(number)])
+                log.hold()
+                first = asyncio.create_task(committing.publish([event(5)]))
+                await log.begun()
+                second = asyncio.create_task(committing.publish([event(6)]))
+                await settle()
+                log.gate.release(10)
+                await first
+                third = asyncio.create_task(committing.publish([event(7)]))
+                await settle()
+                assert not second.done()
+                committing._go_on()  # as the timer does
+                assert (await second, await third) == ((6, 7), (7, 8))
+            assert log.groups == [1, 1, 1, 1, 1, 1, 2]
+
+    asyncio.run(run())
 
 
 def test_events_of_many_shapes_keep_their_order_and_offsets(tmp_path: Path) -> None:

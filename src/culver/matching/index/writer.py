@@ -41,6 +41,7 @@ class IndexWriter:
         self.problems: list[str] = []
         self._current = Version(0, 0, ())
         self._compaction: Compaction | None = None
+        self._left: list[int] | None = None  # the versions that `retire` has left; None: something came since
         with _translated(directory):
             directory.mkdir(parents=True, exist_ok=True)
             for leftover in directory.glob("*.tmp"):
@@ -135,29 +136,36 @@ class IndexWriter:
         """Forget a compaction that failed or was cancelled, and is not running any more."""
         if compaction is self._compaction:
             self._compaction = None
+            self._left = None  # it may have left a file
 
     def retire(self, before: int) -> None:
         """Delete the versions below `before`, but never the current one, and the segments that no version
         left over names."""
+        if self._left is not None and all(left >= before or left == self.version for left in self._left):
+            return  # as it was left the last time
         with _translated(self._directory):
             # Listed first: a compaction may put its file here at any moment, and says so before it does.
             listed = list(self._directory.glob(f"*{SEGMENT_SUFFIX}"))
             needed = {stored.file for stored in self._current.parts}
             if self._compaction is not None:
                 needed.add(self._compaction.file)
+            left: list[int] = []
             for version in versions_in(self._directory):
                 if version < before and version != self.version:
                     version_path(self._directory, version).unlink(missing_ok=True)
                 else:
+                    left.append(version)
                     with contextlib.suppress(StorageCorrupt):
                         needed |= files_of_version(self._directory, version)
             for path in listed:
                 if path.name not in needed:
                     path.unlink(missing_ok=True)
+            self._left = left if self._compaction is None else None
 
     def _advance(self, version: Version) -> None:
         write_version(self._directory, version)
         self._current = version
+        self._left = None
 
     def _is_busy(self, stored: StoredPart) -> bool:
         """Whether the compaction under way will replace this part. Its tombstones may have grown since."""
