@@ -145,11 +145,13 @@ def _nodes(lows: NDArray[np.integer], highs: NDArray[np.integer]) -> Ranks:
 
 
 def _best_cells(cuts: Integers, real: bool) -> Cells:
-    by_keys, cost = _cells(cuts, False)
     if not real:
-        return by_keys
-    by_reals, other = _cells(cuts, True)
-    return by_reals if other < cost else by_keys
+        return _cells(cuts, False)[0]
+    by_reals, cost = _cells(cuts, True)
+    if cost <= 4 * len(cuts):
+        return by_reals  # hardly to be bettered: four to a cell
+    by_keys, other = _cells(cuts, False)
+    return by_reals if cost < other else by_keys
 
 
 def _cells(cuts: Integers, real: bool) -> tuple[Cells, float]:

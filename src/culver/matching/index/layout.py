@@ -63,16 +63,14 @@ def lay_out(table: ClauseTable) -> SegmentArrays:
     terms, needs = np.diff(rest.term_start), np.diff(rest.need_start)
     # Boxes with needs apart from those without, which are found without looking at them one by one.
     shape = 2 * _shapes(rest) + (needs > 0)
-    group, member, size = np.unique(
-        access.bucket * (int(shape.max(initial=0)) + 1) + shape, return_inverse=True, return_counts=True
-    )
+    member, size = _numbered(access.bucket * (int(shape.max(initial=0)) + 1) + shape)
     boxed = (size >= _MIN_GROUP)[member] & (terms > 0)
     free = np.flatnonzero((terms == 0) & (needs == 0))
     free = free[np.argsort(access.bucket[free], kind="stable")]
     single = np.flatnonzero(~boxed & ((terms > 0) | (needs > 0)))
     single = single[np.argsort(access.bucket[single], kind="stable")]
     clauses = _Clauses(select_clauses(rest, single))
-    boxes = _Boxes(rest, access.bucket, np.where(boxed, member, -1), len(group))
+    boxes = _Boxes(rest, access.bucket, np.where(boxed, member, -1), len(size))
     literals = b"".join(table.literals)
     every = np.arange(access.buckets + 1)
     arrays = {
@@ -118,6 +116,14 @@ def _typed(name: str, array: NDArray[Any]) -> NDArray[Any]:
     if dtype is np.int32 and len(array) and int(array.max()) >= 2**31:
         raise OverflowError(f"a segment cannot hold so many entries in {name}")
     return np.ascontiguousarray(array, dtype)
+
+
+def _numbered(codes: Integers) -> tuple[Integers, Integers]:
+    """The place of each code among the distinct ones, ascending, and how often each of those occurs."""
+    if len(codes) and (codes == codes[0]).all():
+        return np.zeros(len(codes), np.int64), np.array([len(codes)])
+    _, place, count = np.unique(codes, return_inverse=True, return_counts=True)
+    return place, count
 
 
 def _without_empty(table: ClauseTable) -> ClauseTable:
@@ -271,9 +277,9 @@ class _Access:
         self._assign(self.need_bucket, clause_of_need[usable], table.needs[usable])
 
     def _assign(self, bucket_of: Integers, clauses: Integers, keys: Integers) -> None:
-        used, inverse = np.unique(keys, return_inverse=True)
+        used = np.flatnonzero(np.bincount(keys, minlength=len(bucket_of)))
         bucket_of[used] = self.buckets + np.arange(len(used))
-        self.bucket[clauses] = self.buckets + inverse
+        self.bucket[clauses] = bucket_of[keys]
         self.buckets += len(used)
 
 
@@ -282,7 +288,8 @@ class _Boxes:
 
     def __init__(self, table: ClauseTable, bucket: Integers, group: Integers, groups: int) -> None:
         boxed = np.flatnonzero(group >= 0)
-        boxed = boxed[np.argsort(group[boxed], kind="stable")]
+        if groups > 1:
+            boxed = boxed[np.argsort(group[boxed], kind="stable")]
         begin = np.searchsorted(group[boxed], np.arange(groups + 1))
         used = np.flatnonzero(begin[1:] > begin[:-1]).tolist()
         # Groups are numbered by bucket first, so their order is that of the buckets.
