@@ -7,7 +7,6 @@ types fit. The language itself is specified in docs/filter-language.md.
 
 import math
 import threading
-from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
@@ -36,6 +35,7 @@ from culver.model.predicate import (
     Predicate,
 )
 from culver.model.refusals import located, syntax_error
+from culver.model.template import Parameter, Template
 from culver.model.text import normalise_text
 from culver.model.timestamps import parse_timestamp
 from culver.model.values import domain_of
@@ -81,23 +81,6 @@ def check_length(text: str, settings: FilterSettings) -> None:
             field="filter",
             limit=settings.max_length,
         )
-
-
-@dataclass(frozen=True, slots=True)
-class Parameter:
-    """Stands in a template where a literal's value will be; `number` is its place among them, from 0."""
-
-    number: int
-
-
-@dataclass(slots=True)
-class Template:
-    """A filter with parameters, as a tree: a Literal or the values of an In may hold a Parameter. In a
-    Comparison it is always the right side, and the left one is no literal."""
-
-    positions: list[int] = field(default_factory=list)  # where each parameter stands in the text
-    pairs: list[tuple[Any, Any]] = field(default_factory=list)  # values that must be of one type
-    condition: Condition = Constant(True)  # noqa: RUF009 (immutable)
 
 
 def parse_template(text: str, settings: FilterSettings) -> Template:

@@ -13,7 +13,7 @@ from typing import Any
 
 from culver.config import FilterSettings
 from culver.errors import InvalidFilter
-from culver.model.language import Parameter, check_length, parse_template
+from culver.model.language import check_length, parse_template
 from culver.model.normalise import clauses_of
 from culver.model.predicate import (
     And,
@@ -28,6 +28,7 @@ from culver.model.predicate import (
     Predicate,
 )
 from culver.model.render import value_text
+from culver.model.template import Parameter
 from culver.model.text import normalise_text
 from culver.model.timestamps import format_timestamp
 from culver.model.values import Domain, Timestamp, domain_of

@@ -10,9 +10,9 @@ from culver.matching.index.bounds import EXACT, lower_keys, upper_keys
 from culver.matching.index.bulk_columns import Column, column_of
 from culver.matching.index.compiler import LINE_OF_DOMAIN
 from culver.matching.index.table import Dimension
-from culver.model.language import Parameter
 from culver.model.predicate import And, Attribute, Comparison, Condition, Literal, Operator, Or
 from culver.model.prepared import Prepared
+from culver.model.template import Parameter
 from culver.model.text import normalise_text
 from culver.model.timestamps import EARLIEST, LATEST
 from culver.model.values import Domain

@@ -5,16 +5,13 @@ in generic form: on a machine with AVX-512 a node takes two comparisons for each
 makes what it can of it. They can only be called in compiled functions.
 """
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 LANES = 64
 WINDOW = 16
