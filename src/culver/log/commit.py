@@ -87,6 +87,9 @@ class GroupCommitter:
         """Commit everything that was asked for so far and end the thread; `publish` then raises
         Unavailable."""
         self._closing = True
+        if self._pause is not None:
+            self._pause.cancel()
+            self._go_on()
         try:
             await self._idle.wait()
         finally:

@@ -136,6 +136,25 @@ def test_dense_publishers_share_commits_that_begin_apart_and_a_lone_one_does_not
     asyncio.run(run())
 
 
+def test_closing_does_not_wait_for_the_pace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commit, "_PACE_SECONDS", 3600.0)
+
+    async def run() -> None:
+        with GatedLog(tmp_path) as log:
+            committing = committer(log)
+            async with committing:
+                log.hold()
+                first = asyncio.create_task(committing.publish([event(0)]))
+                await log.begun()
+                second = asyncio.create_task(committing.publish([event(1)]))
+                await settle()
+                log.gate.release(10)
+                await first
+            assert await second == (1, 2)
+
+    asyncio.run(run())
+
+
 def test_events_of_many_shapes_keep_their_order_and_offsets(tmp_path: Path) -> None:
     """Such a group is encoded as several batches."""
 
