@@ -1,6 +1,10 @@
-"""Clause tables in a form that can be compared."""
+"""Clause tables in a form that can be compared, and segments from their bytes."""
 
+from collections.abc import Sequence
+
+from culver.matching.index import container
 from culver.matching.index.bounds import Line
+from culver.matching.index.segment import Segment
 from culver.matching.index.table import ClauseTable
 
 
@@ -28,3 +32,8 @@ def _literal(table: ClauseTable, key: object, even: int) -> str:
         return "none"
     place = key - 1 if key % 2 else key - even
     return f"{table.literals[place // 2]!r} {key % 2}"
+
+
+def from_chunks(chunks: Sequence[bytes]) -> Segment:
+    """A segment in memory, from what `segment.encode` made."""
+    return Segment(container.decode(memoryview(b"".join(chunks)), "a segment in memory"), "memory")

@@ -4,6 +4,7 @@ import random
 import threading
 from collections.abc import Iterator, Mapping
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -14,6 +15,7 @@ from culver.matching.index.compiler import Entry, compile_entries
 from culver.model.batch import concat, encode
 from culver.model.event import Event
 from culver.model.language import parse
+from culver.model.prepared import prepare
 from culver.model.values import Value
 from support.events import random_event
 from support.filters import random_filter
@@ -76,6 +78,24 @@ def test_what_happens_during_a_merge_holds_when_it_is_done(gate: Gate) -> None:
         assert found(made, batch) == expected
         assert len(made) == 1_199
         assert made.nbytes > 1_199 * 8
+
+
+def test_subscriptions_in_bulk_and_a_look_at_the_number_count_as_changes_too() -> None:
+    prepared = prepare("x = ?")
+    batch = batch_of({"x": 1})
+    with ColumnarFilter() as made:
+        for _ in range(20):
+            made.match(batch)  # quiet for long
+        for first in range(0, 9_000, 300):
+            made.add_rows(prepared, np.arange(first, first + 300), [np.ones(300, np.int64)])
+            if first % 600:
+                made.add([(20_000 + first, parse("x = 1"))])
+            assert len(made) >= first + 300
+            made.match(batch)
+        for _ in range(40):
+            made.match(batch)
+            made.close()  # so that a merge in the thread is done
+        assert len(made._pieces) <= 2
 
 
 def test_a_number_that_was_replaced_before_the_merge_survives_it(gate: Gate) -> None:

@@ -21,13 +21,13 @@ from culver.matching.index import Entry, Index, IndexWriter, chunks, tiers
 from culver.matching.index.bulk import compile_rows
 from culver.matching.index.compiler import compile_entries
 from culver.matching.index.matcher import FOREVER, Part, match_parts, merge_parts
-from culver.matching.index.segment import Segment, encode, from_chunks
+from culver.matching.index.segment import Segment, encode
 from culver.matching.index.table import ClauseTable, select_clauses
 from culver.model import batch as batches
 from culver.model.evaluate import evaluate
 from culver.model.event import Event
 from culver.model.predicate import Predicate
-from support.clauses import described
+from support.clauses import described, from_chunks
 from support.families import NEEDS, Events, Family, Member, box_family, prepared, random_family
 
 SMALL_CHUNKS = 128

@@ -10,10 +10,10 @@ from culver.matching.index.bounds import INT64_MAX, INT64_MIN
 from culver.matching.index.compiler import Entry, compile_entries
 from culver.matching.index.matcher import FOREVER, Part, merge_parts
 from culver.matching.index.order import block_order, split
-from culver.matching.index.segment import encode, from_chunks
+from culver.matching.index.segment import encode
 from culver.matching.index.vectors import WINDOW
 from culver.model.language import parse
-from support.clauses import described
+from support.clauses import described, from_chunks
 from support.filters import random_filter
 
 SEED = 4

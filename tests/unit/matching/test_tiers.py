@@ -28,6 +28,7 @@ def test_segments_that_are_large_enough_are_left_alone_unless_many_are_dead() ->
     large = [2_000_000, 1_500_000, 3_000_000, 1_100_000, 1_200_000]
     assert choose(large, [0] * 5) == []
     assert choose(large, [0, 400_000, 0, 0, 0]) == [1]
+    assert choose([*large, 9, 9], [900_000, 400_000, 0, 0, 0, 0, 0]) == [0]  # one such at a time
 
 
 def test_segments_stay_few_and_are_rewritten_rarely() -> None:

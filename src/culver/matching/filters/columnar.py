@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 from culver.matching.filter import Matches
 from culver.matching.index import tiers
 from culver.matching.index.bulk import compile_rows
-from culver.matching.index.compaction import absorb
 from culver.matching.index.compiler import Entry, compile_entries
 from culver.matching.index.matcher import FOREVER, Part, match_parts, merge_parts
 from culver.matching.index.segment import Segment, in_memory
@@ -44,6 +43,7 @@ class ColumnarFilter:
         self._gone: set[int] = set()  # perhaps compiled, and to be marked as removed
         self._pieces: list[_Piece] = []
         self._merge: _Merge | None = None
+        self._changed = False  # since the last match
         self._unchanged = 0  # matches since the last change
 
     def add(self, subscriptions: Iterable[tuple[int, Predicate]]) -> None:
@@ -90,7 +90,8 @@ class ColumnarFilter:
 
     def _settle(self) -> None:
         """Bring the segments up to date with what was added and removed, and merge what is due."""
-        changed = self._compile()
+        self._compile()
+        changed, self._changed = self._changed, False
         self._unchanged = 0 if changed else self._unchanged + 1
         if self._merge is not None and self._merge.done:
             merge, self._merge = self._merge, None
@@ -101,23 +102,24 @@ class ColumnarFilter:
             self._merge_small()
             self._begin_merge(quiet)
 
-    def _compile(self) -> bool:
+    def _compile(self) -> None:
         """Tombstones and a segment for what has changed, if anything has."""
         if not self._fresh and not self._gone:
-            return False
+            return
+        self._changed = True
         fresh, gone = self._fresh, self._gone
         self._fresh, self._gone = {}, set()
         self._end(np.array(sorted(gone), np.int64))
         if fresh:
             self._take(compile_entries(Entry(number, predicate) for number, predicate in fresh.items()))
-        return True
 
     def _take(self, table: ClauseTable) -> None:
         """Add compiled subscriptions, as the last change so far: they replace those that have their numbers."""
         self._compile()
+        self._changed = True
         self._end(table.numbers)
         small = [piece for piece in self._free() if len(piece.segment) <= tiers.SMALLEST]
-        table, _ = absorb([piece.part for piece in small], table, 0)
+        table, _ = merge_parts([piece.part for piece in small], 0, table)
         self._replace(small, _Piece(in_memory(table)))
 
     def _end(self, numbers: NDArray[np.int64]) -> None:

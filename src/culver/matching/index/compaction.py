@@ -14,14 +14,10 @@ import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
-
 from culver.matching.index import container
-from culver.matching.index.matcher import FOREVER, Part, merge_parts
+from culver.matching.index.matcher import merge_parts
 from culver.matching.index.segment import Segment, encode, open_segment
 from culver.matching.index.snapshot import SEGMENT_SUFFIX, StoredPart
-from culver.matching.index.table import ClauseTable, concatenate, select_registrations
 
 
 class Compaction:
@@ -57,26 +53,6 @@ class Compaction:
     def cancel(self) -> None:
         """Have `run` end after the step it is in."""
         self._cancelled.set()
-
-
-def absorb(
-    parts: Sequence[Part], table: ClauseTable, horizon: int
-) -> tuple[ClauseTable, NDArray[np.int64] | None]:
-    """One table of new registrations and of all in the parts but those that ended at or below `horizon`, and when
-    each has ended (None: none has). It is what `merge_parts` would give, without a segment of the new ones."""
-    if not parts:
-        return table, None
-    tables, untils = [], []
-    for part in parts:
-        kept = part.segment.table()
-        until = np.full(len(kept.numbers), FOREVER) if part.until is None else part.until
-        if part.until is not None:
-            kept, until = select_registrations(kept, until > horizon), until[until > horizon]
-        tables.append(kept)
-        untils.append(until)
-    merged, origin = concatenate([*tables, table])
-    ended = np.concatenate([*untils, np.full(len(table.numbers), FOREVER)])[origin]
-    return merged, (ended if (ended != FOREVER).any() else None)
 
 
 def segment_file(version: int, chunks: Sequence[bytes]) -> str:

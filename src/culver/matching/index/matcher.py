@@ -85,9 +85,11 @@ def _match_part(
     return offsets, numbers
 
 
-def merge_parts(parts: Sequence[Part], horizon: int) -> tuple[ClauseTable, NDArray[np.int64] | None]:
-    """One table of all registrations but those that ended at or below `horizon`, and when each has ended
-    (None: none has)."""
+def merge_parts(
+    parts: Sequence[Part], horizon: int, *added: ClauseTable
+) -> tuple[ClauseTable, NDArray[np.int64] | None]:
+    """One table of all registrations but those that ended at or below `horizon`, with those of the tables that are
+    added, and when each has ended (None: none has)."""
     tables, untils = [], []
     for part in parts:
         table = part.segment.table()
@@ -99,6 +101,11 @@ def merge_parts(parts: Sequence[Part], horizon: int) -> tuple[ClauseTable, NDArr
             table, until = select_registrations(table, kept), until[kept]
         tables.append(table)
         untils.append(until)
+    for table in added:
+        tables.append(table)
+        untils.append(np.full(len(table.numbers), FOREVER))
+    if len(tables) == 1 and added:
+        return tables[0], None
     merged, origin = concatenate(tables)
     ended = np.concatenate(untils)[origin]
     return merged, (ended if (ended != FOREVER).any() else None)

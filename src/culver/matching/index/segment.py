@@ -9,7 +9,6 @@ container of kind "segment"
 
 import itertools
 import weakref
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -92,11 +91,6 @@ def _arrays(table: ClauseTable) -> dict[str, NDArray[Any]]:
     arrays["pool_start"] = starts(np.array([len(text) for text in texts], np.int64))
     arrays["pool_bytes"] = np.frombuffer(b"".join(texts), np.uint8)
     return arrays
-
-
-def from_chunks(chunks: Sequence[bytes]) -> Segment:
-    """A segment in memory, from what `encode` made."""
-    return Segment(container.decode(memoryview(b"".join(chunks)), "a segment in memory"), "memory")
 
 
 _open: "weakref.WeakValueDictionary[tuple[str, int, int, int], Segment]" = weakref.WeakValueDictionary()

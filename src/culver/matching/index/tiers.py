@@ -3,7 +3,7 @@
 While subscriptions come and go (`choose`): sizes fall into tiers, each four times the one below; the lowest
 takes everything up to 256 registrations. At most one segment stays in the lowest tier and three in any other:
 one more, and the tier's segments become one, which may fill the next tier. Segments of more than a million are
-large enough. A segment of which a quarter is dead is rewritten too.
+large enough. A segment of which a quarter is dead is rewritten too, alone if it is that large.
 
 When nothing has changed for a while (`choose_when_quiet`): every segment costs every event, so there should be one
 or two. All become one, as far as that is at most about a second of work and is worth it: a segment is not
@@ -29,6 +29,9 @@ def choose(sizes: Sequence[int], dead: Sequence[int]) -> list[int]:
     """The places of the segments to merge into one now, ascending; none if all is well. `sizes` counts the
     registrations in each segment, `dead` those that a merge would drop. After that merge, ask again."""
     chosen = [place for place, size in enumerate(sizes) if size == 0 or 4 * dead[place] > size]
+    for place in chosen:
+        if sizes[place] > _LARGEST:
+            return [place]
     while True:
         merged = sum(sizes[place] - dead[place] for place in chosen)
         more = _full_tier(sizes, chosen, merged)

@@ -4,7 +4,7 @@ import pyarrow as pa
 
 from culver.matching.index.compiler import Entry, compile_entries
 from culver.matching.index.matcher import Part, match_parts
-from culver.matching.index.segment import encode, from_chunks
+from culver.matching.index.segment import in_memory
 from culver.model.batch import encode as encode_events
 from culver.model.event import Event
 from culver.model.predicate import (
@@ -36,7 +36,7 @@ def load_kernels() -> None:
         for number, constraint in enumerate(constraints)
     ]
     # Two segments, so that their results are joined.
-    parts = [Part(from_chunks(encode(compile_entries(entries)))) for _ in range(2)]
+    parts = [Part(in_memory(compile_entries(entries))) for _ in range(2)]
     batch: pa.RecordBatch
     for batch in encode_events([Event({}, {"number": 1, "text": "ab", "list": ("a",)}, b"{}")], 0):
         match_parts(parts, batch, 0)

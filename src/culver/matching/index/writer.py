@@ -13,8 +13,9 @@ from pathlib import Path
 
 from culver.errors import Conflict, CulverError, StorageCorrupt, StorageError, StorageFull
 from culver.matching.index import container, tiers
-from culver.matching.index.compaction import Compaction, absorb, segment_file
+from culver.matching.index.compaction import Compaction, segment_file
 from culver.matching.index.compiler import Entry, compile_entries
+from culver.matching.index.matcher import merge_parts
 from culver.matching.index.segment import encode, open_segment
 from culver.matching.index.snapshot import (
     SEGMENT_SUFFIX,
@@ -185,7 +186,7 @@ class IndexWriter:
         self, number: int, added: Sequence[Entry], small: Sequence[StoredPart], horizon: int
     ) -> StoredPart:
         """A new segment with these entries and what is left of some small parts."""
-        table, until = absorb([stored.part() for stored in small], compile_entries(added), horizon)
+        table, until = merge_parts([stored.part() for stored in small], horizon, compile_entries(added))
         chunks = encode(table)
         file = segment_file(number, chunks)
         container.write(self._directory / file, chunks)
