@@ -65,7 +65,6 @@ class Catalog:
         self._horizon = horizon
         self._on_head_moved = on_head_moved
         self._clock_us = clock_us
-        self._quiet_seconds = quiet_seconds
         self._predicates: dict[int, Predicate] = {}  # of registrations not indexed yet, to save parsing again
         self._changes: set[asyncio.Task[Any]] = set()
         self._forgettable: deque[tuple[int, Sequence[int]]] = (
