@@ -50,6 +50,10 @@ class FilterSettings:
     max_values: int = 1_024  # in one IN list
 
 
+UNLIMITED_FILTERS = FilterSettings(*(2**31,) * 5)
+"""For filters that were checked when they came in; the limits may have been lowered since."""
+
+
 @dataclass(frozen=True, slots=True)
 class LogSettings:
     segment_bytes: int = 64 * 1024 * 1024
@@ -60,7 +64,8 @@ class LogSettings:
 @dataclass(frozen=True, slots=True)
 class RegistrySettings:
     max_subscriptions: int = 2_000_000
-    max_batch: int = 10_000  # subscriptions in one request
+    max_batch: int = 10_000  # subscriptions in one request, each with a filter of its own
+    max_rows: int = 200_000  # subscriptions in one request that adds rows to a set
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,10 @@ Under `residual`: lookups (which needs a value meets), recall (which it met befo
 compute), held (needs per row).
 """
 
+from culver.matching.index.bulk import compile_rows
 from culver.matching.index.compiler import Entry
 from culver.matching.index.snapshot import Index
+from culver.matching.index.table import ClauseTable, select_registrations
 from culver.matching.index.writer import IndexWriter
 
-__all__ = ["Entry", "Index", "IndexWriter"]
+__all__ = ["ClauseTable", "Entry", "Index", "IndexWriter", "compile_rows", "select_registrations"]

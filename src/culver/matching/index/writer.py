@@ -27,6 +27,7 @@ from culver.matching.index.snapshot import (
     versions_in,
     write_version,
 )
+from culver.matching.index.table import ClauseTable
 from culver.matching.index.tombstones import Integers, columns_of_ends, gathered
 
 
@@ -76,10 +77,13 @@ class IndexWriter:
         added: Sequence[Entry],
         ended: Sequence[tuple[int, int]],
         horizon: int,
+        tables: Sequence[ClauseTable] = (),
+        ended_together: Sequence[tuple[Integers, int]] = (),
     ) -> None:
-        """Make a new version: the current one with `added` registrations, and those in `ended` (number,
-        position) in effect only below that position; a number that is unknown is ignored. Its number is
-        `registry_version`, or one more than the last where compactions have used that up.
+        """Make a new version: the current one with `added` registrations and those compiled in `tables`, and those
+        in `ended` (number, position) and `ended_together` (numbers, position) in effect only below that
+        position; a number that is unknown is ignored. Its number is `registry_version`, or one more
+        than the last where compactions have used that up.
 
         Registrations that ended at or below `horizon` may be dropped, so a reader of this version must not
         match events below it. The version is complete when its file appears. Raises Conflict where
@@ -91,13 +95,13 @@ class IndexWriter:
                 f"so {registry_version} cannot be published"
             )
         number = max(registry_version, self.version + 1)
-        numbers, until = columns_of_ends(ended)
+        numbers, until = columns_of_ends(ended, ended_together)
         with _translated(self._directory):
             parts = [_with_ends(stored, numbers, until) for stored in self._current.parts]
             parts = [stored for stored in parts if self._is_busy(stored) or not _is_dead(stored, horizon)]
-            if added:
+            if added or tables:
                 small, others = self._small_and_others(parts)
-                new = self._write(number, added, small, horizon)
+                new = self._write(number, [compile_entries(added), *tables], small, horizon)
                 parts = [*others, _with_ends(new, numbers, until)]
             self._advance(Version(number, registry_version, tuple(parts)))
 
@@ -183,10 +187,11 @@ class IndexWriter:
         return small, others
 
     def _write(
-        self, number: int, added: Sequence[Entry], small: Sequence[StoredPart], horizon: int
+        self, number: int, tables: Sequence[ClauseTable], small: Sequence[StoredPart], horizon: int
     ) -> StoredPart:
-        """A new segment with these entries and what is left of some small parts."""
-        table, until = merge_parts([stored.part() for stored in small], horizon, compile_entries(added))
+        """A new segment with these tables and what is left of some small parts."""
+        added = [table for table in tables if len(table.numbers)] or tables[:1]
+        table, until = merge_parts([stored.part() for stored in small], horizon, *added)
         chunks = encode(table)
         file = segment_file(number, chunks)
         container.write(self._directory / file, chunks)
