@@ -1,0 +1,192 @@
+"""Online k-means (sequential, section 4.2.2 of StreamHub's paper): registrations that are alike share a slice.
+
+A registration is a point: in each dimension the centre of its intervals (of a half-line, its end), the mean over its
+clauses. It goes to the slice with the nearest centre, distances measured in standard deviations, and the centre moves
+towards it. Dimensions that one of the two says nothing about are neutral. A slice that has a quarter more than its
+share takes no more.
+
+Each slice keeps a summary: per dimension the interval around the terms of all its clauses, no bounds as soon as one
+clause has no term there. An event goes to the slices whose summary it does not contradict:
+
+    slice 0    a in [3, 90]    s in ['A', 'K']        event {a: 50, s: 'X'}  -> slices 1 and 2
+    slice 1    a in [10, 70]   s no bounds            event {s: 'B'}         -> slice 2 (a is missing)
+    slice 2    a no bounds     s no bounds
+
+Which slice holds a registration depends on all that came before, so its end goes to all slices. Summaries only widen:
+to narrow them is to build the index anew, with a new placement. The slices are as even as those of `hashed`, nearly; what
+is alike is found by fewer comparisons, and the events that a slice is spared depend on how well the filters fall apart.
+"""
+
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from culver.matching.index.bounds import INT64_MAX, INT64_MIN, Line, reals_of_keys
+from culver.matching.index.columns import BatchColumns
+from culver.matching.index.portable import event_keys, term_bounds
+from culver.matching.index.table import ClauseTable, Dimension, select_clauses, starts
+from culver.placement.kmeans_kernel import NO_COORDINATE, Clusters, cluster
+from culver.placement.placement import Route, State, Way, everywhere, one_hot
+
+_MAX_DIMENSIONS = 64  # the first that are seen; the others neither tell registrations apart nor spare events
+_ROOM = 1.25  # of the even share
+_SLACK = 4  # registrations, so that the first ones are not dealt out in turn
+_HUGEST = 1e140  # coordinates end here: the sum of their squares must be a number
+_ROWS = 1 << 15  # events routed at a time, so that their keys stay in the cache
+_REAL_LINES = (Line.NUMBERS, Line.REALS)
+
+
+class KMeans:
+    name: ClassVar[str] = "kmeans"
+
+    def __init__(self, slices: int) -> None:
+        self.slices = slices
+        self._dimensions: dict[Dimension, int] = {}
+        self._clusters = _empty(slices, 0)
+        # Of all coordinates in a dimension: how many, their mean, and the sum of squared distances from it.
+        self._moments = np.zeros((3, 0))
+
+    @classmethod
+    def from_state(cls, slices: int, state: State) -> Self:
+        made = cls(slices)
+        try:
+            names = [(str(attribute), Line(line)) for attribute, line in state["dimensions"]]
+            made._dimensions = {dimension: place for place, dimension in enumerate(names)}
+            made._moments = np.array(state["moments"], np.float64).reshape(3, len(names))
+            empty = _empty(slices, len(names))
+            made._clusters = Clusters(
+                *(
+                    np.array(state[field], array.dtype).reshape(array.shape)
+                    for field, array in zip(Clusters._fields, empty, strict=True)
+                )
+            )
+        except (KeyError, TypeError) as exc:
+            raise ValueError(f"not the state of a {cls.name} placement") from exc
+        return made
+
+    def assign(self, table: ClauseTable) -> NDArray[np.bool_]:
+        if np.any(np.diff(table.clause_registration) < 0):
+            table = select_clauses(table, np.argsort(table.clause_registration, kind="stable"))
+        count = len(table.numbers)
+        places = self._places(table.dimensions)
+        dimension = places[table.term_dimension]
+        bounds = term_bounds(table, np.arange(len(dimension)))
+        low, high = np.ascontiguousarray(bounds[:, 0]), np.ascontiguousarray(bounds[:, 1])
+        is_real = np.array([line in _REAL_LINES for _, line in table.dimensions], np.bool_)
+        coordinate = _coordinates(low, high, is_real[table.term_dimension])
+        self._learn_spread(dimension, coordinate)
+        number, _, squares = self._moments
+        deviation = np.sqrt(squares / np.maximum(number, 1.0))
+        scale = np.divide(1.0, deviation, out=np.zeros_like(deviation), where=deviation > 0.0)
+        chosen = np.zeros(count, np.int64)
+        cluster(
+            self._clusters, _ROOM / self.slices, _SLACK, scale, count,
+            starts(np.bincount(table.clause_registration, minlength=count)),
+            table.term_start, dimension, low, high, coordinate, chosen,
+        )  # fmt: skip
+        return one_hot(chosen, self.slices)
+
+    def holders(self, numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
+        return everywhere(len(numbers), self.slices)
+
+    def route(self, batch: pa.RecordBatch) -> Route:
+        marked = np.tile(self._clusters.sizes > 0, (batch.num_rows, 1))
+        bounded = self._clusters.terms == self._clusters.clauses[:, None]
+        for begin in range(0, batch.num_rows, _ROWS):
+            columns = BatchColumns(batch.slice(begin, _ROWS))
+            self._exclude(columns, bounded, marked[begin : begin + _ROWS])
+        return Route(batch.num_rows, self.slices, Way.ALL, marked)
+
+    def state(self) -> State:
+        return {
+            "dimensions": [[attribute, str(line)] for attribute, line in self._dimensions],
+            "moments": self._moments.tolist(),
+            **{field: array.tolist() for field, array in self._clusters._asdict().items()},
+        }
+
+    def _exclude(
+        self, columns: BatchColumns, bounded: NDArray[np.bool_], marked: NDArray[np.bool_]
+    ) -> None:
+        """Take the mark from slices whose summary an event contradicts."""
+        for dimension, place in self._dimensions.items():
+            slices = np.flatnonzero(bounded[:, place])
+            if not len(slices):
+                continue
+            found = event_keys(columns, dimension)
+            if found is None:
+                marked[:, slices] = False
+                continue
+            keys, there = found
+            for each in slices.tolist():
+                low, high = self._clusters.low[each, place], self._clusters.high[each, place]
+                marked[:, each] &= (keys >= low) & (keys <= high) & there.view(np.bool_)
+
+    def _places(self, dimensions: tuple[Dimension, ...]) -> NDArray[np.int64]:
+        """The places of dimensions among those that are known, where there is room for them; else -1."""
+        for dimension in dimensions:
+            if len(self._dimensions) < _MAX_DIMENSIONS:
+                self._dimensions.setdefault(dimension, len(self._dimensions))
+        missing = len(self._dimensions) - self._moments.shape[1]
+        if missing:
+            wider = _empty(self.slices, missing)
+            self._moments = np.pad(self._moments, ((0, 0), (0, missing)))
+            self._clusters = Clusters(
+                *(
+                    old if old.ndim == 1 else np.concatenate([old, new], axis=1)
+                    for old, new in zip(self._clusters, wider, strict=True)
+                )
+            )
+        return np.array([self._dimensions.get(dimension, -1) for dimension in dimensions], np.int64)
+
+    def _learn_spread(self, dimension: NDArray[np.int64], coordinate: NDArray[np.float64]) -> None:
+        """Take more coordinates into the moments (Chan's way of adding variances)."""
+        counted = (dimension >= 0) & (coordinate != NO_COORDINATE)
+        dimension, coordinate = dimension[counted], coordinate[counted]
+        size = self._moments.shape[1]
+        number, mean, squares = self._moments
+        fresh: NDArray[Any] = np.bincount(dimension, minlength=size)
+        fresh_mean = np.bincount(dimension, coordinate, size) / np.maximum(fresh, 1)
+        away = coordinate - fresh_mean[dimension]
+        fresh_squares = np.bincount(dimension, away * away, size)
+        total = np.maximum(number + fresh, 1)
+        apart = fresh_mean - mean
+        self._moments = np.stack(
+            [
+                number + fresh,
+                mean + apart * fresh / total,
+                squares + fresh_squares + apart * apart * number * fresh / total,
+            ]
+        )
+
+
+def _empty(slices: int, dimensions: int) -> Clusters:
+    shape = (slices, dimensions)
+    return Clusters(
+        sizes=np.zeros(slices, np.int64),
+        clauses=np.zeros(slices, np.int64),
+        terms=np.zeros(shape, np.int64),
+        low=np.full(shape, INT64_MAX),
+        high=np.full(shape, INT64_MIN),
+        weight=np.zeros(shape, np.int64),
+        centre=np.zeros(shape, np.float64),
+    )
+
+
+def _coordinates(
+    low: NDArray[np.int64], high: NDArray[np.int64], is_real: NDArray[np.bool_]
+) -> NDArray[np.float64]:
+    """The middle of each interval, of one with a single bound that bound."""
+    lows, highs = _values(low, is_real), _values(high, is_real)
+    no_low, no_high = low == INT64_MIN, high == INT64_MAX
+    result = lows / 2 + highs / 2
+    result[no_low], result[no_high] = highs[no_low], lows[no_high]
+    result[(no_low & no_high) | (low > high)] = NO_COORDINATE
+    return result
+
+
+def _values(keys: NDArray[np.int64], is_real: NDArray[np.bool_]) -> NDArray[np.float64]:
+    values = keys.astype(np.float64)
+    values[is_real] = np.nan_to_num(reals_of_keys(keys[is_real]), nan=_HUGEST)
+    return np.clip(values, -_HUGEST, _HUGEST)
