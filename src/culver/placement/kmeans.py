@@ -2,8 +2,8 @@
 
 A registration is a point: in each dimension the centre of its intervals (of a half-line, its end), the mean over its
 clauses. It goes to the slice with the nearest centre, distances measured in standard deviations, and the centre moves
-towards it. Dimensions that one of the two says nothing about are neutral. A slice that has a quarter more than its
-share takes no more.
+towards it. Dimensions that one of the two says nothing about are neutral. Slices above their even share are disliked,
+the more the fuller, and one with a quarter more takes nothing; so is one whose summary would lose its bounds.
 
 Each slice keeps a summary: per dimension the interval around the terms of all its clauses, no bounds as soon as one
 clause has no term there. An event goes to the slices whose summary it does not contradict:
@@ -13,8 +13,8 @@ clause has no term there. An event goes to the slices whose summary it does not 
     slice 2    a no bounds     s no bounds
 
 Which slice holds a registration depends on all that came before, so its end goes to all slices. Summaries only widen:
-to narrow them is to build the index anew, with a new placement. The slices are as even as those of `hashed`, nearly; what
-is alike is found by fewer comparisons, and the events that a slice is spared depend on how well the filters fall apart.
+to narrow them is to build the index anew, with a new placement. How many events a slice is spared depends on how well
+the filters fall apart; where they do not, it is `hashed` with filters that are alike together.
 """
 
 from typing import Any, ClassVar, Self
@@ -27,12 +27,15 @@ from culver.matching.index.bounds import INT64_MAX, INT64_MIN, Line, reals_of_ke
 from culver.matching.index.columns import BatchColumns
 from culver.matching.index.portable import event_keys, term_bounds
 from culver.matching.index.table import ClauseTable, Dimension, select_clauses, starts
-from culver.placement.kmeans_kernel import NO_COORDINATE, Clusters, cluster
+from culver.placement.kmeans_kernel import Clusters, Terms, cluster
 from culver.placement.placement import Route, State, Way, everywhere, one_hot
 
 _MAX_DIMENSIONS = 64  # the first that are seen; the others neither tell registrations apart nor spare events
 _ROOM = 1.25  # of the even share
+_HALF_LINE = 0.1  # how much a coordinate counts that is not the middle of an interval but its only end
 _SLACK = 4  # registrations, so that the first ones are not dealt out in turn
+_REHEARSALS = 2  # of the first registrations, so that centres are in place before it counts
+_REHEARSED = 1024
 _HUGEST = 1e140  # coordinates end here: the sum of their squares must be a number
 _ROWS = 1 << 15  # events routed at a time, so that their keys stay in the cache
 _REAL_LINES = (Line.NUMBERS, Line.REALS)
@@ -75,17 +78,19 @@ class KMeans:
         bounds = term_bounds(table, np.arange(len(dimension)))
         low, high = np.ascontiguousarray(bounds[:, 0]), np.ascontiguousarray(bounds[:, 1])
         is_real = np.array([line in _REAL_LINES for _, line in table.dimensions], np.bool_)
-        coordinate = _coordinates(low, high, is_real[table.term_dimension])
-        self._learn_spread(dimension, coordinate)
+        coordinate, pull = _coordinates(low, high, is_real[table.term_dimension])
+        self._learn_spread(dimension, coordinate, pull)
         number, _, squares = self._moments
         deviation = np.sqrt(squares / np.maximum(number, 1.0))
         scale = np.divide(1.0, deviation, out=np.zeros_like(deviation), where=deviation > 0.0)
         chosen = np.zeros(count, np.int64)
-        cluster(
-            self._clusters, _ROOM / self.slices, _SLACK, scale, count,
-            starts(np.bincount(table.clause_registration, minlength=count)),
-            table.term_start, dimension, low, high, coordinate, chosen,
-        )  # fmt: skip
+        clause_start = starts(np.bincount(table.clause_registration, minlength=count))
+        terms = Terms(clause_start, table.term_start, dimension, low, high, coordinate, pull)
+        if not self._clusters.sizes.any():
+            for _ in range(_REHEARSALS):
+                cluster(self._clusters, terms, min(count, _REHEARSED), scale, _ROOM, _SLACK, chosen)
+                self._begin_again()
+        cluster(self._clusters, terms, count, scale, _ROOM, _SLACK, chosen)
         return one_hot(chosen, self.slices)
 
     def holders(self, numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -123,6 +128,12 @@ class KMeans:
                 low, high = self._clusters.low[each, place], self._clusters.high[each, place]
                 marked[:, each] &= (keys >= low) & (keys <= high) & there.view(np.bool_)
 
+    def _begin_again(self) -> None:
+        """Forget everything but where the centres are, which the next registrations move easily."""
+        empty = _empty(self.slices, len(self._dimensions))
+        known = np.minimum(self._clusters.weight, 1)
+        self._clusters = empty._replace(centre=self._clusters.centre, weight=known)
+
     def _places(self, dimensions: tuple[Dimension, ...]) -> NDArray[np.int64]:
         """The places of dimensions among those that are known, where there is room for them; else -1."""
         for dimension in dimensions:
@@ -140,9 +151,11 @@ class KMeans:
             )
         return np.array([self._dimensions.get(dimension, -1) for dimension in dimensions], np.int64)
 
-    def _learn_spread(self, dimension: NDArray[np.int64], coordinate: NDArray[np.float64]) -> None:
+    def _learn_spread(
+        self, dimension: NDArray[np.int64], coordinate: NDArray[np.float64], pull: NDArray[np.float64]
+    ) -> None:
         """Take more coordinates into the moments (Chan's way of adding variances)."""
-        counted = (dimension >= 0) & (coordinate != NO_COORDINATE)
+        counted = (dimension >= 0) & (pull > 0.0)
         dimension, coordinate = dimension[counted], coordinate[counted]
         size = self._moments.shape[1]
         number, mean, squares = self._moments
@@ -176,17 +189,16 @@ def _empty(slices: int, dimensions: int) -> Clusters:
 
 def _coordinates(
     low: NDArray[np.int64], high: NDArray[np.int64], is_real: NDArray[np.bool_]
-) -> NDArray[np.float64]:
-    """The middle of each interval, of one with a single bound that bound."""
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The middle of each interval, of one with a single bound that bound; and how much it counts."""
     lows, highs = _values(low, is_real), _values(high, is_real)
     no_low, no_high = low == INT64_MIN, high == INT64_MAX
-    result = lows / 2 + highs / 2
-    result[no_low], result[no_high] = highs[no_low], lows[no_high]
-    result[(no_low & no_high) | (low > high)] = NO_COORDINATE
-    return result
+    middle = np.where(no_low, highs, np.where(no_high, lows, lows / 2 + highs / 2))
+    pull = np.where(no_low | no_high, _HALF_LINE, 1.0)
+    pull[(no_low & no_high) | (low > high)] = 0.0
+    return middle, pull
 
 
 def _values(keys: NDArray[np.int64], is_real: NDArray[np.bool_]) -> NDArray[np.float64]:
-    values = keys.astype(np.float64)
-    values[is_real] = np.nan_to_num(reals_of_keys(keys[is_real]), nan=_HUGEST)
-    return np.clip(values, -_HUGEST, _HUGEST)
+    values = np.where(is_real, reals_of_keys(keys), keys)
+    return np.fmax(np.fmin(values, _HUGEST), -_HUGEST)  # no bound at all is no number as a real

@@ -3,11 +3,11 @@
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from culver.matching.index.kernels import Integers, Reals, compiled
 
-NO_COORDINATE = np.inf  # of a term that is bounded on neither side
+_CROWDED = 4.0  # what it counts that a slice is full
+_LOSS = 100.0  # what it counts, in squared deviations, that a slice would lose its bounds in a dimension
 
 
 class Clusters(NamedTuple):
@@ -22,75 +22,80 @@ class Clusters(NamedTuple):
     centre: Reals
 
 
+class Terms(NamedTuple):
+    """Registration r has the clauses clause_start[r] to clause_start[r + 1], clause c the terms term_start[c] to
+    term_start[c + 1]. Dimensions are those of the clusters, -1 for those that are left out."""
+
+    clause_start: Integers
+    term_start: Integers
+    dimension: Integers
+    low: Integers
+    high: Integers
+    coordinate: Reals
+    pull: Reals  # how much the coordinate counts; 0: there is none
+
+
 @compiled
 def cluster(
     clusters: Clusters,
+    terms: Terms,
+    registrations: int,
+    scale: Reals,
     share: float,
     slack: int,
-    scale: Reals,
-    registrations: int,
-    clause_start: Integers,
-    term_start: Integers,
-    term_dimension: Integers,
-    low: Integers,
-    high: Integers,
-    coordinate: Reals,
     chosen: Integers,
 ) -> None:
     """Choose the slice of each registration, and let the slice's centre and summary follow.
 
-    Registration r has the clauses clause_start[r] .. clause_start[r + 1], clause c the terms term_start[c] ..
-    term_start[c + 1], in dimensions of the clusters, -1 for those that are left out. A slice has room while it has at
-    most `share` of all registrations, and `slack` more.
+    A slice has room up to `share` times its even part, and `slack` more. `scale` turns coordinates
+    into deviations.
     """
     slices, dimensions = clusters.centre.shape
     sums = np.zeros(dimensions)
-    counts = np.zeros(dimensions, np.int64)
-    touched = np.empty(dimensions, np.int64)
+    pulls = np.zeros(dimensions)
+    present = np.zeros(dimensions, np.int64)
     total = clusters.sizes.sum()
     for registration in range(registrations):
-        begin, end = clause_start[registration], clause_start[registration + 1]
-        first, last = term_start[begin], term_start[end]
-        several = 0
+        begin, end = terms.clause_start[registration], terms.clause_start[registration + 1]
+        first, last = terms.term_start[begin], terms.term_start[end]
+        sums[:], pulls[:], present[:] = 0.0, 0.0, 0
         for term in range(first, last):
-            d = term_dimension[term]
-            if d >= 0 and coordinate[term] != NO_COORDINATE:
-                if counts[d] == 0:
-                    touched[several] = d
-                    several += 1
-                sums[d] += coordinate[term]
-                counts[d] += 1
+            d = terms.dimension[term]
+            if d >= 0:
+                present[d] += 1
+                pulls[d] += terms.pull[term]
+                sums[d] += terms.pull[term] * terms.coordinate[term]
         total += 1
-        room = share * total + slack
+        even = total / slices
+        room = share * even + slack
         best, nearest = -1, np.inf
         for s in range(slices):
             if clusters.sizes[s] >= room:
                 continue
-            distance = 0.0
-            for i in range(several):
-                d = touched[i]
-                # Where a centre has nothing to say, it is as far as any registration is on the average.
-                if clusters.weight[s, d] == 0:
-                    distance += 1.0
-                else:
-                    away = (sums[d] / counts[d] - clusters.centre[s, d]) * scale[d]
-                    distance += away * away
-            if distance < nearest or (
-                distance == nearest and clusters.sizes[s] < clusters.sizes[best]
-            ):
+            # Already above its even share, a slice leaves what might as well go elsewhere.
+            distance = max(0.0, clusters.sizes[s] - even) / (room - even) * _CROWDED
+            for d in range(dimensions):
+                if pulls[d] > 0.0:
+                    # Where a centre has nothing to say, it is as far as a registration is on the average.
+                    away = 1.0
+                    if clusters.weight[s, d] > 0:
+                        away = (sums[d] / pulls[d] - clusters.centre[s, d]) * scale[d]
+                    distance += away * away * pulls[d] / present[d]
+                if present[d] < end - begin and clusters.terms[s, d] == clusters.clauses[s]:
+                    distance += _LOSS
+            if distance < nearest or (distance == nearest and clusters.sizes[s] < clusters.sizes[best]):
                 best, nearest = s, distance
         chosen[registration] = best
         clusters.sizes[best] += 1
         clusters.clauses[best] += end - begin
-        for i in range(several):
-            d = touched[i]
-            clusters.weight[best, d] += 1
-            clusters.centre[best, d] += (sums[d] / counts[d] - clusters.centre[best, d]) / clusters.weight[best, d]
-            sums[d], counts[d] = 0.0, 0
+        for d in range(dimensions):
+            if pulls[d] > 0.0:
+                clusters.weight[best, d] += 1
+                clusters.centre[best, d] += (sums[d] / pulls[d] - clusters.centre[best, d]) / clusters.weight[best, d]
         for term in range(first, last):
-            d = term_dimension[term]
+            d = terms.dimension[term]
             if d >= 0:
                 clusters.terms[best, d] += 1
-                if low[term] <= high[term]:
-                    clusters.low[best, d] = min(clusters.low[best, d], low[term])
-                    clusters.high[best, d] = max(clusters.high[best, d], high[term])
+                if terms.low[term] <= terms.high[term]:
+                    clusters.low[best, d] = min(clusters.low[best, d], terms.low[term])
+                    clusters.high[best, d] = max(clusters.high[best, d], terms.high[term])

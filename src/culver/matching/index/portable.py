@@ -44,12 +44,10 @@ def term_bounds(table: ClauseTable, terms: NDArray[np.int64]) -> NDArray[np.int6
     rows = np.flatnonzero(_is_string(table)[table.term_dimension[terms]])
     if len(rows):
         heads, _ = _literal_keys(table.literals)
-        for side, even in ((0, 2), (1, 0)):  # as in `bounds`: an even key lies next to its literal
-            keys = bounds[rows, side]
-            bounded = (keys != INT64_MIN) & (keys != INT64_MAX)
-            places = (keys[bounded] - np.where(keys[bounded] & 1 == 1, 1, even)) >> 1
-            keys[bounded] = heads[places]
-            bounds[rows, side] = keys
+        # As in `bounds`: literal i has the key 2i + 1, and an open bound at it the next key above or below.
+        twice = np.repeat(heads, 2)
+        bounds[rows, 0] = _look_up(np.concatenate([heads[:1], twice]), bounds[rows, 0])
+        bounds[rows, 1] = _look_up(twice, bounds[rows, 1])
     return bounds
 
 
@@ -101,6 +99,14 @@ def event_hashes(
 
 def _is_string(table: ClauseTable) -> NDArray[np.bool_]:
     return np.array([line is Line.STRINGS for _, line in table.dimensions], np.bool_)
+
+
+def _look_up(heads: NDArray[np.int64], keys: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The head for each key; keys that are no bound stay."""
+    bounded = (keys != INT64_MIN) & (keys != INT64_MAX)
+    if bounded.all():
+        return heads[keys]
+    return np.where(bounded, heads[np.where(bounded, keys, 0)], keys)
 
 
 def _literal_keys(literals: Sequence[bytes]) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
