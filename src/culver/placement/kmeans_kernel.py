@@ -83,7 +83,12 @@ def cluster(
                     distance += away * away * pulls[d] / present[d]
                 if present[d] < end - begin and clusters.terms[s, d] == clusters.clauses[s]:
                     distance += _LOSS
-            if distance < nearest or (distance == nearest and clusters.sizes[s] < clusters.sizes[best]):
+            # The first is taken however far it is: a distance may be beyond the reals.
+            if (
+                best < 0
+                or distance < nearest
+                or (distance == nearest and clusters.sizes[s] < clusters.sizes[best])
+            ):
                 best, nearest = s, distance
         chosen[registration] = best
         clusters.sizes[best] += 1
