@@ -2,11 +2,13 @@
 
 import importlib
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from culver.errors import InvalidConfiguration
 from culver.matching.filter import Filter
-from culver.placement.placement import Placement
+
+if TYPE_CHECKING:  # it imports Numba, which takes most of a second
+    from culver.placement.placement import Placement
 
 FILTERS: Mapping[str, str] = {
     "reference": "culver.matching.filters.reference:ReferenceFilter",
@@ -28,7 +30,7 @@ def filter_named(name: str) -> type[Filter]:
     return found
 
 
-def placement_named(name: str) -> type[Placement]:
+def placement_named(name: str) -> type["Placement"]:
     """The class of a placement; call it with a number of slices, or its `from_state`. Raises InvalidConfiguration
     with the known names."""
     found: type[Placement] = _load("placement", PLACEMENTS, name)

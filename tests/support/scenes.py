@@ -1,7 +1,7 @@
 """Registrations in portions, a batch of events, and who satisfies what, for tests of placements.
 
-    portions     tables as they would come to a placement, one after another
-    pairs        (event, number) of every match, as the reference finds them
+portions     tables as they would come to a placement, one after another
+pairs        (event, number) of every match, as the reference finds them
 """
 
 import functools
@@ -82,9 +82,7 @@ def _family(seed: int) -> Scene:
 
 def _workload(name: str, count: int, events: int) -> Scene:
     workload = named(name)
-    return _scene(
-        [parse(text) for text in workload.filters(count, SEED)], workload.event_batch(events, SEED)
-    )
+    return _scene([parse(text) for text in workload.filters(count, SEED)], workload.event_batch(events, SEED))
 
 
 def _strings() -> Scene:

@@ -1,13 +1,13 @@
 """Which placement to take: from what was measured, with the reason in a sentence.
 
-    the index fits into every worker                    replicated: an event is matched once, and nothing is shuffled
-    else, most registrations have a selective term      event-space: once, against a part of the index
-    else                                                hashed: by all slices, each against its own part
+the index fits into every worker                    replicated: an event is matched once, and nothing is shuffled
+else, most registrations have a selective term      event-space: once, against a part of the index
+else                                                hashed: by all slices, each against its own part
 
-    per event          replicated    event-space                   hashed
-    index in a slice   all           1 - s + s / n                 1 / n            s: share of the registrations that
-    work               c             c (1 - s + s / n) + sending   c + n sending       one dimension tells apart
-                                                                                    c: matching an event, n: slices
+per event          replicated    event-space                   hashed
+index in a slice   all           1 - s + s / n                 1 / n            s: share of the registrations that
+work               c             c (1 - s + s / n) + sending   c + n sending       one dimension tells apart
+                                                                                c: matching an event, n: slices
 """
 
 from dataclasses import dataclass
@@ -71,7 +71,9 @@ def choose(measured: Measured) -> Choice:
         f"slices holds {_shown(each)}, and every event goes to all"
     )
     if each > budget:
-        reason += f"; that is still too much, {_workers_needed(measured.index_bytes, budget)} workers would do"
+        reason += (
+            f"; that is still too much, {_workers_needed(measured.index_bytes, budget)} workers would do"
+        )
     return Choice("hashed", slices, reason)
 
 

@@ -14,7 +14,6 @@ all fall behind the last cut).
 Every dimension is tried both ways, on a sample, and the one whose fullest slice is least full is taken.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -43,7 +42,7 @@ class Division:
     buckets: NDArray[np.int64] | None
 
     def holders(self, spans: Spans, slices: int) -> NDArray[np.bool_]:
-        """(registrations, slices): the slices where a registration may be satisfied; `spans` are in this dimension."""
+        """(registrations, slices): where a registration may be satisfied, by its spans in this dimension."""
         if self.cuts is not None:
             first = np.searchsorted(self.cuts, spans.low, "right")
             last = np.searchsorted(self.cuts, spans.high, "right")
@@ -104,12 +103,6 @@ def best_division(spans: Spans, slices: int) -> Division | None:
             if held < fullest:
                 best, fullest = division, held
     return best
-
-
-def selective_share(divisions: Sequence[NDArray[np.bool_]]) -> float:
-    """The share of registrations that are not in all slices, of what `assign` gave."""
-    total = sum(len(each) for each in divisions)
-    return sum(int(np.count_nonzero(~each.all(axis=1))) for each in divisions) / max(1, total)
 
 
 def _ranges(spans: Spans, place: int, slices: int) -> Division:

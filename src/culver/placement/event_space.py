@@ -7,13 +7,13 @@
     symbol = 'A'      held          held           held          held        (says nothing about price)
     event price = 12                 ^  goes here, and to no other slice
 
-A registration is in every slice that one of its clauses reaches; what no interval of the dimension tells (patterns,
-lists, presence, other attributes) reaches all of them. An event goes to the slice of its own value. One without a value,
-or with one of another type, can only satisfy registrations that are in all slices, so any slice will do.
+A registration is in every slice that one of its clauses reaches; a clause without an interval in the dimension (a
+pattern, a list, presence, other attributes) reaches all of them. An event goes to the slice of its own value. One
+without a value, or with one of another type, can only satisfy registrations that are in all slices, so any will do.
 
-The paper's variant puts a registration into one slice, by its first attribute, and sends every event to all slices. Here
-some registrations are in several, and in return each event is matched once, in one slice, which holds a part of the
-registrations: more memory, less work. Registrations are what a slice holds once; events are what it does all day.
+The paper's variant puts a registration into one slice, by its first attribute, and sends every event to all slices.
+Here some registrations are in several, and in return each event is matched once, in one slice, which holds a part of
+the registrations: more memory, less work. A slice takes a registration once; events are what it does all day.
 
 The division (see `division`) is decided on the first registrations, as soon as there are enough, and then kept: all
 registrations before that are in all slices. To decide anew is to build the index anew, with a new placement.
@@ -43,7 +43,9 @@ class EventSpace:
     def __init__(self, slices: int) -> None:
         self.slices = slices
         self._decided = slices == 1
-        self._division: Division | None = None  # once decided: None where no dimension tells registrations apart
+        self._division: Division | None = (
+            None  # once decided: None where no dimension tells registrations apart
+        )
         self._seen: Spans | None = None  # until decided
 
     @classmethod
@@ -97,3 +99,9 @@ class EventSpace:
             return
         self._decided, self._seen = True, None
         self._division = best_division(seen, self.slices)
+
+
+def selective_share(table: ClauseTable, slices: int) -> float:
+    """The share of the registrations that this placement would keep off some slices; see `auto`."""
+    held = EventSpace(slices).assign(table)
+    return float(np.mean(~held.all(axis=1))) if len(held) else 0.0

@@ -111,9 +111,7 @@ class KMeans:
             **{field: array.tolist() for field, array in self._clusters._asdict().items()},
         }
 
-    def _exclude(
-        self, columns: BatchColumns, bounded: NDArray[np.bool_], marked: NDArray[np.bool_]
-    ) -> None:
+    def _exclude(self, columns: BatchColumns, bounded: NDArray[np.bool_], marked: NDArray[np.bool_]) -> None:
         """Take the mark from slices whose summary an event contradicts."""
         for dimension, place in self._dimensions.items():
             slices = np.flatnonzero(bounded[:, place])
@@ -141,14 +139,8 @@ class KMeans:
                 self._dimensions.setdefault(dimension, len(self._dimensions))
         missing = len(self._dimensions) - self._moments.shape[1]
         if missing:
-            wider = _empty(self.slices, missing)
             self._moments = np.pad(self._moments, ((0, 0), (0, missing)))
-            self._clusters = Clusters(
-                *(
-                    old if old.ndim == 1 else np.concatenate([old, new], axis=1)
-                    for old, new in zip(self._clusters, wider, strict=True)
-                )
-            )
+            self._clusters = _widened(self._clusters, missing)
         return np.array([self._dimensions.get(dimension, -1) for dimension in dimensions], np.int64)
 
     def _learn_spread(
@@ -184,6 +176,20 @@ def _empty(slices: int, dimensions: int) -> Clusters:
         high=np.full(shape, INT64_MIN),
         weight=np.zeros(shape, np.int64),
         centre=np.zeros(shape, np.float64),
+    )
+
+
+def _widened(clusters: Clusters, more: int) -> Clusters:
+    """With more dimensions, which no slice has anything in."""
+    new = _empty(len(clusters.sizes), more)
+    return Clusters(
+        sizes=clusters.sizes,
+        clauses=clusters.clauses,
+        terms=np.concatenate([clusters.terms, new.terms], axis=1),
+        low=np.concatenate([clusters.low, new.low], axis=1),
+        high=np.concatenate([clusters.high, new.high], axis=1),
+        weight=np.concatenate([clusters.weight, new.weight], axis=1),
+        centre=np.concatenate([clusters.centre, new.centre], axis=1),
     )
 
 

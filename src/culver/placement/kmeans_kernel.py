@@ -96,7 +96,9 @@ def cluster(
         for d in range(dimensions):
             if pulls[d] > 0.0:
                 clusters.weight[best, d] += 1
-                clusters.centre[best, d] += (sums[d] / pulls[d] - clusters.centre[best, d]) / clusters.weight[best, d]
+                clusters.centre[best, d] += (sums[d] / pulls[d] - clusters.centre[best, d]) / clusters.weight[
+                    best, d
+                ]
         for term in range(first, last):
             d = terms.dimension[term]
             if d >= 0:

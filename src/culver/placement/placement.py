@@ -15,8 +15,8 @@ Then every match is found, none is found twice, and nothing behind the slices ha
                        e = {x: 5, y: 1}
 
 There are two ways to get there: a registration in as many slices as its events may go to, and each event to one of
-them (`replicated`, `event-space`); or a registration in one slice, and each event to every slice that may hold a match
-(`hashed`, `kmeans`).
+them (`replicated`, `event-space`); or a registration in one slice, and each event to every slice that may hold a
+match (`hashed`, `kmeans`).
 """
 
 import enum
@@ -81,8 +81,8 @@ class Placement(Protocol):
     """Not thread-safe: one owner assigns and routes with it. Does no I/O.
 
     A route is right for all registrations that were assigned before it, by this object or by those whose state it was
-    made from. One that has seen more registrations than the slices hold is right, too: what has ended meanwhile, or is
-    yet to come, costs at most some events in vain.
+    made from. One that has seen more registrations than the slices hold is right, too: what has ended meanwhile, or
+    is yet to come, costs at most some events in vain.
     """
 
     name: ClassVar[str]

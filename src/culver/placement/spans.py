@@ -1,7 +1,7 @@
 """The terms of registrations as one sees them who cuts the event space: intervals and hashes, in plain columns.
 
-A registration can be kept off a slice by a dimension only if every one of its clauses has a term there; only such terms
-are taken. Keys and hashes are `portable`, so that spans of several tables can be put together and stored.
+A registration can be kept off a slice by a dimension only if every one of its clauses has a term there; only such
+terms are taken. Keys and hashes are `portable`, so that spans of several tables can be put together and stored.
 
     registration   dimension   low   high   hash               hash: of the value of an equality, else none
     0              symbol      ...   ...    8123...            symbol = 'A' AND close > 10 OR symbol = 'B'
@@ -130,9 +130,7 @@ def together(parts: Sequence[Spans]) -> Spans:
     )
 
 
-def marked(
-    spans: Spans, first: NDArray[np.int64], last: NDArray[np.int64], slices: int
-) -> NDArray[np.bool_]:
+def marked(spans: Spans, first: NDArray[np.int64], last: NDArray[np.int64], slices: int) -> NDArray[np.bool_]:
     """(registrations, slices): the slices from `first` to `last` of any of a registration's rows; all slices for
     registrations without a row. A row whose `first` is behind its `last` marks nothing."""
     rows = np.bincount(spans.registration, minlength=spans.count)

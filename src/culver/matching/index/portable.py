@@ -1,7 +1,7 @@
 """Keys that mean the same everywhere: what to compare terms and events by outside of a segment.
 
-The keys of a segment (see `bounds`) serve, but for strings, whose keys are places among that segment's literals. Here a
-string has two keys instead:
+The keys of a segment (see `bounds`) serve, but for strings, whose keys are places among that segment's literals. Here
+a string has two keys instead:
 
     head     its first eight bytes as a number: keeps the order, though not strictly ("northern-1" and "northern-2"
              share one); for intervals
@@ -106,7 +106,9 @@ def _look_up(heads: NDArray[np.int64], keys: NDArray[np.int64]) -> NDArray[np.in
     bounded = (keys != INT64_MIN) & (keys != INT64_MAX)
     if bounded.all():
         return heads[keys]
-    return np.where(bounded, heads[np.where(bounded, keys, 0)], keys)
+    result = keys.copy()
+    result[bounded] = heads[keys[bounded]]
+    return result
 
 
 def _literal_keys(literals: Sequence[bytes]) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
