@@ -6,7 +6,6 @@ import fcntl
 import gc
 import logging
 import os
-import shutil
 import signal
 import sys
 import time
@@ -28,10 +27,12 @@ from culver.log.log import PublicationLog
 from culver.matching.index import IndexWriter
 from culver.model.event import Event
 from culver.pipeline.catalog import Catalog
+from culver.pipeline.dividing import open_index
 from culver.pipeline.engine import Engine, Progress
 from culver.pipeline.head import Head, HeadFile, HeadTracker
 from culver.pipeline.notifications import Notifications, NotificationSink
 from culver.pipeline.ranges import SiteFiles
+from culver.pipeline.spark.masters import parallelism
 from culver.registry.registry import Registration, SubscriptionSpec
 from culver.registry.sqlite import SqliteRegistry
 
@@ -250,16 +251,9 @@ async def open_site(settings: Settings, progress: Progress = lambda text: None) 
         registry = SqliteRegistry(files.registry, settings.registry)
         stack.callback(registry.close)
         registry.remove_live(lambda version: log.next_offset, clock_us())
-        index = IndexWriter(files.index)
-        problems = list(index.problems)
-        if index.registry_version > registry.version:
-            problems.append(
-                f"the index has version {index.registry_version}, ahead of the registry's {registry.version}"
-            )
-        if problems:
-            logger.warning("rebuilding the index from the registry: %s", "; ".join(problems))
-            shutil.rmtree(files.index)
-            index = IndexWriter(files.index)
+        workers = parallelism(settings.pipeline.spark_master) if settings.pipeline.engine == "spark" else 1
+        index, choice = open_index(files.index, settings.pipeline, workers, log, registry.version)
+        logger.info("placement %s", choice.reason)
         progress("opening the mailboxes")
         hub = Hub.open(files.delivery, log, settings.delivery, clock_us)
         if hub.frontier > log.next_offset:

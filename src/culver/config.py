@@ -72,7 +72,10 @@ class RegistrySettings:
 class PipelineSettings:
     engine: str = "spark"
     spark_master: str = "local[*]"
-    batch_events: int = 50_000  # most events matched in one batch
+    batch_events: int = 2_000_000  # most events in one batch, which is as large as what waits
+    placement: str = "auto"  # of subscriptions on slices; or replicated, hashed, event-space, kmeans
+    slices: int = 0  # that the index is divided into; 0: one for each worker
+    worker_memory_bytes: int = 0  # of each worker, for the placement auto; 0: this machine's, shared evenly
 
 
 @dataclass(frozen=True, slots=True)

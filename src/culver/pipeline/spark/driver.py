@@ -15,9 +15,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql.streaming import StreamingQuery
 
 from culver.pipeline.ranges import SiteFiles
+from culver.pipeline.spark.masters import parallelism
 from culver.pipeline.spark.session import create_session
 from culver.pipeline.spark.signals import SignalSender
-from culver.pipeline.spark.source import LogSource, parallelism
+from culver.pipeline.spark.source import LogSource
 
 
 def main(argument: str) -> int:

@@ -7,7 +7,6 @@ range through `RangeProcessor`; the rows it returns only say what was done.
 
 import functools
 import itertools
-import os
 import time
 from collections.abc import Iterator, MutableMapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -18,7 +17,9 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
 from pyspark.sql.types import LongType, StructField, StructType
 
-from culver.pipeline import notifications
+from culver.errors import NotFound
+from culver.matching.index.snapshot import placed_in
+from culver.pipeline import notifications, partials
 from culver.pipeline.head import HeadFile
 from culver.pipeline.notifications import Notifications
 from culver.pipeline.ranges import RangeProcessor, SiteFiles, warm_up
@@ -38,13 +39,18 @@ Offset = dict[str, int]
 
 
 class Range(InputPartition):
-    """`[start, end)` to be matched against an index version; an empty one only warms the worker up."""
+    """`[start, end)` to be matched against an index version: in one of its slices, or in all of them where `own` is
+    None. An empty one only warms the worker up."""
 
-    def __init__(self, start: int, end: int, index_version: int) -> None:
+    def __init__(
+        self, start: int, end: int, index_version: int, own: int | None = None, slices: int = 1
+    ) -> None:
         super().__init__(None)
         self.start = start
         self.end = end
         self.index_version = index_version
+        self.own = own
+        self.slices = slices
 
 
 class LogSource(DataSource):
@@ -115,9 +121,19 @@ class LogStreamReader(DataSourceStreamReader):
     def _ranges(self, first: int, last: int, version: int) -> list[InputPartition]:
         if first >= last:
             return []
-        count = max(1, min(self._parallelism, (last - first) // _SMALLEST_RANGE))
+        slices = self._slices(version)
+        count = max(1, min(-(-self._parallelism // slices), (last - first) // _SMALLEST_RANGE))
         bounds = [first + (last - first) * i // count for i in range(count + 1)]
-        return [Range(low, high, version) for low, high in itertools.pairwise(bounds)]
+        ranges = itertools.pairwise(bounds)
+        if slices == 1:
+            return [Range(low, high, version) for low, high in ranges]
+        return [Range(low, high, version, own, slices) for low, high in ranges for own in range(slices)]
+
+    def _slices(self, version: int) -> int:
+        try:
+            return placed_in(SiteFiles(Path(self._data_dir)).index, version).slices
+        except NotFound:
+            return 1  # whoever matches the range takes the newest version, as a whole
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Range)
@@ -126,25 +142,40 @@ class LogStreamReader(DataSourceStreamReader):
             warm_up()
             signals.send("warm")
             return
-        directory = SiteFiles(Path(self._data_dir)).notifications
-        blocks = _processor(self._data_dir).process(partition.start, partition.end, partition.index_version)
+        write = functools.partial(_write, SiteFiles(Path(self._data_dir)), partition, signals)
         # While one block goes to the disk, the next is matched. Spark will not run the batch again once it is
         # committed, so all must be on disk by then.
         with ThreadPoolExecutor(1) as writer:  # which starts no thread before it is given something
             writing: Future[None] | None = None
-            for block in blocks:
+            for block, whole in self._blocks(partition):
                 if writing is not None:
                     writing.result()
                 if block.end < partition.end:
-                    writing = writer.submit(_write, directory, block, signals)
+                    writing = writer.submit(write, block, whole)
                 else:
-                    _write(directory, block, signals)
+                    write(block, whole)
                 yield _manifest_row(block)
 
+    def _blocks(self, partition: Range) -> Iterator[tuple[Notifications, bool]]:
+        """What is found in each block, and whether that is all there is to find."""
+        processor = _processor(self._data_dir)
+        span = partition.start, partition.end, partition.index_version
+        if partition.own is None:
+            return ((block, True) for block in processor.process(*span))
+        return processor.process_slice(*span, partition.own)
 
-def _write(directory: Path, block: Notifications, signals: SignalSender) -> None:
-    notifications.write(directory, block, durable=True)
-    signals.send("notifications")
+
+def _write(
+    files: SiteFiles, partition: Range, signals: SignalSender, block: Notifications, whole: bool
+) -> None:
+    if whole:
+        notifications.write(files.notifications, block, durable=True)
+        signals.send("notifications")
+    elif partition.own is not None:
+        joined = partials.put(files.partials, block, partition.own, partition.slices)
+        if joined is not None:
+            _write(files, partition, signals, joined, whole=True)
+            partials.clear(files.partials, joined, partition.slices)
 
 
 def _manifest_row(block: Notifications) -> pa.RecordBatch:
@@ -168,13 +199,3 @@ def _processor(data_dir: str) -> RangeProcessor:
 @functools.cache
 def _signal_sender(path: str) -> SignalSender:
     return SignalSender(path)
-
-
-def parallelism(master: str) -> int:
-    """Into how many ranges a large batch is cut: the cores of a local master, or a guess for a cluster."""
-    inside = master.partition("[")[2].rstrip("]").split(",")
-    if master.startswith("local-cluster") and len(inside) == 3:
-        return max(1, int(inside[0]) * int(inside[1]))
-    if master.startswith("local"):
-        return int(inside[0]) if inside[0].isdigit() else len(os.sched_getaffinity(0)) if inside[0] else 1
-    return 8
