@@ -3,51 +3,14 @@
 This is the shell around the pure operators. The inline engine runs it in the site's process, Spark in its workers.
 """
 
-from dataclasses import dataclass
-from pathlib import Path
-
 from culver.errors import NotFound
 from culver.log.files import FileLogReader
 from culver.log.log import PublicationLog
 from culver.matching.index import Index
 from culver.pipeline import operators
+from culver.pipeline.files import SiteFiles
 from culver.pipeline.head import HeadFile
 from culver.pipeline.notifications import Notifications
-
-
-@dataclass(frozen=True, slots=True)
-class SiteFiles:
-    """Where a site keeps what the pipeline reads and writes; all below the data directory."""
-
-    data_dir: Path
-
-    @property
-    def log(self) -> Path:
-        return self.data_dir / "log"
-
-    @property
-    def index(self) -> Path:
-        return self.data_dir / "index"
-
-    @property
-    def registry(self) -> Path:
-        return self.data_dir / "registry.db"
-
-    @property
-    def delivery(self) -> Path:
-        return self.data_dir / "delivery"
-
-    @property
-    def notifications(self) -> Path:
-        return self.delivery / "notifications"
-
-    @property
-    def head(self) -> Path:
-        return self.data_dir / "head"
-
-    @property
-    def spark(self) -> Path:
-        return self.data_dir / "spark"
 
 
 class RangeProcessor:

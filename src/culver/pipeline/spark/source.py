@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import Iterator, MutableMapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
@@ -19,9 +20,12 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from culver.matching import warm_up
 from culver.pipeline import notifications
+from culver.pipeline.files import SiteFiles
 from culver.pipeline.head import HeadFile
-from culver.pipeline.ranges import RangeProcessor, SiteFiles
 from culver.pipeline.spark.signals import SignalSender
+
+if TYPE_CHECKING:
+    from culver.pipeline.ranges import RangeProcessor
 
 _WAIT_SECONDS = 0.5  # for the head to move, before Spark is told that there is nothing new
 _POLL_SECONDS = 0.001
@@ -147,7 +151,10 @@ def _head_file(data_dir: str) -> HeadFile:
 
 
 @functools.cache
-def _processor(data_dir: str) -> RangeProcessor:
+def _processor(data_dir: str) -> "RangeProcessor":
+    # Only workers match. Four other processes load this module, one after the other, before the first batch.
+    from culver.pipeline.ranges import RangeProcessor
+
     return RangeProcessor(SiteFiles(Path(data_dir)))
 
 
