@@ -29,9 +29,9 @@ from culver.matching.index import IndexWriter
 from culver.model.event import Event
 from culver.pipeline.catalog import Catalog
 from culver.pipeline.engine import Engine, Progress
+from culver.pipeline.files import SiteFiles
 from culver.pipeline.head import Head, HeadFile, HeadTracker
 from culver.pipeline.notifications import Notifications, NotificationSink
-from culver.pipeline.ranges import SiteFiles
 from culver.registry.registry import Registration, SubscriptionSpec
 from culver.registry.sqlite import SqliteRegistry
 
@@ -61,7 +61,9 @@ def create_engine(
     if pipeline.engine == "spark":
         from culver.pipeline.spark.engine import SparkEngine
 
-        return SparkEngine(files, sink, head, pipeline.spark_master, pipeline.batch_events, progress)
+        return SparkEngine(
+            files, sink, head, pipeline.spark_master, pipeline.batch_events, progress, pipeline.spark_conf
+        )
     raise InvalidConfiguration(
         f"unknown engine {pipeline.engine!r}; known engines: inline, spark", field="pipeline.engine"
     )

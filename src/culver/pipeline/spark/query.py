@@ -1,0 +1,32 @@
+"""The Spark session and the streaming query in it, on a virtual machine that runs already."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from culver.pipeline.spark.source import LogSource, parallelism
+
+
+def start_query(
+    options: Mapping[str, Any], progress: Callable[[str], None]
+) -> tuple[SparkSession, StreamingQuery]:
+    """Start both; the settings are those with which the virtual machine was started."""
+    session = SparkSession.builder.getOrCreate()
+    progress("starting the streaming query")
+    session.dataSource.register(LogSource)
+    query = (
+        session.readStream.format("culver")
+        .option("data_dir", options["data_dir"])
+        .option("signals", options["signals"])
+        .option("batch_events", str(options["batch_events"]))
+        .option("parallelism", str(parallelism(options["master"])))
+        .load()
+        .writeStream.format("noop")
+        .queryName("culver")
+        .option("checkpointLocation", options["checkpoint"])
+        .start()
+    )
+    progress("warming up the workers")
+    return session, query
