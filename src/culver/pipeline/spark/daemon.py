@@ -22,6 +22,8 @@ def main() -> None:
     import pyspark.sql.worker.plan_data_source_read
     import pyspark.worker
 
+    import culver.pipeline.spark.source
+
     from culver.matching import warm_up
 
     warm_up()

@@ -1,8 +1,10 @@
 """The Spark session and the streaming query in it, on a virtual machine that runs already."""
 
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
@@ -13,6 +15,8 @@ def start_query(
     options: Mapping[str, Any], progress: Callable[[str], None]
 ) -> tuple[SparkSession, StreamingQuery]:
     """Start both; the settings are those with which the virtual machine was started."""
+    context = SparkContext.getOrCreate()
+    threading.Thread(target=_start_worker, args=(context,), daemon=True).start()
     session = SparkSession.builder.getOrCreate()
     progress("starting the streaming query")
     session.dataSource.register(LogSource)
@@ -30,3 +34,12 @@ def start_query(
     )
     progress("warming up the workers")
     return session, query
+
+
+def _start_worker(context: SparkContext) -> None:
+    """Have a Python worker started and loaded while the session and the query are made, which takes as long."""
+    context.parallelize([0], 1).foreachPartition(_nothing)
+
+
+def _nothing(rows: Iterable[int]) -> None:
+    list(rows)

@@ -16,6 +16,8 @@ SETTINGS = {
     "spark.python.daemon.module": "culver.pipeline.spark.daemon",
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.python.worker.reuse": "true",
+    # The worker that is started beforehand is one for the query only if both have the same environment.
+    "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
     # The source waits for events by itself.
     "spark.sql.streaming.pollingDelay": "1ms",
     "spark.sql.streaming.noDataProgressEventInterval": "60s",
