@@ -8,6 +8,7 @@ import json
 import os
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +46,8 @@ def _run(options: dict[str, Any], signals: SignalSender) -> int:
     session, query = start_query(options, lambda text: signals.send("progress", text=text))
     stopping = threading.Event()
     threading.Thread(target=_stop_at_end_of_input, args=(query, stopping), daemon=True).start()
+    if not options["master"].startswith("local"):
+        threading.Thread(target=_tell_first_batch, args=(query, signals), daemon=True).start()
     try:
         query.awaitTermination()
     except PySparkException:
@@ -61,6 +64,15 @@ def _stop_at_end_of_input(query: "StreamingQuery", stopping: threading.Event) ->
         pass
     stopping.set()
     query.stop()
+
+
+def _tell_first_batch(query: "StreamingQuery", signals: SignalSender) -> None:
+    """Workers on other machines cannot tell the site that they are warm."""
+    while query.isActive:
+        if query.lastProgress is not None:
+            signals.send("warm")
+            return
+        time.sleep(0.2)
 
 
 def _first_line(text: str) -> str:

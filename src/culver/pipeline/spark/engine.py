@@ -22,11 +22,13 @@ from culver.pipeline.head import Head
 from culver.pipeline.notifications import NotificationSink
 from culver.pipeline.spark import java
 from culver.pipeline.spark.archive import start_recording
+from culver.pipeline.spark.masters import check_master, trouble_with
 
 logger = logging.getLogger(__name__)
 
 _LOOK_SECONDS = 0.1  # how often the directory is looked at without a signal
 _STOP_SECONDS = 8.0
+_MASTER_SECONDS = 2.0  # between two looks for a master that does not answer
 _LONGEST_PAUSE_SECONDS = 30.0
 
 
@@ -69,6 +71,7 @@ class SparkEngine:
         return self._state
 
     async def start(self) -> None:
+        check_master(self._master)
         java.find_java()
         # A socket's path may have 108 characters at most, so it cannot be in the data directory.
         self._signals_dir = tempfile.mkdtemp(prefix="culver-")
@@ -158,6 +161,7 @@ class SparkEngine:
         query starts at the frontier, which follows from the notification files."""
         pause_seconds, failures = 1.0, 0
         while True:
+            await self._wait_for_master()
             try:
                 was_ready = await self._run_driver()
                 failures = 0 if was_ready else failures + 1
@@ -168,6 +172,15 @@ class SparkEngine:
                 self._state = f"cannot start the Spark driver: {exc}"
                 logger.exception("cannot start the Spark driver; trying again in %.0f s", pause_seconds)
             await asyncio.sleep(pause_seconds)
+
+    async def _wait_for_master(self) -> None:
+        """Return when a master answers, and say so as long as none does."""
+        while (trouble := await asyncio.to_thread(trouble_with, self._master)) is not None:
+            if self._state != trouble:
+                self._state = trouble
+                logger.error("%s; trying again every %.0f s", trouble, _MASTER_SECONDS)
+                self._progress(trouble)
+            await asyncio.sleep(_MASTER_SECONDS)
 
     async def _run_driver(self) -> bool:
         """Start a driver and wait for its end; returns whether it was ready in between."""

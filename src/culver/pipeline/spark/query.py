@@ -32,7 +32,8 @@ def start_query(
         .option("checkpointLocation", options["checkpoint"])
         .start()
     )
-    progress("warming up the workers")
+    local = options["master"].startswith("local")
+    progress("warming up the workers" if local else "waiting for executors of the cluster")
     return session, query
 
 
