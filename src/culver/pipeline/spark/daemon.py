@@ -22,9 +22,8 @@ def main() -> None:
     import pyspark.sql.worker.plan_data_source_read
     import pyspark.worker
 
-    import culver.pipeline.ranges
     import culver.pipeline.spark.source  # noqa: F401 - loaded before the fork, as all of these
-    from culver.matching import warm_up
+    from culver.pipeline.ranges import warm_up
 
     warm_up()
     gc.collect()

@@ -27,7 +27,7 @@ def main(argument: str) -> int:
     try:
         return _run(options, signals)
     except Exception as exc:
-        signals.send("failed", text=_first_line(str(exc)))
+        signals.send("failed", text=_reason(str(exc)))
         raise
 
 
@@ -75,8 +75,11 @@ def _tell_first_batch(query: "StreamingQuery", signals: SignalSender) -> None:
         time.sleep(0.2)
 
 
-def _first_line(text: str) -> str:
-    return text.strip().splitlines()[0][:300] if text.strip() else "unknown error"
+def _reason(text: str) -> str:
+    """The line that tells what went wrong; of Java's errors the second, behind a colon."""
+    lines = text.strip().splitlines() or ["unknown error"]
+    java = next((line[2:] for line in lines if line.startswith(": ")), None)
+    return (java or lines[0])[:300]
 
 
 if __name__ == "__main__":

@@ -52,7 +52,7 @@ class VirtualMachine:
             "SPARK_CONNECT_MODE": "0",
             "PYTHONHASHSEED": "0",
         }
-        if settings["spark.master"].startswith("local"):
+        if settings["spark.master"].startswith(("local", "spark://")):
             # With Spark's home its workers would put an archive of PySpark first on their path, without
             # compiled modules, and import from there: half a second for each of five processes.
             environment.pop("SPARK_HOME", None)

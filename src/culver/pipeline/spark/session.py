@@ -39,6 +39,7 @@ _CLUSTER_SETTINGS = {
     "spark.task.maxFailures": "8",
     "spark.excludeOnFailure.enabled": "false",
     "spark.network.timeout": "30s",
+    "spark.network.timeoutInterval": "10s",
     "spark.executor.heartbeatInterval": "5s",
 }
 

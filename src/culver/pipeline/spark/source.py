@@ -10,6 +10,7 @@ import itertools
 import os
 import time
 from collections.abc import Iterator, MutableMapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,10 +19,10 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
 from pyspark.sql.types import LongType, StructField, StructType
 
-from culver.matching import warm_up
 from culver.pipeline import notifications
 from culver.pipeline.files import SiteFiles
 from culver.pipeline.head import HeadFile
+from culver.pipeline.notifications import Notifications
 from culver.pipeline.spark.signals import SignalSender
 
 if TYPE_CHECKING:
@@ -126,20 +127,33 @@ class LogStreamReader(DataSourceStreamReader):
         assert isinstance(partition, Range)
         signals = _signal_sender(self._signals)
         if partition.start == partition.end:
-            warm_up()
+            _warm_up()
             signals.send("warm")
             return
-        processor = _processor(self._data_dir)
-        result = processor.process(partition.start, partition.end, partition.index_version)
-        if result is None:
-            return
-        # Spark will not run the batch again once it is committed, so its result must be on disk by then.
-        notifications.write(SiteFiles(Path(self._data_dir)).notifications, result, durable=True)
-        signals.send("notifications")
-        row = (result.start, result.end, result.index_version, len(result.numbers), len(result.rows))
-        yield pa.RecordBatch.from_arrays(
-            [pa.array([value], pa.int64()) for value in row], schema=_ARROW_SCHEMA
-        )
+        directory = SiteFiles(Path(self._data_dir)).notifications
+        blocks = _processor(self._data_dir).process(partition.start, partition.end, partition.index_version)
+        # While one block goes to the disk, the next is matched. Spark will not run the batch again once it is
+        # committed, so all must be on disk by then.
+        with ThreadPoolExecutor(1) as writer:  # which starts no thread before it is given something
+            writing: Future[None] | None = None
+            for block in blocks:
+                if writing is not None:
+                    writing.result()
+                if block.end < partition.end:
+                    writing = writer.submit(_write, directory, block, signals)
+                else:
+                    _write(directory, block, signals)
+                yield _manifest_row(block)
+
+
+def _write(directory: Path, block: Notifications, signals: SignalSender) -> None:
+    notifications.write(directory, block, durable=True)
+    signals.send("notifications")
+
+
+def _manifest_row(block: Notifications) -> pa.RecordBatch:
+    row = (block.start, block.end, block.index_version, len(block.numbers), len(block.rows))
+    return pa.RecordBatch.from_arrays([pa.array([value], pa.int64()) for value in row], schema=_ARROW_SCHEMA)
 
 
 # One of each per worker process, kept between tasks.
@@ -148,6 +162,12 @@ class LogStreamReader(DataSourceStreamReader):
 @functools.cache
 def _head_file(data_dir: str) -> HeadFile:
     return HeadFile.open(SiteFiles(Path(data_dir)).head)
+
+
+def _warm_up() -> None:
+    from culver.pipeline.ranges import warm_up
+
+    warm_up()
 
 
 @functools.cache

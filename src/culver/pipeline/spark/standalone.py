@@ -11,7 +11,6 @@ import json
 import os
 import re
 import socket
-import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -118,17 +117,23 @@ class StandaloneCluster:
         home = java.spark_home()
         environment = {**os.environ, "SPARK_HOME": str(home), "SPARK_SCALA_VERSION": _scala_version(home)}
         environment["SPARK_LOCAL_IP"] = HOST
-        with self._log(role).open("wb") as log:
-            process = subprocess.Popen(
-                java.command(main_class, arguments, _OPTIONS),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=environment,
-                cwd=self._directory,
-                start_new_session=True,  # it stays when this command ends, or its terminal is closed
+        command = java.command(main_class, arguments, _OPTIONS)
+        log = os.open(self._log(role), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        try:
+            pid = os.posix_spawn(
+                command[0],
+                command,
+                environment,
+                file_actions=[
+                    (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+                    (os.POSIX_SPAWN_DUP2, log, 1),
+                    (os.POSIX_SPAWN_DUP2, log, 2),
+                ],
+                setsid=True,  # it stays when this command ends, or its terminal is closed
             )
-        state = ClusterState(state.master_url, (*state.processes, processes.record(role, process.pid)))
+        finally:
+            os.close(log)
+        state = ClusterState(state.master_url, (*state.processes, processes.record(role, pid)))
         document = {"master_url": state.master_url, "processes": [asdict(item) for item in state.processes]}
         made = self._path.with_suffix(".new")
         made.write_text(json.dumps(document, indent=1))
