@@ -29,9 +29,9 @@ from culver.model.event import Event
 from culver.pipeline.catalog import Catalog
 from culver.pipeline.dividing import open_index
 from culver.pipeline.engine import Engine, Progress
+from culver.pipeline.files import SiteFiles
 from culver.pipeline.head import Head, HeadFile, HeadTracker
 from culver.pipeline.notifications import Notifications, NotificationSink
-from culver.pipeline.ranges import SiteFiles
 from culver.pipeline.spark.masters import parallelism
 from culver.registry.registry import Registration, SubscriptionSpec
 from culver.registry.sqlite import SqliteRegistry
@@ -62,7 +62,9 @@ def create_engine(
     if pipeline.engine == "spark":
         from culver.pipeline.spark.engine import SparkEngine
 
-        return SparkEngine(files, sink, head, pipeline.spark_master, pipeline.batch_events, progress)
+        return SparkEngine(
+            files, sink, head, pipeline.spark_master, pipeline.batch_events, progress, pipeline.spark_conf
+        )
     raise InvalidConfiguration(
         f"unknown engine {pipeline.engine!r}; known engines: inline, spark", field="pipeline.engine"
     )
@@ -86,7 +88,7 @@ class RunningSite:
         self._registry = registry
         self._hub = hub
         self._index = index
-        self._tracker = HeadTracker(log.next_offset, index.version, hub.frontier)
+        self._tracker = HeadTracker(log.next_offset, index.version, hub.frontier, index.placed.slices)
         self._head = self._tracker.head
         self._head_file = HeadFile.create(self._files.head)
         self._committer = GroupCommitter(log, settings.log, self._on_committed, clock_us)

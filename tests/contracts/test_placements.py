@@ -13,7 +13,7 @@ from culver.matching.index.segment import in_memory
 from culver.matching.index.table import ClauseTable, concatenate, select_registrations
 from culver.placement.placement import Placement
 from culver.plugins import PLACEMENTS, placement_named
-from support.scenes import SCENES, Scene, scene
+from support.placed import SCENES, Scene, scene
 
 SLICES = (1, 2, 3, 4, 7)
 EMPTY = compile_entries([])

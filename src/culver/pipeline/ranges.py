@@ -4,8 +4,6 @@ This is the shell around the pure operators. The inline engine runs it in the si
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 
 import pyarrow as pa
 
@@ -15,6 +13,7 @@ from culver.log.files import FileLogReader
 from culver.log.log import PublicationLog
 from culver.pipeline import grouping, joining, operators
 from culver.pipeline.divided import DividedIndex
+from culver.pipeline.files import SiteFiles
 from culver.pipeline.grouping import MOST_EVENTS, Grouping
 from culver.pipeline.head import HeadFile
 from culver.pipeline.notifications import Notifications
@@ -25,45 +24,6 @@ def warm_up() -> None:
     matching.warm_up()
     grouping.load()
     joining.load()
-
-
-@dataclass(frozen=True, slots=True)
-class SiteFiles:
-    """Where a site keeps what the pipeline reads and writes; all below the data directory."""
-
-    data_dir: Path
-
-    @property
-    def log(self) -> Path:
-        return self.data_dir / "log"
-
-    @property
-    def index(self) -> Path:
-        return self.data_dir / "index"
-
-    @property
-    def registry(self) -> Path:
-        return self.data_dir / "registry.db"
-
-    @property
-    def delivery(self) -> Path:
-        return self.data_dir / "delivery"
-
-    @property
-    def notifications(self) -> Path:
-        return self.delivery / "notifications"
-
-    @property
-    def partials(self) -> Path:
-        return self.data_dir / "partials"
-
-    @property
-    def head(self) -> Path:
-        return self.data_dir / "head"
-
-    @property
-    def spark(self) -> Path:
-        return self.data_dir / "spark"
 
 
 class RangeProcessor:

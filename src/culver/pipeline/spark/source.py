@@ -1,6 +1,6 @@
 """The streaming data source over the publication log, which matches where it reads.
 
-An offset of the query is (log offset, index version): Spark writes it to its checkpoint before a batch runs, so
+An offset of the query is (log offset, index version and its slices): Spark writes it to its checkpoint before a batch runs, so
 a batch that is run again after a crash covers the same events with the same index. A task's whole work is one
 range through `RangeProcessor`; the rows it returns only say what was done.
 """
@@ -11,19 +11,21 @@ import time
 from collections.abc import Iterator, MutableMapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
 from pyspark.sql.types import LongType, StructField, StructType
 
-from culver.errors import NotFound
-from culver.matching.index.snapshot import placed_in
-from culver.pipeline import notifications, partials
+from culver.pipeline import notifications
+from culver.pipeline.files import SiteFiles
 from culver.pipeline.head import HeadFile
 from culver.pipeline.notifications import Notifications
-from culver.pipeline.ranges import RangeProcessor, SiteFiles, warm_up
 from culver.pipeline.spark.signals import SignalSender
+
+if TYPE_CHECKING:
+    from culver.pipeline.ranges import RangeProcessor
 
 _WAIT_SECONDS = 0.5  # for the head to move, before Spark is told that there is nothing new
 _POLL_SECONDS = 0.001
@@ -81,7 +83,9 @@ class LogStreamReader(DataSourceStreamReader):
         head = _head_file(self._data_dir).read()
         if head is None:
             raise RuntimeError(f"the site has not written {SiteFiles(Path(self._data_dir)).head} yet")
-        return {"offset": head.frontier, "index_version": head.index_version, "start_up": 0}
+        return {
+            "offset": head.frontier, "index_version": head.index_version, "slices": head.slices, "start_up": 0
+        }  # fmt: skip
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         return ReadMaxRows(self._batch_events)
@@ -102,26 +106,28 @@ class LogStreamReader(DataSourceStreamReader):
             head = head_file.read()
             if head is not None and head.log_end > start["offset"]:
                 end = min(head.log_end, start["offset"] + most)
-                return {**start, "offset": end, "index_version": head.index_version}
+                return {
+                    **start, "offset": end, "index_version": head.index_version, "slices": head.slices
+                }  # fmt: skip
             waited = time.monotonic() - began
             if waited > _WAIT_SECONDS:
                 return start
             time.sleep(_POLL_SECONDS if waited < 0.05 else _IDLE_POLL_SECONDS)
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
-        first, last, version = start["offset"], end["offset"], end["index_version"]
+        first, last = start["offset"], end["offset"]
+        version, slices = end["index_version"], end.get("slices", 1)
         if first == last:
             if start == end:
                 return []
             head = _head_file(self._data_dir).read()
             missing_from = head.frontier if head is not None else first
-            return [Range(first, first, version), *self._ranges(missing_from, first, version)]
-        return self._ranges(first, last, version)
+            return [Range(first, first, version), *self._ranges(missing_from, first, version, slices)]
+        return self._ranges(first, last, version, slices)
 
-    def _ranges(self, first: int, last: int, version: int) -> list[InputPartition]:
+    def _ranges(self, first: int, last: int, version: int, slices: int) -> list[InputPartition]:
         if first >= last:
             return []
-        slices = self._slices(version)
         count = max(1, min(-(-self._parallelism // slices), (last - first) // _SMALLEST_RANGE))
         bounds = [first + (last - first) * i // count for i in range(count + 1)]
         ranges = itertools.pairwise(bounds)
@@ -129,17 +135,11 @@ class LogStreamReader(DataSourceStreamReader):
             return [Range(low, high, version) for low, high in ranges]
         return [Range(low, high, version, own, slices) for low, high in ranges for own in range(slices)]
 
-    def _slices(self, version: int) -> int:
-        try:
-            return placed_in(SiteFiles(Path(self._data_dir)).index, version).slices
-        except NotFound:
-            return 1  # whoever matches the range takes the newest version, as a whole
-
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Range)
         signals = _signal_sender(self._signals)
         if partition.start == partition.end:
-            warm_up()
+            _warm_up()
             signals.send("warm")
             return
         write = functools.partial(_write, SiteFiles(Path(self._data_dir)), partition, signals)
@@ -172,6 +172,8 @@ def _write(
         notifications.write(files.notifications, block, durable=True)
         signals.send("notifications")
     elif partition.own is not None:
+        from culver.pipeline import partials  # only workers join
+
         joined = partials.put(files.partials, block, partition.own, partition.slices)
         if joined is not None:
             _write(files, partition, signals, joined, whole=True)
@@ -191,8 +193,17 @@ def _head_file(data_dir: str) -> HeadFile:
     return HeadFile.open(SiteFiles(Path(data_dir)).head)
 
 
+def _warm_up() -> None:
+    from culver.pipeline.ranges import warm_up
+
+    warm_up()
+
+
 @functools.cache
-def _processor(data_dir: str) -> RangeProcessor:
+def _processor(data_dir: str) -> "RangeProcessor":
+    # Only workers match. Four other processes load this module, one after the other, before the first batch.
+    from culver.pipeline.ranges import RangeProcessor
+
     return RangeProcessor(SiteFiles(Path(data_dir)))
 
 
