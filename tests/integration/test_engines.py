@@ -19,7 +19,8 @@ from culver.model.evaluate import evaluate
 from culver.model.event import Event
 from culver.model.language import parse
 from culver.model.predicate import Predicate
-from culver.registry.registry import Registration, SubscriptionSpec
+from culver.registry.registration import Registration
+from culver.registry.registry import SubscriptionSpec
 from support.events import random_event
 from support.filters import random_filter
 from support.until import until
