@@ -118,7 +118,7 @@ def _read_json(gateway: Gateway, name: str, body: bytes, query: Query) -> tuple[
     if (rows is None) == (columns is None):
         raise InvalidRequest("give the values as either rows or columns", field="rows")
     form = _Form(by_column=rows is None)
-    given = _lists(rows if columns is None else columns, form)
+    given: list[Any] = _lists(rows if columns is None else columns, form)
     prepared = prepare(text, gateway.settings.filters)
     if rows is not None:
         _check_count(gateway, len(given))
