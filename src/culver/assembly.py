@@ -33,7 +33,9 @@ from culver.pipeline.files import SiteFiles
 from culver.pipeline.head import Head, HeadFile, HeadTracker
 from culver.pipeline.notifications import Notifications, NotificationSink
 from culver.pipeline.spark.masters import parallelism
-from culver.registry.registry import Registration, SubscriptionSpec
+from culver.registry.block import Block, BlockSpec
+from culver.registry.registration import Registration
+from culver.registry.registry import SetSummary, SubscriptionSpec
 from culver.registry.sqlite import SqliteRegistry
 
 logger = logging.getLogger(__name__)
@@ -173,6 +175,15 @@ class RunningSite:
     async def subscribe(self, specs: Sequence[SubscriptionSpec]) -> list[Registration]:
         return await self._catalog.add(specs)
 
+    async def subscribe_block(self, spec: BlockSpec) -> Block:
+        return await self._catalog.add_block(spec)
+
+    async def sets(self, after: str | None, limit: int) -> list[SetSummary]:
+        return await self._catalog.sets(after, limit)
+
+    async def unsubscribe_set(self, name: str) -> int:
+        return await self._catalog.remove_set(name)
+
     async def replace(self, spec: SubscriptionSpec) -> Registration:
         return await self._catalog.replace(spec)
 
@@ -220,7 +231,7 @@ class RunningSite:
             await self.end_live(subscription)
         self._subscriptions = await self._catalog.count()
         done_with = await self._hub.housekeep(clock_us())
-        await self._catalog.forget(done_with)
+        await self._catalog.forget(done_with.numbers, done_with.blocks)
         await asyncio.to_thread(self._log.trim, min(self._hub.frontier, self._hub.needed_from()))
         await self._catalog.retire(self._hub.index_version)
 

@@ -13,7 +13,8 @@ from culver.gateway.site import Receipt
 from culver.model.evaluate import evaluate
 from culver.model.event import Event
 from culver.model.predicate import Predicate
-from culver.registry.registry import Registration, SubscriptionSpec
+from culver.registry.registration import Registration
+from culver.registry.registry import SubscriptionSpec
 
 
 class FakeSite:

@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,8 @@ from culver.matching.index.snapshot import versions_in
 from culver.model.language import parse
 from culver.pipeline.catalog import Catalog
 from culver.pipeline.head import HeadTracker
-from culver.registry.registry import Registration, SubscriptionSpec
+from culver.registry.registration import Registration
+from culver.registry.registry import SubscriptionSpec
 from culver.registry.sqlite import SqliteRegistry
 from support.until import until
 
@@ -28,10 +30,10 @@ class SlowWriter(IndexWriter):
         self.open.set()
 
     def publish(
-        self, version: int, added: Sequence[Entry], ended: Sequence[tuple[int, int]], horizon: int
+        self, version: int, added: Sequence[Entry], ended: Sequence[tuple[int, int]], *rest: Any
     ) -> None:
         assert self.open.wait(10)
-        super().publish(version, added, ended, horizon)
+        super().publish(version, added, ended, *rest)
 
 
 class Site:

@@ -82,7 +82,9 @@ class IndexWriter:
             raise ValueError(f"the index is divided otherwise: {self.placed.name}, {self.placed.slices}")
         self._slicing = slicing
         if not self.version:
-            self._current = replace(self._current, placed=Placed(slicing.name, slicing.slices, slicing.state()))
+            self._current = replace(
+                self._current, placed=Placed(slicing.name, slicing.slices, slicing.state())
+            )
 
     @property
     def stored_bytes(self) -> int:
