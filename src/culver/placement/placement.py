@@ -108,7 +108,7 @@ class Placement(Protocol):
         """Everything that `assign` and `route` have learnt, as JSON; a few kilobytes."""
 
 
-def one_hot(chosen: NDArray[np.int64], slices: int) -> NDArray[np.bool_]:
+def one_hot(chosen: NDArray[np.integer[Any]], slices: int) -> NDArray[np.bool_]:
     """(rows, slices): true at the slice chosen for each row."""
     result: NDArray[np.bool_] = chosen[:, None] == np.arange(slices)
     return result

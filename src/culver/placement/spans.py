@@ -132,7 +132,7 @@ def together(parts: Sequence[Spans]) -> Spans:
 
 def marked(spans: Spans, first: NDArray[np.int64], last: NDArray[np.int64], slices: int) -> NDArray[np.bool_]:
     """(registrations, slices): the slices from `first` to `last` of any of a registration's rows; all slices for
-    registrations without a row. A row whose `first` is behind its `last` marks nothing."""
+    registrations without a row."""
     rows = np.bincount(spans.registration, minlength=spans.count)
     if (rows == 1).all():  # most often
         order = np.empty(spans.count, np.int64)
