@@ -50,6 +50,8 @@ class EventSpace:
     @classmethod
     def from_state(cls, slices: int, state: State) -> Self:
         made = cls(slices)
+        if state.get("slices") != slices:
+            raise ValueError(f"not the state of an {cls.name} placement with {slices} slices")
         try:
             made._decided = bool(state["decided"])
             made._division = None if state["division"] is None else Division.from_state(state["division"])
@@ -78,6 +80,7 @@ class EventSpace:
 
     def state(self) -> State:
         return {
+            "slices": self.slices,
             "decided": self._decided,
             "division": None if self._division is None else self._division.to_state(),
             "seen": None if self._seen is None else self._seen.to_state(),

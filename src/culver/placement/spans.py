@@ -104,10 +104,10 @@ def _spans(
     dimensions: tuple[Dimension, ...],
     dimension: NDArray[np.int64],
 ) -> Spans:
-    bounds = term_bounds(table, rows)
+    low, high = term_bounds(table, rows)
     is_point, hashes = point_hashes(table, rows)
     return Spans(
-        len(table.numbers), dimensions, registration[rows], dimension[rows], bounds[:, 0], bounds[:, 1],
+        len(table.numbers), dimensions, registration[rows], dimension[rows], low, high,
         is_point, hashes,
     )  # fmt: skip
 

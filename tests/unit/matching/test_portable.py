@@ -28,8 +28,8 @@ def quoted(text: str) -> str:
 
 
 def bounds_of(text: str) -> list[int]:
-    bounds: list[int] = term_bounds(table_of(text), np.array([0]))[0].tolist()
-    return bounds
+    low, high = term_bounds(table_of(text))
+    return [int(low[0]), int(high[0])]
 
 
 def test_a_string_within_an_interval_has_its_head_within_the_bounds() -> None:

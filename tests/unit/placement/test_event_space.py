@@ -56,6 +56,15 @@ def test_an_event_goes_to_the_slice_of_its_value(by_price: EventSpace) -> None:
     ]
 
 
+def test_an_event_at_the_bounds_of_a_registration_goes_to_one_of_its_holders() -> None:
+    placement = EventSpace(4)
+    held = placement.assign(table_of([f"price BETWEEN {n} AND {n + 3}" for n in range(200)]))
+    for end in (0, 3):
+        events: list[dict[str, Value]] = [{"price": n + end} for n in range(200)]
+        chosen = [row[0] for row in slices_of(placement, *events)]
+        assert held[np.arange(200), chosen].all()
+
+
 def test_without_a_value_of_the_right_type_any_slice_will_do(by_price: EventSpace) -> None:
     events: list[dict[str, Value]] = [{}, {"price": "100"}, {"price": True}, {"size": 3}]
     assert slices_of(by_price, *events) == [[0, 1, 2, 3]] * 4
