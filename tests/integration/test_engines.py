@@ -14,8 +14,6 @@ from culver.config import DeliverySettings, PipelineSettings, Settings
 from culver.delivery.messages import Delivery
 from culver.errors import NotFound
 from culver.model.language import parse
-from culver.model.predicate import Predicate
-from culver.registry.registration import Registration
 from culver.registry.registry import SubscriptionSpec
 from support.events import random_event
 from support.scenes import Expectation, check, delivered, random_steps, ready, run

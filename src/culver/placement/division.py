@@ -51,8 +51,7 @@ class Division:
             found = self.buckets[spans.hashes >> _BUCKET_SHIFT]
             first = np.where(spans.is_point, found, 0)
             last = np.where(spans.is_point, found, slices - 1)
-        first[spans.low > spans.high] = slices  # an empty interval is satisfied nowhere
-        return marked(spans, first, last, slices)
+        return marked(spans, first, np.maximum(first, last), slices)  # an empty interval is in one slice, too
 
     def slices_of_events(self, columns: BatchColumns) -> NDArray[np.int64]:
         """The slice of each event, -1 for those that have no value in the dimension."""

@@ -29,7 +29,6 @@ from numpy.typing import NDArray
 from culver.matching.index.columns import BatchColumns
 from culver.matching.index.table import ClauseTable, select_registrations
 from culver.placement.division import Division, best_division
-from culver.placement.hashed import slice_by_number
 from culver.placement.placement import Route, State, Way, everywhere, one_hot
 from culver.placement.spans import Spans, spans_of, spans_on, together
 
@@ -51,6 +50,8 @@ class EventSpace:
     @classmethod
     def from_state(cls, slices: int, state: State) -> Self:
         made = cls(slices)
+        if state.get("slices") != slices:
+            raise ValueError(f"not the state of an {cls.name} placement with {slices} slices")
         try:
             made._decided = bool(state["decided"])
             made._division = None if state["division"] is None else Division.from_state(state["division"])
@@ -60,15 +61,11 @@ class EventSpace:
         return made
 
     def assign(self, table: ClauseTable) -> NDArray[np.bool_]:
-        count = len(table.numbers)
         if not self._decided:
             self._learn(table)
         if self._division is None:
-            return everywhere(count, self.slices)
-        held = self._division.holders(spans_on(table, self._division.dimension), self.slices)
-        nowhere = np.flatnonzero(~held.any(axis=1))  # what nothing satisfies must be somewhere all the same
-        held[nowhere] = one_hot(slice_by_number(table.numbers[nowhere], self.slices), self.slices)
-        return held
+            return everywhere(len(table.numbers), self.slices)
+        return self._division.holders(spans_on(table, self._division.dimension), self.slices)
 
     def holders(self, numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
         return everywhere(len(numbers), self.slices)
@@ -83,6 +80,7 @@ class EventSpace:
 
     def state(self) -> State:
         return {
+            "slices": self.slices,
             "decided": self._decided,
             "division": None if self._division is None else self._division.to_state(),
             "seen": None if self._seen is None else self._seen.to_state(),

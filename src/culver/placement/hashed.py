@@ -15,12 +15,6 @@ from culver.matching.index.table import ClauseTable
 from culver.placement.placement import Route, State, Way, one_hot
 
 
-def slice_by_number(numbers: NDArray[np.int64], slices: int) -> NDArray[np.int64]:
-    """The slice of each number, all equally likely."""
-    high = mixed(numbers) >> np.uint64(32)
-    return ((high * np.uint64(slices)) >> np.uint64(32)).astype(np.int64)
-
-
 class Hashed:
     name: ClassVar[str] = "hashed"
 
@@ -35,7 +29,8 @@ class Hashed:
         return self.holders(table.numbers)
 
     def holders(self, numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
-        return one_hot(slice_by_number(numbers, self.slices), self.slices)
+        high = mixed(numbers) >> np.uint64(32)
+        return one_hot((high * np.uint64(self.slices)) >> np.uint64(32), self.slices)
 
     def route(self, batch: pa.RecordBatch) -> Route:
         return Route(batch.num_rows, self.slices, Way.ALL)

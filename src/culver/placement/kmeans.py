@@ -54,6 +54,8 @@ class KMeans:
     @classmethod
     def from_state(cls, slices: int, state: State) -> Self:
         made = cls(slices)
+        if state.get("slices") != slices:
+            raise ValueError(f"not the state of a {cls.name} placement with {slices} slices")
         try:
             names = [(str(attribute), Line(line)) for attribute, line in state["dimensions"]]
             made._dimensions = {dimension: place for place, dimension in enumerate(names)}
@@ -75,8 +77,7 @@ class KMeans:
         count = len(table.numbers)
         places = self._places(table.dimensions)
         dimension = places[table.term_dimension]
-        bounds = term_bounds(table, np.arange(len(dimension)))
-        low, high = np.ascontiguousarray(bounds[:, 0]), np.ascontiguousarray(bounds[:, 1])
+        low, high = term_bounds(table)
         is_real = np.array([line in _REAL_LINES for _, line in table.dimensions], np.bool_)
         coordinate, pull = _coordinates(low, high, is_real[table.term_dimension])
         self._learn_spread(dimension, coordinate, pull)
@@ -106,6 +107,7 @@ class KMeans:
 
     def state(self) -> State:
         return {
+            "slices": self.slices,
             "dimensions": [[attribute, str(line)] for attribute, line in self._dimensions],
             "moments": self._moments.tolist(),
             **{field: array.tolist() for field, array in self._clusters._asdict().items()},

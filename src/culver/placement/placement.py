@@ -20,7 +20,6 @@ match (`hashed`, `kmeans`).
 """
 
 import enum
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, Self
 
@@ -30,7 +29,7 @@ from numpy.typing import NDArray
 
 from culver.matching.index.table import ClauseTable
 
-State = Mapping[str, Any]  # JSON
+State = dict[str, Any]  # JSON
 
 
 class Way(enum.StrEnum):
@@ -92,7 +91,8 @@ class Placement(Protocol):
 
     @classmethod
     def from_state(cls, slices: int, state: State) -> Self:
-        """As it was when `state` was taken. Raises ValueError where that is not the state of such a placement."""
+        """As it was when `state` was taken. Raises ValueError where that is not the state of such a placement with so
+        many slices."""
 
     def assign(self, table: ClauseTable) -> NDArray[np.bool_]:
         """(registrations, slices): which slices hold each registration; at least one does. May learn."""
@@ -108,7 +108,7 @@ class Placement(Protocol):
         """Everything that `assign` and `route` have learnt, as JSON; a few kilobytes."""
 
 
-def one_hot(chosen: NDArray[np.int64], slices: int) -> NDArray[np.bool_]:
+def one_hot(chosen: NDArray[np.integer[Any]], slices: int) -> NDArray[np.bool_]:
     """(rows, slices): true at the slice chosen for each row."""
     result: NDArray[np.bool_] = chosen[:, None] == np.arange(slices)
     return result

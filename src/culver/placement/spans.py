@@ -104,10 +104,10 @@ def _spans(
     dimensions: tuple[Dimension, ...],
     dimension: NDArray[np.int64],
 ) -> Spans:
-    bounds = term_bounds(table, rows)
+    low, high = term_bounds(table, rows)
     is_point, hashes = point_hashes(table, rows)
     return Spans(
-        len(table.numbers), dimensions, registration[rows], dimension[rows], bounds[:, 0], bounds[:, 1],
+        len(table.numbers), dimensions, registration[rows], dimension[rows], low, high,
         is_point, hashes,
     )  # fmt: skip
 
@@ -132,7 +132,7 @@ def together(parts: Sequence[Spans]) -> Spans:
 
 def marked(spans: Spans, first: NDArray[np.int64], last: NDArray[np.int64], slices: int) -> NDArray[np.bool_]:
     """(registrations, slices): the slices from `first` to `last` of any of a registration's rows; all slices for
-    registrations without a row. A row whose `first` is behind its `last` marks nothing."""
+    registrations without a row."""
     rows = np.bincount(spans.registration, minlength=spans.count)
     if (rows == 1).all():  # most often
         order = np.empty(spans.count, np.int64)

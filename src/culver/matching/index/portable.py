@@ -24,6 +24,7 @@ from culver.matching.index.table import ClauseTable, Dimension, starts
 _FIRST = np.uint64(0xBF58_476D_1CE4_E5B9)
 _SECOND = np.uint64(0x94D0_49BB_1331_11EB)
 _STEP = np.uint64(0x9E37_79B9_7F4A_7C15)
+_ALL = slice(None)
 _SIGN = np.uint64(1 << 63)
 
 
@@ -38,17 +39,20 @@ def mixed(keys: NDArray[np.int64]) -> NDArray[np.uint64]:
     return bits
 
 
-def term_bounds(table: ClauseTable, terms: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The bounds of these terms, those of strings by head: a string within a term has its head within these."""
-    bounds = table.term_bounds[terms]
+def term_bounds(
+    table: ClauseTable, terms: NDArray[np.int64] | slice = _ALL
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The lower and upper bounds of these terms, those of strings by head: a string within a term has its head
+    within these."""
+    low, high = (table.term_bounds[:, side][terms].copy() for side in (0, 1))
     rows = np.flatnonzero(_is_string(table)[table.term_dimension[terms]])
     if len(rows):
         heads, _ = _literal_keys(table.literals)
         # As in `bounds`: literal i has the key 2i + 1, and an open bound at it the next key above or below.
         twice = np.repeat(heads, 2)
-        bounds[rows, 0] = _look_up(np.concatenate([heads[:1], twice]), bounds[rows, 0])
-        bounds[rows, 1] = _look_up(twice, bounds[rows, 1])
-    return bounds
+        low[rows] = _look_up(np.concatenate([heads[:1], twice]), low[rows])
+        high[rows] = _look_up(twice, high[rows])
+    return low, high
 
 
 def point_hashes(
@@ -117,8 +121,7 @@ def _literal_keys(literals: Sequence[bytes]) -> tuple[NDArray[np.int64], NDArray
     begins = starts(np.fromiter(map(len, literals), np.int64, count)).astype(np.int32)
     data = np.frombuffer(b"".join(literals), np.uint8)
     valid = np.ones(count, np.uint8)
-    for array in (begins, valid):
-        array.flags.writeable = False  # as the columns of a batch are: one signature
+    begins.flags.writeable = False  # as in the columns of a batch, so that kernels have one signature
     heads, hashes = np.zeros(count, np.int64), np.zeros(count, np.uint64)
     _fill_heads(begins, data, valid, heads)
     _fill_hashes(begins, data, valid, hashes)
