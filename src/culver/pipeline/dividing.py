@@ -59,7 +59,7 @@ def _chosen(
     """What to do; `slices` is what the index is divided into, so 1 where all of it is in every slice."""
     name, slices = settings.placement, settings.slices or workers
     if name == AUTO:
-        choice = choose(_measure(writer, directory, settings, workers, log))
+        choice = choose(_measure(writer, directory, settings, slices, log))
     elif name in PLACEMENTS:
         choice = Choice(name, slices, f"{name}: as the setting pipeline.placement says")
     else:
