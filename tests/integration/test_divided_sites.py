@@ -2,6 +2,7 @@
 
 import random
 from pathlib import Path
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -64,7 +65,7 @@ def test_spark_site_gives_what_the_reference_gives_while_its_placement_changes_b
 
 def test_unknown_placement_is_refused_with_the_known_ones(tmp_path: Path) -> None:
     with pytest.raises(InvalidConfiguration, match="known: auto, event-space, hashed, kmeans, replicated"):
-        run(settings_for(tmp_path / "data", "inline", "alphabetical", 2))
+        run(settings_for(tmp_path / "data", "inline", "alphabetical", 2), AsyncMock())
 
 
 def test_auto_divides_an_index_that_does_not_fit_and_keeps_one_that_does(tmp_path: Path) -> None:
