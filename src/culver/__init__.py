@@ -23,7 +23,9 @@ if TYPE_CHECKING:
         Mailbox,
         Message,
         Receipt,
+        Rows,
         Subscription,
+        SubscriptionSet,
         SyncMessage,
     )
     from culver.errors import (
