@@ -8,18 +8,22 @@ from culver.matching.index.kernels import compiled
 
 def load() -> None:
     """Load the kernel, or compile it where it never was, before events wait for it."""
-    none = np.zeros(0, np.uint32)
-    gather(np.zeros(0, np.int64), np.zeros(0, np.int64), none, none, np.zeros(1, np.int64), none.copy())
+    nothing, none = np.zeros(0, np.int64), np.zeros(0, np.uint16)
+    gather(nothing, nothing, none, none, np.zeros(1, np.int64), none.copy())
+    mapped = none.copy()
+    mapped.flags.writeable = False
+    for rows in (none, mapped):
+        count_from(rows, nothing, nothing, nothing)
 
 
 @compiled
 def gather(
     group: NDArray[np.int64],
     lengths: NDArray[np.int64],
-    shifts: NDArray[np.uint32],
-    rows: NDArray[np.uint32],
+    shifts: NDArray[np.uint16],
+    rows: NDArray[np.uint16],
     bounds: NDArray[np.int64],
-    gathered: NDArray[np.uint32],
+    gathered: NDArray[np.uint16],
 ) -> None:
     """Runs of rows, one after another in `rows`, are put together by group, each run's rows raised by its shift.
 
@@ -37,3 +41,21 @@ def gather(
             gathered[into + i] = rows[at + i] + shifts[run]
         at += lengths[run]
         free[group[run]] = into + lengths[run]
+
+
+@compiled
+def count_from(
+    rows: NDArray[np.uint16], begin: NDArray[np.int64], end: NDArray[np.int64], low: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Where, in each ascending run `rows[begin[i]:end[i]]`, the rows at or above `low[i]` begin."""
+    found = np.empty(len(begin), np.int64)
+    for run in range(len(begin)):
+        left, right = begin[run], end[run]
+        while left < right:
+            middle = (left + right) // 2
+            if rows[middle] < low[run]:
+                left = middle + 1
+            else:
+                right = middle
+        found[run] = left
+    return found
