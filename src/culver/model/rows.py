@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from culver.errors import InvalidFilter
 from culver.model.prepared import Bound
@@ -64,11 +63,9 @@ def column_of_array(array: pa.Array | pa.ChunkedArray, parameter: int) -> pa.Arr
         )
     try:
         return array.cast(kind, safe=not pa.types.is_timestamp(kind))
-    except pa.ArrowInvalid:
-        row = (
-            int(pc.index(pc.greater(array, 2**63 - 1), True).as_py()) if pa.types.is_uint64(array.type) else 0
-        )
-        raise refusal(row, parameter, f"cannot be read as {kind}") from None
+    except pa.ArrowInvalid:  # an unsigned integer beyond 64 bits with a sign
+        row = int(np.argmax(array.to_numpy() > np.uint64(2**63 - 1)))
+        raise refusal(row, parameter, f"does not fit in {kind}") from None
 
 
 def write_columns(columns: Columns) -> bytes:

@@ -15,6 +15,7 @@ from culver.matching.index.snapshot import versions_in
 from culver.model.language import parse
 from culver.pipeline.catalog import Catalog
 from culver.pipeline.head import HeadTracker
+from culver.registry.block import Block
 from culver.registry.registration import Registration
 from culver.registry.registry import SubscriptionSpec
 from culver.registry.sqlite import SqliteRegistry
@@ -42,7 +43,7 @@ class Site:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.log_end = 100
-        self.registered: list[Registration] = []
+        self.registered: list[Registration | Block] = []
         self.registry = SqliteRegistry(path / "registry.db", RegistrySettings())
         self.writer = SlowWriter(path / "index")
         self.tracker = HeadTracker(100, self.writer.version, 0)
@@ -59,7 +60,7 @@ class Site:
             quiet_seconds=0.02,
         )
 
-    def register(self, registrations: Iterable[Registration]) -> None:
+    def register(self, registrations: Iterable[Registration | Block]) -> None:
         self.registered += registrations
 
     def on_head_moved(self) -> None:
