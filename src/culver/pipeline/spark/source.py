@@ -24,13 +24,12 @@ from culver.pipeline.files import SiteFiles
 from culver.pipeline.head import HeadFile
 from culver.pipeline.notifications import Notifications
 from culver.pipeline.spark.signals import SignalSender
+from culver.pipeline.spark.watch import FileWatch
 
 if TYPE_CHECKING:
     from culver.pipeline.ranges import RangeProcessor
 
 _WAIT_SECONDS = 0.5  # for the head to move, before Spark is told that there is nothing new
-_POLL_SECONDS = 0.001
-_IDLE_POLL_SECONDS = 0.004
 _SMALLEST_RANGE = 2_000  # events; a smaller batch is not worth splitting among cores
 
 SCHEMA = StructType(
@@ -94,17 +93,17 @@ class LogStreamReader(DataSourceStreamReader):
             self._warm = True
             return {**start, "start_up": start["start_up"] + 1}
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else self._batch_events
-        head_file = _head_file(self._data_dir)
+        head_file, watch = _head_file(self._data_dir), _head_watch(self._data_dir)
         began = time.monotonic()
         while True:
             head = head_file.read()
             if head is not None and head.log_end > start["offset"]:
                 end = min(head.log_end, start["offset"] + most)
                 return {**start, "offset": end, "index_version": head.index_version}
-            waited = time.monotonic() - began
-            if waited > _WAIT_SECONDS:
+            remaining = began + _WAIT_SECONDS - time.monotonic()
+            if remaining <= 0:
                 return start
-            time.sleep(_POLL_SECONDS if waited < 0.05 else _IDLE_POLL_SECONDS)
+            watch.wait(remaining)
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
         first, last, version = start["offset"], end["offset"], end["index_version"]
@@ -162,6 +161,11 @@ def _manifest_row(block: Notifications) -> pa.RecordBatch:
 @functools.cache
 def _head_file(data_dir: str) -> HeadFile:
     return HeadFile.open(SiteFiles(Path(data_dir)).head)
+
+
+@functools.cache
+def _head_watch(data_dir: str) -> FileWatch:
+    return FileWatch(SiteFiles(Path(data_dir)).head)
 
 
 def _warm_up() -> None:
