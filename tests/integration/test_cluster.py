@@ -18,15 +18,18 @@ from support.scenes import Expectation, check, random_steps, run
 pytestmark = pytest.mark.spark
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[tuple[StandaloneCluster, ClusterState]]:
-    cluster = StandaloneCluster(tmp_path / "cluster")
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[StandaloneCluster, ClusterState]]:
+    cluster = StandaloneCluster(tmp_path_factory.mktemp("cluster"))
     state = cluster.up(workers=2, cores=1, memory="1g", port=0, progress=lambda text: None)
     try:
         yield cluster, state
     finally:
-        cluster.down()
-        assert not state.running
+        stopped = cluster.down()
+    assert [process.role for process in stopped] == ["worker-1", "master"], "the other Worker was killed"
+    assert not state.running
+    assert cluster.state() is None
+    assert cluster.down() == []
 
 
 def executors(state: ClusterState) -> list[psutil.Process]:
@@ -38,13 +41,23 @@ def executors(state: ClusterState) -> list[psutil.Process]:
     return found
 
 
+def test_second_cluster_in_a_directory_is_refused(
+    cluster: tuple[StandaloneCluster, ClusterState],
+) -> None:
+    found, state = cluster
+    assert [process.role for process in state.running] == ["master", "worker-1", "worker-2"]
+    with pytest.raises(Conflict, match="up already"):
+        found.up(workers=1, cores=1, memory="512m", port=0, progress=lambda text: None)
+    assert found.state() == state
+
+
 def test_killed_executor_and_killed_worker_lose_and_repeat_nothing(
     tmp_path: Path, cluster: tuple[StandaloneCluster, ClusterState], full_length: bool
 ) -> None:
     _, state = cluster
     rng = random.Random(12)
     expected = Expectation()
-    steps = 400 if full_length else 60
+    steps = 300 if full_length else 30
 
     async def kill_meanwhile(site: RunningSite, victim: psutil.Process) -> None:
         living = asyncio.create_task(random_steps(site, rng, expected, steps))
@@ -67,18 +80,3 @@ def test_killed_executor_and_killed_worker_lose_and_repeat_nothing(
         engine="spark", spark_master=state.master_url, spark_conf={"spark.executor.memory": "512m"}
     )
     run(Settings(data_dir=tmp_path / "data", pipeline=pipeline), scene)
-
-
-def test_second_cluster_in_a_directory_is_refused_and_nothing_of_the_first_stays(tmp_path: Path) -> None:
-    cluster = StandaloneCluster(tmp_path)
-    state = cluster.up(workers=1, cores=1, memory="512m", port=0, progress=lambda text: None)
-    try:
-        assert [process.role for process in state.running] == ["master", "worker-1"]
-        with pytest.raises(Conflict, match="up already"):
-            cluster.up(workers=1, cores=1, memory="512m", port=0, progress=lambda text: None)
-    finally:
-        stopped = cluster.down()
-    assert [process.role for process in stopped] == ["worker-1", "master"]
-    assert not state.running
-    assert cluster.state() is None
-    assert cluster.down() == []

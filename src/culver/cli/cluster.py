@@ -49,7 +49,13 @@ def cluster() -> None:
     help="Port of the Master.  [default: any free one]",
 )
 def up(directory: Path, workers: int, cores: int, memory: str, port: int) -> int:
-    """Start a Master and Workers; they run until `culver cluster down`."""
+    """Start a Master and Workers; they run until `culver cluster down`.
+
+    \b
+    Examples:
+      culver cluster up
+      culver cluster up --workers 3 --cores 2 --memory 2g --port 7077
+    """
     with Startup() as startup:
         state = StandaloneCluster(directory).up(workers, cores, memory, port, startup.progress)
         seconds = startup.finish()
@@ -65,7 +71,12 @@ def up(directory: Path, workers: int, cores: int, memory: str, port: int) -> int
 @cluster.command()
 @_directory
 def down(directory: Path) -> int:
-    """Stop exactly the processes that `culver cluster up` started."""
+    """Stop exactly the processes that `culver cluster up` started.
+
+    \b
+    Example:
+      culver cluster down
+    """
     found = StandaloneCluster(directory)
     if found.state() is None:
         click.echo(f"No cluster is up in {directory}.")
@@ -81,7 +92,12 @@ def down(directory: Path) -> int:
 @cluster.command()
 @_directory
 def status(directory: Path) -> int:
-    """Show the cluster's processes; exits with 1 unless all of them run."""
+    """Show the cluster's processes; exits with 1 unless all of them run.
+
+    \b
+    Example:
+      culver cluster status
+    """
     state = StandaloneCluster(directory).state()
     if state is None:
         click.echo(f"No cluster is up in {directory}; `{invocation()} cluster up` starts one.")

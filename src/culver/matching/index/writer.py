@@ -77,7 +77,7 @@ class IndexWriter:
         return self._current.placed
 
     def divide(self, slicing: Slicing) -> None:
-        """Have `slicing` decide from now on: for an empty index, or one that was divided by its like (see `placed`)."""
+        """Have `slicing` decide from now on: for an empty index, or one that was divided by its like."""
         if self.version and (self.placed.name, self.placed.slices) != (slicing.name, slicing.slices):
             raise ValueError(f"the index is divided otherwise: {self.placed.name}, {self.placed.slices}")
         self._slicing = slicing

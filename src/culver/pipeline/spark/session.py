@@ -35,6 +35,7 @@ SETTINGS = {
 }
 
 _CLUSTER_SETTINGS = {
+    "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData",
     # A batch is small and waited for: what one machine is slow with, or has lost, is tried on another at once.
     "spark.task.maxFailures": "8",
     "spark.excludeOnFailure.enabled": "false",

@@ -1,8 +1,8 @@
 """The streaming data source over the publication log, which matches where it reads.
 
-An offset of the query is (log offset, index version and its slices): Spark writes it to its checkpoint before a batch runs, so
-a batch that is run again after a crash covers the same events with the same index. A task's whole work is one
-range through `RangeProcessor`; the rows it returns only say what was done.
+An offset of the query is (log offset, index version and its slices): Spark writes it to its checkpoint before a
+batch runs, so a batch that is run again after a crash covers the same events with the same index. A task's whole
+work is one range, in one slice or in all, through `RangeProcessor`; the rows it returns only say what was done.
 """
 
 import functools
@@ -23,13 +23,12 @@ from culver.pipeline.files import SiteFiles
 from culver.pipeline.head import HeadFile
 from culver.pipeline.notifications import Notifications
 from culver.pipeline.spark.signals import SignalSender
+from culver.pipeline.spark.watch import FileWatch
 
 if TYPE_CHECKING:
     from culver.pipeline.ranges import RangeProcessor
 
 _WAIT_SECONDS = 0.5  # for the head to move, before Spark is told that there is nothing new
-_POLL_SECONDS = 0.001
-_IDLE_POLL_SECONDS = 0.004
 _SMALLEST_RANGE = 2_000  # events; a smaller batch is not worth splitting among cores
 
 SCHEMA = StructType(
@@ -100,7 +99,7 @@ class LogStreamReader(DataSourceStreamReader):
             self._warm = True
             return {**start, "start_up": start["start_up"] + 1}
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else self._batch_events
-        head_file = _head_file(self._data_dir)
+        head_file, watch = _head_file(self._data_dir), _head_watch(self._data_dir)
         began = time.monotonic()
         while True:
             head = head_file.read()
@@ -109,10 +108,10 @@ class LogStreamReader(DataSourceStreamReader):
                 return {
                     **start, "offset": end, "index_version": head.index_version, "slices": head.slices
                 }  # fmt: skip
-            waited = time.monotonic() - began
-            if waited > _WAIT_SECONDS:
+            remaining = began + _WAIT_SECONDS - time.monotonic()
+            if remaining <= 0:
                 return start
-            time.sleep(_POLL_SECONDS if waited < 0.05 else _IDLE_POLL_SECONDS)
+            watch.wait(remaining)
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
         first, last = start["offset"], end["offset"]
@@ -191,6 +190,11 @@ def _manifest_row(block: Notifications) -> pa.RecordBatch:
 @functools.cache
 def _head_file(data_dir: str) -> HeadFile:
     return HeadFile.open(SiteFiles(Path(data_dir)).head)
+
+
+@functools.cache
+def _head_watch(data_dir: str) -> FileWatch:
+    return FileWatch(SiteFiles(Path(data_dir)).head)
 
 
 def _warm_up() -> None:
