@@ -9,7 +9,6 @@ Who decides is a placement (see `culver.placement`). The writer asks it about ev
 and puts what it has learnt into each version, for those who send events to the slices.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
@@ -25,7 +24,7 @@ class Placed:
 
     name: str = "replicated"
     slices: int = 1
-    state: Mapping[str, Any] = field(default_factory=dict)
+    state: dict[str, Any] = field(default_factory=dict)
 
 
 UNDIVIDED = Placed()
@@ -43,7 +42,7 @@ class Slicing(Protocol):
     def holders(self, numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
         """(numbers, slices): which slices must hear that these registrations have ended."""
 
-    def state(self) -> Mapping[str, Any]:
+    def state(self) -> dict[str, Any]:
         """What it has learnt, as JSON."""
 
 
@@ -59,5 +58,5 @@ class Undivided:
     def holders(self, numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
         return np.ones((len(numbers), 1), np.bool_)
 
-    def state(self) -> Mapping[str, Any]:
+    def state(self) -> dict[str, Any]:
         return {}
