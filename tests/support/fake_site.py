@@ -17,6 +17,14 @@ from culver.model.evaluate import evaluate
 from culver.model.event import Event
 from culver.model.predicate import Predicate
 from culver.model.rows import values_at
+from culver.pipeline.observation import (
+    EngineObservation,
+    IndexSlice,
+    PlacementInfo,
+    Queues,
+    SiteObservation,
+    SliceTotals,
+)
 from culver.registry.block import Block, BlockSpec
 from culver.registry.blocks import new_block
 from culver.registry.ids import split_member
@@ -42,6 +50,7 @@ class FakeSite:
         self.now_us = time.time_ns() // 1000
         self._predicates: dict[int, Predicate] = {}
         self._number = 0
+        self._began = time.monotonic()
         self._changed = asyncio.Event()
 
     @property
@@ -59,6 +68,22 @@ class FakeSite:
             "subscriptions": len(self.registrations),
             "index_version": self._number,
         }
+
+    def observe(self) -> SiteObservation:
+        end = len(self.events)
+        done = SliceTotals(0, end, end, 3 * end, 0.1 * end, 0.3 * end, 0.2 * end)
+        return SiteObservation(
+            engine="fake",
+            state="running" if self.ready else "starting",
+            ready=self.ready,
+            uptime_seconds=time.monotonic() - self._began,
+            log_next_offset=end,
+            subscriptions=len(self.registrations),
+            placement=PlacementInfo("replicated", 1, "replicated: there is one worker"),
+            queues=Queues(mailboxes=3),
+            index=(IndexSlice(0, len(self.registrations), 1000),),
+            pipeline=EngineObservation(end, slices=(done,)),
+        )
 
     async def publish(self, events: Sequence[Event]) -> Receipt:
         await self.hold.wait()

@@ -170,6 +170,10 @@ class Mailboxes:
     def pending(self, slot: int) -> int:
         return int(self._columns.pending[slot])
 
+    def all_pending(self) -> int:
+        """What waits in all mailboxes together."""
+        return int(self._columns.pending[: self._columns.used].sum())
+
     def pending_bytes(self, slot: int) -> int:
         """The payload bytes that wait, counted row by row."""
         segments = self.ranges.segments(self.numbers_of(slot), int(self._columns.floor[slot]))

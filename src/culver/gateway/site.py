@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from culver.config import Settings
 from culver.delivery.messages import Delivery, Gap
 from culver.model.event import Event
+from culver.pipeline.observation import SiteObservation
 from culver.registry.block import Block, BlockSpec
 from culver.registry.registration import Registration
 from culver.registry.registry import SetSummary, SubscriptionSpec
@@ -56,6 +57,9 @@ class Site(Protocol):
 
     def status(self) -> dict[str, Any]:
         """What `/readyz` tells: engine, its state, log positions, subscriptions."""
+
+    def observe(self) -> SiteObservation:
+        """What `/v1/pipeline`, `/metrics` and `culver top` tell of the operators."""
 
     async def publish(self, events: Sequence[Event]) -> Receipt:
         """Returns once the events are on disk. Raises StorageFull, StorageError or Unavailable; then

@@ -72,6 +72,11 @@ class GroupCommitter:
         self._idle.set()
         self._ended = asyncio.Event()
 
+    @property
+    def pending_events(self) -> int:
+        """Events that were given and are not answered yet."""
+        return self._held_events + sum(len(request.events) for request in self._waiting)
+
     async def __aenter__(self) -> Self:
         self._loop = asyncio.get_running_loop()
         self._thread = threading.Thread(target=self._run, name="culver-log", daemon=True)

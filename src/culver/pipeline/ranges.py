@@ -4,6 +4,8 @@ This is the shell around the pure operators. The inline engine runs it in the si
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from time import perf_counter
 
 import pyarrow as pa
 
@@ -17,6 +19,7 @@ from culver.pipeline.files import SiteFiles
 from culver.pipeline.grouping import MOST_EVENTS, Grouping
 from culver.pipeline.head import HeadFile
 from culver.pipeline.notifications import Notifications
+from culver.pipeline.work import Meter, Work, worker_name
 
 
 def warm_up() -> None:
@@ -36,6 +39,7 @@ class RangeProcessor:
         self._head = HeadFile.open(files.head)
         self._index: DividedIndex | None = None
         self._grouping = Grouping()
+        self._worker = worker_name()
 
     def process(self, start: int, end: int, index_version: int) -> Iterator[Notifications]:
         """Match what delivery does not have of `[start, end)` in all slices, block by block; nothing where nothing
@@ -55,7 +59,8 @@ class RangeProcessor:
             except NotFound:
                 yield self._match(block, self._newest_or(index_version)), True
             else:
-                yield self._match_slice(block, self._read(block), index, own), index.slices == 1
+                parts, seconds = self._read(block)
+                yield self._match_slice(block, parts, index, own, seconds), index.slices == 1
 
     def close(self) -> None:
         self._head.close()
@@ -70,20 +75,44 @@ class RangeProcessor:
             if (last := min(end, first + MOST_EVENTS)) > frontier:
                 yield first, last
 
-    def _read(self, block: tuple[int, int]) -> list[pa.RecordBatch]:
-        return operators.access_point(*block, self._log.read(*block))
+    def _read(self, block: tuple[int, int]) -> tuple[list[pa.RecordBatch], float]:
+        """The events of a block, and the seconds that took."""
+        began = perf_counter()
+        return operators.access_point(*block, self._log.read(*block)), perf_counter() - began
 
     def _match(self, block: tuple[int, int], index: DividedIndex) -> Notifications:
-        parts = self._read(block)
-        return operators.join([self._match_slice(block, parts, index, own) for own in range(index.slices)])
+        parts, seconds = self._read(block)
+        each = seconds / index.slices
+        return operators.join(
+            [self._match_slice(block, parts, index, own, each) for own in range(index.slices)]
+        )
 
     def _match_slice(
-        self, block: tuple[int, int], parts: Sequence[pa.RecordBatch], index: DividedIndex, own: int
+        self,
+        block: tuple[int, int],
+        parts: Sequence[pa.RecordBatch],
+        index: DividedIndex,
+        own: int,
+        read_seconds: float,
     ) -> Notifications:
-        start, piece = block[0], index.slice(own)
+        (start, end), piece = block, index.slice(own)
         send = None if index.placement is None else operators.sent_to(index.placement, own)
-        tiles = operators.match(piece, start, parts, send)
-        return operators.exit_point(start, piece, parts, tiles, self._grouping)
+        meter = Meter()
+        began = perf_counter()
+        tiles = operators.match(piece, start, parts, send, meter)
+        found = operators.exit_point(start, piece, parts, tiles, self._grouping)
+        took = perf_counter() - began
+        work = Work(
+            slice=own,
+            events=end - start,
+            sent=meter.sent,
+            pairs=len(found.rows),
+            ap_seconds=read_seconds + meter.route_seconds,
+            m_seconds=meter.m_seconds,
+            ep_seconds=took - meter.route_seconds - meter.m_seconds,  # the exit point asks for the tiles
+            worker=self._worker,
+        )
+        return replace(found, work=(work,))
 
     def _newest_or(self, version: int) -> DividedIndex:
         try:

@@ -8,7 +8,6 @@ import json
 import os
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,8 +45,10 @@ def _run(options: dict[str, Any], signals: SignalSender) -> int:
     session, query = start_query(options, lambda text: signals.send("progress", text=text))
     stopping = threading.Event()
     threading.Thread(target=_stop_at_end_of_input, args=(query, stopping), daemon=True).start()
-    if not options["master"].startswith("local"):
-        threading.Thread(target=_tell_first_batch, args=(query, signals), daemon=True).start()
+    if session.sparkContext.uiWebUrl is not None:
+        signals.send("ui", url=session.sparkContext.uiWebUrl)
+    remote = not options["master"].startswith("local")
+    threading.Thread(target=_tell_batches, args=(query, signals, stopping, remote), daemon=True).start()
     try:
         query.awaitTermination()
     except PySparkException:
@@ -66,13 +67,23 @@ def _stop_at_end_of_input(query: "StreamingQuery", stopping: threading.Event) ->
     query.stop()
 
 
-def _tell_first_batch(query: "StreamingQuery", signals: SignalSender) -> None:
-    """Workers on other machines cannot tell the site that they are warm."""
-    while query.isActive:
-        if query.lastProgress is not None:
+def _tell_batches(
+    query: "StreamingQuery", signals: SignalSender, stopping: threading.Event, remote: bool
+) -> None:
+    """Look once a second at where Spark has spent the time of its last batch. After the first one also tell that
+    workers are warm, where they are `remote`: those on other machines cannot tell the site."""
+    told: int | None = None
+    while not stopping.wait(0.2 if remote and told is None else 1.0):
+        try:
+            progress = query.lastProgress
+        except Exception:
+            return  # the virtual machine is gone, and the query with it: `main` tells why
+        if progress is None or progress.batchId == told:
+            continue
+        if remote and told is None:
             signals.send("warm")
-            return
-        time.sleep(0.2)
+        told = progress.batchId
+        signals.send("stages", milliseconds=progress.durationMs)
 
 
 def _reason(text: str) -> str:

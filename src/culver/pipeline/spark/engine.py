@@ -20,6 +20,7 @@ from culver.pipeline.engine import Progress
 from culver.pipeline.files import SiteFiles
 from culver.pipeline.head import Head
 from culver.pipeline.notifications import NotificationSink
+from culver.pipeline.observation import EngineObservation, Tally
 from culver.pipeline.spark import java
 from culver.pipeline.spark.archive import start_recording
 from culver.pipeline.spark.masters import check_master, trouble_with
@@ -52,7 +53,9 @@ class SparkEngine:
         self._batch_events = batch_events
         self._spark_conf = spark_conf
         self._progress = progress
-        self._collector = Collector(files.notifications, sink, head.frontier)
+        self._tally = Tally()
+        self._collector = Collector(files.notifications, sink, head.frontier, self._tally)
+        self._ui: str | None = None
         self._state = "starting"
         self._ready = False
         self._signals_dir: str | None = None
@@ -69,6 +72,10 @@ class SparkEngine:
     @property
     def state(self) -> str:
         return self._state
+
+    def observe(self) -> EngineObservation:
+        collector = self._collector
+        return self._tally.observe(collector.position, collector.ahead, collector.waiting_files, self._ui)
 
     async def start(self) -> None:
         check_master(self._master)
@@ -115,6 +122,12 @@ class SparkEngine:
                         collect = True
                     case "warm":
                         self._on_warm()
+                    case "batch":
+                        self._tally.add_batch(message["events"], message["seconds"])
+                    case "stages":
+                        self._tally.stages = {k: ms / 1000 for k, ms in message["milliseconds"].items()}
+                    case "ui":
+                        self._ui = message["url"]
                     case "progress":
                         self._state = message["text"]
                         self._progress(message["text"])
@@ -190,6 +203,7 @@ class SparkEngine:
             was_ready = was_ready or self._ready
             await asyncio.sleep(_LOOK_SECONDS)
         self._ready = False
+        self._ui = None
         _close_input(driver)
         logger.error(
             "the Spark driver ended with code %s (%s) and is started again; its log is %s",
