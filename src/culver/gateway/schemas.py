@@ -248,7 +248,8 @@ def _subscription() -> Schema:
 
 def _observation() -> dict[str, Schema]:
     _, schemas = msgspec.json.schema_components([SiteObservation], ref_template="#/components/schemas/{name}")
-    return schemas
+    plain: dict[str, Schema] = msgspec.to_builtins(schemas)  # no tuples
+    return plain
 
 
 def _problem() -> Schema:

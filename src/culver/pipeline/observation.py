@@ -6,7 +6,7 @@ Counters only grow while a site runs, and begin at 0 with it; rates are differen
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from culver.pipeline.work import Work
 
@@ -33,18 +33,13 @@ class SliceTotals:
     write_seconds: float = 0.0
 
     def plus(self, work: Work) -> "SliceTotals":
-        return SliceTotals(
-            self.slice,
-            self.events + work.events,
-            self.sent + work.sent,
-            self.pairs + work.pairs,
-            self.ap_seconds + work.ap_seconds,
-            self.m_seconds + work.m_seconds,
-            self.ep_seconds + work.ep_seconds,
-            self.files + work.files,
-            self.written_bytes + work.written_bytes,
-            self.write_seconds + work.write_seconds,
-        )
+        return SliceTotals(self.slice, *(getattr(self, name) + getattr(work, name) for name in _ADDED))
+
+    def minus(self, earlier: "SliceTotals") -> "SliceTotals":
+        return SliceTotals(self.slice, *(getattr(self, name) - getattr(earlier, name) for name in _ADDED))
+
+
+_ADDED = tuple(member.name for member in fields(SliceTotals))[1:]
 
 
 @dataclass(frozen=True, slots=True)
