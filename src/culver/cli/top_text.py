@@ -1,11 +1,12 @@
 """A view of a site as text, no wider than 80 columns. Pure."""
 
+import textwrap
 from collections.abc import Iterator, Sequence
 
 from culver.cli.top_view import BatchView, OperatorView, SliceView, View
 
 WIDTH = 80
-_BAR = 20
+_BAR = 15
 _MOST_SLICES = 16
 _QUEUES = {"ap": "match", "ep": "accept"}  # operator -> what waits for it, or with it
 
@@ -16,11 +17,15 @@ def render(view: View, url: str) -> str:
 
 
 def _lines(view: View, url: str) -> Iterator[str]:
-    state = f"{view.engine}: {view.state}, up {duration(view.uptime_seconds)}"
-    yield f"Culver at {url}".ljust(WIDTH - len(state)) + state
+    site, state = f"Culver at {url}", f"{view.engine}: {view.state}, up {duration(view.uptime_seconds)}"
+    if len(site) + len(state) < WIDTH:
+        yield site.ljust(WIDTH - len(state)) + state
+    else:
+        yield site
+        yield from textwrap.wrap(state, WIDTH)
     if view.spark_ui is not None:
         yield f"Spark's web interface: {view.spark_ui}"
-    yield f"placement {view.placement.reason}"
+    yield from textwrap.wrap(f"placement {view.placement.reason}", WIDTH, subsequent_indent="  ")
     yield ""
     yield _columns("PUBLISHED/S", "MATCHED/S", "NOTIFICATIONS/S", "SENT/S", "SUBSCRIPTIONS", width=16)
     yield _columns(
@@ -81,7 +86,7 @@ def _slices(slices: Sequence[SliceView]) -> Iterator[str]:
         yield f"{each.slice:<6}" + _columns(
             percent(each.events_share), percent(each.pairs_share), held, size(each.bytes),
             percent(each.busy_share), width=10, third=18,
-        ) + " " + "#" * round(_BAR * 0.75 * each.busy_share)  # fmt: skip
+        ) + " " + "#" * round(_BAR * each.busy_share)  # fmt: skip
     if len(slices) > _MOST_SLICES:
         yield f"and {len(slices) - _MOST_SLICES} more; --json has them all"
 
@@ -94,9 +99,10 @@ def _batches(batches: BatchView) -> Iterator[str]:
         f"batches: {amount(batches.per_second)}/s, p50 {batches.events_p50:,} events in "
         f"{moment(batches.seconds_p50)}, p99 {batches.events_p99:,} in {moment(batches.seconds_p99)}"
     )
-    slowest = sorted(batches.stages.items(), key=lambda item: -item[1])[:4]
+    parts = [item for item in batches.stages.items() if item[0] != "triggerExecution"]  # which is the sum
+    slowest = sorted(parts, key=lambda item: -item[1])[:3]
     if slowest:
-        yield "         the last one in Spark: " + ", ".join(f"{k} {moment(s)}" for k, s in slowest)
+        yield "         in the last one: " + ", ".join(f"{k} {moment(s)}" for k, s in slowest)
 
 
 def _columns(*texts: str, width: int, third: int | None = None) -> str:

@@ -82,10 +82,7 @@ def compare(before: SiteObservation, after: SiteObservation) -> View:
         before = _at_start(after)
     seconds = max(after.uptime_seconds - before.uptime_seconds, 1e-9)
     done = _differences(before.pipeline.slices, after.pipeline.slices)
-
-    def rate(member: Callable[[SliceTotals], float]) -> float:
-        return sum(map(member, done)) / seconds
-
+    written, written_before = after.pipeline.written, before.pipeline.written
     workers = before.pipeline.workers
     return View(
         engine=after.engine,
@@ -98,7 +95,7 @@ def compare(before: SiteObservation, after: SiteObservation) -> View:
         subscriptions=after.subscriptions,
         published_per_second=(after.log_next_offset - before.log_next_offset) / seconds,
         matched_per_second=(after.pipeline.position - before.pipeline.position) / seconds,
-        notifications_per_second=rate(lambda each: each.pairs),
+        notifications_per_second=sum(each.pairs for each in done) / seconds,
         sent_per_second=(after.deliveries_sent - before.deliveries_sent) / seconds,
         operators=(
             _operator("ap", seconds, done, lambda each: (each.events, 0, each.ap_seconds)),
@@ -109,9 +106,9 @@ def compare(before: SiteObservation, after: SiteObservation) -> View:
         queues=after.queues,
         waiting_files=after.pipeline.waiting_files,
         workers=sum(count > workers.get(name, 0) for name, count in after.pipeline.workers.items()),
-        files_per_second=rate(lambda each: each.files),
-        written_bytes_per_second=rate(lambda each: each.written_bytes),
-        write_busy=rate(lambda each: each.write_seconds),
+        files_per_second=(written.files - written_before.files) / seconds,
+        written_bytes_per_second=(written.bytes - written_before.bytes) / seconds,
+        write_busy=(written.seconds - written_before.seconds) / seconds,
         batches=_batches(before.pipeline.batches, after.pipeline.batches, seconds),
     )
 

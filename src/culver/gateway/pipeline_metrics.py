@@ -14,7 +14,7 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from culver.gateway.site import Site
-from culver.pipeline.observation import BATCH_SECONDS, BatchTotals, SiteObservation, SliceTotals
+from culver.pipeline.observation import BATCH_SECONDS, BatchTotals, FileTotals, SiteObservation, SliceTotals
 
 
 class PipelineCollector(Collector):
@@ -24,6 +24,7 @@ class PipelineCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         seen = self._site.observe()
         yield from _operators(seen.pipeline.slices)
+        yield from _written(seen.pipeline.written)
         yield from _slices(seen)
         queue = GaugeMetricFamily(
             "culver_queue_events", "Events on their way, by what they wait for", None, ["queue"]
@@ -52,11 +53,6 @@ def _operators(slices: Iterable[SliceTotals]) -> Iterator[Metric]:
     pairs = CounterMetricFamily(
         "culver_operator_pairs", "Matches that an operator found or grouped", None, ["operator", "slice"]
     )
-    files = CounterMetricFamily("culver_written_files", "Notification files of workers", None, ["slice"])
-    size = CounterMetricFamily("culver_written_bytes", "Bytes of those files", None, ["slice"])
-    writing = CounterMetricFamily(
-        "culver_write_seconds", "Time until those files were on disk", None, ["slice"]
-    )
     for each in slices:
         own = str(each.slice)
         for operator, count, took in (
@@ -68,10 +64,13 @@ def _operators(slices: Iterable[SliceTotals]) -> Iterator[Metric]:
             seconds.add_metric([operator, own], took)
         pairs.add_metric(["m", own], each.pairs)
         pairs.add_metric(["ep", own], each.pairs)
-        files.add_metric([own], each.files)
-        size.add_metric([own], each.written_bytes)
-        writing.add_metric([own], each.write_seconds)
-    yield from (events, seconds, pairs, files, size, writing)
+    yield from (events, seconds, pairs)
+
+
+def _written(written: FileTotals) -> Iterator[Metric]:
+    yield CounterMetricFamily("culver_written_files", "Notification files of Spark's workers", written.files)
+    yield CounterMetricFamily("culver_written_bytes", "Bytes of those files", written.bytes)
+    yield CounterMetricFamily("culver_write_seconds", "Time until those files were on disk", written.seconds)
 
 
 def _slices(seen: SiteObservation) -> Iterator[Metric]:

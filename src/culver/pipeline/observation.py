@@ -28,9 +28,6 @@ class SliceTotals:
     ap_seconds: float = 0.0
     m_seconds: float = 0.0
     ep_seconds: float = 0.0
-    files: int = 0
-    written_bytes: int = 0
-    write_seconds: float = 0.0
 
     def plus(self, work: Work) -> "SliceTotals":
         return SliceTotals(self.slice, *(getattr(self, name) + getattr(work, name) for name in _ADDED))
@@ -40,6 +37,16 @@ class SliceTotals:
 
 
 _ADDED = tuple(member.name for member in fields(SliceTotals))[1:]
+
+
+@dataclass(frozen=True, slots=True)
+class FileTotals:
+    """Notification files that workers have written; a file may hold what several slices found. The inline engine has
+    none: its results are written by delivery."""
+
+    files: int = 0
+    bytes: int = 0
+    seconds: float = 0.0  # until they were on disk
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +76,7 @@ class EngineObservation:
     waiting_files: int = 0  # in which those are
     blocks: int = 0  # results handed on
     slices: tuple[SliceTotals, ...] = ()
+    written: FileTotals = field(default_factory=FileTotals)
     workers: Mapping[str, int] = field(default_factory=dict)  # host:pid, and records that came from there
     batches: BatchTotals = field(default_factory=BatchTotals)
     spark_ui: str | None = None
@@ -80,6 +88,7 @@ class Tally:
     def __init__(self) -> None:
         self._blocks = 0
         self._slices: dict[int, SliceTotals] = {}
+        self._written = FileTotals()
         self._workers: dict[str, int] = {}
         self._batches = self._batch_events = 0
         self._batch_seconds = 0.0
@@ -92,6 +101,13 @@ class Tally:
         self._blocks += 1
         for each in work:
             self._slices[each.slice] = self._slices.get(each.slice, SliceTotals(each.slice)).plus(each)
+            if each.files:
+                before = self._written
+                self._written = FileTotals(
+                    before.files + each.files,
+                    before.bytes + each.written_bytes,
+                    before.seconds + each.write_seconds,
+                )
             self._workers[each.worker] = self._workers.pop(each.worker, 0) + 1
             if len(self._workers) > _WORKERS_KEPT:
                 del self._workers[next(iter(self._workers))]  # the one that has been silent for longest
@@ -112,6 +128,7 @@ class Tally:
             waiting_files,
             self._blocks,
             tuple(self._slices[number] for number in sorted(self._slices)),
+            self._written,
             dict(self._workers),
             BatchTotals(
                 self._batches,
