@@ -6,7 +6,6 @@ import fcntl
 import gc
 import logging
 import os
-import shutil
 import signal
 import sys
 import time
@@ -28,10 +27,12 @@ from culver.log.log import PublicationLog
 from culver.matching.index import IndexWriter
 from culver.model.event import Event
 from culver.pipeline.catalog import Catalog
+from culver.pipeline.dividing import open_index
 from culver.pipeline.engine import Engine, Progress
+from culver.pipeline.files import SiteFiles
 from culver.pipeline.head import Head, HeadFile, HeadTracker
 from culver.pipeline.notifications import Notifications, NotificationSink
-from culver.pipeline.ranges import SiteFiles
+from culver.pipeline.spark.masters import parallelism
 from culver.registry.block import Block, BlockSpec
 from culver.registry.registration import Registration
 from culver.registry.registry import SetSummary, SubscriptionSpec
@@ -63,7 +64,9 @@ def create_engine(
     if pipeline.engine == "spark":
         from culver.pipeline.spark.engine import SparkEngine
 
-        return SparkEngine(files, sink, head, pipeline.spark_master, pipeline.batch_events, progress)
+        return SparkEngine(
+            files, sink, head, pipeline.spark_master, pipeline.batch_events, progress, pipeline.spark_conf
+        )
     raise InvalidConfiguration(
         f"unknown engine {pipeline.engine!r}; known engines: inline, spark", field="pipeline.engine"
     )
@@ -87,7 +90,7 @@ class RunningSite:
         self._registry = registry
         self._hub = hub
         self._index = index
-        self._tracker = HeadTracker(log.next_offset, index.version, hub.frontier)
+        self._tracker = HeadTracker(log.next_offset, index.version, hub.frontier, index.placed.slices)
         self._head = self._tracker.head
         self._head_file = HeadFile.create(self._files.head)
         self._committer = GroupCommitter(log, settings.log, self._on_committed, clock_us)
@@ -261,16 +264,9 @@ async def open_site(settings: Settings, progress: Progress = lambda text: None) 
         registry = SqliteRegistry(files.registry, settings.registry)
         stack.callback(registry.close)
         registry.remove_live(lambda version: log.next_offset, clock_us())
-        index = IndexWriter(files.index)
-        problems = list(index.problems)
-        if index.registry_version > registry.version:
-            problems.append(
-                f"the index has version {index.registry_version}, ahead of the registry's {registry.version}"
-            )
-        if problems:
-            logger.warning("rebuilding the index from the registry: %s", "; ".join(problems))
-            shutil.rmtree(files.index)
-            index = IndexWriter(files.index)
+        workers = parallelism(settings.pipeline.spark_master) if settings.pipeline.engine == "spark" else 1
+        index, choice = open_index(files.index, settings.pipeline, workers, log, registry.version)
+        logger.info("placement %s", choice.reason)
         progress("opening the mailboxes")
         hub = Hub.open(files.delivery, log, settings.delivery, clock_us)
         if hub.frontier > log.next_offset:

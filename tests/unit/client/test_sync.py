@@ -85,9 +85,8 @@ def test_several_threads_share_a_client(url: str) -> None:
         assert client.publish(last=True) == culver.Receipt(8, 9)
 
 
-def test_many_subscriptions_of_one_form_are_made_and_removed_together() -> None:
-    site = FakeSite(gateway_settings())
-    with site_in_thread(site) as url, culver.connect_sync(url) as client:
+def test_many_subscriptions_of_one_form_are_made_and_removed_together(url: str) -> None:
+    with culver.connect_sync(url) as client:
         done: list[int] = []
         rows = client.subscribe_many(
             "symbol = ? AND close >= ?",
