@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 import httpx
 
 from culver.bench.frame import BenchmarkFailed
-from culver.client.rows import ARROW_STREAM, RowsLike, pieces
+from culver.client.rows import ARROW_STREAM, RowsLike, as_table, piece, rows_at_a_time
 
 CHUNK = 1_000
 
@@ -34,16 +34,16 @@ def register_rows(
 
     `progress` is called with the number registered so far."""
     started = time.perf_counter()
-    done = 0
-    for count, content in pieces(rows):
+    done, table = 0, as_table(rows)
+    while done < table.num_rows:
         answer = http.post(
             f"/v1/sets/{name}",
             params={"filter": filter_text, "first": str(done)},
-            content=content,
+            content=piece(table, done, rows_at_a_time(table)),
             headers={"content-type": ARROW_STREAM},
         )
         _check(answer, 201)
-        done += count
+        done = answer.json()["next"]
         progress(done)
     return done / (time.perf_counter() - started)
 

@@ -103,6 +103,9 @@ def test_many_subscriptions_of_one_form_are_made_and_removed_together(url: str) 
         assert caught.value.details["next"] == 5
         with pytest.raises(culver.InvalidRequest):
             client.subscribe_many("n = ?", [], name="quotes")
+        many = client.subscribe_many("n IN (?, 1)", {"n": range(10_500)}, name="many", progress=done.append)
+        assert (many.first, many.count, done) == (0, 10_500, [2, 10_000, 10_500])
+        assert client.delete_set("many") == 10_500
         assert client.subscription("quotes.1").filter == "symbol = 'EMCA' AND close >= 7.0"
         assert [(each.set, each.count) for each in client.sets()] == [("quotes", 5)]
         assert client.delete_set("quotes") == 5
