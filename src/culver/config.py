@@ -51,6 +51,10 @@ class FilterSettings:
     max_values: int = 1_024  # in one IN list
 
 
+UNLIMITED_FILTERS = FilterSettings(*(2**31,) * 5)
+"""For filters that were checked when they came in; the limits may have been lowered since."""
+
+
 @dataclass(frozen=True, slots=True)
 class LogSettings:
     segment_bytes: int = 64 * 1024 * 1024
@@ -61,7 +65,8 @@ class LogSettings:
 @dataclass(frozen=True, slots=True)
 class RegistrySettings:
     max_subscriptions: int = 2_000_000
-    max_batch: int = 10_000  # subscriptions in one request
+    max_batch: int = 10_000  # subscriptions in one request, each with a filter of its own
+    max_rows: int = 200_000  # subscriptions in one request that adds rows to a set
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +74,10 @@ class PipelineSettings:
     engine: str = "spark"
     spark_master: str = "local[*]"
     spark_conf: dict[str, str] = field(default_factory=dict)  # more settings of Spark, over Culver's own
-    batch_events: int = 50_000  # most events matched in one batch
+    batch_events: int = 2_000_000  # most events in one batch, which is as large as what waits
+    placement: str = "auto"  # of subscriptions on slices; or replicated, hashed, event-space, kmeans
+    slices: int = 0  # that the index is divided into; 0: one for each worker
+    worker_memory_bytes: int = 0  # of each worker, for the placement auto; 0: this machine's, shared evenly
 
 
 @dataclass(frozen=True, slots=True)

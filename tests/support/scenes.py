@@ -13,7 +13,8 @@ from culver.model.evaluate import evaluate
 from culver.model.event import Event
 from culver.model.language import parse
 from culver.model.predicate import Predicate
-from culver.registry.registry import Registration, SubscriptionSpec
+from culver.registry.registration import Registration
+from culver.registry.registry import SubscriptionSpec
 from support.events import random_event
 from support.filters import random_filter
 from support.until import until
@@ -62,6 +63,13 @@ async def received(site: RunningSite, registration: Registration) -> list[int]:
     return offsets
 
 
+async def subscribe(site: RunningSite, rng: random.Random, expected: Expectation, count: int) -> None:
+    predicates = [random_predicate(rng) for _ in range(count)]
+    added = await site.subscribe([SubscriptionSpec(predicate) for predicate in predicates])
+    for registration, predicate in zip(added, predicates, strict=True):
+        expected.windows[registration.id] = [(registration.since, None, predicate)]
+
+
 async def random_steps(
     site: RunningSite, rng: random.Random, expected: Expectation, steps: int, *, replacing: bool = True
 ) -> None:
@@ -69,10 +77,7 @@ async def random_steps(
         step = rng.random()
         ids = list(expected.windows)
         if step < 0.3 or not ids:
-            predicates = [random_predicate(rng) for _ in range(rng.randrange(1, 6))]
-            added = await site.subscribe([SubscriptionSpec(predicate) for predicate in predicates])
-            for registration, predicate in zip(added, predicates, strict=True):
-                expected.windows[registration.id] = [(registration.since, None, predicate)]
+            await subscribe(site, rng, expected, rng.randrange(1, 6))
         elif step < 0.4 and replacing:
             subscription, predicate = rng.choice(ids), random_predicate(rng)
             replaced = await site.replace(SubscriptionSpec(predicate, id=subscription))

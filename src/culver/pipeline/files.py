@@ -31,6 +31,10 @@ class SiteFiles:
         return self.delivery / "notifications"
 
     @property
+    def partials(self) -> Path:
+        return self.data_dir / "partials"
+
+    @property
     def head(self) -> Path:
         return self.data_dir / "head"
 

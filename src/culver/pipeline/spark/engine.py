@@ -210,7 +210,8 @@ class SparkEngine:
 
     def _start_driver(self) -> "subprocess.Popen[bytes]":
         self._files.spark.mkdir(exist_ok=True)
-        shutil.rmtree(self._files.spark / "local", ignore_errors=True)
+        for leftover in (self._files.spark / "local", self._files.partials):
+            shutil.rmtree(leftover, ignore_errors=True)
         options = {
             "data_dir": str(self._files.data_dir.absolute()),
             "master": self._master,

@@ -3,6 +3,7 @@
 Spark itself tries a master that does not answer for a minute, and then says so in a page of its log.
 """
 
+import os
 import re
 import socket
 
@@ -36,3 +37,13 @@ def trouble_with(master: str) -> str | None:
         except (OSError, OverflowError) as exc:
             reasons.append(f"{address}: {getattr(exc, 'strerror', None) or exc}")
     return f"no Spark master answers at {master} ({'; '.join(reasons)})"
+
+
+def parallelism(master: str) -> int:
+    """Into how many ranges a large batch is cut: the cores of a local master, or a guess for a cluster."""
+    inside = master.partition("[")[2].rstrip("]").split(",")
+    if master.startswith("local-cluster") and len(inside) == 3:
+        return max(1, int(inside[0]) * int(inside[1]))
+    if master.startswith("local"):
+        return int(inside[0]) if inside[0].isdigit() else len(os.sched_getaffinity(0)) if inside[0] else 1
+    return 8

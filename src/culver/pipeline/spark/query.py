@@ -8,7 +8,8 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from culver.pipeline.spark.source import LogSource, parallelism
+from culver.pipeline.spark.masters import parallelism
+from culver.pipeline.spark.source import LogSource
 
 
 def start_query(
