@@ -44,7 +44,8 @@ def _run(options: dict[str, Any], signals: SignalSender) -> int:
     signals.send("progress", text="starting the Spark session")
     session, query = start_query(options, lambda text: signals.send("progress", text=text))
     stopping = threading.Event()
-    threading.Thread(target=_stop_at_end_of_input, args=(query, stopping), daemon=True).start()
+    stopper = threading.Thread(target=_stop_at_end_of_input, args=(query, stopping), daemon=True)
+    stopper.start()
     if session.sparkContext.uiWebUrl is not None:
         signals.send("ui", url=session.sparkContext.uiWebUrl)
     remote = not options["master"].startswith("local")
@@ -54,6 +55,8 @@ def _run(options: dict[str, Any], signals: SignalSender) -> int:
     except PySparkException:
         if not stopping.is_set():
             raise
+    if stopping.is_set():
+        stopper.join()  # the query is not done with the session before
     session.stop()
     machine.close()
     return 0
