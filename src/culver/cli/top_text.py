@@ -48,7 +48,7 @@ def _lines(view: View, url: str) -> Iterator[str]:
         f"waiting: {queues.commit:,} to be stored, {queues.index:,} for the index, {queues.match:,} to be matched,"
     )
     yield (
-        f"         {queues.accept:,} matched in {view.waiting_files:,} files behind a missing one, "
+        f"         {queues.accept:,} matched behind a missing file (in {view.waiting_files:,}), "
         f"{queues.mailboxes:,} in mailboxes"
     )
 
@@ -99,7 +99,8 @@ def _batches(batches: BatchView) -> Iterator[str]:
         f"batches: {amount(batches.per_second)}/s, p50 {batches.events_p50:,} events in "
         f"{moment(batches.seconds_p50)}, p99 {batches.events_p99:,} in {moment(batches.seconds_p99)}"
     )
-    parts = [item for item in batches.stages.items() if item[0] != "triggerExecution"]  # which is the sum
+    # Without what took no time, and without the whole.
+    parts = [(name, took) for name, took in batches.stages.items() if took and name != "triggerExecution"]
     slowest = sorted(parts, key=lambda item: -item[1])[:3]
     if slowest:
         yield "         in the last one: " + ", ".join(f"{k} {moment(s)}" for k, s in slowest)
