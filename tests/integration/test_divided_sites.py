@@ -59,7 +59,9 @@ def check_counts(site: RunningSite, before: int, expected: Expectation, slices: 
     found = sum(len([o for o in expected.offsets(name) if o >= before]) for name in expected.windows)
     assert sum(each.pairs for each in done) == found > 0
     assert all(min(each.ap_seconds, each.m_seconds, each.ep_seconds) > 0 for each in done)
-    assert sum(each.registrations for each in seen.index) >= len(expected.windows)  # some are in several slices
+    assert sum(each.registrations for each in seen.index) >= len(
+        expected.windows
+    )  # some are in several slices
     assert (seen.queues.commit, seen.queues.index, seen.queues.match, seen.queues.accept) == (0, 0, 0, 0)
     assert seen.placement.slices == slices
 

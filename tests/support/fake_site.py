@@ -18,6 +18,8 @@ from culver.model.event import Event
 from culver.model.predicate import Predicate
 from culver.model.rows import values_at
 from culver.pipeline.observation import (
+    BATCH_SECONDS,
+    BatchTotals,
     EngineObservation,
     IndexSlice,
     PlacementInfo,
@@ -71,6 +73,7 @@ class FakeSite:
 
     def observe(self) -> SiteObservation:
         end = len(self.events)
+        counts = tuple(int(bound in (0.05, 0.5)) for bound in (*BATCH_SECONDS, 0))
         done = SliceTotals(0, end, end, 3 * end, 0.1 * end, 0.3 * end, 0.2 * end)
         return SiteObservation(
             engine="fake",
@@ -80,9 +83,9 @@ class FakeSite:
             log_next_offset=end,
             subscriptions=len(self.registrations),
             placement=PlacementInfo("replicated", 1, "replicated: there is one worker"),
-            queues=Queues(mailboxes=3),
+            queues=Queues(match=4, mailboxes=3),
             index=(IndexSlice(0, len(self.registrations), 1000),),
-            pipeline=EngineObservation(end, slices=(done,)),
+            pipeline=EngineObservation(end, slices=(done,), batches=BatchTotals(2, 9, 0.5, counts)),
         )
 
     async def publish(self, events: Sequence[Event]) -> Receipt:

@@ -248,7 +248,7 @@ def _subscription() -> Schema:
 
 def _observation() -> dict[str, Schema]:
     _, schemas = msgspec.json.schema_components([SiteObservation], ref_template="#/components/schemas/{name}")
-    plain: dict[str, Schema] = msgspec.to_builtins(schemas)  # no tuples
+    plain: dict[str, Schema] = msgspec.json.decode(msgspec.json.encode(schemas))  # lists, where it has tuples
     return plain
 
 
