@@ -8,6 +8,7 @@ from culver.cli.top_view import BatchView, OperatorView, SliceView, View
 WIDTH = 80
 _BAR = 15
 _MOST_SLICES = 16
+_UNTOLD_STAGES = {"triggerExecution", "latestOffset"}  # all of it, and waiting for events
 _QUEUES = {"ap": "match", "ep": "accept"}  # operator -> what waits for it, or with it
 
 
@@ -99,11 +100,10 @@ def _batches(batches: BatchView) -> Iterator[str]:
         f"batches: {amount(batches.per_second)}/s, p50 {batches.events_p50:,} events in "
         f"{moment(batches.seconds_p50)}, p99 {batches.events_p99:,} in {moment(batches.seconds_p99)}"
     )
-    # Without what took no time, and without the whole.
-    parts = [(name, took) for name, took in batches.stages.items() if took and name != "triggerExecution"]
+    parts = [(name, took) for name, took in batches.stages.items() if took and name not in _UNTOLD_STAGES]
     slowest = sorted(parts, key=lambda item: -item[1])[:3]
     if slowest:
-        yield "         in the last one: " + ", ".join(f"{k} {moment(s)}" for k, s in slowest)
+        yield "         last one: " + ", ".join(f"{k} {moment(s)}" for k, s in slowest)
 
 
 def _columns(*texts: str, width: int, third: int | None = None) -> str:

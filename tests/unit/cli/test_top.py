@@ -60,7 +60,13 @@ def observation(uptime: float, rounds: int) -> SiteObservation:
                 1_000 * n,
                 0.9 * n,
                 recent=(Batch(9_999, 9.0), *(Batch(10 * i, 0.01 * i) for i in range(1, 4))),
-                stages={"triggerExecution": 0.4, "addBatch": 0.2, "walCommit": 0.05, "getBatch": 0.0},
+                stages={
+                    "triggerExecution": 0.4,
+                    "latestOffset": 0.3,
+                    "addBatch": 0.2,
+                    "walCommit": 0.05,
+                    "getBatch": 0.0,
+                },
             ),
             spark_ui="http://127.0.0.1:4040",
         ),
@@ -120,7 +126,7 @@ SLICE     EVENTS     PAIRS     REGISTRATIONS      SIZE      TIME
 1         50.0 %    75.0 %      1,000 66.7 %   8.00 kB    75.0 % ###########
 
 batches: 1.50/s, p50 20 events in 20 ms, p99 30 in 30 ms
-         in the last one: addBatch 200 ms, walCommit 50 ms
+         last one: addBatch 200 ms, walCommit 50 ms
 
 waiting: 1 to be stored, 2 for the index, 3,000 to be matched,
          40 matched behind a missing file (in 1), 50,000 in mailboxes"""
