@@ -1,25 +1,101 @@
-"""Hot: bringing the rows of many ranges together, without the interpreter's lock."""
+"""Hot: what is done for every row or registration of a range, without the interpreter's lock."""
+
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from culver.matching.index.kernels import compiled
 
+Integers = NDArray[np.int64]
+Shorts = NDArray[np.uint32]
+N = TypeVar("N", bound=np.generic)
+
 
 def load() -> None:
-    """Load the kernel, or compile it where it never was, before events wait for it."""
-    none = np.zeros(0, np.uint32)
-    gather(np.zeros(0, np.int64), np.zeros(0, np.int64), none, none, np.zeros(1, np.int64), none.copy())
+    """Load the kernels, or compile them where they never were, before events wait for them."""
+    none, few = np.zeros(0, np.int64), np.zeros(0, np.uint32)
+    gather(none, none, few, few, np.zeros(1, np.int64), few.copy())
+    find(constant(none), none, none, none)
+    bounds = constant(np.zeros(1, np.int64))
+    count(none, bounds, constant(few), constant(few), 0, 0, none, none, none, none)
+
+
+def constant(array: NDArray[N]) -> NDArray[N]:
+    """A view that cannot be written through: to Numba, arrays in a mapped file and in memory are alike then."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+@compiled
+def find(wanted: Integers, known: Integers, values: Integers, found: Integers) -> None:
+    """For each of the wanted numbers, which ascend, the value of the same known number, or -1.
+
+    Known numbers ascend too, mostly without holes. So the place of one is guessed from the number alone, less the
+    holes met so far, and does not wait for the place of the one before."""
+    low, origin = 0, known[0] if len(known) > 0 else 0
+    for i in range(len(wanted)):
+        number = wanted[i]
+        guess = number - origin
+        if 0 <= guess < len(known) and known[guess] == number:
+            found[i] = values[guess]
+            low = guess + 1
+            continue
+        high = len(known)
+        while low < high:
+            middle = (low + high) // 2
+            if known[middle] < number:
+                low = middle + 1
+            else:
+                high = middle
+        found[i] = -1
+        if low < len(known) and known[low] == number:
+            found[i] = values[low]
+            origin = number - low
+
+
+@compiled
+def count(
+    slots: Integers,
+    bounds: Integers,
+    rows: Shorts,
+    sizes: Shorts,
+    base: int,
+    start: int,
+    floor: Integers,
+    pending: Integers,
+    size: Integers,
+    oldest: Integers,
+) -> None:
+    """Add the rows of a file to the mailboxes in `slots`, one for each of its registrations, or -1. Row r stands for
+    offset base + r; those below `start`, or below the mailbox's floor, do not count."""
+    for i in range(len(slots)):
+        slot = slots[i]
+        if slot < 0:
+            continue
+        lowest = max(start, floor[slot]) - base
+        first, end = bounds[i], bounds[i + 1]
+        while first < end and rows[first] < lowest:
+            first += 1
+        if first == end:
+            continue
+        total = 0
+        for at in range(first, end):
+            total += sizes[rows[at]]
+        pending[slot] += end - first
+        size[slot] += total
+        oldest[slot] = min(oldest[slot], rows[first] + base)
 
 
 @compiled
 def gather(
-    group: NDArray[np.int64],
-    lengths: NDArray[np.int64],
-    shifts: NDArray[np.uint32],
-    rows: NDArray[np.uint32],
-    bounds: NDArray[np.int64],
-    gathered: NDArray[np.uint32],
+    group: Integers,
+    lengths: Integers,
+    shifts: Shorts,
+    rows: Shorts,
+    bounds: Integers,
+    gathered: Shorts,
 ) -> None:
     """Runs of rows, one after another in `rows`, are put together by group, each run's rows raised by its shift.
 

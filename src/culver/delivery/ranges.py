@@ -124,33 +124,6 @@ def rows_of(notifications: Notifications, number: int) -> Rows:
     return n.rows[n.bounds[at] : n.bounds[at + 1]]
 
 
-@dataclass(frozen=True, slots=True)
-class Tally:
-    """What each registration of a file adds to its mailbox; `first` is meaningless where the count is 0."""
-
-    count: NDArray[np.int64]
-    size: NDArray[np.int64]
-    first: NDArray[np.int64]
-
-
-def tally(item: Range, floors: NDArray[np.int64]) -> Tally:
-    """Count what lies at or above each registration's floor and in the range. Hot: no Python per row."""
-    n = item.notifications
-    begin, end = n.bounds[:-1], n.bounds[1:]
-    count = end - begin
-    low = np.maximum(floors, item.start)
-    if len(low) and int(low.max()) > n.start and len(n.rows):
-        lowest_row = np.repeat(np.minimum(low - n.start, n.end - n.start), count)
-        kept = np.concatenate([[0], np.cumsum(n.rows >= lowest_row)])
-        count = kept[end] - kept[begin]
-        begin = end - count  # rows ascend, so those below the floor come first
-    running = np.concatenate([[0], np.cumsum(n.sizes[n.rows], dtype=np.int64)])
-    first = np.zeros(len(count), np.int64)
-    some = np.flatnonzero(count)
-    first[some] = n.rows[begin[some]].astype(np.int64) + n.start
-    return Tally(count, running[end] - running[begin], first)
-
-
 def merge(ranges: Sequence[Range]) -> Notifications:
     """One content for adjacent ranges: the same rows, in one file. Best called in a thread: it is work, and
     most of it needs no interpreter."""
