@@ -16,11 +16,9 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-import pyarrow as pa
-
 from culver.config import LogSettings
 from culver.errors import CulverError, StorageError, Unavailable
-from culver.log.log import PublicationLog
+from culver.log.log import Body, PublicationLog
 from culver.model.batch import encode
 from culver.model.event import Event
 
@@ -215,29 +213,30 @@ class GroupCommitter:
 
     def _append(self, commit: "_Commit") -> "_Outcome":
         try:
-            batches, refused = self._encode(commit.group) if commit.encoded is None else commit.encoded
-            first = self._log.append(batches) if batches else 0
+            bodies, refused = self._encode(commit.group) if commit.encoded is None else commit.encoded
+            first = self._log.append(bodies) if bodies else 0
         except Exception as exc:
             return _Outcome([], 0, [(request, exc) for request in commit.group])
         taken = [request for request in commit.group if all(request is not other for other, _ in refused)]
         return _Outcome(taken, first, refused)
 
     def _encode(self, group: list["_Request"]) -> "_Encoded":
-        """The group's batches, and the requests that cannot be encoded: those must not fail the others."""
+        """What to append for the group, and the requests that cannot be encoded: those must not fail the others."""
         received_us = self._clock_us()
         try:
-            return encode([event for request in group for event in request.events], received_us), []
+            events = [event for request in group for event in request.events]
+            return self._log.prepare(encode(events, received_us)), []
         except Exception as exc:
             if len(group) == 1:
                 return [], [(group[0], exc)]
-        batches: list[pa.RecordBatch] = []
+        bodies: list[Body] = []
         refused: list[tuple[_Request, Exception]] = []
         for request in group:
             try:
-                batches += encode(request.events, received_us)
+                bodies += self._log.prepare(encode(request.events, received_us))
             except Exception as exc:
                 refused.append((request, exc))
-        return batches, refused
+        return bodies, refused
 
     def _tell(self, callback: Callable[..., None], *arguments: object) -> None:
         assert self._loop is not None
@@ -258,12 +257,12 @@ class _Request:
 
 
 _Refused = list[tuple[_Request, Exception]]
-_Encoded = tuple[list[pa.RecordBatch], _Refused]
+_Encoded = tuple[list[Body], _Refused]
 
 
 @dataclass(frozen=True, slots=True)
 class _Commit:
-    """Requests that go into the log together, and their batches, where they are encoded already."""
+    """Requests that go into the log together, and what to append for them, where that is made already."""
 
     group: list[_Request]
     encoded: _Encoded | None

@@ -14,6 +14,7 @@ from culver.errors import StorageFull, Unavailable
 from culver.log import commit
 from culver.log.commit import GroupCommitter
 from culver.log.files import FileLog
+from culver.log.log import Body
 from culver.model.batch import encode
 from culver.model.event import Event
 from support.logs import event, numbers
@@ -37,14 +38,14 @@ class GatedLog(FileLog):
         """Wait until the next commit has begun."""
         await asyncio.to_thread(self.entered.acquire)
 
-    def append(self, batches: Sequence[pa.RecordBatch]) -> int:
+    def append(self, group: Sequence[Body]) -> int:
         self.entered.release()
         self.gate.acquire()
         self.threads.add(threading.get_ident())
         if self.full:
             raise StorageFull("full", path="here")
-        self.groups.append(sum(batch.num_rows for batch in batches))
-        return super().append(batches)
+        self.groups.append(sum(body.events for body in group))
+        return super().append(group)
 
 
 def committer(
