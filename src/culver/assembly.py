@@ -140,7 +140,8 @@ class RunningSite:
         head = self._tracker.head
         if head != self._head:
             self._head = head
-            self._head_file.write(head)
+            if self._engine.reads_head_file:
+                self._head_file.write(head)
             self._engine.follow(head)
 
     # --- gateway.site.Site ----------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 This is the shell around the pure operators. The inline engine runs it in the site's process, Spark in its workers.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from culver.log.files import FileLogReader
 from culver.log.log import PublicationLog
 from culver.matching.index import Index
 from culver.pipeline import operators
-from culver.pipeline.head import HeadFile
+from culver.pipeline.head import Head
 from culver.pipeline.notifications import Notifications
 
 
@@ -53,17 +54,19 @@ class SiteFiles:
 class RangeProcessor:
     """Keeps the log and the last index open between ranges. Not thread-safe."""
 
-    def __init__(self, files: SiteFiles, log: PublicationLog | None = None) -> None:
-        """`log` is the site's own, in its process: what was just written need not be read from the disk."""
-        self._files = files
-        self._log = FileLogReader(files.log) if log is None else log
-        self._head = HeadFile.open(files.head)
+    def __init__(
+        self, index: Path, log: PublicationLog | FileLogReader, head: Callable[[], Head | None]
+    ) -> None:
+        """`head` is asked how far delivery is, and which index version there is; None: not known this instant."""
+        self._directory = index
+        self._log = log
+        self._head = head
         self._index: Index | None = None
 
     def process(self, start: int, end: int, index_version: int) -> Notifications | None:
         """Match what delivery does not have of `[start, end)`; None where there is nothing left to do (a batch
         that is run again after a restart)."""
-        head = self._head.read()
+        head = self._head()
         if head is not None:
             start = max(start, head.frontier)
         if start >= end:
@@ -77,12 +80,12 @@ class RangeProcessor:
         if self._index is not None and self._index.version == version:
             return self._index
         try:
-            index = Index.open(self._files.index, version)
+            index = Index.open(self._directory, version)
         except NotFound:
             # The newest version gives the same answer: registrations carry the positions between which they
             # are in effect, and one is dropped only when the frontier has passed its end. Its number may be
             # lower, where the index was rebuilt.
-            head = self._head.read()
+            head = self._head()
             if head is None or head.index_version == version:
                 raise
             return self._open_index(head.index_version)
@@ -92,6 +95,5 @@ class RangeProcessor:
         return index
 
     def close(self) -> None:
-        self._head.close()
         if self._index is not None:
             self._index.close()

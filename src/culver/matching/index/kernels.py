@@ -18,6 +18,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _TILE = 128  # events that go through a chunk together, while it is in the cache
 _LOW_HALF = 0xFFFF_FFFF
+_MIRROR = 0x7FFF_FFFF_FFFF_FFFF
 _NODE = 2 * LANES  # entries of a node for each dimension: lows and spans
 
 Integers = NDArray[np.int64]
@@ -72,6 +73,15 @@ def compiled(function: F) -> F:
     """Numba's compiler as a decorator that keeps the function's type."""
     result: F = numba.njit(cache=True, nogil=True)(function)
     return result
+
+
+@compiled
+def keys_of_reals(values: Reals) -> Integers:
+    """See `bounds.real_key`."""
+    keys = (values + 0.0).view(np.int64)
+    for i in range(len(keys)):
+        keys[i] ^= (keys[i] >> 63) & _MIRROR
+    return keys
 
 
 # A tile's events go through three steps. Each takes the arrays that it needs out of the segment once: inside the

@@ -17,6 +17,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
 from pyspark.sql.types import LongType, StructField, StructType
 
+from culver.log.files import FileLogReader
 from culver.matching import warm_up
 from culver.pipeline import notifications
 from culver.pipeline.head import HeadFile
@@ -148,7 +149,8 @@ def _head_file(data_dir: str) -> HeadFile:
 
 @functools.cache
 def _processor(data_dir: str) -> RangeProcessor:
-    return RangeProcessor(SiteFiles(Path(data_dir)))
+    files = SiteFiles(Path(data_dir))
+    return RangeProcessor(files.index, FileLogReader(files.log), _head_file(data_dir).read)
 
 
 @functools.cache
