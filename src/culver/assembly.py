@@ -38,8 +38,8 @@ from culver.registry.sqlite import SqliteRegistry
 logger = logging.getLogger(__name__)
 
 _HOUSEKEEPING_SECONDS = 1.0
-# Python's collector stops the loop: for tens of milliseconds where it walks all that 40,000 subscriptions are made of,
-# which its own thresholds make it do every few seconds. What the site lets go of is hardly ever a cycle.
+# The garbage collector stops the loop, for tens of milliseconds where it walks all that 40,000 subscriptions are
+# made of, and by default it does that every few seconds. What a site lets go of is hardly ever a cycle.
 _COLLECTIONS = (10_000, 10, 50)
 
 

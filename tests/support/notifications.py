@@ -36,7 +36,7 @@ def make_notifications(
         version,
         np.array(numbers, np.int64),
         bounds.astype(np.int64),
-        np.array(flat, np.uint32),
+        np.array(flat, np.uint16),
         np.array(sizes if sizes is not None else [10] * (end - start), np.uint32),
     )
 

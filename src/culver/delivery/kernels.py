@@ -8,17 +8,16 @@ from numpy.typing import NDArray
 from culver.matching.index.kernels import compiled
 
 Integers = NDArray[np.int64]
-Shorts = NDArray[np.uint32]
+Rows = NDArray[np.uint16]
 N = TypeVar("N", bound=np.generic)
 
 
 def load() -> None:
     """Load the kernels, or compile them where they never were, before events wait for them."""
-    none, few = np.zeros(0, np.int64), np.zeros(0, np.uint32)
+    none, few = np.zeros(0, np.int64), np.zeros(0, np.uint16)
     gather(none, none, few, few, np.zeros(1, np.int64), few.copy())
     find(constant(none), none, none, none)
-    bounds = constant(np.zeros(1, np.int64))
-    count(none, bounds, constant(few), constant(few), 0, 0, none, none, none, none)
+    count(none, constant(none), constant(few), none, 0, 0, none, none, none, none)
 
 
 def constant(array: NDArray[N]) -> NDArray[N]:
@@ -59,8 +58,8 @@ def find(wanted: Integers, known: Integers, values: Integers, found: Integers) -
 def count(
     slots: Integers,
     bounds: Integers,
-    rows: Shorts,
-    sizes: Shorts,
+    rows: Rows,
+    largest: Integers,
     base: int,
     start: int,
     floor: Integers,
@@ -69,33 +68,36 @@ def count(
     oldest: Integers,
 ) -> None:
     """Add the rows of a file to the mailboxes in `slots`, one for each of its registrations, or -1. Row r stands for
-    offset base + r; those below `start`, or below the mailbox's floor, do not count."""
+    offset base + r; those below `start`, or below the mailbox's floor, do not count. Looks at registrations, never at
+    every row, so the bytes are those of the largest 0, 1, 2, ... events there are."""
     for i in range(len(slots)):
         slot = slots[i]
         if slot < 0:
             continue
         lowest = max(start, floor[slot]) - base
         first, end = bounds[i], bounds[i + 1]
-        while first < end and rows[first] < lowest:
-            first += 1
-        if first == end:
-            continue
-        total = 0
-        for at in range(first, end):
-            total += sizes[rows[at]]
-        pending[slot] += end - first
-        size[slot] += total
-        oldest[slot] = min(oldest[slot], rows[first] + base)
+        if lowest > 0:
+            high = end
+            while first < high:
+                middle = (first + high) // 2
+                if rows[middle] < lowest:
+                    first = middle + 1
+                else:
+                    high = middle
+        if first < end:
+            pending[slot] += end - first
+            size[slot] += largest[end - first]
+            oldest[slot] = min(oldest[slot], base + rows[first])
 
 
 @compiled
 def gather(
     group: Integers,
     lengths: Integers,
-    shifts: Shorts,
-    rows: Shorts,
+    shifts: Rows,
+    rows: Rows,
     bounds: Integers,
-    gathered: Shorts,
+    gathered: Rows,
 ) -> None:
     """Runs of rows, one after another in `rows`, are put together by group, each run's rows raised by its shift.
 

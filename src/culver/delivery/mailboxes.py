@@ -134,7 +134,11 @@ class Mailboxes:
         return int(self._columns.pending[slot])
 
     def pending_bytes(self, slot: int) -> int:
-        return int(self._columns.size[slot])
+        """The payload bytes that wait, counted row by row."""
+        segments = self.ranges.segments(self.numbers_of(slot), int(self._columns.floor[slot]))
+        size = sum(int(n.sizes[rows].sum(dtype=np.int64)) for n, rows in segments)
+        self._columns.size[slot] = size
+        return size
 
     def needed_from(self) -> int:
         """The lowest offset that waits in a mailbox; the frontier if none does."""
@@ -164,9 +168,13 @@ class Mailboxes:
     def overflowing(self) -> list[int]:
         """Slots that hold more than their limits in count or bytes."""
         columns, used = self._columns, slice(self._columns.used)
-        over = columns.pending[used] > columns.most_count[used]
-        over |= columns.size[used] > columns.most_bytes[used]
-        return [int(slot) for slot in np.flatnonzero(over)]
+        many = columns.pending[used] > columns.most_count[used]
+        large = columns.size[used] > columns.most_bytes[used]
+        return [
+            slot
+            for slot in np.flatnonzero(many | large).tolist()
+            if many[slot] or self.pending_bytes(slot) > columns.most_bytes[slot]
+        ]
 
     def ages(self, below: int) -> list[int]:
         """The age limits, in microseconds, of the mailboxes with something older than that offset."""
@@ -192,7 +200,7 @@ class Mailboxes:
         """Drop the oldest rows until the mailbox is within its limits in count and bytes."""
         columns = self._columns
         count = int(columns.pending[slot] - columns.most_count[slot])
-        size = int(columns.size[slot] - columns.most_bytes[slot])
+        size = int(self.pending_bytes(slot) - columns.most_bytes[slot])
         end = int(columns.floor[slot])
         for n, rows in self.ranges.segments(self.numbers_of(slot), end):
             if count <= 0 and size <= 0:
@@ -319,7 +327,7 @@ class Mailboxes:
         """Add a range's rows to the mailboxes in `slots` (one per registration of the file, or NONE)."""
         n, columns = item.notifications, self._columns
         count(
-            slots, constant(n.bounds), constant(n.rows), constant(n.sizes), n.start, item.start,
+            slots, constant(n.bounds), constant(n.rows), item.largest, n.start, item.start,
             columns.floor, columns.pending, columns.size, columns.oldest,
         )  # fmt: skip
 

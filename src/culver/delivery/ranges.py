@@ -17,9 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culver.delivery.kernels import gather
+from culver.pipeline.grouping import MOST_EVENTS
 from culver.pipeline.notifications import Notifications, file_name
 
-Rows = NDArray[np.uint32]
+Rows = NDArray[np.uint16]
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +45,13 @@ class Range:
         """Bytes of its arrays."""
         n = self.notifications
         return n.numbers.nbytes + n.bounds.nbytes + n.rows.nbytes + n.sizes.nbytes
+
+    @cached_property
+    def largest(self) -> NDArray[np.int64]:
+        """The payload bytes of the largest 0, 1, 2, ... events."""
+        sizes = np.zeros(len(self.notifications.sizes) + 1, np.int64)
+        sizes[1:] = np.sort(self.notifications.sizes)[::-1]
+        return np.cumsum(sizes, out=sizes)
 
 
 class Ranges:
@@ -95,9 +103,9 @@ class Ranges:
             for number in numbers:
                 rows = rows_of(n, number)
                 if len(rows) and (low := max(start, item.start)) > n.start:
-                    rows = rows[rows.searchsorted(np.uint32(low - n.start)) :]
+                    rows = rows[rows.searchsorted(np.uint16(low - n.start)) :]
                 if len(rows) and end is not None and end < n.end:
-                    rows = rows[: rows.searchsorted(np.uint32(end - n.start))]
+                    rows = rows[: rows.searchsorted(np.uint16(end - n.start))]
                 if len(rows):
                     yield n, rows
 
@@ -136,10 +144,10 @@ def merge(ranges: Sequence[Range]) -> Notifications:
     lengths = np.delete(lengths, np.cumsum(np.array(counts[:-1], np.int64) + 1) - 1)
     rows = np.concatenate([part.rows for part in parts])
     sizes = np.concatenate([part.sizes for part in parts])
-    shifts = np.repeat(np.array([part.start - start for part in parts], np.uint32), counts)
+    shifts = np.repeat(np.array([part.start - start for part in parts], np.uint16), counts)
     distinct, group = _dense(numbers)
     bounds = np.zeros(len(distinct) + 1, np.int64)
-    gathered = np.empty(len(rows), np.uint32)
+    gathered = np.empty(len(rows), np.uint16)
     gather(group, lengths, shifts, rows, bounds, gathered)
     used = np.flatnonzero(np.diff(bounds))
     bounds = np.append(bounds[used], len(rows)).astype(np.int64)
@@ -180,7 +188,7 @@ def _cut(item: Range) -> Notifications:
         n.index_version,
         n.numbers[present],
         np.concatenate([[0], np.cumsum(count[present])]).astype(np.int64),
-        n.rows[kept & np.repeat(present, length)] - np.uint32(skip),
+        n.rows[kept & np.repeat(present, length)] - np.uint16(skip),
         n.sizes[skip:],
     )
 
@@ -192,7 +200,7 @@ def plan_storing(ranges: Iterable[Range]) -> list[list[Range]]:
     for item in ranges:
         if item.stored:
             continue
-        if groups and groups[-1][-1].end == item.start and total + item.size <= _LARGEST_MERGE_BYTES:
+        if groups and total + item.size <= _LARGEST_MERGE_BYTES and _continues(groups[-1], item):
             groups[-1].append(item)
             total += item.size
         else:
@@ -210,7 +218,7 @@ class Level:
 
 
 _LARGEST_MERGE_BYTES = 64 * 1024 * 1024
-LEVELS = (Level(512 * 1024, 64), Level(8 * 1024 * 1024, 16), Level(64 * 1024 * 1024, 16))
+LEVELS = (Level(512 * 1024, 64), Level(8 * 1024 * 1024, 16))
 """Levels keep the number of files small and have each row rewritten a handful of times, not once per merge."""
 
 
@@ -233,8 +241,9 @@ def _groups(ranges: Sequence[Range], below_bytes: int) -> Iterator[list[Range]]:
     group: list[Range] = []
     total = 0
     for item in ranges:
-        adjacent = not group or group[-1].end == item.start
-        if group and (item.size >= below_bytes or not adjacent or total + item.size > most_bytes):
+        if group and (
+            item.size >= below_bytes or total + item.size > most_bytes or not _continues(group, item)
+        ):
             yield group
             group, total = [], 0
         if item.size < below_bytes:
@@ -242,3 +251,8 @@ def _groups(ranges: Sequence[Range], below_bytes: int) -> Iterator[list[Range]]:
             total += item.size
     if group:
         yield group
+
+
+def _continues(group: Sequence[Range], item: Range) -> bool:
+    """Whether a range follows a group and, with it, has no more events than one file can hold."""
+    return group[-1].end == item.start and item.end - group[0].start <= MOST_EVENTS

@@ -34,7 +34,7 @@ class Columns:
         self.cursor = np.full(_SMALLEST, -1, np.int64)  # last acknowledged offset
         self.floor = np.zeros(_SMALLEST, np.int64)  # lowest offset that can still be delivered
         self.pending = np.zeros(_SMALLEST, np.int64)  # rows at or above the floor
-        self.size = np.zeros(_SMALLEST, np.int64)  # their payload bytes
+        self.size = np.zeros(_SMALLEST, np.int64)  # their payload bytes, at most
         self.oldest = np.full(_SMALLEST, NEVER, np.int64)  # the lowest of them
         self.newest_number = np.full(_SMALLEST, NONE, np.int64)  # registration in effect
         self.most_count = np.full(_SMALLEST, NEVER, np.int64)

@@ -144,11 +144,11 @@ def attributes(batch: pa.RecordBatch) -> Attributes:
     return _places(tuple(batch.schema.names))
 
 
-def attribute(batch: pa.RecordBatch, known: Attributes, name: str) -> dict[Kind, pa.Array]:
+def attribute(batch: pa.RecordBatch, name: str, known: Attributes | None = None) -> dict[Kind, pa.Array]:
     """The columns that `name` means in a filter, by kind: `Event.value` for all rows at once. A row is null
-    in all of them where its event has no such attribute; kinds that no row has are left out. `known` are the
-    batch's own attributes."""
-    places = known.get(name)
+    in all of them where its event has no such attribute; kinds that no row has are left out. `known`, if
+    given, are the batch's attributes."""
+    places = (attributes(batch) if known is None else known).get(name)
     if places is None:
         return {}
     first, second = _columns(batch, places[0]), _columns(batch, places[1])

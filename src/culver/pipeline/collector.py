@@ -35,7 +35,7 @@ class Collector:
             waiting.remove((start, end))
             path = self._directory / notifications.file_name(start, end)
             try:
-                found = notifications.read(path)
+                found = notifications.read(path, check_rows=False)
             except FileNotFoundError:
                 continue
             except StorageCorrupt as exc:

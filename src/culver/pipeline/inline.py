@@ -11,11 +11,10 @@ import asyncio
 import logging
 
 from culver.log.log import PublicationLog
-from culver.matching import warm_up
 from culver.pipeline.engine import Progress
 from culver.pipeline.head import Head
 from culver.pipeline.notifications import NotificationSink
-from culver.pipeline.ranges import RangeProcessor, SiteFiles
+from culver.pipeline.ranges import RangeProcessor, SiteFiles, warm_up
 
 logger = logging.getLogger(__name__)
 
@@ -99,12 +98,12 @@ class InlineEngine:
         start, head = self._position, self._head
         end = min(head.log_end, start + self._batch_events)
         small = end - start <= _SMALL_RANGE
-        if small:
-            result = processor.process(start, end, head.index_version)
-        else:
-            result = await asyncio.to_thread(processor.process, start, end, head.index_version)
-        if result is not None:
-            self._sink.accept(result, stored=False)
+        blocks = processor.process(start, end, head.index_version)
+        while (
+            block := next(blocks, None) if small else await asyncio.to_thread(next, blocks, None)
+        ) is not None:
+            self._sink.accept(block, stored=False)
+            self._position = block.end
         self._position = end
         if small:
             await asyncio.sleep(0)  # others have their turn

@@ -4,12 +4,12 @@ A notification file is written where its content is made, in a Spark worker, and
 engine makes is handed over in memory, and delivery writes the files.
 It is grouped by registration, so that a mailbox finds its share with one binary search:
 
-    magic "CULVNTF1" | u32 crc32 of all that follows | u32 header length
-    header (JSON: start, end, index_version, registrations, pairs), padded with spaces to 8 bytes
+    magic "CULVNTF2" | u32 crc32 of what follows, up to the rows | u32 header length
+    header (JSON: start, end, index_version, registrations, pairs, crc32 of the rows), padded with spaces to 8 bytes
     numbers   int64[registrations]      ascending
     bounds    int64[registrations + 1]  where each registration's rows begin
-    rows      uint32[pairs]             event offset - start, ascending within a registration
     sizes     uint32[end - start]       payload bytes of each event of the range
+    rows      uint16[pairs]             event offset - start, ascending within a registration
 
 The file's name is its range, `START-END.ntf` in 20 digits each. The same range matched against the same index
 version gives the same bytes, so writing it twice changes nothing. Ranges may overlap after a restart
@@ -24,7 +24,7 @@ import struct
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from culver.disk import sync_directory
 from culver.errors import StorageCorrupt
 
-_MAGIC = b"CULVNTF1"
+_MAGIC = b"CULVNTF2"
 _PREFIX = struct.Struct("<8sII")
 _LENGTH = struct.Struct("<I")
 _CHECKED_FROM = 12
@@ -48,7 +48,7 @@ class Notifications:
     index_version: int
     numbers: NDArray[np.int64]
     bounds: NDArray[np.int64]
-    rows: NDArray[np.uint32]
+    rows: NDArray[np.uint16]
     sizes: NDArray[np.uint32]
 
     def offsets_of(self, number: int) -> NDArray[np.int64]:
@@ -85,6 +85,7 @@ def write(directory: Path, notifications: Notifications, *, durable: bool) -> Pa
     """Put the file in place as a whole: a reader sees all of it or none. With `durable`, on disk before
     this returns; without, a power cut may take it (the log still has the events)."""
     n = notifications
+    rows = _bytes(n.rows)
     header = json.dumps(
         {
             "start": n.start,
@@ -92,17 +93,13 @@ def write(directory: Path, notifications: Notifications, *, durable: bool) -> Pa
             "index_version": n.index_version,
             "registrations": len(n.numbers),
             "pairs": len(n.rows),
+            "rows_crc32": zlib.crc32(rows),
         }
     ).encode()
     header += b" " * (-(len(header) + _PREFIX.size) % 8)
-    parts = [
-        _LENGTH.pack(len(header)),
-        header,
-        n.numbers.tobytes(),
-        n.bounds.tobytes(),
-        n.rows.tobytes(),
-        n.sizes.tobytes(),
-    ]
+    parts: list[bytes | memoryview] = [
+        _LENGTH.pack(len(header)), header, _bytes(n.numbers), _bytes(n.bounds), _bytes(n.sizes)
+    ]  # fmt: skip
     crc = 0
     for part in parts:
         crc = zlib.crc32(part, crc)
@@ -110,7 +107,7 @@ def write(directory: Path, notifications: Notifications, *, durable: bool) -> Pa
     temporary = path.with_suffix(f".{os.getpid()}.tmp")
     try:
         with temporary.open("wb", buffering=0) as file:
-            for part in (_MAGIC + _LENGTH.pack(crc), *parts):
+            for part in (_MAGIC + _LENGTH.pack(crc), *parts, rows):
                 view = memoryview(part)
                 while view:
                     view = view[file.write(view) :]
@@ -126,25 +123,35 @@ def write(directory: Path, notifications: Notifications, *, durable: bool) -> Pa
     return path
 
 
-def read(path: Path) -> Notifications:
+def read(path: Path, *, check_rows: bool = True) -> Notifications:
     """Map a notification file. Raises StorageCorrupt where it is torn or altered, FileNotFoundError where
-    it is gone."""
+    it is gone. Without `check_rows` the rows, nearly all of a large file, are taken on trust: for a file that was
+    made a moment ago, by a process that has seen it reach the disk."""
     with path.open("rb") as file:
         if os.fstat(file.fileno()).st_size < _PREFIX.size:
             raise StorageCorrupt(f"{path} is too short for a notification file")
         data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
     magic, crc, length = _PREFIX.unpack_from(data)
-    if magic != _MAGIC or zlib.crc32(data[_CHECKED_FROM:]) != crc:
+    if magic != _MAGIC:
+        raise StorageCorrupt(f"{path} is no notification file of this format")
+    try:
+        header = json.loads(bytes(data[_PREFIX.size : _PREFIX.size + length]))
+        count, pairs = header["registrations"], header["pairs"]
+        at = _PREFIX.size + length
+        numbers = np.frombuffer(data, np.int64, count, at)
+        bounds = np.frombuffer(data, np.int64, count + 1, at := at + numbers.nbytes)
+        sizes = np.frombuffer(data, np.uint32, header["end"] - header["start"], at := at + bounds.nbytes)
+        rows = np.frombuffer(data, np.uint16, pairs, at := at + sizes.nbytes)
+        intact = zlib.crc32(data[_CHECKED_FROM:at]) == crc and len(data) == at + rows.nbytes
+        intact = intact and (not check_rows or zlib.crc32(data[at:]) == header["rows_crc32"])
+    except (ValueError, KeyError, TypeError) as exc:
+        raise StorageCorrupt(f"{path} has a header that cannot be read") from exc
+    if not intact:
         raise StorageCorrupt(f"{path} fails its checksum")
-    header = json.loads(bytes(data[_PREFIX.size : _PREFIX.size + length]))
-    at = _PREFIX.size + length
-    count, pairs = header["registrations"], header["pairs"]
-    numbers = np.frombuffer(data, np.int64, count, at)
-    bounds = np.frombuffer(data, np.int64, count + 1, at + numbers.nbytes)
-    rows = np.frombuffer(data, np.uint32, pairs, at + numbers.nbytes + bounds.nbytes)
-    sizes = np.frombuffer(
-        data, np.uint32, header["end"] - header["start"], at + numbers.nbytes + bounds.nbytes + rows.nbytes
-    )
     return Notifications(
         header["start"], header["end"], header["index_version"], numbers, bounds, rows, sizes
     )
+
+
+def _bytes(array: NDArray[Any]) -> memoryview:
+    return array.view(np.uint8).data

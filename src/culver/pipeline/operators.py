@@ -5,7 +5,7 @@ finds the subscriptions, the exit point (EP) joins the partial results and group
 There is one slice so far: it holds every registration, and AP sends it every event.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -14,8 +14,10 @@ from culver.errors import StorageCorrupt
 from culver.matching.filter import Matches
 from culver.matching.index import Index
 from culver.model import batch as batches
+from culver.pipeline.grouping import Grouping
 from culver.pipeline.notifications import Notifications
 
+_TILE = 8_192  # events whose matches fit into the cache
 _MOST_CELLS = 2_000_000  # columns times events of a batch that is joined from unlike pieces
 
 
@@ -48,30 +50,19 @@ def access_point(start: int, end: int, pieces: Iterable[tuple[int, pa.RecordBatc
     return [*joined, batches.concat(group)] if group else joined
 
 
-def match(index: Index, start: int, parts: Sequence[pa.RecordBatch]) -> list[Matches]:
-    """The registrations that each event satisfies and in whose time it falls, for each batch."""
-    found: list[Matches] = []
+def match(index: Index, start: int, parts: Sequence[pa.RecordBatch]) -> Iterator[Matches]:
+    """The registrations that each event satisfies and in whose time it falls, in tiles, in order."""
     for part in parts:
-        found.append(index.match(part, start))
-        start += part.num_rows
-    return found
+        for first in range(0, part.num_rows, _TILE):
+            tile = part.slice(first, _TILE)
+            yield index.match(tile, start)
+            start += tile.num_rows
 
 
 def exit_point(
-    start: int, index_version: int, parts: Sequence[pa.RecordBatch], found: Sequence[Matches]
+    start: int, index: Index, parts: Sequence[pa.RecordBatch], tiles: Iterable[Matches], grouping: Grouping
 ) -> Notifications:
-    """The matches of all batches joined, grouped by registration."""
-    counts = np.concatenate([np.diff(matches.offsets) for matches in found])
-    numbers = np.concatenate([matches.numbers for matches in found])
-    rows = np.repeat(np.arange(len(counts), dtype=np.uint32), counts)
-    order = np.argsort(numbers, kind="stable")
-    distinct, first = np.unique(numbers[order], return_index=True)
-    return Notifications(
-        start=start,
-        end=start + len(counts),
-        index_version=index_version,
-        numbers=distinct,
-        bounds=np.append(first, len(order)).astype(np.int64),
-        rows=rows[order],
-        sizes=np.concatenate([batches.payload_sizes(part) for part in parts]),
-    )
+    """The matches of all tiles joined, grouped by registration."""
+    groups = grouping.group(tiles, *index.numbers)
+    sizes = np.concatenate([batches.payload_sizes(part) for part in parts])
+    return Notifications(start, start + len(sizes), index.version, *groups, sizes)

@@ -3,17 +3,25 @@
 This is the shell around the pure operators. The inline engine runs it in the site's process, Spark in its workers.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from culver import matching
 from culver.errors import NotFound
 from culver.log.files import FileLogReader
 from culver.log.log import PublicationLog
 from culver.matching.index import Index
-from culver.pipeline import operators
+from culver.pipeline import grouping, operators
+from culver.pipeline.grouping import MOST_EVENTS, Grouping
 from culver.pipeline.head import Head
 from culver.pipeline.notifications import Notifications
+
+
+def warm_up() -> None:
+    """Load all that a range needs, so that the first event need not wait. Harmless to call again."""
+    matching.warm_up()
+    grouping.load()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,19 +70,21 @@ class RangeProcessor:
         self._log = log
         self._head = head
         self._index: Index | None = None
+        self._grouping = Grouping()
 
-    def process(self, start: int, end: int, index_version: int) -> Notifications | None:
-        """Match what delivery does not have of `[start, end)`; None where there is nothing left to do (a batch
-        that is run again after a restart)."""
+    def process(self, start: int, end: int, index_version: int) -> Iterator[Notifications]:
+        """Match what delivery does not have of `[start, end)`, block by block; nothing where nothing is left to do
+        (a batch that is run again after a restart)."""
         head = self._head()
         if head is not None:
             start = max(start, head.frontier)
-        if start >= end:
-            return None
-        index = self._open_index(index_version)
-        parts = operators.access_point(start, end, self._log.read(start, end))
-        matches = operators.match(index, start, parts)
-        return operators.exit_point(start, index.version, parts, matches)
+        while start < end:
+            block_end = min(end, start + MOST_EVENTS)
+            index = self._open_index(index_version)
+            parts = operators.access_point(start, block_end, self._log.read(start, block_end))
+            tiles = operators.match(index, start, parts)
+            yield operators.exit_point(start, index, parts, tiles, self._grouping)
+            start = block_end
 
     def _open_index(self, version: int) -> Index:
         if self._index is not None and self._index.version == version:

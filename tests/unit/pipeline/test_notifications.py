@@ -20,7 +20,7 @@ def some(start: int, end: int, pairs: dict[int, list[int]] | None = None) -> Not
         7,
         np.array([number for number, _ in grouped], np.int64),
         np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
-        np.array(rows, np.uint32),
+        np.array(rows, np.uint16),
         np.full(end - start, 11, np.uint32),
     )
 

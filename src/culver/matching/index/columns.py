@@ -60,7 +60,7 @@ class BatchColumns:
     def attribute(self, name: str) -> dict[Kind, pa.Array]:
         found = self._attributes.get(name)
         if found is None:
-            found = self._attributes[name] = attribute(self.batch, self._known, name)
+            found = self._attributes[name] = attribute(self.batch, name, self._known)
         return found
 
     def fill(self, dimensions: tuple[Dimension, ...], literals: Literals) -> Keys:

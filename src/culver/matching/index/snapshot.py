@@ -142,6 +142,9 @@ class Index:
         self.count = sum(part.in_effect() for part in parts)  # registrations that have not ended
         # Numbers grow with time, so in this order the results of segments mostly just follow one another.
         self._parts: list[Part] | None = sorted(parts, key=_first_number)
+        ends = [part.segment.arrays.numbers[[0, -1]] for part in parts if len(part.segment)]
+        self.numbers = (int(min(e[0] for e in ends)), int(max(e[1] for e in ends))) if ends else (0, 0)
+        """The lowest and the highest number there may be in what `match` returns."""
 
     @classmethod
     def open(cls, directory: Path, version: int) -> "Index":

@@ -22,7 +22,7 @@ def main() -> None:
     import pyspark.sql.worker.plan_data_source_read
     import pyspark.worker
 
-    from culver.matching import warm_up
+    from culver.pipeline.ranges import warm_up
 
     warm_up()
     gc.collect()

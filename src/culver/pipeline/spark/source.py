@@ -10,6 +10,7 @@ import itertools
 import os
 import time
 from collections.abc import Iterator, MutableMapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,10 +19,10 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
 from pyspark.sql.types import LongType, StructField, StructType
 
 from culver.log.files import FileLogReader
-from culver.matching import warm_up
 from culver.pipeline import notifications
 from culver.pipeline.head import HeadFile
-from culver.pipeline.ranges import RangeProcessor, SiteFiles
+from culver.pipeline.notifications import Notifications
+from culver.pipeline.ranges import RangeProcessor, SiteFiles, warm_up
 from culver.pipeline.spark.signals import SignalSender
 
 _WAIT_SECONDS = 0.5  # for the head to move, before Spark is told that there is nothing new
@@ -126,17 +127,30 @@ class LogStreamReader(DataSourceStreamReader):
             warm_up()
             signals.send("warm")
             return
-        processor = _processor(self._data_dir)
-        result = processor.process(partition.start, partition.end, partition.index_version)
-        if result is None:
-            return
-        # Spark will not run the batch again once it is committed, so its result must be on disk by then.
-        notifications.write(SiteFiles(Path(self._data_dir)).notifications, result, durable=True)
-        signals.send("notifications")
-        row = (result.start, result.end, result.index_version, len(result.numbers), len(result.rows))
-        yield pa.RecordBatch.from_arrays(
-            [pa.array([value], pa.int64()) for value in row], schema=_ARROW_SCHEMA
-        )
+        directory = SiteFiles(Path(self._data_dir)).notifications
+        blocks = _processor(self._data_dir).process(partition.start, partition.end, partition.index_version)
+        # While one block goes to the disk, the next is matched. Spark will not run the batch again once it is
+        # committed, so all must be on disk by then.
+        with ThreadPoolExecutor(1) as writer:  # which starts no thread before it is given something
+            writing: Future[None] | None = None
+            for block in blocks:
+                if writing is not None:
+                    writing.result()
+                if block.end < partition.end:
+                    writing = writer.submit(_write, directory, block, signals)
+                else:
+                    _write(directory, block, signals)
+                yield _manifest_row(block)
+
+
+def _write(directory: Path, block: Notifications, signals: SignalSender) -> None:
+    notifications.write(directory, block, durable=True)
+    signals.send("notifications")
+
+
+def _manifest_row(block: Notifications) -> pa.RecordBatch:
+    row = (block.start, block.end, block.index_version, len(block.numbers), len(block.rows))
+    return pa.RecordBatch.from_arrays([pa.array([value], pa.int64()) for value in row], schema=_ARROW_SCHEMA)
 
 
 # One of each per worker process, kept between tasks.

@@ -26,9 +26,7 @@ def check(batch: pa.RecordBatch, expected: Sequence[Event]) -> None:
             assert all(same_value(source[name], value) for name, value in original.items())
     asked = attributes(batch).keys() | set(EXTRA_NAMES) | set(NAMES) | {"data." + name for name in NAMES}
     for name in asked:
-        columns = {
-            kind: column.to_pylist() for kind, column in attribute(batch, attributes(batch), name).items()
-        }
+        columns = {kind: column.to_pylist() for kind, column in attribute(batch, name).items()}
         for values in columns.values():
             assert any(value is not None for value in values)
         for row, event in enumerate(expected):
