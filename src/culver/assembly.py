@@ -11,6 +11,7 @@ import signal
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +22,10 @@ from culver.delivery.hub import Hub
 from culver.errors import Conflict, CulverError, InvalidConfiguration, NotFound, StorageCorrupt
 from culver.gateway.app import create_app
 from culver.gateway.server import GatewayServer
-from culver.gateway.site import Receipt, Session
+from culver.gateway.site import Session
 from culver.log.commit import GroupCommitter
 from culver.log.files import FileLog
-from culver.log.log import PublicationLog
+from culver.log.log import PublicationLog, Receipt
 from culver.matching.index import IndexWriter
 from culver.model.event import Event
 from culver.pipeline.catalog import Catalog
@@ -166,10 +167,14 @@ class RunningSite:
             "index_version": self._index.registry_version,
         }
 
-    async def publish(self, events: Sequence[Event]) -> Receipt:
-        first, following = await self._committer.publish(events)
-        self._hub.payloads.remember(first, [event.payload for event in events])
-        return Receipt(first, following)
+    def publish(self, events: Sequence[Event]) -> "asyncio.Future[Receipt]":
+        answer = self._committer.publish(events)
+        answer.add_done_callback(partial(self._remember, events))
+        return answer
+
+    def _remember(self, events: Sequence[Event], answer: "asyncio.Future[Receipt]") -> None:
+        if not answer.cancelled() and answer.exception() is None:
+            self._hub.payloads.remember(answer.result().first_offset, [event.payload for event in events])
 
     async def subscribe(self, specs: Sequence[SubscriptionSpec]) -> list[Registration]:
         return await self._catalog.add(specs)

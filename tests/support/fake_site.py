@@ -9,7 +9,7 @@ from typing import Any
 from culver.config import Settings
 from culver.delivery.messages import Delivery, Gap
 from culver.errors import Conflict, CulverError, InvalidRequest, NotFound, TooManySubscriptions, Unavailable
-from culver.gateway.site import Receipt
+from culver.log.log import Receipt
 from culver.model.evaluate import evaluate
 from culver.model.event import Event
 from culver.model.predicate import Predicate
@@ -52,7 +52,10 @@ class FakeSite:
             "index_version": self._number,
         }
 
-    async def publish(self, events: Sequence[Event]) -> Receipt:
+    def publish(self, events: Sequence[Event]) -> asyncio.Task[Receipt]:
+        return asyncio.create_task(self._publish(events))
+
+    async def _publish(self, events: Sequence[Event]) -> Receipt:
         await self.hold.wait()
         self._fail("publish")
         first = len(self.events)

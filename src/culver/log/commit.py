@@ -13,12 +13,13 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import Self
 
 from culver.config import LogSettings
 from culver.errors import CulverError, StorageError, Unavailable
-from culver.log.log import Body, PublicationLog
+from culver.log.log import Body, PublicationLog, Receipt
 from culver.model.batch import encode
 from culver.model.event import Event
 
@@ -96,26 +97,25 @@ class GroupCommitter:
                 await self._ended.wait()
                 self._thread.join()
 
-    async def publish(self, events: Sequence[Event]) -> tuple[int, int]:
-        """(first offset, next offset) of the events, once they are durable.
+    def publish(self, events: Sequence[Event]) -> "asyncio.Future[Receipt]":
+        """Where the events stand, once they are durable.
 
-        Raises Unavailable before it is entered and once it is closing, StorageFull or StorageError where the
-        log refuses; then none of the events is in the log. Cancelled before its commit has begun, the request
-        is withdrawn; later, its events are in the log all the same.
+        Raises Unavailable before it is entered and once it is closing. The answer raises StorageFull or
+        StorageError where the log refuses; then none of the events is in the log. Cancelled before its commit has
+        begun, the request is withdrawn; later, its events are in the log all the same.
         """
         if self._loop is None or self._closing:
             raise Unavailable("the site is starting or stopping and takes no events; try again shortly")
+        answer: asyncio.Future[Receipt] = self._loop.create_future()
         if not events:
-            return self._log.next_offset, self._log.next_offset
-        request = _Request(events, self._loop.create_future())
+            answer.set_result(Receipt(self._log.next_offset, self._log.next_offset))
+            return answer
+        request = _Request(events, answer)
+        answer.add_done_callback(partial(self._answered, request))
         self._idle.clear()
         self._waiting.append(request)
         self._admit()
-        try:
-            return await request.answer
-        except asyncio.CancelledError:
-            self._withdraw(request)
-            raise
+        return answer
 
     # --- on the loop ----------------------------------------------------------------------------------
 
@@ -156,7 +156,10 @@ class GroupCommitter:
             and self._held_bytes + request.size <= self._settings.max_pending_bytes
         )
 
-    def _withdraw(self, request: "_Request") -> None:
+    def _answered(self, request: "_Request", answer: "asyncio.Future[Receipt]") -> None:
+        """Take back a request whose caller has cancelled it."""
+        if not answer.cancelled():
+            return
         if request in self._waiting:
             self._waiting.remove(request)
         elif request in self._queue:
@@ -177,7 +180,7 @@ class GroupCommitter:
             self._release(request)
             following = first + len(request.events)
             if not request.answer.cancelled():
-                request.answer.set_result((first, following))
+                request.answer.set_result(Receipt(first, following))
             first = following
         for request, error in outcome.refused:
             self._release(request)
@@ -250,7 +253,7 @@ class _Request:
 
     __slots__ = ("answer", "events", "size")
 
-    def __init__(self, events: Sequence[Event], answer: "asyncio.Future[tuple[int, int]]") -> None:
+    def __init__(self, events: Sequence[Event], answer: "asyncio.Future[Receipt]") -> None:
         self.events = events
         self.answer = answer
         self.size = sum(len(event.payload) for event in events)

@@ -19,6 +19,13 @@ class Body(NamedTuple):
         return rows
 
 
+class Receipt(NamedTuple):
+    """Where acknowledged events stand in the log: `[first_offset, next_offset)`, in the order sent."""
+
+    first_offset: int
+    next_offset: int
+
+
 class PublicationLog(Protocol):
     """Events in one sequence, numbered from 0. One writer; any number of readers in any process.
 
