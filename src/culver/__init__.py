@@ -23,7 +23,9 @@ if TYPE_CHECKING:
         Mailbox,
         Message,
         Receipt,
+        Rows,
         Subscription,
+        SubscriptionSet,
         SyncMessage,
     )
     from culver.errors import (
@@ -51,8 +53,10 @@ __all__ = [
     "Message",
     "Receipt",
     "RequestRefused",
+    "Rows",
     "Stream",
     "Subscription",
+    "SubscriptionSet",
     "SyncClient",
     "SyncMessage",
     "SyncStream",
@@ -71,7 +75,9 @@ _HOMES = {
         "Mailbox",
         "Message",
         "Receipt",
+        "Rows",
         "Subscription",
+        "SubscriptionSet",
         "SyncMessage",
     ),
     "culver.errors": (

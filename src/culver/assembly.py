@@ -6,7 +6,6 @@ import fcntl
 import gc
 import logging
 import os
-import shutil
 import signal
 import sys
 import time
@@ -29,11 +28,15 @@ from culver.log.log import PublicationLog, Receipt
 from culver.matching.index import IndexWriter
 from culver.model.event import Event
 from culver.pipeline.catalog import Catalog
+from culver.pipeline.dividing import open_index
 from culver.pipeline.engine import Engine, Progress
+from culver.pipeline.files import SiteFiles
 from culver.pipeline.head import Head, HeadFile, HeadTracker
 from culver.pipeline.notifications import Notifications, NotificationSink
-from culver.pipeline.ranges import SiteFiles
-from culver.registry.registry import Registration, SubscriptionSpec
+from culver.pipeline.spark.masters import parallelism
+from culver.registry.block import Block, BlockSpec
+from culver.registry.registration import Registration
+from culver.registry.registry import SetSummary, SubscriptionSpec
 from culver.registry.sqlite import SqliteRegistry
 
 logger = logging.getLogger(__name__)
@@ -65,7 +68,9 @@ def create_engine(
     if pipeline.engine == "spark":
         from culver.pipeline.spark.engine import SparkEngine
 
-        return SparkEngine(files, sink, head, pipeline.spark_master, pipeline.batch_events, progress)
+        return SparkEngine(
+            files, sink, head, pipeline.spark_master, pipeline.batch_events, progress, pipeline.spark_conf
+        )
     raise InvalidConfiguration(
         f"unknown engine {pipeline.engine!r}; known engines: inline, spark", field="pipeline.engine"
     )
@@ -89,7 +94,7 @@ class RunningSite:
         self._registry = registry
         self._hub = hub
         self._index = index
-        self._tracker = HeadTracker(log.next_offset, index.version, hub.frontier)
+        self._tracker = HeadTracker(log.next_offset, index.version, hub.frontier, index.placed.slices)
         self._head = self._tracker.head
         self._head_file = HeadFile.create(self._files.head)
         self._committer = GroupCommitter(log, settings.log, self._on_committed, clock_us)
@@ -179,6 +184,15 @@ class RunningSite:
     async def subscribe(self, specs: Sequence[SubscriptionSpec]) -> list[Registration]:
         return await self._catalog.add(specs)
 
+    async def subscribe_block(self, spec: BlockSpec) -> Block:
+        return await self._catalog.add_block(spec)
+
+    async def sets(self, after: str | None, limit: int) -> list[SetSummary]:
+        return await self._catalog.sets(after, limit)
+
+    async def unsubscribe_set(self, name: str) -> int:
+        return await self._catalog.remove_set(name)
+
     async def replace(self, spec: SubscriptionSpec) -> Registration:
         return await self._catalog.replace(spec)
 
@@ -226,7 +240,7 @@ class RunningSite:
             await self.end_live(subscription)
         self._subscriptions = await self._catalog.count()
         done_with = await self._hub.housekeep(clock_us())
-        await self._catalog.forget(done_with)
+        await self._catalog.forget(done_with.numbers, done_with.blocks)
         await asyncio.to_thread(self._log.trim, min(self._hub.frontier, self._hub.needed_from()))
         await self._catalog.retire(self._hub.index_version)
 
@@ -259,16 +273,9 @@ async def open_site(settings: Settings, progress: Progress = lambda text: None) 
         registry = SqliteRegistry(files.registry, settings.registry)
         stack.callback(registry.close)
         registry.remove_live(lambda version: log.next_offset, clock_us())
-        index = IndexWriter(files.index)
-        problems = list(index.problems)
-        if index.registry_version > registry.version:
-            problems.append(
-                f"the index has version {index.registry_version}, ahead of the registry's {registry.version}"
-            )
-        if problems:
-            logger.warning("rebuilding the index from the registry: %s", "; ".join(problems))
-            shutil.rmtree(files.index)
-            index = IndexWriter(files.index)
+        workers = parallelism(settings.pipeline.spark_master) if settings.pipeline.engine == "spark" else 1
+        index, choice = open_index(files.index, settings.pipeline, workers, log, registry.version)
+        logger.info("placement %s", choice.reason)
         progress("opening the mailboxes")
         hub = Hub.open(files.delivery, log, settings.delivery, clock_us)
         if hub.frontier > log.next_offset:

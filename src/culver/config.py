@@ -5,6 +5,7 @@ A setting `name` of section `[section]` in the file is `CULVER_SECTION_NAME` in 
 
 import difflib
 import os
+import shlex
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -50,6 +51,10 @@ class FilterSettings:
     max_values: int = 1_024  # in one IN list
 
 
+UNLIMITED_FILTERS = FilterSettings(*(2**31,) * 5)
+"""For filters that were checked when they came in; the limits may have been lowered since."""
+
+
 @dataclass(frozen=True, slots=True)
 class LogSettings:
     segment_bytes: int = 64 * 1024 * 1024
@@ -60,14 +65,19 @@ class LogSettings:
 @dataclass(frozen=True, slots=True)
 class RegistrySettings:
     max_subscriptions: int = 2_000_000
-    max_batch: int = 10_000  # subscriptions in one request
+    max_batch: int = 10_000  # subscriptions in one request, each with a filter of its own
+    max_rows: int = 200_000  # subscriptions in one request that adds rows to a set
 
 
 @dataclass(frozen=True, slots=True)
 class PipelineSettings:
     engine: str = "spark"
     spark_master: str = "local[*]"
-    batch_events: int = 50_000  # most events matched in one batch
+    spark_conf: dict[str, str] = field(default_factory=dict)  # more settings of Spark, over Culver's own
+    batch_events: int = 2_000_000  # most events in one batch, which is as large as what waits
+    placement: str = "auto"  # of subscriptions on slices; or replicated, hashed, event-space, kmeans
+    slices: int = 0  # that the index is divided into; 0: one for each worker
+    worker_memory_bytes: int = 0  # of each worker, for the placement auto; 0: this machine's, shared evenly
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,14 +109,12 @@ def load(
 ) -> Settings:
     """Settings from all their sources. `flags` maps "section.name" (or "data_dir") to a value; None is
     not set. Raises InvalidConfiguration with the setting's name."""
-    values: dict[str, tuple[Any, str]] = {}
+    given = {name: (value, "the command line") for name, value in (flags or {}).items() if value is not None}
+    settings = Settings()
     if path is not None:
-        values.update(_from_file(path))
-    values.update(_from_environment(os.environ if environment is None else environment))
-    values.update(
-        {name: (value, "the command line") for name, value in (flags or {}).items() if value is not None}
-    )
-    return _apply(values)
+        settings = _apply(settings, _from_file(path))
+    settings = _apply(settings, _from_environment(os.environ if environment is None else environment))
+    return _apply(settings, given)
 
 
 def known_settings() -> dict[str, type]:
@@ -154,9 +162,9 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, tuple[Any, st
     return values
 
 
-def _apply(values: Mapping[str, tuple[Any, str]]) -> Settings:
+def _apply(settings: Settings, values: Mapping[str, tuple[Any, str]]) -> Settings:
+    """The settings with these in place of their own; a table is laid over the one that is there."""
     known = known_settings()
-    settings = Settings()
     for name, (value, source) in values.items():
         if name not in known:
             raise InvalidConfiguration(
@@ -166,13 +174,18 @@ def _apply(values: Mapping[str, tuple[Any, str]]) -> Settings:
         converted = _convert(name, value, known[name], source)
         section, _, key = name.rpartition(".")
         if section:
-            settings = replace(settings, **{section: replace(getattr(settings, section), **{key: converted})})
+            before = getattr(settings, section)
+            if isinstance(converted, dict):
+                converted = getattr(before, key) | converted
+            settings = replace(settings, **{section: replace(before, **{key: converted})})
         else:
             settings = replace(settings, **{key: converted})
     return settings
 
 
 def _convert(name: str, value: Any, kind: type, source: str) -> Any:
+    if kind == dict[str, str]:
+        return _table(name, value, source)
     try:
         if kind is Path or kind is str:
             if not isinstance(value, str | Path):
@@ -193,3 +206,15 @@ def _convert(name: str, value: Any, kind: type, source: str) -> Any:
             f"{name} from {source} must not be negative or huge, it is {value!r}", field=name
         )
     return number
+
+
+def _table(name: str, value: Any, source: str) -> dict[str, str]:
+    """From a table of the file, or from text such as `spark.executor.memory=2g spark.executor.cores=2`."""
+    if isinstance(value, str):
+        pairs = [part.partition("=") for part in shlex.split(value)]
+        value = {key: after for key, equals, after in pairs if equals} if all(p[1] for p in pairs) else None
+    if not isinstance(value, Mapping) or not all(
+        key and isinstance(item, str | int | float) for key, item in value.items()
+    ):
+        raise InvalidConfiguration(f"{name} from {source} must be pairs such as name=value", field=name)
+    return {key: str(item).lower() if isinstance(item, bool) else str(item) for key, item in value.items()}

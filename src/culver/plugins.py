@@ -2,10 +2,13 @@
 
 import importlib
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from culver.errors import InvalidConfiguration
 from culver.matching.filter import Filter
+
+if TYPE_CHECKING:  # it imports Numba, which takes most of a second
+    from culver.placement.placement import Placement
 
 FILTERS: Mapping[str, str] = {
     "reference": "culver.matching.filters.reference:ReferenceFilter",
@@ -13,10 +16,24 @@ FILTERS: Mapping[str, str] = {
     "columnar": "culver.matching.filters.columnar:ColumnarFilter",
 }
 
+PLACEMENTS: Mapping[str, str] = {
+    "replicated": "culver.placement.replicated:Replicated",
+    "hashed": "culver.placement.hashed:Hashed",
+    "event-space": "culver.placement.event_space:EventSpace",
+    "kmeans": "culver.placement.kmeans:KMeans",
+}
+
 
 def filter_named(name: str) -> type[Filter]:
     """The class of a filter; call it for an empty one. Raises InvalidConfiguration with the known names."""
     found: type[Filter] = _load("filter", FILTERS, name)
+    return found
+
+
+def placement_named(name: str) -> type["Placement"]:
+    """The class of a placement; call it with a number of slices, or its `from_state`. Raises InvalidConfiguration
+    with the known names."""
+    found: type[Placement] = _load("placement", PLACEMENTS, name)
     return found
 
 

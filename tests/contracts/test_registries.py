@@ -10,7 +10,7 @@ from culver.config import RegistrySettings
 from culver.errors import Conflict, InvalidRequest, NotFound, TooManySubscriptions
 from culver.registry.registry import Changes, SubscriptionSpec
 from culver.registry.sqlite import SqliteRegistry
-from support.subscriptions import predicate, spec
+from support.subscriptions import expanded, predicate, spec
 
 OpenRegistry = Callable[[], SqliteRegistry]
 SETTINGS = RegistrySettings(max_subscriptions=20_000)
@@ -74,7 +74,7 @@ def test_replacement_changes_over_at_one_position(registry: SqliteRegistry) -> N
     new = registry.replace(spec("alerts", "a = 2", expires_at_us=9), at(250), 2)
     assert (new.since, new.until, new.filter, new.expires_at_us) == (250, None, "a = 2", 9)
     assert new.number > old.number
-    ended, current = registry.registrations()
+    ended, current = expanded(registry.registrations())
     assert (ended.number, ended.since, ended.until, ended.removed) == (old.number, 100, 250, False)
     assert current == new == registry.get("alerts")
     assert registry.count() == 1
@@ -88,7 +88,7 @@ def test_removed_subscription_is_gone_at_once_and_its_end_is_known(registry: Sql
     assert registry.count() == 1
     with pytest.raises(NotFound):
         registry.get("a")
-    assert [(r.id, r.until, r.removed) for r in registry.registrations()] == [
+    assert [(r.id, r.until, r.removed) for r in expanded(registry.registrations())] == [
         ("a", 30, True),
         ("b", None, False),
         ("c", 30, True),
@@ -109,7 +109,7 @@ def test_id_can_be_used_again_and_its_number_cannot(open_registry: OpenRegistry)
 def test_expired_subscriptions_end_when_their_time_has_come(registry: SqliteRegistry) -> None:
     registry.add([spec("never"), spec("soon", expires_at_us=50), spec("later", expires_at_us=51)], at(1), 1)
     assert registry.remove_expired(must_not_be_called, 49) == []
-    assert [(r.id, r.until) for r in registry.remove_expired(at(7), 50)] == [("soon", 7)]
+    assert [(r.id, r.until) for r in expanded(registry.remove_expired(at(7), 50))] == [("soon", 7)]
     assert registry.remove_expired(must_not_be_called, 50) == []
     registry.replace(spec("later", expires_at_us=100), at(8), 2)
     assert registry.remove_expired(must_not_be_called, 60) == []
@@ -242,7 +242,7 @@ def test_changes_tell_what_happened_after_a_version(registry: SqliteRegistry) ->
     assert full.version == 4
     assert [r.number for r in full.added] == [a.number, b.number, new_a.number, c.number]
     assert full.ended == ((a.number, 20), (b.number, 40), (c.number, 40))
-    assert [(r.id, r.since, r.until) for r in full.added] == [
+    assert [(r.id, r.since, r.until) for r in expanded(full.added)] == [
         ("a", 10, 20),
         ("b", 10, 40),
         ("a", 20, None),

@@ -6,14 +6,22 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from culver.config import Settings
 from culver.delivery.messages import Delivery, Gap
 from culver.errors import Conflict, CulverError, InvalidRequest, NotFound, TooManySubscriptions, Unavailable
 from culver.log.log import Receipt
+from culver.matching.index import compile_rows
 from culver.model.evaluate import evaluate
 from culver.model.event import Event
 from culver.model.predicate import Predicate
-from culver.registry.registry import Registration, SubscriptionSpec
+from culver.model.rows import values_at
+from culver.registry.block import Block, BlockSpec
+from culver.registry.blocks import new_block
+from culver.registry.ids import split_member
+from culver.registry.registration import Registration
+from culver.registry.registry import SetSummary, SubscriptionSpec
 
 
 class FakeSite:
@@ -72,6 +80,43 @@ class FakeSite:
             if spec.id in self.registrations or ids.count(str(spec.id)) > 1:
                 raise Conflict(f"subscription {spec.id!r} exists", field="id")
         return [self._register(spec) for spec in specs]
+
+    async def subscribe_block(self, spec: BlockSpec) -> Block:
+        self._fail("subscribe_block")
+        # Checked as the catalogue does.
+        compile_rows(spec.prepared, np.arange(len(spec)), spec.columns)
+        first = self._next(spec.name)
+        if spec.first not in (None, first):
+            raise Conflict("another number is next", field="first", next=first)
+        for row in range(len(spec)):
+            predicate = spec.prepared.bind(values_at(spec.columns, row))
+            options = (True, spec.expires_at_us, spec.mailbox_count)
+            self._register(SubscriptionSpec(predicate, f"{spec.name}.{first + row}", *options))
+        since, number = len(self.events), self._number - len(spec) + 1
+        return new_block(spec, number, first, since, self._number, self.now_us, b"")
+
+    async def sets(self, after: str | None, limit: int) -> list[SetSummary]:
+        names = sorted({parts[0] for name in self.registrations if (parts := split_member(name))})
+        return [
+            SetSummary(name, len(self._set(name)), self._next(name), ())
+            for name in names
+            if after is None or name > after
+        ][:limit]
+
+    async def unsubscribe_set(self, name: str) -> int:
+        members = self._set(name)
+        if not members:
+            raise NotFound(f"there is no set {name!r}", field="name")
+        for member in members:
+            await self.unsubscribe(f"{name}.{member}")
+        return len(members)
+
+    def _next(self, name: str) -> int:
+        return max(self._set(name), default=-1) + 1
+
+    def _set(self, name: str) -> list[int]:
+        parts = [split_member(each) for each in self.registrations]
+        return [each[1] for each in parts if each is not None and each[0] == name]
 
     async def replace(self, spec: SubscriptionSpec) -> Registration:
         old = await self.subscription(str(spec.id))

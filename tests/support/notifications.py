@@ -13,7 +13,7 @@ from culver.delivery.hub import Hub
 from culver.log.files import FileLog
 from culver.pipeline import notifications
 from culver.pipeline.notifications import Notifications
-from culver.registry.registry import Registration
+from culver.registry.registration import Registration
 from support.logs import batch
 
 SECOND_US = 1_000_000

@@ -1,6 +1,13 @@
 """Subscriptions for registries, which look at nothing of a predicate but its text."""
 
+from collections.abc import Iterable, Sequence
+from typing import Any
+
 from culver.model.predicate import Constant, Predicate
+from culver.model.prepared import prepare
+from culver.model.rows import column_of_values
+from culver.registry.block import Block, BlockSpec
+from culver.registry.registration import Registration
 from culver.registry.registry import SubscriptionSpec
 
 
@@ -16,3 +23,16 @@ def spec(
     expires_at_us: int | None = None,
 ) -> SubscriptionSpec:
     return SubscriptionSpec(predicate(text), id=id, durable=durable, expires_at_us=expires_at_us)
+
+
+def block_spec(
+    name: str, rows: Sequence[Sequence[Any]], text: str = "symbol = ? AND close >= ?", **options: Any
+) -> BlockSpec:
+    columns = tuple(column_of_values(column, 1) for column in zip(*rows, strict=True))
+    return BlockSpec(name, prepare(text), columns, **options)
+
+
+def expanded(registrations: Iterable[Registration | Block]) -> list[Registration]:
+    """Every member of a block as a registration of its own, by number."""
+    members = [list(each.members()) if isinstance(each, Block) else [each] for each in registrations]
+    return sorted((member for block in members for member in block), key=lambda each: each.number)

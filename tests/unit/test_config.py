@@ -60,7 +60,7 @@ def test_the_data_directory_is_a_path_from_every_source(tmp_path: Path) -> None:
     assert load(path, {}, {"data_dir": Path("from-flag")}).data_dir == Path("from-flag")
 
 
-@pytest.mark.parametrize("name", sorted(known_settings()))
+@pytest.mark.parametrize("name", sorted(known_settings().keys() - {"pipeline.spark_conf"}))
 def test_every_setting_can_be_set_in_the_environment(name: str) -> None:
     variable = "CULVER_" + name.replace(".", "_").upper()
     settings: Any = load(environment={variable: "3"})
@@ -167,3 +167,21 @@ def test_variables_of_the_client_and_the_command_line_are_no_settings() -> None:
             "CULVERT": "x",
         }
     )
+
+
+def test_settings_of_spark_from_all_sources_are_laid_over_one_another(tmp_path: Path) -> None:
+    path = write(tmp_path, '[pipeline.spark_conf]\n"spark.a" = 1\n"spark.b" = true\n"spark.c" = "file"\n')
+    environment = {"CULVER_PIPELINE_SPARK_CONF": "spark.c=environment 'spark.d=two words'"}
+    settings = load(path, environment, {"pipeline.spark_conf": {"spark.e": "flag"}})
+    assert settings.pipeline.spark_conf == {
+        "spark.a": "1",
+        "spark.b": "true",
+        "spark.c": "environment",
+        "spark.d": "two words",
+        "spark.e": "flag",
+    }
+
+
+@pytest.mark.parametrize("text", ["spark.a", "=1", "spark.a=1 b"])
+def test_settings_of_spark_that_are_no_pairs_are_refused(text: str) -> None:
+    assert refusal(environment={"CULVER_PIPELINE_SPARK_CONF": text}).field == "pipeline.spark_conf"

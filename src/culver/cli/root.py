@@ -19,6 +19,11 @@ _COMMANDS: dict[str, tuple[str, str, str]] = {
     "sub": ("culver.cli.sub", "sub", "Subscribe to a filter and print its events as they come."),
     "subs": ("culver.cli.subs", "subs", "List, show, add and remove durable subscriptions."),
     "filter": ("culver.cli.filters", "filters", "Try out filters, without a site."),
+    "cluster": (
+        "culver.cli.cluster",
+        "cluster",
+        "Start and stop a standalone Spark cluster on this machine.",
+    ),
     "bench": ("culver.bench.cli", "bench", "Measure Culver: a table for people, a JSON object for machines."),
 }
 

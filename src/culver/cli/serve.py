@@ -19,6 +19,12 @@ _LOG_FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
     help="What matches events: Spark, or this process itself.  [default: spark]",
 )
 @click.option("--spark-master", metavar="URL", help="Spark master of the spark engine.  [default: local[*]]")
+@click.option(
+    "--spark-conf",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="A setting of Spark, such as spark.executor.memory=2g; may be repeated.",
+)
 @click.option("--host", metavar="HOST", help="Address to listen on.  [default: 127.0.0.1]")
 @click.option(
     "--port", type=click.IntRange(0, 65535), help="Port to listen on; 0 is any free one.  [default: 8080]"
@@ -45,6 +51,7 @@ def serve(
     context: click.Context,
     engine: str | None,
     spark_master: str | None,
+    spark_conf: tuple[str, ...],
     host: str | None,
     port: int | None,
     data_dir: Path | None,
@@ -72,12 +79,20 @@ def serve(
         flags={
             "pipeline.engine": engine,
             "pipeline.spark_master": spark_master,
+            "pipeline.spark_conf": _pairs(spark_conf),
             "gateway.host": host,
             "gateway.port": port,
             "data_dir": data_dir,
         },
     )
     return _run(settings)
+
+
+def _pairs(given: tuple[str, ...]) -> dict[str, str] | None:
+    for text in given:
+        if not text.partition("=")[0] or "=" not in text:
+            raise click.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="--spark-conf")
+    return dict(text.split("=", 1) for text in given) or None
 
 
 def _run(settings: Settings) -> int:

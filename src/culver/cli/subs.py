@@ -7,6 +7,7 @@ from typing import Any
 import click
 import msgspec
 
+from culver.cli import sets
 from culver.cli.failures import about_filter
 from culver.cli.options import run_async, url_option
 from culver.client.client import connect
@@ -22,6 +23,10 @@ def subs() -> None:
     A durable subscription keeps matching events in a mailbox on the site until they are acknowledged,
     whether anybody listens or not. `culver sub --durable NAME` receives them.
     """
+
+
+for command in sets.COMMANDS:
+    subs.add_command(command)
 
 
 @subs.command("list")

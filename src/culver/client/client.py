@@ -2,7 +2,7 @@
 
 import asyncio
 import enum
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar, overload
@@ -12,10 +12,20 @@ import msgspec
 from culver.client.address import default_url, parse_address
 from culver.client.events import EventLike, encode_event, encode_events
 from culver.client.feed import Feed
-from culver.client.link import Link, subscription_path
+from culver.client.link import Link, set_path, subscription_path
+from culver.client.rows import ARROW_STREAM, RowsLike, pieces
 from culver.client.source import DurableSource, LiveSource, Source
 from culver.client.stream import Stream
-from culver.client.types import FilterTest, Gap, Mailbox, Message, Receipt, Subscription
+from culver.client.types import (
+    FilterTest,
+    Gap,
+    Mailbox,
+    Message,
+    Receipt,
+    Rows,
+    Subscription,
+    SubscriptionSet,
+)
 from culver.errors import ClientError, ConnectionFailed, InvalidRequest
 
 Record = TypeVar("Record")
@@ -232,6 +242,67 @@ class Client:
             after = page["next"]
             if after is None:
                 return
+
+    # --- sets ---
+
+    async def subscribe_many(
+        self,
+        filter_text: str,
+        rows: RowsLike,
+        *,
+        name: str,
+        first: int | None = None,
+        expires_in_seconds: float | None = None,
+        mailbox: Mailbox | None = None,
+        progress: Callable[[int], None] = lambda count: None,
+    ) -> Rows:
+        """Make many durable subscriptions of one form: the filter has `?` in place of values, and each row (or the
+        columns together) fills them in. They belong to set `name`, and row i becomes `rows.id(i)` of the answer;
+        a set that exists is extended. Returns once all of them are on the site's disk and in effect.
+
+        Many rows go in several requests, each all or nothing; `progress` is told how many are done. `first`, where
+        given, is the number that the first row must get in its set: an attempt whose answer was lost
+        (ConnectionFailed) is repeated safely by giving the number that it began with, and is then refused as a
+        conflict if it had arrived.
+        """
+        options: dict[str, Any] = {"expires_in_seconds": expires_in_seconds}
+        if mailbox is not None:
+            options |= msgspec.structs.asdict(mailbox)
+        done, begin, since = 0, first, 0
+        for count, content in pieces(rows):
+            _, answer = await self._open_link().http(
+                "POST",
+                set_path(name),
+                content=content,
+                content_type=ARROW_STREAM,
+                filter=filter_text,
+                first=None if begin is None else begin + done,
+                **options,
+            )
+            if begin is None:
+                begin = answer["first"]
+            since = answer["since"]
+            done += count
+            progress(done)
+        if begin is None or not done:
+            raise InvalidRequest("there are no rows", field="rows")
+        return Rows(name, begin, done, since)
+
+    async def sets(self, page_size: int = 100) -> AsyncIterator[SubscriptionSet]:
+        """All sets, ordered by name, fetched a page at a time."""
+        after: str | None = None
+        while True:
+            page = await self._request("GET", "/v1/sets", after=after, limit=page_size)
+            for document in page["sets"]:
+                yield _convert(document, SubscriptionSet)
+            after = page["next"]
+            if after is None:
+                return
+
+    async def delete_set(self, name: str) -> int:
+        """End all subscriptions of a set and drop their mailboxes; returns how many there were."""
+        answer = await self._request("DELETE", set_path(name))
+        return int(answer["removed"])
 
     # --- filters and the site ---
 

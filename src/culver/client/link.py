@@ -42,6 +42,7 @@ class Link:
         *,
         body: Any = None,
         content: bytes | None = None,
+        content_type: str = "application/json",
         accept: tuple[int, ...] = (),
         **query: Any,
     ) -> tuple[int, Any]:
@@ -54,7 +55,7 @@ class Link:
                 path,
                 json=body if content is None else None,
                 content=content,
-                headers={"content-type": "application/json"} if content is not None else None,
+                headers={"content-type": content_type} if content is not None else None,
                 params={name: value for name, value in query.items() if value is not None},
             )
         document: Any = None
@@ -93,6 +94,10 @@ class Link:
                 trust_env=not self.address.loopback,
             )
         return self._http
+
+
+def set_path(name: str) -> str:
+    return f"/v1/sets/{quote(name, safe='')}"
 
 
 def subscription_path(subscription: str, tail: str = "") -> str:

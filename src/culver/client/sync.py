@@ -2,15 +2,26 @@
 
 import asyncio
 import threading
-from collections.abc import Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, Generic, Literal, Self, TypeVar, cast, overload
 
 from culver.client.client import Client
 from culver.client.events import EventLike
+from culver.client.rows import RowsLike
 from culver.client.stream import Stream
-from culver.client.types import FilterTest, Gap, Mailbox, Message, Receipt, Subscription, SyncMessage
+from culver.client.types import (
+    FilterTest,
+    Gap,
+    Mailbox,
+    Message,
+    Receipt,
+    Rows,
+    Subscription,
+    SubscriptionSet,
+    SyncMessage,
+)
 from culver.errors import ClientError
 
 Result = TypeVar("Result")
@@ -144,6 +155,38 @@ class SyncClient:
             return [each async for each in self._client.subscriptions()]
 
         return self._run(collect())
+
+    def subscribe_many(
+        self,
+        filter_text: str,
+        rows: RowsLike,
+        *,
+        name: str,
+        first: int | None = None,
+        expires_in_seconds: float | None = None,
+        mailbox: Mailbox | None = None,
+        progress: Callable[[int], None] = lambda count: None,
+    ) -> Rows:
+        return self._run(
+            self._client.subscribe_many(
+                filter_text,
+                rows,
+                name=name,
+                first=first,
+                expires_in_seconds=expires_in_seconds,
+                mailbox=mailbox,
+                progress=progress,
+            )
+        )
+
+    def sets(self) -> list[SubscriptionSet]:
+        async def collect() -> list[SubscriptionSet]:
+            return [each async for each in self._client.sets()]
+
+        return self._run(collect())
+
+    def delete_set(self, name: str) -> int:
+        return self._run(self._client.delete_set(name))
 
     def test_filter(self, filter_text: str, event: EventLike) -> FilterTest:
         return self._run(self._client.test_filter(filter_text, event))

@@ -53,6 +53,31 @@ class Subscription(msgspec.Struct, frozen=True, kw_only=True):
     pending: int = 0
 
 
+class SubscriptionSet(msgspec.Struct, frozen=True, kw_only=True):
+    """What is registered under one name: `count` subscriptions. The next row gets number `next`."""
+
+    set: str
+    count: int
+    next: int
+    filters: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows that were added to a set. Row i of them is subscription `id(i)`, which gets every matching event from
+    position `since` on (where they took several requests: of the last one)."""
+
+    set: str
+    first: int
+    count: int
+    since: int
+
+    def id(self, row: int) -> str:
+        if not 0 <= row < self.count:
+            raise IndexError(f"there are {self.count} rows, and no row {row}")
+        return f"{self.set}.{self.first + row}"
+
+
 class FilterTest(msgspec.Struct, frozen=True, kw_only=True):
     """Whether an event matches a filter. `result` None is SQL's unknown; `clause` is the index in
     `clauses` of the first one that matches."""

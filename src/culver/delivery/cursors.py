@@ -20,6 +20,7 @@ from typing import Any
 from culver.delivery.mailboxes import StoredMailbox
 from culver.delivery.messages import Gap
 from culver.errors import StorageCorrupt, StorageError, StorageFull, Unavailable
+from culver.registry.block import Block
 
 logger = logging.getLogger(__name__)
 
@@ -42,6 +43,9 @@ INSERT INTO mailboxes VALUES (?, ?, ?, ?) ON CONFLICT (subscription)
 DO UPDATE SET number = excluded.number, cursor = max(cursor, excluded.cursor), gaps = excluded.gaps
 """
 _FORGET = "DELETE FROM mailboxes WHERE subscription = ? AND number <= ?"
+_FORGET_BLOCK = """
+DELETE FROM mailboxes WHERE number >= ? AND number < ? AND number NOT IN (SELECT value FROM json_each(?))
+"""
 _BASE = """
 INSERT INTO progress VALUES (1, ?) ON CONFLICT (one) DO UPDATE SET base = max(base, excluded.base)
 """
@@ -100,9 +104,14 @@ class CursorStore:
             statements.append((_BASE, (base,)))
         return self._put(statements)
 
-    def forget(self, mailboxes: Iterable[tuple[str, int]]) -> Future[None]:
-        """Delete the mailboxes of subscriptions up to and including a registration number."""
-        return self._put([(_FORGET, pair) for pair in mailboxes])
+    def forget(self, mailboxes: Iterable[tuple[str, int]], blocks: Iterable[Block] = ()) -> Future[None]:
+        """Delete the mailboxes of subscriptions up to and including a registration number, and those of the
+        members of blocks."""
+        statements: list[_Statement] = [(_FORGET, pair) for pair in mailboxes]
+        for block in blocks:
+            holes = json.dumps(block.holes.tolist())
+            statements.append((_FORGET_BLOCK, (block.number, block.number + block.count, holes)))
+        return self._put(statements)
 
     def close(self) -> None:
         """Write what waits, then stop. Blocks until that is done."""

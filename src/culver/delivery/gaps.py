@@ -7,6 +7,9 @@ never silent: not when the connection breaks, not when the site restarts.
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+import numpy as np
+from numpy.typing import NDArray
+
 from culver.delivery.messages import Gap
 
 _MOST = 8
@@ -30,6 +33,11 @@ class Gaps:
 
     def clear(self, slot: int) -> None:
         self._gaps.pop(slot, None)
+
+    def clear_all(self, slots: NDArray[np.int64]) -> None:
+        present = np.array(list(self._gaps), np.int64)
+        for slot in present[np.isin(present, slots)].tolist():
+            self.clear(slot)
 
     def add(self, slot: int, gap: Gap) -> None:
         """It lies behind all others of the slot."""

@@ -15,6 +15,7 @@ from culver.delivery.ranges import LEVELS, Range, merge, plan_merges, plan_stori
 from culver.delivery.slots import NONE
 from culver.log.log import PublicationLog
 from culver.pipeline.notifications import parse_file_name
+from culver.registry.block import Block
 
 _GRACE_US = 1_000_000
 _DROPS_AT_A_TIME = 64  # mailboxes, before the event loop gets a turn
@@ -38,6 +39,7 @@ class Housekeeper:
         self._log = log
         self._surplus = set(waiting)  # files that are of no use once the frontier has passed them
         self._forgotten: list[tuple[str, int]] = []
+        self._forgotten_blocks: list[Block] = []
         # What was accepted less than the grace time ago is kept, whoever wants it: its registration may
         # be on its way here.
         self._noted_us, self._noted = now_us, mailboxes.frontier
@@ -55,11 +57,17 @@ class Housekeeper:
         # At once, to be in front of whatever a new subscription of this id writes; `flush` sees to it.
         self._cursors.forget([(subscription, number)])
 
+    def forget_block(self, block: Block) -> None:
+        """The members of a block have ended. On disk after the next `flush`."""
+        self._forgotten_blocks.append(block)
+        self._cursors.forget([], [block])
+
     async def flush(self) -> None:
         """Wait until all that was handed over is on disk."""
-        forgotten = tuple(self._forgotten)
-        await asyncio.wrap_future(self._cursors.forget(forgotten))
+        forgotten, blocks = tuple(self._forgotten), tuple(self._forgotten_blocks)
+        await asyncio.wrap_future(self._cursors.forget(forgotten, blocks))
         self._forgotten = self._forgotten[len(forgotten) :]
+        self._forgotten_blocks = self._forgotten_blocks[len(blocks) :]
 
     async def enforce_limits(self, now_us: int) -> list[str]:
         """Drop what is too old or too much; returns the subscriptions that lost something."""

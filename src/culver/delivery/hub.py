@@ -7,6 +7,7 @@ modules it names, decisions are there.
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -26,11 +27,20 @@ from culver.delivery.slots import NONE
 from culver.errors import Conflict, InvalidRequest, NotFound, StorageError, Unavailable
 from culver.log.log import PublicationLog
 from culver.pipeline.notifications import Notifications, file_name
-from culver.registry.registry import Registration
+from culver.registry.block import Block
+from culver.registry.registration import Registration
 
 logger = logging.getLogger(__name__)
 
 _MOST_UNSTORED_BYTES = 256 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """What has ended and has nothing left to deliver: numbers of registrations, and first numbers of blocks."""
+
+    numbers: list[int] = field(default_factory=list)
+    blocks: list[int] = field(default_factory=list)
 
 
 class Hub:
@@ -59,6 +69,7 @@ class Hub:
         self._closed = False
         self._registered = False
         self._finished: list[int] = []  # registrations to be forgotten by the registry
+        self._finished_blocks: list[int] = []  # and blocks
         self._housekeeping = asyncio.Lock()
         self._buffers: dict[int, LiveBuffer] = {}  # by number, from registration on
         self._live: dict[int, LiveSession] = {}
@@ -111,12 +122,14 @@ class Hub:
     def payloads(self) -> PayloadReader:
         return self._payloads
 
-    def register(self, registrations: Iterable[Registration]) -> None:
+    def register(self, registrations: Iterable[Registration | Block]) -> None:
         """Registrations that began, changed or ended: all of them at start-up, then each change."""
         self._registered = True
         durable: list[Registration] = []
         for registration in registrations:
-            if registration.durable:
+            if isinstance(registration, Block):
+                self._register_block(registration)
+            elif registration.durable:
                 durable.append(registration)
             elif registration.until is not None:
                 self._end_live(registration)
@@ -231,20 +244,21 @@ class Hub:
                 del self._durable_numbers[number]
             self._connected = None
 
-    async def housekeep(self, now_us: int) -> list[int]:
+    async def housekeep(self, now_us: int) -> Finished:
         """Enforce the mailboxes' limits and tidy up the files; call it about once a second.
 
-        Returns the numbers of registrations that have ended and have nothing left to deliver, each once: the
+        Returns the registrations that have ended and have nothing left to deliver, each once: the
         registry may forget them. A disk that refuses is reported in the log, and the work is left for the
         next time."""
         async with self._housekeeping:
             if self._closed or not self._registered:
-                return []
+                return Finished()
             try:
                 for subscription in await self._housekeeper.enforce_limits(now_us):
                     for session in self._durable.get(subscription, ()):
                         session.wake()
                 await self._housekeeper.tidy_files()
+                self._finished_blocks += self._mailboxes.consumed_blocks()
                 self._finished += self._mailboxes.consumed()
                 self._finished += [n for n, until in self._ended_live.items() if until <= self.frontier]
                 for number in self._finished:
@@ -253,9 +267,10 @@ class Hub:
                 await self._housekeeper.flush()
             except (StorageError, OSError) as exc:
                 logger.error("housekeeping is put off: %s", exc)
-                return []
-            finished, self._finished = self._finished, []
-            return sorted(finished)
+                return Finished()
+            finished, self._finished = sorted(self._finished), []
+            blocks, self._finished_blocks = sorted(self._finished_blocks), []
+            return Finished(finished, blocks)
 
     async def close(self) -> None:
         """End all sessions, then put away what they need."""
@@ -283,6 +298,20 @@ class Hub:
             self._durable_numbers[number] = sessions
         self._connected = None
         return session
+
+    def _register_block(self, block: Block) -> None:
+        self._mailboxes.register_block(block)
+        if block.until is None:
+            return
+        self._housekeeper.forget_block(block)
+        numbers = range(block.number, block.number + block.count)
+        for subscription, sessions in tuple(self._durable.items()):
+            # One of a member that has left its block, under another number by now, or with an end of its own, stays.
+            if self._mailboxes.slot_of(subscription) == NONE:
+                for session in tuple(sessions):
+                    if session.registration.number in numbers:
+                        session.end(NotFound(f"subscription {subscription!r} has ended"))
+                        self.detach(session)
 
     def _start_live(self, registration: Registration) -> None:
         number = registration.number

@@ -11,6 +11,7 @@ The floor lies behind the cursor and behind every gap. `accept` counts a whole f
 dropping look only at the rows of one subscription.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -22,10 +23,12 @@ from culver.config import DeliverySettings
 from culver.delivery.gaps import Gaps
 from culver.delivery.kernels import constant, count
 from culver.delivery.messages import Gap, GapReason
+from culver.delivery.names import Names
 from culver.delivery.ranges import Range, Ranges
 from culver.delivery.slots import NEVER, NONE, Columns, Numbers
 from culver.pipeline.notifications import Notifications
-from culver.registry.registry import Registration
+from culver.registry.block import Block
+from culver.registry.registration import Registration
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +47,16 @@ class Mailboxes:
     def __init__(self, settings: DeliverySettings, stored: Mapping[str, StoredMailbox]) -> None:
         self._settings = settings
         self._stored = dict(stored)  # until the subscription is registered
+        self._stored_by_number = sorted(
+            (mailbox.number, subscription) for subscription, mailbox in stored.items()
+        )
         self._columns = Columns()
         self._numbers = Numbers()
-        self._slots: dict[str, int] = {}
-        self._ids: list[str] = []  # by slot
+        self._names = Names()
         self._replaced: dict[int, list[int]] = {}  # slot -> earlier numbers, ascending
         self._gaps = Gaps()
         self._ending: dict[int, tuple[int, int]] = {}  # ended number -> slot, until
+        self._ended_blocks: dict[int, int] = {}  # first number -> until
         self._exact_from = 0  # below, dropped rows can no longer be counted
         self.ranges = Ranges()
         self.frontier = 0
@@ -116,12 +122,44 @@ class Mailboxes:
             self._recount(np.array(list(added), np.int64), since)
         return list(gone.items())
 
+    def register_block(self, block: Block) -> None:
+        """Take note of a block that began or ended; once it has ended, the mailboxes of its members are gone."""
+        numbers = block.numbers()
+        slots = self._numbers.slots_of(numbers)
+        if block.until is not None:
+            known = slots != NONE
+            self._columns.release(np.sort(slots[known]))
+            self._gaps.clear_all(slots[known])
+            self._numbers.remove(numbers)
+            self._names.remove_block(block)
+            for _, subscription in self._stored_in(block):
+                self._stored.pop(subscription, None)
+            self._ended_blocks[block.number] = block.until
+            return
+        if not len(numbers) or slots[0] != NONE:
+            return
+        columns = self._columns
+        first = columns.take(len(numbers))
+        slots = np.arange(first, first + len(numbers))
+        columns.newest_number[slots] = numbers
+        self._names.add_block(block)
+        self._numbers.add(numbers, slots)
+        self._limit(slice(first, first + len(numbers)), block)
+        for number, subscription in self._stored_in(block):
+            self._resume(self._numbers.slot_of(number), self._stored.pop(subscription))
+        if block.since < self.frontier:
+            self._recount(numbers, block.since)
+
     def slot_of(self, subscription: str) -> int:
         """The subscription's slot, or NONE."""
-        return self._slots.get(subscription, NONE)
+        slot = self._names.slot(subscription)
+        if slot is not None:
+            return slot
+        number = self._names.number(subscription)
+        return NONE if number is None else self._numbers.slot_of(number)
 
     def subscription(self, slot: int) -> str:
-        return self._ids[slot]
+        return self._names.subscription(slot, int(self._columns.newest_number[slot]))
 
     def numbers_of(self, slot: int) -> list[int]:
         """All registrations of a subscription that may have rows, ascending."""
@@ -221,7 +259,7 @@ class Mailboxes:
         count, last = self._take_out(slot, end)
         floor = last + 1
         self._columns.floor[slot] = floor
-        gap = Gap(self._ids[slot], first, floor, count, reason)
+        gap = Gap(self.subscription(slot), first, floor, count, reason)
         self._gaps.add(slot, gap)
         return gap
 
@@ -237,11 +275,18 @@ class Mailboxes:
             if until > self.frontier or (slot != NONE and self._columns.oldest[slot] < until):
                 continue
             if slot != NONE and number != self._columns.newest_number[slot]:
-                self._numbers.remove(number)
+                self._numbers.remove([number])
                 self._replaced[slot].remove(number)
                 self._exact_from = max(self._exact_from, until)
             del self._ending[number]
             done.append(number)
+        return done
+
+    def consumed_blocks(self) -> list[int]:
+        """The first numbers of blocks that have ended, each once: nothing of them is left to deliver."""
+        done = [number for number, until in self._ended_blocks.items() if until <= self.frontier]
+        for number in done:
+            del self._ended_blocks[number]
         return done
 
     def retire(self, below: int) -> list[Range]:
@@ -270,18 +315,16 @@ class Mailboxes:
         """The slot of a registration that is new here."""
         subscription, number = registration.id, registration.number
         columns = self._columns
-        slot = self._slots.get(subscription)
-        if slot is None:
+        slot = self.slot_of(subscription)
+        if slot == NONE:
             slot = columns.take()
-            self._slots[subscription] = slot
-            if slot == len(self._ids):
-                self._ids.append(subscription)
-            self._ids[slot] = subscription
+            self._names.add(subscription, slot)
             columns.newest_number[slot] = number
             stored = self._stored.pop(subscription, None)
             if stored is not None:
                 self._resume(slot, stored)
             return slot
+        self._names.add(subscription, slot)
         newest = int(columns.newest_number[slot])
         earlier = self._replaced.setdefault(slot, [])
         earlier.append(min(newest, number))
@@ -300,7 +343,16 @@ class Mailboxes:
             self._gaps.resume(slot, gaps)
             columns.floor[slot] = gaps[-1].end
 
-    def _limit(self, slot: int, registration: Registration) -> None:
+    def _stored_in(self, block: Block) -> list[tuple[int, str]]:
+        """What was stored for members of a block, as number and subscription."""
+        stored = self._stored_by_number
+        start, end = (
+            bisect_left(stored, (number, "")) for number in (block.number, block.number + block.count)
+        )
+        holes = set(block.holes.tolist())
+        return [pair for pair in stored[start:end] if pair[0] not in holes and pair[1] in self._stored]
+
+    def _limit(self, slot: int | slice, registration: Registration | Block) -> None:
         settings, columns = self._settings, self._columns
         columns.most_count[slot] = _lower(settings.mailbox_count, registration.mailbox_count)
         columns.most_bytes[slot] = _lower(settings.mailbox_bytes, registration.mailbox_bytes)
@@ -311,17 +363,18 @@ class Mailboxes:
         stored = self._stored.get(subscription)
         if stored is not None and stored.number <= number:
             del self._stored[subscription]
-        slot = self._slots.get(subscription)
-        if slot is None or self._columns.newest_number[slot] > number:
+        slot = self.slot_of(subscription)
+        if slot == NONE or self._columns.newest_number[slot] > number:
             return
-        for ended in self.numbers_of(slot):
-            self._numbers.remove(ended)
+        numbers = self.numbers_of(slot)
+        self._numbers.remove(numbers)
+        for ended in numbers:
             if ended in self._ending:
                 self._ending[ended] = (NONE, self._ending[ended][1])
-        del self._slots[subscription]
+        self._names.remove(slot)
         self._replaced.pop(slot, None)
         self._gaps.clear(slot)
-        self._columns.release(slot)
+        self._columns.release(np.array([slot]))
 
     def _count(self, item: Range, slots: NDArray[np.int64]) -> None:
         """Add a range's rows to the mailboxes in `slots` (one per registration of the file, or NONE)."""

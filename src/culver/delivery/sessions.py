@@ -15,7 +15,7 @@ from culver.delivery.mailboxes import Mailboxes
 from culver.delivery.messages import Delivery, Gap
 from culver.delivery.payloads import PayloadReader
 from culver.errors import CulverError, Unavailable
-from culver.registry.registry import Registration
+from culver.registry.registration import Registration
 
 Item = Delivery | Gap
 

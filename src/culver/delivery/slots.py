@@ -24,12 +24,14 @@ NEVER: Final = np.iinfo(np.int64).max
 
 _SMALLEST = 64
 
+_Integers = Sequence[int] | NDArray[np.int64]
+
 
 class Columns:
     """The figures of all mailboxes, as arrays over the slots in use. Hot: `accept` adds to them in bulk."""
 
     def __init__(self) -> None:
-        self._free: list[int] = []
+        self._free: list[range] = []
         self.used = 0
         self.cursor = np.full(_SMALLEST, -1, np.int64)  # last acknowledged offset
         self.floor = np.zeros(_SMALLEST, np.int64)  # lowest offset that can still be delivered
@@ -41,19 +43,23 @@ class Columns:
         self.most_bytes = np.full(_SMALLEST, NEVER, np.int64)
         self.most_age_us = np.full(_SMALLEST, NEVER, np.int64)
 
-    def take(self) -> int:
-        """A slot in its initial state."""
-        if self._free:
-            return self._free.pop()
-        if self.used == len(self.cursor):
+    def take(self, count: int = 1) -> int:
+        """The first of `count` slots in a row, in their initial state."""
+        for place in reversed(range(len(self._free))):
+            if len(free := self._free[place]) >= count:
+                self._free[place : place + 1] = [free[count:]] if len(free) > count else []
+                return free.start
+        while self.used + count > len(self.cursor):
             self._grow()
-        self.used += 1
-        return self.used - 1
+        self.used += count
+        return self.used - count
 
-    def release(self, slot: int) -> None:
+    def release(self, slots: NDArray[np.int64]) -> None:
+        """Ascending."""
         for name, blank in _BLANKS.items():
-            getattr(self, name)[slot] = blank
-        self._free.append(slot)
+            getattr(self, name)[slots] = blank
+        breaks = np.flatnonzero(np.diff(slots) != 1) + 1
+        self._free += [range(int(run[0]), int(run[-1]) + 1) for run in np.split(slots, breaks) if len(run)]
 
     def _grow(self) -> None:
         for name, blank in _BLANKS.items():
@@ -83,9 +89,9 @@ class Numbers:
         self._used = 0
         self._dead = 0
 
-    def add(self, numbers: Sequence[int], slots: Sequence[int]) -> None:
+    def add(self, numbers: _Integers, slots: _Integers) -> None:
         """Each number is new, or was removed."""
-        if not numbers:
+        if not len(numbers):
             return
         count = len(numbers)
         if self._used + count > len(self._numbers):
@@ -100,13 +106,16 @@ class Numbers:
         if not ordered:
             self._tidy()
 
-    def remove(self, number: int) -> None:
-        at = int(self._numbers[: self._used].searchsorted(number))
-        if at < self._used and self._numbers[at] == number and self._slots[at] != NONE:
-            self._slots[at] = NONE
-            self._dead += 1
-            if self._dead > max(1024, self._used // 2):
-                self._tidy()
+    def remove(self, numbers: _Integers) -> None:
+        """Those that are not there are ignored."""
+        if not self._used:
+            return
+        at = np.minimum(self._numbers[: self._used].searchsorted(numbers), self._used - 1)
+        at = at[(self._numbers[at] == numbers) & (self._slots[at] != NONE)]
+        self._slots[at] = NONE
+        self._dead += len(at)
+        if self._dead > max(1024, self._used // 2):
+            self._tidy()
 
     def slots_of(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
         """The slot of each number, or NONE. The numbers ascend."""

@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from culver.errors import CulverError, InvalidRequest, NotFound, Unavailable
-from culver.gateway import events, filters, operations, polling, sse, subscriptions
+from culver.gateway import events, filters, operations, polling, sets, sse, subscriptions
 from culver.gateway.context import Gateway, Interrupted, client_of, gateway_of
 from culver.gateway.origins import SAFE_METHODS, check_origin
 from culver.gateway.problems import internal_problem, problem_document, problem_response
@@ -53,6 +53,9 @@ def _routes() -> list[BaseRoute]:
         _route("GET", "/v1/subscriptions/{id}/events", polling.poll),
         _route("POST", "/v1/subscriptions/{id}/ack", polling.acknowledge),
         _route("GET", "/v1/subscriptions/{id}/stream", sse.stream_durable),
+        _route("POST", "/v1/sets/{name}", sets.add_rows),
+        _route("GET", "/v1/sets", sets.list_sets),
+        _route("DELETE", "/v1/sets/{name}", sets.remove_set),
         _route("GET", "/v1/stream", sse.stream_live),
         _route("POST", "/v1/filters/test", filters.test),
         _route("POST", "/v1/filters/explain", filters.explain),

@@ -4,7 +4,13 @@ from typing import Any
 
 from culver.config import Settings
 from culver.gateway.problems import KINDS, PROBLEM_TYPE, STATUS_OF_FIELD
-from culver.gateway.schemas import EXAMPLE_CLOUDEVENT, EXAMPLE_EVENT, EXAMPLE_FILTER, all_schemas
+from culver.gateway.schemas import (
+    EXAMPLE_CLOUDEVENT,
+    EXAMPLE_EVENT,
+    EXAMPLE_FILTER,
+    EXAMPLE_ROWS,
+    all_schemas,
+)
 
 Node = dict[str, Any]
 
@@ -28,11 +34,16 @@ def document(settings: Settings) -> Node:
         "tags": [
             {"name": "events", "description": "Publishing"},
             {"name": "subscriptions", "description": "Durable subscriptions"},
+            {"name": "sets", "description": "Many subscriptions of one form"},
             {"name": "receiving", "description": "Long polling and Server-Sent Events"},
             {"name": "filters", "description": "Trying filters out"},
             {"name": "operations", "description": "For operators"},
         ],
-        "paths": _event_paths() | _subscription_paths() | _receiving_paths(settings) | _other_paths(),
+        "paths": _event_paths()
+        | _subscription_paths()
+        | _set_paths()
+        | _receiving_paths(settings)
+        | _other_paths(),
         "components": {"schemas": all_schemas(settings), "responses": _problem_responses()},
     }
 
@@ -122,6 +133,61 @@ def _subscription_paths() -> Node:
                 (400, 403),
             ),
         },
+    }
+
+
+def _set_paths() -> Node:
+    add = _operation(
+        "addRows",
+        "sets",
+        "Add rows to a set: one durable subscription each",
+        {"201": _answer("All of them are on disk, and in effect from `since` on", "Rows")},
+        (400, 403, 409, 413, 415),
+        description="Row i of the answer's `first`, `first` + 1, ... is subscription `NAME.i`. All rows are added or "
+        "none. The parameters in the query are those of an Arrow stream; with JSON they are in the body.",
+        parameters=[
+            _query("filter", _TEXT_SCHEMA, "A filter with `?` in place of values"),
+            _query("first", _COUNT_SCHEMA, "Refuse unless the first row gets this number"),
+            _query("expires_in_seconds", {"type": "number"}, "When the subscriptions end by themselves"),
+            _query("max_count", _COUNT_SCHEMA, "Of each mailbox"),
+            _query("max_bytes", _COUNT_SCHEMA, "Of each mailbox"),
+            _query("max_age_seconds", _COUNT_SCHEMA, "Of each mailbox"),
+        ],
+        requestBody={
+            "required": True,
+            "content": {
+                _JSON: {"schema": _ref("NewRows"), "example": EXAMPLE_ROWS},
+                "application/vnd.apache.arrow.stream": {
+                    "schema": {
+                        "type": "string",
+                        "description": "An Arrow IPC stream, one column per parameter",
+                    }
+                },
+            },
+        },
+    )
+    page = _operation(
+        "listSets",
+        "sets",
+        "List sets by name",
+        {"200": _answer("A page", "SetPage")},
+        (400,),
+        parameters=[
+            _query("after", _TEXT_SCHEMA, "Begin after this name"),
+            _query("limit", {"type": "integer", "minimum": 1, "maximum": 1000, "default": 100}, "Page size"),
+        ],
+    )
+    remove = _operation(
+        "removeSet",
+        "sets",
+        "End all subscriptions named NAME.0, NAME.1, ...",
+        {"200": _answer("How many have ended", "RemovedSet")},
+        (400, 403),
+    )
+    name = {"name": "name", "in": "path", "required": True, "schema": _TEXT_SCHEMA, "example": "quotes"}
+    return {
+        "/v1/sets": {"get": page},
+        "/v1/sets/{name}": {"parameters": [name], "post": add, "delete": remove},
     }
 
 
@@ -226,6 +292,8 @@ def _other_paths() -> Node:
     }
 
 
+_TEXT_SCHEMA: Node = {"type": "string"}
+_COUNT_SCHEMA: Node = {"type": "integer", "minimum": 0}
 _STREAM: Node = {
     "type": "string",
     "description": "Messages `subscribed`, `event` (with the delivery id), `gap`, `ended` and `error`; a "

@@ -14,7 +14,7 @@ from culver.gateway.encoding import Item, ReceiveLimit, encode, item_members
 from culver.gateway.parameters import Fields, Query, offset_within, parse_json
 from culver.gateway.site import Session
 from culver.gateway.subscriptions import durable_registration
-from culver.registry.registry import Registration
+from culver.registry.registration import Registration
 
 _DEFAULT_ITEMS = 100
 _MAX_ITEMS = 1_000

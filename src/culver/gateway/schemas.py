@@ -10,6 +10,7 @@ Schema = dict[str, Any]
 
 EXAMPLE_EVENT = {"symbol": "ACME", "price": 21.5, "volume": 900}
 EXAMPLE_FILTER = "symbol = 'ACME' AND price > 20"
+EXAMPLE_ROWS = {"filter": "symbol = ? AND price >= ?", "rows": [["ACME", 20], ["EMCA", 7.5]]}
 EXAMPLE_CLOUDEVENT = {
     "specversion": "1.0",
     "id": "1",
@@ -56,6 +57,21 @@ def all_schemas(settings: Settings) -> dict[str, Schema]:
                 },
             }
         ),
+        "NewRows": _new_rows(settings),
+        "Rows": _object({"set": _TEXT, "count": _COUNT, "first": _COUNT, "next": _COUNT, "since": _OFFSET}),
+        "SetPage": _object(
+            {
+                "sets": {
+                    "type": "array",
+                    "items": _object({"set": _TEXT, "count": _COUNT, "next": _COUNT, "filters": _CLAUSES}),
+                },
+                "next": {
+                    "type": ["string", "null"],
+                    "description": "Give it as `after` to get the next page",
+                },
+            }
+        ),
+        "RemovedSet": _object({"removed": _COUNT}),
         "Item": {
             "oneOf": [{"$ref": "#/components/schemas/EventItem"}, {"$ref": "#/components/schemas/GapItem"}],
             "discriminator": {
@@ -112,6 +128,7 @@ def all_schemas(settings: Settings) -> dict[str, Schema]:
 
 
 _COUNT: Schema = {"type": "integer", "minimum": 0}
+_TEXT: Schema = {"type": "string"}
 _CLAUSES: Schema = {"type": "array", "items": {"type": "string"}}
 
 
@@ -167,6 +184,30 @@ def _new_subscription(settings: Settings) -> Schema:
         optional=("id", *_options()),
         additionalProperties=False,
         examples=[{"id": "alerts", "filter": EXAMPLE_FILTER, "expires_in_seconds": 86400}],
+    )
+
+
+def _new_rows(settings: Settings) -> Schema:
+    most = settings.registry.max_rows
+    value: Schema = {"type": ["number", "string", "boolean", "object"]}
+    values: Schema = {"type": "array", "items": value}
+    properties = {
+        "filter": _filter(settings) | {"description": "A filter with `?` in place of values"},
+        "rows": {"type": "array", "items": values, "minItems": 1, "maxItems": most},
+        "columns": {"type": "array", "items": values | {"minItems": 1, "maxItems": most}},
+        "first": {
+            "type": "integer",
+            "minimum": 0,
+            "description": "Refuse unless the first row gets this number",
+        },
+        **_options(),
+    }
+    return _object(
+        properties,
+        optional=("rows", "columns", "first", *_options()),
+        additionalProperties=False,
+        description="Either rows or columns",
+        examples=[EXAMPLE_ROWS],
     )
 
 

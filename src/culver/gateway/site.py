@@ -11,7 +11,9 @@ from culver.config import Settings
 from culver.delivery.messages import Delivery, Gap
 from culver.log.log import Receipt
 from culver.model.event import Event
-from culver.registry.registry import Registration, SubscriptionSpec
+from culver.registry.block import Block, BlockSpec
+from culver.registry.registration import Registration
+from culver.registry.registry import SetSummary, SubscriptionSpec
 
 
 class Session(Protocol):
@@ -54,6 +56,16 @@ class Site(Protocol):
 
     async def subscribe(self, specs: Sequence[SubscriptionSpec]) -> list[Registration]:
         """Register; `since` of each is the position from which every matching event is delivered."""
+
+    async def subscribe_block(self, spec: BlockSpec) -> Block:
+        """Add rows to a set, all or none. Raises InvalidFilter with `row` and `parameter` in its details for a
+        value that cannot stand there, and Conflict."""
+
+    async def sets(self, after: str | None, limit: int) -> list[SetSummary]:
+        """A page, ordered by name."""
+
+    async def unsubscribe_set(self, name: str) -> int:
+        """End all members of a set; returns how many there were. Raises NotFound."""
 
     async def replace(self, spec: SubscriptionSpec) -> Registration: ...
 

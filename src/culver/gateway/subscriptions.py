@@ -15,7 +15,8 @@ from culver.gateway.work import compute
 from culver.model.language import parse
 from culver.model.predicate import Predicate
 from culver.registry.ids import check_id, new_ids
-from culver.registry.registry import Registration, SubscriptionSpec
+from culver.registry.registration import Registration
+from culver.registry.registry import SubscriptionSpec
 
 _JSON = "application/json"
 _DEFAULT_PAGE = 100
@@ -33,7 +34,7 @@ async def create(request: Request) -> Response:
     spec = await _read_spec(gateway, content, with_id=True)
     (registration,) = await gateway.site.subscribe([spec])
     location = f"/v1/subscriptions/{quote(registration.id)}"
-    return _answer(subscription_members(gateway, registration), 201, {"Location": location})
+    return answer(subscription_members(gateway, registration), 201, {"Location": location})
 
 
 async def list_page(request: Request) -> Response:
@@ -45,13 +46,13 @@ async def list_page(request: Request) -> Response:
         check_subscription_id(after, "after")
     page = await gateway.site.subscriptions(after, limit)
     members = [subscription_members(gateway, registration) for registration in page]
-    return _answer({"subscriptions": members, "next": page[-1].id if len(page) == limit else None})
+    return answer({"subscriptions": members, "next": page[-1].id if len(page) == limit else None})
 
 
 async def read(request: Request) -> Response:
     gateway = gateway_of(request)
     Query(request.query_params, ())
-    return _answer(subscription_members(gateway, await gateway.site.subscription(_path_id(request))))
+    return answer(subscription_members(gateway, await gateway.site.subscription(_path_id(request))))
 
 
 async def replace(request: Request) -> Response:
@@ -60,7 +61,7 @@ async def replace(request: Request) -> Response:
     subscription = _path_id(request)
     content = await _read_json(request, gateway)
     spec = await _read_spec(gateway, content, with_id=False, subscription=subscription)
-    return _answer(subscription_members(gateway, await gateway.site.replace(spec)))
+    return answer(subscription_members(gateway, await gateway.site.replace(spec)))
 
 
 async def remove(request: Request) -> Response:
@@ -134,7 +135,7 @@ async def _create_all(gateway: Gateway, content: list[Any]) -> Response:
     specs = await compute(len(content) * 256, _read_specs, gateway, content)
     registrations = await gateway.site.subscribe(specs)
     answers = [{"id": registration.id, "since": registration.since} for registration in registrations]
-    return _answer({"subscriptions": answers}, 201)
+    return answer({"subscriptions": answers}, 201)
 
 
 def _read_specs(gateway: Gateway, content: list[Any]) -> list[SubscriptionSpec]:
@@ -161,9 +162,16 @@ def _read_options(gateway: Gateway, content: Any, *, with_id: bool) -> tuple[str
     """The filter's text and the other members of a SubscriptionSpec."""
     fields = Fields(content)
     text = fields.text("filter")
-    options: dict[str, Any] = {}
+    options = read_lifetime_and_limits(gateway, fields)
     if with_id and (subscription := fields.optional_text("id")) is not None:
         options["id"] = check_id(subscription, durable=True)
+    fields.close()
+    return text, options
+
+
+def read_lifetime_and_limits(gateway: Gateway, fields: Fields) -> dict[str, Any]:
+    """The members of a SubscriptionSpec, or a BlockSpec, about its expiry and its mailbox."""
+    options: dict[str, Any] = {}
     life = fields.optional_number("expires_in_seconds", 0, _LONGEST_LIFE_SECONDS)
     if life is not None:
         options["expires_at_us"] = gateway.now_us() + int(life * 1_000_000)
@@ -176,8 +184,7 @@ def _read_options(gateway: Gateway, content: Any, *, with_id: bool) -> tuple[str
             "max_age_seconds", 1, limits.mailbox_age_seconds
         )
         mailbox.close()
-    fields.close()
-    return text, options
+    return options
 
 
 def _parse(gateway: Gateway, text: str) -> Predicate:
@@ -197,7 +204,7 @@ def _path_id(request: Request) -> str:
     return check_subscription_id(request.path_params["id"])
 
 
-def _answer(members: dict[str, Any], status: int = 200, headers: dict[str, str] | None = None) -> Response:
+def answer(members: dict[str, Any], status: int = 200, headers: dict[str, str] | None = None) -> Response:
     return Response(encode(members), status, headers, _JSON)
 
 

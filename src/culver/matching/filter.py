@@ -34,6 +34,24 @@ def matches_of(rows: Sequence[Sequence[int]]) -> Matches:
     return Matches(offsets, np.array([number for row in rows for number in row], np.int64))
 
 
+def select_rows(matches: Matches, rows: NDArray[np.int64]) -> Matches:
+    """The matches of some events only."""
+    begin, end = matches.offsets[rows], matches.offsets[rows + 1]
+    offsets = np.zeros(len(rows) + 1, np.int64)
+    np.cumsum(end - begin, out=offsets[1:])
+    places = np.arange(offsets[-1]) + np.repeat(begin - offsets[:-1], end - begin)
+    return Matches(offsets, matches.numbers[places])
+
+
+def spread_rows(matches: Matches, rows: NDArray[np.int64], count: int) -> Matches:
+    """The same matches as those of the events `rows` (ascending) among `count`; the others have none."""
+    lengths = np.zeros(count, np.int64)
+    lengths[rows] = np.diff(matches.offsets)
+    offsets = np.zeros(count + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    return Matches(offsets, matches.numbers)
+
+
 class Filter(Protocol):
     """Not thread-safe: one owner changes it and matches with it."""
 

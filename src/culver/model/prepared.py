@@ -73,6 +73,10 @@ class Prepared:
         condition = _filled(self.condition, checked)
         return Predicate(text, condition, clauses_of(condition, self.settings))
 
+    def written(self, values: Sequence[Bound]) -> str:
+        """The text with values that `bind` has taken before."""
+        return self._written([_checked(number, value) for number, value in enumerate(values)])
+
     def _written(self, values: list[Bound]) -> str:
         pieces: list[str] = []
         end = 0

@@ -11,17 +11,24 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from culver.config import FilterSettings
+import numpy as np
+
+from culver.config import UNLIMITED_FILTERS
 from culver.errors import NotFound, Unavailable
-from culver.matching.index import Entry, IndexWriter
+from culver.matching.index import ClauseTable, Entry, IndexWriter, compile_rows, select_registrations
 from culver.model.language import parse
 from culver.model.predicate import Predicate
+from culver.model.prepared import prepare
+from culver.model.rows import read_columns
 from culver.pipeline.compactor import Compactor
 from culver.pipeline.head import HeadTracker
-from culver.registry.registry import Position, Registration, Registry, SubscriptionSpec
+from culver.registry.block import Block, BlockSpec
+from culver.registry.registration import Registration
+from culver.registry.registry import Changes, Position, Registry, SetSummary, SubscriptionSpec
 
 logger = logging.getLogger(__name__)
 
@@ -30,14 +37,11 @@ T = TypeVar("T")
 _LONGEST_PAUSE_SECONDS = 5.0
 _VERSIONS_KEPT = 64  # of the index, at most
 
-# Filters were checked against the settings when they came in; the limits may have been lowered since.
-_UNLIMITED = FilterSettings(*(2**31,) * 5)
-
 
 class RegistrationSink(Protocol):
     """Implemented by delivery: told of every registration that is added or ended, before it takes effect."""
 
-    def register(self, registrations: Iterable[Registration]) -> None: ...
+    def register(self, registrations: Iterable[Registration | Block]) -> None: ...
 
 
 class Catalog:
@@ -65,11 +69,12 @@ class Catalog:
         self._horizon = horizon
         self._on_head_moved = on_head_moved
         self._clock_us = clock_us
-        self._predicates: dict[int, Predicate] = {}  # of registrations not indexed yet, to save parsing again
+        # Of registrations and blocks not indexed yet, to save parsing and compiling again.
+        self._predicates: dict[int, Predicate] = {}
+        self._tables: dict[int, ClauseTable] = {}
         self._changes: set[asyncio.Task[Any]] = set()
-        self._forgettable: deque[tuple[int, Sequence[int]]] = (
-            deque()
-        )  # with the version that must be indexed first
+        # The numbers of registrations and blocks, behind the version that must be indexed first.
+        self._forgettable: deque[tuple[int, Sequence[int], Sequence[int]]] = deque()
         self._registry_thread = ThreadPoolExecutor(1, "culver-registry")
         self._index_thread = ThreadPoolExecutor(1, "culver-indexer")
         self._compactor = Compactor(index, self._index_thread, horizon, self._on_version, quiet_seconds)
@@ -108,6 +113,19 @@ class Catalog:
         await self._until_indexed(added)
         return added
 
+    async def add_block(self, spec: BlockSpec) -> Block:
+        """Raises InvalidFilter with `row` and `parameter` for a value that cannot stand where it does."""
+        # Compiled first, with numbers to be moved: that checks every value.
+        table = await asyncio.to_thread(compile_rows, spec.prepared, np.arange(len(spec)), spec.columns)
+
+        def take(added: Block) -> None:
+            self._tables[added.number] = table
+            self._sink.register([added])
+
+        added = await self._change(lambda position, now: self._registry.add_block(spec, position, now), take)
+        await self._until_indexed([added])
+        return added
+
     async def replace(self, spec: SubscriptionSpec) -> Registration:
         def take(added: Registration) -> None:
             self._predicates[added.number] = spec.predicate
@@ -125,6 +143,15 @@ class Catalog:
             raise NotFound(f"there is no subscription {subscription!r}", field="subscription")
         return ended[0]
 
+    async def remove_set(self, name: str) -> int:
+        """Returns how many subscriptions have ended. Raises NotFound."""
+        ended = await self._change(
+            lambda position, now: self._registry.remove_set(name, position, now), self._sink.register
+        )
+        if not ended:
+            raise NotFound(f"there is no set {name!r}", field="name")
+        return sum(len(each.numbers()) if isinstance(each, Block) else 1 for each in ended)
+
     async def remove_expired(self) -> None:
         await self._change(self._registry.remove_expired, self._sink.register)
 
@@ -134,17 +161,20 @@ class Catalog:
     async def page(self, after: str | None, limit: int) -> list[Registration]:
         return await self._in_registry_thread(lambda: self._registry.page(after, limit))
 
+    async def sets(self, after: str | None, limit: int) -> list[SetSummary]:
+        return await self._in_registry_thread(lambda: self._registry.sets(after, limit))
+
     async def count(self) -> int:
         return await self._in_registry_thread(self._registry.count)
 
-    async def forget(self, numbers: Sequence[int]) -> None:
+    async def forget(self, numbers: Sequence[int], blocks: Sequence[int] = ()) -> None:
         """Drop ended registrations that delivery has done with, as soon as the index knows of their end too:
         what the registry has forgotten it cannot tell the index any more."""
-        if numbers:
-            self._forgettable.append((self._registry.version, numbers))
+        if numbers or blocks:
+            self._forgettable.append((self._registry.version, numbers, blocks))
         while self._forgettable and self._forgettable[0][0] <= self._index.registry_version:
-            _, known = self._forgettable.popleft()
-            await self._in_registry_thread(partial(self._registry.forget, known))
+            _, *known = self._forgettable.popleft()
+            await self._in_registry_thread(partial(self._registry.forget, *known))
 
     async def retire(self, before_version: int) -> None:
         """Delete index versions that no batch asks for again, and all but the newest few in any case: whoever
@@ -192,7 +222,7 @@ class Catalog:
         self._changed.set()
         return result
 
-    async def _until_indexed(self, added: Sequence[Registration]) -> None:
+    async def _until_indexed(self, added: Sequence[Registration | Block]) -> None:
         if not added:
             return
         version = max(registration.version for registration in added)
@@ -224,14 +254,13 @@ class Catalog:
         changes = await self._in_registry_thread(lambda: self._registry.changes(self._index.registry_version))
         if changes.version > self._index.registry_version:
             horizon = self._horizon()
-            known = {r.number: self._predicates.pop(r.number, None) for r in changes.added}
+            entries, tables = self._compilers(changes)
+            ended = [(block.numbers(), block.until or 0) for block in changes.ended_blocks]
 
             def publish() -> tuple[int, int]:
-                entries = [
-                    Entry(r.number, known[r.number] or parse(r.filter, _UNLIMITED), r.since)
-                    for r in changes.added
-                ]
-                self._index.publish(changes.version, entries, changes.ended, horizon)
+                added = [entry() for entry in entries]
+                compiled = [table() for table in tables]
+                self._index.publish(changes.version, added, changes.ended, horizon, compiled, ended)
                 return changes.version, self._index.version
 
             self._on_version(*await loop.run_in_executor(self._index_thread, publish))
@@ -239,6 +268,36 @@ class Catalog:
         async with self._indexed:
             self._indexed.notify_all()
 
+    def _compilers(
+        self, changes: Changes
+    ) -> tuple[list[Callable[[], Entry]], list[Callable[[], ClauseTable]]]:
+        """What was added, to be parsed and compiled in the index's thread where that has not been done yet."""
+        entries: list[Callable[[], Entry]] = []
+        tables: list[Callable[[], ClauseTable]] = []
+        for each in changes.added:
+            if isinstance(each, Block):
+                tables.append(partial(_table, each, self._tables.pop(each.number, None)))
+            else:
+                entries.append(partial(_entry, each, self._predicates.pop(each.number, None)))
+        return entries, tables
+
     def _on_version(self, registry_version: int, index_version: int) -> None:
         self._tracker.indexed(registry_version, index_version)
         self._on_head_moved()
+
+
+def _entry(registration: Registration, predicate: Predicate | None) -> Entry:
+    return Entry(
+        registration.number, predicate or parse(registration.filter, UNLIMITED_FILTERS), registration.since
+    )
+
+
+def _table(block: Block, compiled: ClauseTable | None) -> ClauseTable:
+    """A block's members, compiled; `compiled` has all its rows, with numbers from 0."""
+    if compiled is None:
+        columns = read_columns(block.values)
+        prepared = prepare(block.filter, UNLIMITED_FILTERS)
+        compiled = compile_rows(prepared, np.arange(block.count), columns)
+    numbers = compiled.numbers + block.number
+    table = replace(compiled, numbers=numbers, since=np.full(len(numbers), block.since))
+    return table if not len(block.holes) else select_registrations(table, ~np.isin(numbers, block.holes))

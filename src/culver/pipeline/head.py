@@ -25,11 +25,13 @@ from typing import Self
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """Match events below `log_end` with `index_version`; what lies below `frontier` is handed on already."""
+    """Match events below `log_end` with `index_version`, which has so many slices; what lies below `frontier` is
+    handed on already."""
 
     log_end: int
     index_version: int
     frontier: int
+    slices: int = 1
 
 
 class HeadTracker:
@@ -38,18 +40,19 @@ class HeadTracker:
     `log_end` never goes back, and nor does the index version.
     """
 
-    def __init__(self, log_end: int, index_version: int, frontier: int) -> None:
+    def __init__(self, log_end: int, index_version: int, frontier: int, slices: int = 1) -> None:
         self._lock = threading.Lock()
         self._log_end = log_end
         self._index_version = index_version
         self._frontier = frontier
+        self._slices = slices
         self._waiting: dict[int, int] = {}  # registry version -> position, not yet in an index
 
     @property
     def head(self) -> Head:
         with self._lock:
             log_end = min(self._log_end, *self._waiting.values()) if self._waiting else self._log_end
-            return Head(log_end, self._index_version, self._frontier)
+            return Head(log_end, self._index_version, self._frontier, self._slices)
 
     def committed(self, log_end: int) -> None:
         """Events below `log_end` are on disk."""
@@ -80,13 +83,13 @@ class HeadTracker:
             self._frontier = max(self._frontier, frontier)
 
 
-_RECORD = struct.Struct("<8sqqq")
+_RECORD = struct.Struct("<8sqqqq")
 _CRC = struct.Struct("<I")
-_MAGIC = b"CULVHED1"
+_MAGIC = b"CULVHED2"
 
 
 class HeadFile:
-    """The head in a file of 36 bytes: magic, log end, index version, frontier (int64), crc32.
+    """The head in a file of 44 bytes: magic, log end, index version, frontier, slices (int64), crc32.
 
     One process writes, any number read, at any rate. Not made durable: it is worked out anew at start-up.
     """
@@ -103,7 +106,7 @@ class HeadFile:
         return cls(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
 
     def write(self, head: Head) -> None:
-        record = _RECORD.pack(_MAGIC, head.log_end, head.index_version, head.frontier)
+        record = _RECORD.pack(_MAGIC, head.log_end, head.index_version, head.frontier, head.slices)
         os.pwrite(self._descriptor, record + _CRC.pack(zlib.crc32(record)), 0)
 
     def read(self) -> Head | None:
@@ -112,10 +115,10 @@ class HeadFile:
         if len(data) != _RECORD.size + _CRC.size:
             return None
         record = data[: _RECORD.size]
-        magic, log_end, index_version, frontier = _RECORD.unpack(record)
+        magic, *members = _RECORD.unpack(record)
         if magic != _MAGIC or _CRC.unpack_from(data, _RECORD.size)[0] != zlib.crc32(record):
             return None
-        return Head(log_end, index_version, frontier)
+        return Head(*members)
 
     def close(self) -> None:
         os.close(self._descriptor)

@@ -12,9 +12,10 @@ import logging
 
 from culver.log.log import PublicationLog
 from culver.pipeline.engine import Progress
+from culver.pipeline.files import SiteFiles
 from culver.pipeline.head import Head
 from culver.pipeline.notifications import NotificationSink
-from culver.pipeline.ranges import RangeProcessor, SiteFiles, warm_up
+from culver.pipeline.ranges import RangeProcessor, warm_up
 
 logger = logging.getLogger(__name__)
 

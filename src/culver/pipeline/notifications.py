@@ -36,7 +36,7 @@ _MAGIC = b"CULVNTF2"
 _PREFIX = struct.Struct("<8sII")
 _LENGTH = struct.Struct("<I")
 _CHECKED_FROM = 12
-_SUFFIX = ".ntf"
+SUFFIX = ".ntf"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,19 +69,19 @@ class NotificationSink(Protocol):
 
 
 def file_name(start: int, end: int) -> str:
-    return f"{start:020d}-{end:020d}{_SUFFIX}"
+    return f"{start:020d}-{end:020d}{SUFFIX}"
 
 
 def parse_file_name(name: str) -> tuple[int, int] | None:
     """(start, end) of a notification file's name, or None for any other name."""
     stem, suffix = name[:-4], name[-4:]
-    if suffix != _SUFFIX or len(stem) != 41 or stem[20] != "-":
+    if suffix != SUFFIX or len(stem) != 41 or stem[20] != "-":
         return None
     start, end = stem[:20], stem[21:]
     return (int(start), int(end)) if start.isdigit() and end.isdigit() else None
 
 
-def write(directory: Path, notifications: Notifications, *, durable: bool) -> Path:
+def write(directory: Path, notifications: Notifications, *, durable: bool, suffix: str = SUFFIX) -> Path:
     """Put the file in place as a whole: a reader sees all of it or none. With `durable`, on disk before
     this returns; without, a power cut may take it (the log still has the events)."""
     n = notifications
@@ -103,7 +103,7 @@ def write(directory: Path, notifications: Notifications, *, durable: bool) -> Pa
     crc = 0
     for part in parts:
         crc = zlib.crc32(part, crc)
-    path = directory / file_name(n.start, n.end)
+    path = directory / (file_name(n.start, n.end).removesuffix(SUFFIX) + suffix)
     temporary = path.with_suffix(f".{os.getpid()}.tmp")
     try:
         with temporary.open("wb", buffering=0) as file:

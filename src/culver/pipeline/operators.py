@@ -2,20 +2,27 @@
 
 StreamHub, section 3.2: the access point (AP) sends each event to the slices that may match it, matching (M)
 finds the subscriptions, the exit point (EP) joins the partial results and groups them for those who deliver.
-There is one slice so far: it holds every registration, and AP sends it every event.
+
+    log  --access_point-->  batches  --route-->  M slice 0  --tiles-->  exit_point --,
+                                            -->  M slice 1  --tiles-->  exit_point --+--join--> notifications
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from culver.errors import StorageCorrupt
 from culver.matching.filter import Matches
 from culver.matching.index import Index
 from culver.model import batch as batches
-from culver.pipeline.grouping import Grouping
+from culver.pipeline import joining
+from culver.pipeline.grouping import Grouping, Groups
 from culver.pipeline.notifications import Notifications
+from culver.placement.placement import Placement
+
+Mask = NDArray[np.bool_]
 
 _TILE = 8_192  # events whose matches fit into the cache
 _MOST_CELLS = 2_000_000  # columns times events of a batch that is joined from unlike pieces
@@ -50,13 +57,27 @@ def access_point(start: int, end: int, pieces: Iterable[tuple[int, pa.RecordBatc
     return [*joined, batches.concat(group)] if group else joined
 
 
-def match(index: Index, start: int, parts: Sequence[pa.RecordBatch]) -> Iterator[Matches]:
-    """The registrations that each event satisfies and in whose time it falls, in tiles, in order."""
+def match(
+    index: Index,
+    start: int,
+    parts: Sequence[pa.RecordBatch],
+    send: Callable[[int, pa.RecordBatch], Mask] | None = None,
+) -> Iterator[Matches]:
+    """The registrations of a slice that each event satisfies and in whose time it falls, in tiles, in order.
+    `send` says which events of a tile, that begins at an offset, are this slice's; without, all are."""
     for part in parts:
         for first in range(0, part.num_rows, _TILE):
             tile = part.slice(first, _TILE)
-            yield index.match(tile, start)
+            yield (
+                index.match(tile, start) if send is None else index.match_some(tile, send(start, tile), start)
+            )
             start += tile.num_rows
+
+
+def sent_to(placement: Placement, own: int) -> Callable[[int, pa.RecordBatch], Mask]:
+    """What the access point sends to one slice. Every slice works this out for itself from the same placement, which
+    costs less than to move events; where any slice will do, events take turns by their offsets."""
+    return lambda start, tile: placement.route(tile).chosen(start)[:, own]
 
 
 def exit_point(
@@ -66,3 +87,10 @@ def exit_point(
     groups = grouping.group(tiles, *index.numbers)
     sizes = np.concatenate([batches.payload_sizes(part) for part in parts])
     return Notifications(start, start + len(sizes), index.version, *groups, sizes)
+
+
+def join(parts: Sequence[Notifications]) -> Notifications:
+    """What all slices found in one range."""
+    groups = joining.join([Groups(part.numbers, part.bounds, part.rows) for part in parts])
+    first = parts[0]
+    return Notifications(first.start, first.end, first.index_version, *groups, first.sizes)

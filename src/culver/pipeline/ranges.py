@@ -3,16 +3,17 @@
 This is the shell around the pure operators. The inline engine runs it in the site's process, Spark in its workers.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+
+import pyarrow as pa
 
 from culver import matching
 from culver.errors import NotFound
 from culver.log.files import FileLogReader
 from culver.log.log import PublicationLog
-from culver.matching.index import Index
-from culver.pipeline import grouping, operators
+from culver.pipeline import grouping, joining, operators
+from culver.pipeline.divided import DividedIndex
 from culver.pipeline.grouping import MOST_EVENTS, Grouping
 from culver.pipeline.head import Head
 from culver.pipeline.notifications import Notifications
@@ -22,41 +23,7 @@ def warm_up() -> None:
     """Load all that a range needs, so that the first event need not wait. Harmless to call again."""
     matching.warm_up()
     grouping.load()
-
-
-@dataclass(frozen=True, slots=True)
-class SiteFiles:
-    """Where a site keeps what the pipeline reads and writes; all below the data directory."""
-
-    data_dir: Path
-
-    @property
-    def log(self) -> Path:
-        return self.data_dir / "log"
-
-    @property
-    def index(self) -> Path:
-        return self.data_dir / "index"
-
-    @property
-    def registry(self) -> Path:
-        return self.data_dir / "registry.db"
-
-    @property
-    def delivery(self) -> Path:
-        return self.data_dir / "delivery"
-
-    @property
-    def notifications(self) -> Path:
-        return self.delivery / "notifications"
-
-    @property
-    def head(self) -> Path:
-        return self.data_dir / "head"
-
-    @property
-    def spark(self) -> Path:
-        return self.data_dir / "spark"
+    joining.load()
 
 
 class RangeProcessor:
@@ -69,28 +36,59 @@ class RangeProcessor:
         self._directory = index
         self._log = log
         self._head = head
-        self._index: Index | None = None
+        self._index: DividedIndex | None = None
         self._grouping = Grouping()
 
     def process(self, start: int, end: int, index_version: int) -> Iterator[Notifications]:
-        """Match what delivery does not have of `[start, end)`, block by block; nothing where nothing is left to do
-        (a batch that is run again after a restart)."""
-        head = self._head()
-        if head is not None:
-            start = max(start, head.frontier)
-        while start < end:
-            block_end = min(end, start + MOST_EVENTS)
-            index = self._open_index(index_version)
-            parts = operators.access_point(start, block_end, self._log.read(start, block_end))
-            tiles = operators.match(index, start, parts)
-            yield operators.exit_point(start, index, parts, tiles, self._grouping)
-            start = block_end
+        """Match what delivery does not have of `[start, end)` in all slices, block by block; nothing where nothing
+        is left to do (a batch that is run again after a restart)."""
+        for block in self._blocks(start, end):
+            yield self._match(block, self._newest_or(index_version))
 
-    def _open_index(self, version: int) -> Index:
-        if self._index is not None and self._index.version == version:
-            return self._index
+    def process_slice(
+        self, start: int, end: int, index_version: int, own: int
+    ) -> Iterator[tuple[Notifications, bool]]:
+        """The same in one slice; the second value tells whether that is all there is to the block. It is where the
+        version is gone: slices must not work with different ones, so all of it is matched here and now."""
+        for block in self._blocks(start, end):
+            try:
+                index = self._open(index_version)
+                index.slice(own)
+            except NotFound:
+                yield self._match(block, self._newest_or(index_version)), True
+            else:
+                yield self._match_slice(block, self._read(block), index, own), index.slices == 1
+
+    def close(self) -> None:
+        if self._index is not None:
+            self._index.close()
+
+    def _blocks(self, start: int, end: int) -> Iterator[tuple[int, int]]:
+        """Where a range is cut does not depend on how much of it delivery has: other slices cut it there, too."""
+        head = self._head()
+        frontier = head.frontier if head is not None else start
+        for first in range(start, end, MOST_EVENTS):
+            if (last := min(end, first + MOST_EVENTS)) > frontier:
+                yield first, last
+
+    def _read(self, block: tuple[int, int]) -> list[pa.RecordBatch]:
+        return operators.access_point(*block, self._log.read(*block))
+
+    def _match(self, block: tuple[int, int], index: DividedIndex) -> Notifications:
+        parts = self._read(block)
+        return operators.join([self._match_slice(block, parts, index, own) for own in range(index.slices)])
+
+    def _match_slice(
+        self, block: tuple[int, int], parts: Sequence[pa.RecordBatch], index: DividedIndex, own: int
+    ) -> Notifications:
+        start, piece = block[0], index.slice(own)
+        send = None if index.placement is None else operators.sent_to(index.placement, own)
+        tiles = operators.match(piece, start, parts, send)
+        return operators.exit_point(start, piece, parts, tiles, self._grouping)
+
+    def _newest_or(self, version: int) -> DividedIndex:
         try:
-            index = Index.open(self._directory, version)
+            return self._open(version)
         except NotFound:
             # The newest version gives the same answer: registrations carry the positions between which they
             # are in effect, and one is dropped only when the frontier has passed its end. Its number may be
@@ -98,12 +96,12 @@ class RangeProcessor:
             head = self._head()
             if head is None or head.index_version == version:
                 raise
-            return self._open_index(head.index_version)
-        if self._index is not None:
-            self._index.close()
-        self._index = index
-        return index
+            return self._newest_or(head.index_version)
 
-    def close(self) -> None:
-        if self._index is not None:
-            self._index.close()
+    def _open(self, version: int) -> DividedIndex:
+        if self._index is None or self._index.version != version:
+            opened = DividedIndex(self._directory, version)
+            if self._index is not None:
+                self._index.close()
+            self._index = opened
+        return self._index

@@ -2,6 +2,7 @@
 
     registrations   one row per registration, by number; never reused, for AUTOINCREMENT remembers the
                     highest number there ever was
+    blocks, holes   see `blocks`; since format 2
     state           one row: the registry's version
 
 Each index serves one question: which registration of an id is in effect (at most one, kept so by UNIQUE),
@@ -20,7 +21,33 @@ from culver.disk import sync_directory
 from culver.errors import CulverError, InvalidRequest, StorageCorrupt, StorageError, StorageFull
 
 _APPLICATION = 0x43554C56  # "CULV"
-_FORMAT = 1
+_FORMAT = 2
+
+_BLOCKS = """
+CREATE TABLE blocks (
+    number INTEGER PRIMARY KEY,
+    count INTEGER NOT NULL,
+    members INTEGER NOT NULL,
+    prefix TEXT NOT NULL,
+    first INTEGER NOT NULL,
+    filter TEXT NOT NULL,
+    since INTEGER NOT NULL,
+    until INTEGER,
+    version INTEGER NOT NULL,
+    ended_version INTEGER,
+    created_at_us INTEGER NOT NULL,
+    expires_at_us INTEGER,
+    mailbox_count INTEGER,
+    mailbox_bytes INTEGER,
+    mailbox_age_seconds INTEGER,
+    content BLOB NOT NULL
+);
+CREATE UNIQUE INDEX blocks_in_effect ON blocks (prefix, first) WHERE until IS NULL;
+CREATE INDEX blocks_added ON blocks (version);
+CREATE INDEX blocks_ended ON blocks (ended_version) WHERE ended_version IS NOT NULL;
+CREATE INDEX blocks_expiring ON blocks (expires_at_us) WHERE until IS NULL AND expires_at_us IS NOT NULL;
+CREATE TABLE holes (number INTEGER PRIMARY KEY);
+"""
 
 _SCHEMA = f"""
 BEGIN IMMEDIATE;
@@ -45,10 +72,18 @@ CREATE INDEX added ON registrations (version);
 CREATE INDEX ended ON registrations (ended_version) WHERE ended_version IS NOT NULL;
 CREATE INDEX expiring ON registrations (expires_at_us) WHERE until IS NULL AND expires_at_us IS NOT NULL;
 CREATE INDEX live ON registrations (number) WHERE until IS NULL AND durable = 0;
+{_BLOCKS}
 CREATE TABLE state (only INTEGER PRIMARY KEY CHECK (only = 0), version INTEGER NOT NULL);
 INSERT INTO state VALUES (0, 0);
 PRAGMA application_id = {_APPLICATION};
 PRAGMA user_version = {_FORMAT};
+COMMIT;
+"""
+
+_FROM_FORMAT_1 = f"""
+BEGIN IMMEDIATE;
+{_BLOCKS}
+PRAGMA user_version = 2;
 COMMIT;
 """
 
@@ -90,17 +125,19 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
         return
     if application != _APPLICATION:
         raise StorageCorrupt(f"{path} is not a registry of Culver; name another file", path=str(path))
-    if format_ != _FORMAT:
+    if not 1 <= format_ <= _FORMAT:
         raise StorageCorrupt(
-            f"{path} has registry format {format_}, and this version of Culver reads format {_FORMAT}; "
+            f"{path} has registry format {format_}, and this version of Culver reads formats 1 to {_FORMAT}; "
             "run the version that wrote it",
             path=str(path),
         )
     finding = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
     if finding != "ok":
         raise _corrupt(path, finding)
+    if format_ == 1:
+        connection.executescript(_FROM_FORMAT_1)
     found = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
-    if missing := {"registrations", "state"} - found:
+    if missing := {"registrations", "blocks", "holes", "state"} - found:
         raise _corrupt(path, f"it has no table {min(missing)}")
 
 

@@ -12,6 +12,8 @@ LIVE_PREFIX = "live-"
 _DURABLE_PREFIX = "sub-"
 _CHOSEN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~-]{0,127}")
 _RANDOM_CHARACTERS = 12  # of base32: 60 bits, out of 8 random bytes each
+_LONGEST_NAME = 100  # characters of a set's name, so that its members' ids are never too long
+_MEMBER = re.compile(r"(.+)\.(0|[1-9][0-9]{0,17})", re.ASCII)
 
 
 def check_id(text: str, *, durable: bool) -> str:
@@ -40,3 +42,20 @@ def new_ids(count: int, *, durable: bool) -> list[str]:
         prefix + base64.b32encode(entropy[at : at + 8])[:_RANDOM_CHARACTERS].decode().lower()
         for at in range(0, len(entropy), 8)
     ]
+
+
+def check_set_name(text: str) -> str:
+    """`text`, where a set may have it as name. Raises InvalidRequest."""
+    if not _CHOSEN.fullmatch(text) or len(text) > _LONGEST_NAME or text.startswith(LIVE_PREFIX):
+        raise InvalidRequest(
+            f"the name of a set has 1 to {_LONGEST_NAME} characters, letters, digits and . _ ~ - only, starts with a "
+            f"letter or digit, and not with {LIVE_PREFIX!r}; it was {text[:200]!r}",
+            field="name",
+        )
+    return text
+
+
+def split_member(subscription: str) -> tuple[str, int] | None:
+    """The set's name and the number of an id that is made as a member's is; None for any other id."""
+    match = _MEMBER.fullmatch(subscription)
+    return None if match is None else (match[1], int(match[2]))

@@ -6,6 +6,15 @@ number of its own that is never used again. A registration is in effect for even
 
     id "alerts"   number 7   [since 100 ............ until 250)
                   number 9                          [since 250 ............ )
+
+Many subscriptions of one form are a set: a prepared filter and rows of values. Each request that adds rows makes a
+block, whose members have numbers in a row and ids made of the set's name and their place in it:
+
+    set "quotes"   block 10   numbers 10 11 12    ids quotes.0 quotes.1 quotes.2
+                   block 20   numbers 20 21       ids quotes.3 quotes.4
+
+A member is a subscription like any other. One that is replaced or removed leaves its block, and what became of it is
+a registration of its own; the members that have stayed may end together.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -13,6 +22,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from culver.model.predicate import Predicate
+from culver.registry.block import Block, BlockSpec
+from culver.registry.registration import Registration
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,29 +41,24 @@ class SubscriptionSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class Registration:
-    number: int
-    id: str
-    filter: str
-    durable: bool
-    since: int
-    until: int | None  # None: in effect; otherwise replaced or removed from that position on
-    removed: bool  # True: the subscription is gone, not merely replaced
-    version: int  # the registry version that added it
-    created_at_us: int
-    expires_at_us: int | None
-    mailbox_count: int | None
-    mailbox_bytes: int | None
-    mailbox_age_seconds: int | None
+class Changes:
+    """What happened after a version, up to and including `version`. `ended` holds (number, until);
+    `ended_blocks` are the blocks whose members have ended together."""
+
+    version: int
+    added: tuple[Registration | Block, ...]
+    ended: tuple[tuple[int, int], ...]
+    ended_blocks: tuple[Block, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
-    """What happened after a version, up to and including `version`. `ended` holds (number, until)."""
+class SetSummary:
+    """What is in effect under one name: how many members, and the number that the next row gets."""
 
-    version: int
-    added: tuple[Registration, ...]
-    ended: tuple[tuple[int, int], ...]
+    name: str
+    count: int
+    next: int
+    filters: tuple[str, ...]  # of its blocks, distinct, a few of them
 
 
 Position = Callable[[int], int]
@@ -77,7 +83,15 @@ class Registry(Protocol):
     def remove(self, ids: Sequence[str], position: Position, now_us: int) -> list[Registration]:
         """End subscriptions; ids that do not exist are ignored. Returns what was ended."""
 
-    def remove_expired(self, position: Position, now_us: int) -> list[Registration]:
+    def add_block(self, spec: BlockSpec, position: Position, now_us: int) -> Block:
+        """Add rows to a set, which is made where there is none; they are numbered on from the highest number in
+        effect. Raises Conflict (`field="first"`) where that is not the one asked for, InvalidRequest for
+        a name that cannot be one, TooManySubscriptions; then nothing of the block is added."""
+
+    def remove_set(self, name: str, position: Position, now_us: int) -> list[Registration | Block]:
+        """End all subscriptions with an id of the form NAME.NUMBER. Returns what was ended."""
+
+    def remove_expired(self, position: Position, now_us: int) -> list[Registration | Block]:
         """End the subscriptions whose `expires_at_us` has come."""
 
     def get(self, id: str) -> Registration:  # noqa: A002
@@ -89,12 +103,16 @@ class Registry(Protocol):
     def count(self) -> int:
         """How many subscriptions are in effect."""
 
-    def registrations(self) -> Iterator[Registration]:
-        """All registrations not yet forgotten, ended ones too, by number."""
+    def sets(self, after: str | None, limit: int) -> list[SetSummary]:
+        """The sets that have members in blocks, by name, after that name."""
+
+    def registrations(self) -> Iterator[Registration | Block]:
+        """All registrations not yet forgotten, ended ones too, by number; a block stands where its first is."""
 
     def changes(self, after_version: int) -> Changes: ...
 
-    def forget(self, numbers: Sequence[int]) -> None:
-        """Drop ended registrations for good. Not a change: the version stays."""
+    def forget(self, numbers: Sequence[int], blocks: Sequence[int] = ()) -> None:
+        """Drop ended registrations for good, and blocks that ended (by their first number). Not a change: the
+        version stays."""
 
     def close(self) -> None: ...

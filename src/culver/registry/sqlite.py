@@ -4,23 +4,31 @@ import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import astuple, replace
+from heapq import merge
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from culver.config import RegistrySettings
 from culver.errors import Conflict, InvalidRequest, NotFound, StorageError, TooManySubscriptions, Unavailable
+from culver.model.rows import write_columns
+from culver.registry.block import Block, BlockSpec
+from culver.registry.blocks import BlockTable, new_block, single_members
 from culver.registry.database import open_database, translate
-from culver.registry.ids import check_id, new_ids
-from culver.registry.registry import Changes, Position, Registration, SubscriptionSpec
+from culver.registry.ids import check_id, check_set_name, new_ids
+from culver.registry.registration import Registration
+from culver.registry.registry import Changes, Position, SetSummary, SubscriptionSpec
 
 _COLUMNS = (
     "number, id, filter, durable, since, until, removed, version, created_at_us, expires_at_us, "
     "mailbox_count, mailbox_bytes, mailbox_age_seconds"
 )
 _INSERT = f"INSERT INTO registrations ({_COLUMNS}) VALUES ({', '.join('?' * 13)})"
+_INSERT_ENDED = f"INSERT INTO registrations ({_COLUMNS}, ended_version) VALUES ({', '.join('?' * 14)})"
 _PAGE_ROWS = 5_000
+_LAST_NUMBER = 2**63 - 1
 
 
 class SqliteRegistry:
@@ -34,11 +42,13 @@ class SqliteRegistry:
         self._path = path
         self._settings = settings
         self._lock = threading.Lock()
+        self._blocks = BlockTable()
         self._connection: sqlite3.Connection | None = open_database(path)
         try:
             with self._reading() as connection:
                 self._version = _number(connection, "SELECT version FROM state")
-                self._count = _number(connection, "SELECT count(*) FROM registrations WHERE until IS NULL")
+                singles = _number(connection, "SELECT count(*) FROM registrations WHERE until IS NULL")
+                self._count = singles + self._blocks.count(connection)
         except BaseException:
             self.close()
             raise
@@ -61,15 +71,9 @@ class SqliteRegistry:
         ids = _choose_ids(specs)
         chosen = [spec.id for spec in specs if spec.id is not None]
         with self._changing() as (connection, version):
-            if self._count + len(specs) > self._settings.max_subscriptions:
-                raise TooManySubscriptions(
-                    f"the site holds {self._count} subscriptions, and registry.max_subscriptions is "
-                    f"{self._settings.max_subscriptions}; remove some or raise it",
-                    field="subscriptions",
-                    limit=self._settings.max_subscriptions,
-                )
+            self._check_room(len(specs))
             for id_ in chosen:
-                if _find(connection, id_) is not None:
+                if self._find(connection, id_) is not None:
                     raise _taken(id_)
             since = position(version)
             number = _next_number(connection)
@@ -81,11 +85,33 @@ class SqliteRegistry:
             self._commit(connection, version, len(rows))
         return [_registration(row) for row in rows]
 
+    def add_block(self, spec: BlockSpec, position: Position, now_us: int) -> Block:
+        check_set_name(spec.name)
+        if not spec.columns or not len(spec):
+            raise InvalidRequest("a block needs at least one row of values", field="rows")
+        values = write_columns(spec.columns)
+        with self._changing() as (connection, version):
+            self._check_room(len(spec))
+            first = self._blocks.next_place(connection, spec.name)
+            if spec.first not in (None, first):
+                raise Conflict(
+                    f"the next row of set {spec.name!r} gets number {first}, not {spec.first}",
+                    field="first",
+                    next=first,
+                )
+            since = position(version)
+            number = _next_number(connection)
+            block = new_block(spec, number, first, since, version, now_us, values)
+            self._blocks.insert(connection, block)
+            _use_numbers(connection, number + len(spec) - 1)
+            self._commit(connection, version, len(spec))
+        return block
+
     def replace(self, spec: SubscriptionSpec, position: Position, now_us: int) -> Registration:
         if spec.id is None:
             raise InvalidRequest("a replacement needs the id of the subscription to replace", field="id")
         with self._changing() as (connection, version):
-            old = _find(connection, spec.id)
+            old = self._find(connection, spec.id)
             if old is None:
                 raise _unknown(spec.id)
             if old.durable != spec.durable:
@@ -95,7 +121,7 @@ class SqliteRegistry:
                     field="durable",
                 )
             since = position(version)
-            _end(connection, [old.number], since, version, removed=False)
+            self._end(connection, [old], since, version, removed=False)
             row = _row(_next_number(connection), spec.id, spec, since, version, now_us)
             connection.execute(_INSERT, row)
             self._commit(connection, version, 0)
@@ -103,59 +129,91 @@ class SqliteRegistry:
 
     def remove(self, ids: Sequence[str], position: Position, now_us: int) -> list[Registration]:
         with self._changing() as (connection, version):
-            found = (_find(connection, id_) for id_ in dict.fromkeys(ids))
-            return self._remove(connection, [old for old in found if old is not None], position, version)
+            found = (self._find(connection, id_) for id_ in dict.fromkeys(ids))
+            olds = [old for old in found if old is not None]
+            return self._remove(connection, olds, [], position, version)[0]
 
-    def remove_expired(self, position: Position, now_us: int) -> list[Registration]:
-        return self._remove_where("until IS NULL AND expires_at_us <= ?", (now_us,), position)
+    def remove_set(self, name: str, position: Position, now_us: int) -> list[Registration | Block]:
+        with self._changing() as (connection, version):
+            blocks = self._blocks.select(connection, "prefix = ? AND until IS NULL", (f"{name}.",))
+            numbers = sorted(number for _, number in single_members(connection, name))
+            olds = [old for number in numbers for old in _select(connection, "number = ?", (number,))]
+            return _by_number(*self._remove(connection, olds, blocks, position, version))
+
+    def remove_expired(self, position: Position, now_us: int) -> list[Registration | Block]:
+        condition = "until IS NULL AND expires_at_us <= ?"
+        with self._changing() as (connection, version):
+            blocks = self._blocks.select(connection, condition, (now_us,))
+            olds = _sorted_select(connection, condition, (now_us,))
+            return _by_number(*self._remove(connection, olds, blocks, position, version))
 
     def remove_live(self, position: Position, now_us: int) -> list[Registration]:
         """End all live subscriptions: at the start of a site, those that its last run has left behind."""
-        return self._remove_where("until IS NULL AND durable = 0", (), position)
+        with self._changing() as (connection, version):
+            olds = _sorted_select(connection, "until IS NULL AND durable = 0", ())
+            return self._remove(connection, olds, [], position, version)[0]
 
     def get(self, id: str) -> Registration:  # noqa: A002
         with self._reading() as connection:
-            found = _find(connection, id)
+            found = self._find(connection, id)
         if found is None:
             raise _unknown(id)
         return found
 
     def page(self, after: str | None, limit: int) -> list[Registration]:
+        behind = "" if after is None else after
         with self._reading() as connection:
-            return _select(
-                connection,
-                "until IS NULL AND id > ? ORDER BY id LIMIT ?",
-                ("" if after is None else after, limit),
-            )
+            singles = _select(connection, "until IS NULL AND id > ? ORDER BY id LIMIT ?", (behind, limit))
+            members = self._blocks.members_after(connection, behind, limit)
+            firsts = [(single.id, single.number, 0) for single in singles]
+            page = list(islice(merge(firsts, *members), limit))
+            found = {single.id: single for single in singles}
+            in_blocks = [member for member in page if member[0] not in found]
+            found.update({r.id: r for r in self._blocks.registrations(connection, in_blocks)})
+            return [found[id_] for id_, _, _ in page]
+
+    def sets(self, after: str | None, limit: int) -> list[SetSummary]:
+        with self._reading() as connection:
+            return self._blocks.sets(connection, after, limit)
 
     def count(self) -> int:
         return self._count
 
-    def registrations(self) -> Iterator[Registration]:
+    def registrations(self) -> Iterator[Registration | Block]:
         """Read a few thousand at a time, and not from one moment: what is added meanwhile is included, and
         an end may not be. Take `version` before, and `changes` since then after."""
         number = 0
         while True:
             with self._reading() as connection:
                 page = _select(connection, "number > ? ORDER BY number LIMIT ?", (number, _PAGE_ROWS))
+                last = page[-1].number if page else _LAST_NUMBER
+                blocks = self._blocks.select(
+                    connection, "number > ? AND number <= ? ORDER BY number", (number, last)
+                )
+            yield from _by_number(page, blocks)
             if not page:
                 return
-            yield from page
-            number = page[-1].number
+            number = last
 
     def changes(self, after_version: int) -> Changes:
         """A registration both added and ended after that version is in both lists. What was forgotten is in
         neither, so forget only what every follower has heard the end of."""
         with self._reading() as connection:
-            added = _select(connection, "version > ? ORDER BY version, number", (after_version,))
+            singles = _select(connection, "version > ? ORDER BY version, number", (after_version,))
+            blocks = self._blocks.select(connection, "version > ?", (after_version,))
+            added: list[Registration | Block] = [*singles, *blocks]
+            if blocks:
+                added.sort(key=lambda each: (each.version, each.number))
             ended = connection.execute(
                 "SELECT number, until FROM registrations WHERE ended_version > ? ORDER BY ended_version, number",
                 (after_version,),
             ).fetchall()
-            return Changes(self._version, tuple(added), tuple(ended))
+            ended_blocks = self._blocks.select(connection, "ended_version > ?", (after_version,))
+            return Changes(self._version, tuple(added), tuple(ended), tuple(ended_blocks))
 
-    def forget(self, numbers: Sequence[int]) -> None:
+    def forget(self, numbers: Sequence[int], blocks: Sequence[int] = ()) -> None:
         with self._transaction() as connection:
+            self._blocks.forget(connection, blocks)
             connection.executemany(
                 "DELETE FROM registrations WHERE number = ? AND until IS NOT NULL",
                 [(number,) for number in numbers],
@@ -171,23 +229,56 @@ class SqliteRegistry:
                 except sqlite3.Error as exc:
                     raise translate(exc, self._path) from exc
 
-    def _remove_where(
-        self, condition: str, values: tuple[Any, ...], position: Position
-    ) -> list[Registration]:
-        with self._changing() as (connection, version):
-            # Sorted here: an ORDER BY would have SQLite walk the whole table in that order instead of an index.
-            olds = sorted(_select(connection, condition, values), key=lambda old: old.number)
-            return self._remove(connection, olds, position, version)
+    def _check_room(self, more: int) -> None:
+        if self._count + more > self._settings.max_subscriptions:
+            raise TooManySubscriptions(
+                f"the site holds {self._count} subscriptions, and registry.max_subscriptions is "
+                f"{self._settings.max_subscriptions}; remove some or raise it",
+                field="subscriptions",
+                limit=self._settings.max_subscriptions,
+            )
+
+    def _find(self, connection: sqlite3.Connection, id_: str) -> Registration | None:
+        found = _select(connection, "id = ? AND until IS NULL", (id_,))
+        return found[0] if found else self._blocks.find(connection, id_)
 
     def _remove(
-        self, connection: sqlite3.Connection, olds: list[Registration], position: Position, version: int
-    ) -> list[Registration]:
-        if not olds:
-            return []
+        self,
+        connection: sqlite3.Connection,
+        olds: list[Registration],
+        blocks: list[Block],
+        position: Position,
+        version: int,
+    ) -> tuple[list[Registration], list[Block]]:
+        if not olds and not blocks:
+            return [], []
         until = position(version)
-        _end(connection, [old.number for old in olds], until, version, removed=True)
-        self._commit(connection, version, -len(olds))
-        return [replace(old, until=until, removed=True) for old in olds]
+        self._end(connection, olds, until, version, removed=True)
+        self._blocks.end(connection, blocks, until, version)
+        self._commit(connection, version, -len(olds) - sum(len(block.numbers()) for block in blocks))
+        return (
+            [replace(old, until=until, removed=True) for old in olds],
+            [replace(block, until=until) for block in blocks],
+        )
+
+    def _end(
+        self,
+        connection: sqlite3.Connection,
+        olds: list[Registration],
+        until: int,
+        version: int,
+        *,
+        removed: bool,
+    ) -> None:
+        for old in olds:
+            ended = connection.execute(
+                "UPDATE registrations SET until = ?, removed = ?, ended_version = ? WHERE number = ?",
+                (until, removed, version, old.number),
+            )
+            if not ended.rowcount:  # a member of a block
+                self._blocks.leave(connection, old.number)
+                row = astuple(replace(old, until=until, removed=removed))
+                connection.execute(_INSERT_ENDED, (*row, version))
 
     def _commit(self, connection: sqlite3.Connection, version: int, more: int) -> None:
         """Make a change durable, and only then known."""
@@ -276,27 +367,33 @@ def _select(connection: sqlite3.Connection, condition: str, values: tuple[Any, .
     return [_registration(row) for row in rows]
 
 
-def _find(connection: sqlite3.Connection, id_: str) -> Registration | None:
-    found = _select(connection, "id = ? AND until IS NULL", (id_,))
-    return found[0] if found else None
+def _sorted_select(
+    connection: sqlite3.Connection, condition: str, values: tuple[Any, ...]
+) -> list[Registration]:
+    # Sorted here: an ORDER BY would have SQLite walk the whole table in that order instead of an index.
+    return sorted(_select(connection, condition, values), key=lambda old: old.number)
+
+
+def _by_number(singles: list[Registration], blocks: list[Block]) -> list[Registration | Block]:
+    if not blocks:
+        return [*singles]
+    return sorted([*singles, *blocks], key=lambda each: each.number)
 
 
 def _next_number(connection: sqlite3.Connection) -> int:
     return 1 + _number(connection, "SELECT seq FROM sqlite_sequence WHERE name = 'registrations'")
 
 
+def _use_numbers(connection: sqlite3.Connection, last: int) -> None:
+    """Numbers up to `last` are taken, although no row has them."""
+    known = connection.execute("UPDATE sqlite_sequence SET seq = ? WHERE name = 'registrations'", (last,))
+    if not known.rowcount:
+        connection.execute("INSERT INTO sqlite_sequence VALUES ('registrations', ?)", (last,))
+
+
 def _number(connection: sqlite3.Connection, query: str) -> int:
     row = connection.execute(query).fetchone()
     return 0 if row is None else int(row[0])
-
-
-def _end(
-    connection: sqlite3.Connection, numbers: list[int], until: int, version: int, *, removed: bool
-) -> None:
-    connection.executemany(
-        "UPDATE registrations SET until = ?, removed = ?, ended_version = ? WHERE number = ?",
-        [(until, removed, version, number) for number in numbers],
-    )
 
 
 def _taken(id_: str) -> Conflict:

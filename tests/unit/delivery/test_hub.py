@@ -13,7 +13,7 @@ from culver.delivery.messages import Delivery, Gap
 from culver.errors import Conflict, InvalidRequest, NotFound, Unavailable
 from culver.gateway.site import Session
 from culver.pipeline.notifications import NotificationSink
-from culver.registry.registry import Registration
+from culver.registry.registration import Registration
 from support.notifications import SECOND_US, Disk, live, make_notifications, registration, removed, site_disk
 
 ALERTS = registration(7)
@@ -171,10 +171,10 @@ def test_a_replaced_subscription_keeps_its_mailbox(disk: Disk) -> None:
         disk.feed(hub, 4, 6, {9: [4, 5]})
         assert offsets(await session.receive(10, 0)) == [0, 3, 4, 5]
         assert session.registration == new
-        assert await hub.housekeep(0) == []
+        assert (await hub.housekeep(0)).numbers == []
         await session.acknowledge(3)
-        assert await hub.housekeep(0) == [7]
-        assert await hub.housekeep(0) == []
+        assert (await hub.housekeep(0)).numbers == [7]
+        assert (await hub.housekeep(0)).numbers == []
         assert hub.pending("alerts") == 2
         waiting = asyncio.create_task(session.receive(10, None))
         await asyncio.sleep(0)
@@ -212,7 +212,7 @@ def test_a_removed_subscription_ends_its_sessions_and_leaves_nothing_to_its_succ
         hub.register([removed(ALERTS, 4), again])
         disk.feed(hub, 4, 5, {9: [4]})
         assert offsets(await (await hub.open_session(again)).receive(10, 0)) == [4]
-        assert await hub.housekeep(0) == [7]
+        assert (await hub.housekeep(0)).numbers == [7]
         await hub.close()
 
     asyncio.run(run())
@@ -380,9 +380,9 @@ def test_an_ended_live_subscription_raises_not_found_and_may_be_forgotten(disk: 
             await session.receive(1, None)
         with pytest.raises(NotFound):
             await hub.open_session(live(10, "live-2"))
-        assert await hub.housekeep(0) == [10]
+        assert (await hub.housekeep(0)).numbers == [10]
         disk.feed(hub, 0, 1, {9: [0]})
-        assert await hub.housekeep(0) == [9]
+        assert (await hub.housekeep(0)).numbers == [9]
         await hub.close()
 
     asyncio.run(run())
@@ -437,7 +437,7 @@ def test_closing_ends_all_sessions(disk: Disk) -> None:
         disk.feed(hub, 0, 1, {7: [0]})
         with pytest.raises(Unavailable):
             await hub.acknowledge("alerts", 0)
-        assert await hub.housekeep(0) == []
+        assert (await hub.housekeep(0)).numbers == []
 
     asyncio.run(run())
 
@@ -489,7 +489,7 @@ def test_nothing_is_let_go_before_the_registrations_are_known(disk: Disk) -> Non
         hub = disk.hub()
         assert hub.needed_from() == 0
         for second in range(1, 5):
-            assert await hub.housekeep(second * SECOND_US) == []
+            assert (await hub.housekeep(second * SECOND_US)).numbers == []
         assert disk.files() == files
         hub.register([ALERTS])
         assert hub.pending("alerts") == 3

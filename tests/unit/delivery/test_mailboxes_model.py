@@ -10,7 +10,7 @@ from culver.delivery.mailboxes import Mailboxes, StoredMailbox
 from culver.delivery.messages import Gap
 from culver.delivery.ranges import Level, Range, merge, plan_merges, prune
 from culver.delivery.slots import NONE
-from culver.registry.registry import Registration
+from culver.registry.registration import Registration
 from support.notifications import make_notifications, registration, removed
 
 SETTINGS = DeliverySettings(mailbox_count=30, mailbox_bytes=600, mailbox_age_seconds=50)

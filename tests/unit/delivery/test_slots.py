@@ -22,7 +22,7 @@ def test_numbers_are_found_like_in_a_dictionary(seed: int) -> None:
             expected.update(zip(chosen, slots, strict=True))
         elif expected:
             for number in choose.sample(sorted(expected), min(len(expected), 40)):
-                numbers.remove(number)
+                numbers.remove([number])
                 del expected[number]
         if step % 20 == 0:
             asked = np.arange(-1, 6_001)
@@ -32,11 +32,11 @@ def test_numbers_are_found_like_in_a_dictionary(seed: int) -> None:
 def test_a_number_that_was_removed_can_be_added_again() -> None:
     numbers = Numbers()
     numbers.add([3, 5], [0, 1])
-    numbers.remove(5)
-    numbers.remove(4)
+    numbers.remove([5])
+    numbers.remove([4])
     assert numbers.slot_of(5) == NONE
     numbers.add([5], [7])
-    numbers.remove(3)
+    numbers.remove([3])
     numbers.add([3], [8])
     assert [numbers.slot_of(number) for number in (3, 4, 5)] == [8, NONE, 7]
 
@@ -48,7 +48,7 @@ def test_a_slot_that_was_released_starts_anew() -> None:
     columns.cursor[150] = 17
     columns.oldest[150] = 3
     columns.pending[199] = 4
-    columns.release(150)
+    columns.release(np.array([150]))
     assert columns.take() == 150
     assert columns.cursor[150] == -1
     assert columns.oldest[150] == NEVER

@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,9 @@ from culver.matching.index.snapshot import versions_in
 from culver.model.language import parse
 from culver.pipeline.catalog import Catalog
 from culver.pipeline.head import HeadTracker
-from culver.registry.registry import Registration, SubscriptionSpec
+from culver.registry.block import Block
+from culver.registry.registration import Registration
+from culver.registry.registry import SubscriptionSpec
 from culver.registry.sqlite import SqliteRegistry
 from support.until import until
 
@@ -28,10 +31,10 @@ class SlowWriter(IndexWriter):
         self.open.set()
 
     def publish(
-        self, version: int, added: Sequence[Entry], ended: Sequence[tuple[int, int]], horizon: int
+        self, version: int, added: Sequence[Entry], ended: Sequence[tuple[int, int]], *rest: Any
     ) -> None:
         assert self.open.wait(10)
-        super().publish(version, added, ended, horizon)
+        super().publish(version, added, ended, *rest)
 
 
 class Site:
@@ -40,7 +43,7 @@ class Site:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.log_end = 100
-        self.registered: list[Registration] = []
+        self.registered: list[Registration | Block] = []
         self.registry = SqliteRegistry(path / "registry.db", RegistrySettings())
         self.writer = SlowWriter(path / "index")
         self.tracker = HeadTracker(100, self.writer.version, 0)
@@ -57,7 +60,7 @@ class Site:
             quiet_seconds=0.02,
         )
 
-    def register(self, registrations: Iterable[Registration]) -> None:
+    def register(self, registrations: Iterable[Registration | Block]) -> None:
         self.registered += registrations
 
     def on_head_moved(self) -> None:

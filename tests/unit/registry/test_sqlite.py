@@ -1,5 +1,6 @@
 """The SQLite registry against kills, full disks and damaged files."""
 
+import contextlib
 import os
 import sqlite3
 import subprocess
@@ -11,7 +12,7 @@ import pytest
 from culver.config import RegistrySettings
 from culver.errors import InvalidRequest, StorageCorrupt, StorageError, StorageFull, Unavailable
 from culver.registry.sqlite import SqliteRegistry
-from support.subscriptions import spec
+from support.subscriptions import block_spec, spec
 
 SETTINGS = RegistrySettings()
 
@@ -225,3 +226,18 @@ def start(script: str, *arguments: str) -> "subprocess.Popen[str]":
         text=True,
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
     )
+
+
+def test_file_of_format_1_is_brought_to_format_2(tmp_path: Path) -> None:
+    path = tmp_path / "r.db"
+    with SqliteRegistry(path, SETTINGS) as registry:
+        (kept,) = registry.add([spec("kept")], lambda version: 7, 1)
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.executescript("DROP TABLE blocks; DROP TABLE holes; PRAGMA user_version = 1")
+    for _ in range(2):
+        with SqliteRegistry(path, SETTINGS) as registry:
+            assert registry.get("kept") == kept
+            registry.add_block(block_spec("quotes", [["ACME", 1.0]]), lambda version: 8, 1)
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA user_version").fetchone() == (2,)
+        assert connection.execute("SELECT count(*) FROM blocks").fetchone() == (2,)

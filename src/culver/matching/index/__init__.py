@@ -10,13 +10,16 @@ order      which boxes lie near one another      tombstones  what has ended in a
 columns    a batch as keys                       matcher     a batch against segments
 literals   strings among a segment's literals    kernels     the inner loops
 residual   what is no interval                   vectors     their vector instructions
+portable   keys that mean the same everywhere
 
 Under `residual`: lookups (which needs a value meets), recall (which it met before), arithmetic (needs that
 compute), held (needs per row).
 """
 
+from culver.matching.index.bulk import compile_rows
 from culver.matching.index.compiler import Entry
 from culver.matching.index.snapshot import Index
+from culver.matching.index.table import ClauseTable, select_registrations
 from culver.matching.index.writer import IndexWriter
 
-__all__ = ["Entry", "Index", "IndexWriter"]
+__all__ = ["ClauseTable", "Entry", "Index", "IndexWriter", "compile_rows", "select_registrations"]

@@ -13,16 +13,18 @@ compiler, row by row; so are all rows of any other filter.
 from collections.abc import Sequence
 from functools import reduce
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from culver.errors import InvalidFilter
+from culver.errors import InvalidFilter, TooLarge
 from culver.matching.index.bounds import INT64_MAX, INT64_MIN
 from culver.matching.index.bulk_columns import Values, column_of
 from culver.matching.index.bulk_plan import Plan, Rows, Term, plan_of
 from culver.matching.index.compiler import Entry, compile_entries
 from culver.matching.index.table import ClauseTable, concatenate, select_registrations
+from culver.model.predicate import Predicate
 from culver.model.prepared import Prepared
 
 _CHUNK = 1 << 15  # rows worked on at a time, so that what lies between input and output stays in the cache
@@ -38,7 +40,7 @@ def compile_rows(
     with the values `columns[0][i]`, `columns[1][i]`, ...; the same as `compile_entries` gives for them.
 
     A column holds reals, integers, booleans, strings or moments (`datetime64`, or Arrow timestamps with a time
-    zone), as an array of either kind or as a sequence. Raises as `Prepared.bind` does.
+    zone), as an array of either kind or as a sequence. Raises as `Prepared.bind` does, with `row` in the details.
     """
     numbers = np.asarray(numbers, np.int64)
     count = len(numbers)
@@ -59,9 +61,9 @@ def compile_rows(
             zip(*(source.originals(rows) for source in sources), strict=True) if sources else [()] * len(rows)
         )
         return compile_entries(
-            Entry(number, prepared.bind(row), position)
-            for number, position, row in zip(
-                numbers[rows].tolist(), starting[rows].tolist(), values, strict=True
+            Entry(number, _bind(prepared, row, place), position)
+            for place, number, position, row in zip(
+                rows.tolist(), numbers[rows].tolist(), starting[rows].tolist(), values, strict=True
             )
         )
 
@@ -74,11 +76,18 @@ def compile_rows(
     if len(regular):
         # A row that is like all the others: what the settings refuse, they refuse here.
         row = regular[:1] if order is None else order[regular[:1]]
-        prepared.bind([source.originals(row)[0] for source in sources])
+        _bind(prepared, [source.originals(row)[0] for source in sources], int(row[0]))
     if len(regular) < count:
         rows = np.flatnonzero(odd) if order is None else order[odd]
         return concatenate([select_registrations(table, ~odd), one_by_one(rows)])[0]
     return concatenate([table])[0] if plan.may_leave_literals else table
+
+
+def _bind(prepared: Prepared, values: Sequence[Any], row: int) -> Predicate:
+    try:
+        return prepared.bind(values)
+    except (InvalidFilter, TooLarge) as exc:
+        raise type(exc)(exc.message, field=exc.field, **exc.details, row=row) from exc
 
 
 def _vectorised(

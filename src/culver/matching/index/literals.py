@@ -32,7 +32,7 @@ def literals_of(start: NDArray[np.int64], data: NDArray[np.uint8]) -> Literals:
 
 
 @compiled
-def _head(data: Bytes, begin: int, length: int) -> np.uint64:
+def head_of(data: Bytes, begin: int, length: int) -> np.uint64:
     head = np.uint64(0)
     for i in range(min(length, 8)):
         head |= np.uint64(data[begin + i]) << np.uint64(56 - 8 * i)
@@ -42,7 +42,7 @@ def _head(data: Bytes, begin: int, length: int) -> np.uint64:
 @compiled
 def _fill_heads(start: Integers, data: Bytes, heads: NDArray[np.uint64]) -> None:
     for i in range(len(heads)):
-        heads[i] = _head(data, start[i], start[i + 1] - start[i])
+        heads[i] = head_of(data, start[i], start[i + 1] - start[i])
 
 
 @compiled
@@ -77,7 +77,7 @@ def string_keys(
             continue
         begin = starts[row]
         length = starts[row + 1] - begin
-        head = _head(data, begin, length)
+        head = head_of(data, begin, length)
         low = _heads_below(heads, head, False)
         high = low
         if low < len(heads) and heads[low] == head:

@@ -27,6 +27,12 @@ class Part:
     segment: Segment
     until: NDArray[np.int64] | None = None
 
+    def changes_within(self, start: int, end: int) -> bool:
+        """Whether some registrations may be in effect for a part only of the positions from `start` to `end`."""
+        until = self.until
+        ending = until is not None and bool(np.any((until > start) & (until < end)))
+        return ending or self.segment.latest > start
+
     def in_effect(self) -> int:
         """How many registrations have not ended."""
         if self.until is None:

@@ -7,7 +7,8 @@
       00000000000000000042-9b2e117f.segment
 
     container of kind "version"
-      meta     {"version": 42, "registry_version": 40, "segments": [{"file": ..., "size": ..., "count": ...}, ...]}
+      meta     {"version": 42, "registry_version": 40, "placement": {"name": ..., "slices": ..., "state": ...},
+                "segments": [{"file": ..., "slice": ..., "size": ..., "count": ...}, ...]}
       arrays   ended_start    per segment, where its entries in the next two begin
                ended_place    which of its registrations have ended, by place
                ended_until    and at which log position
@@ -19,7 +20,7 @@ Opening a version costs what is not open in the process yet: a segment's checksu
 first time (0.3 s per GB that the page cache holds), and shared by all versions from then on.
 """
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -29,10 +30,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from culver.errors import NotFound, StorageCorrupt
-from culver.matching.filter import Matches
+from culver.matching.filter import Matches, select_rows, spread_rows
 from culver.matching.index import container
+from culver.matching.index.compiler import compile_entries
 from culver.matching.index.matcher import Part, match_parts
 from culver.matching.index.segment import Segment, open_segment
+from culver.matching.index.slicing import UNDIVIDED, Placed
+from culver.matching.index.table import ClauseTable
 from culver.matching.index.tombstones import NONE, Tombstones
 
 KIND = "version"
@@ -47,6 +51,7 @@ class StoredPart:
     file: str
     segment: Segment
     tombstones: Tombstones = NONE
+    slice: int = 0
 
     def part(self) -> Part:
         return Part(self.segment, self.tombstones.spread(len(self.segment)))
@@ -57,6 +62,7 @@ class Version:
     number: int
     registry_version: int
     parts: tuple[StoredPart, ...]
+    placed: Placed = UNDIVIDED
 
 
 def version_path(directory: Path, version: int) -> Path:
@@ -86,16 +92,26 @@ def write_version(directory: Path, version: Version) -> None:
         "ended_until": np.concatenate([NONE.until, *(each.until for each in tombstones)]),
     }
     segments = [
-        {"file": stored.file, "size": (directory / stored.file).stat().st_size, "count": len(stored.segment)}
+        {
+            "file": stored.file,
+            "slice": stored.slice,
+            "size": (directory / stored.file).stat().st_size,
+            "count": len(stored.segment),
+        }
         for stored in version.parts
     ]
-    meta = {"version": version.number, "registry_version": version.registry_version, "segments": segments}
+    meta = {
+        "version": version.number,
+        "registry_version": version.registry_version,
+        "placement": asdict(version.placed),
+        "segments": segments,
+    }
     container.write(version_path(directory, version.number), container.encode(KIND, meta, arrays))
 
 
-def read_version(directory: Path, number: int) -> Version:
-    """Raises NotFound where the version does not exist, and StorageCorrupt, naming the file, where it or a
-    segment of it is torn, altered or missing."""
+def read_version(directory: Path, number: int, only_slice: int | None = None) -> Version:
+    """A version, or one slice of it. Raises NotFound where it does not exist, and StorageCorrupt, naming the file,
+    where it or a segment of it is torn, altered or missing."""
     path = version_path(directory, number)
     try:
         manifest = _manifest(directory, number)
@@ -106,6 +122,8 @@ def read_version(directory: Path, number: int) -> Version:
     start = manifest.arrays["ended_start"].tolist()
     parts: list[StoredPart] = []
     for entry, begin, end in zip(manifest.meta["segments"], start, start[1:], strict=False):
+        if only_slice is not None and entry["slice"] != only_slice:
+            continue
         file = directory / entry["file"]
         try:
             if file.stat().st_size != entry["size"]:
@@ -118,8 +136,19 @@ def read_version(directory: Path, number: int) -> Version:
         ended = Tombstones(
             manifest.arrays["ended_place"][begin:end], manifest.arrays["ended_until"][begin:end]
         )
-        parts.append(StoredPart(entry["file"], segment, ended))
-    return Version(number, manifest.meta["registry_version"], tuple(parts))
+        parts.append(StoredPart(entry["file"], segment, ended, entry["slice"]))
+    placed = Placed(**manifest.meta["placement"])
+    return Version(number, manifest.meta["registry_version"], tuple(parts), placed)
+
+
+def placed_in(directory: Path, number: int) -> Placed:
+    """How a version is divided. Raises NotFound, StorageCorrupt."""
+    try:
+        return Placed(**_manifest(directory, number).meta["placement"])
+    except FileNotFoundError:
+        if number == 0:
+            return UNDIVIDED
+        raise NotFound(f"the index in {directory} has no version {number}") from None
 
 
 def _manifest(directory: Path, version: int) -> container.Container:
@@ -147,9 +176,10 @@ class Index:
         """The lowest and the highest number there may be in what `match` returns."""
 
     @classmethod
-    def open(cls, directory: Path, version: int) -> "Index":
-        """Raises NotFound where there is no such version, StorageCorrupt where a file of it is damaged."""
-        return cls(version, [stored.part() for stored in read_version(directory, version).parts])
+    def open(cls, directory: Path, version: int, only_slice: int | None = None) -> "Index":
+        """A whole version, or one slice of it. Raises NotFound where there is no such version, StorageCorrupt where
+        a file of it is damaged."""
+        return cls(version, [stored.part() for stored in read_version(directory, version, only_slice).parts])
 
     def match(self, batch: pa.RecordBatch, first_offset: int = 0) -> Matches:
         """The registrations that each event of `batch` matches. Row i is the event at log offset
@@ -157,6 +187,25 @@ class Index:
         if self._parts is None:
             raise ValueError("the index is closed")
         return match_parts(self._parts, batch, first_offset)
+
+    def match_some(self, batch: pa.RecordBatch, chosen: NDArray[np.bool_], first_offset: int = 0) -> Matches:
+        """The same where only the chosen events are to be matched; the others match nothing."""
+        if chosen.all():
+            return self.match(batch, first_offset)
+        rows, end = np.flatnonzero(chosen), first_offset + batch.num_rows
+        if any(part.changes_within(first_offset, end) for part in self._parts or ()):
+            found = select_rows(self.match(batch, first_offset), rows)
+        else:
+            # Each registration is in effect for all events or for none: it does not matter where an event is.
+            found = self.match(batch.take(pa.array(rows)), first_offset)
+        return spread_rows(found, rows, batch.num_rows)
+
+    def sample(self) -> ClauseTable:
+        """The clauses of its largest segment below a hundred thousand registrations, or of its smallest: to find out
+        what they are like."""
+        segments = sorted((part.segment for part in self._parts or ()), key=len)
+        chosen = [segment for segment in segments if len(segment) < 100_000][-1:] or segments[:1]
+        return chosen[0].table() if chosen else compile_entries(())
 
     def close(self) -> None:
         self._parts = None

@@ -53,7 +53,11 @@ def gathered(until: Integers) -> Tombstones:
     return Tombstones(places, until[places])
 
 
-def columns_of_ends(ended: Sequence[tuple[int, int]]) -> tuple[Integers, Integers]:
-    """(number, position) pairs as two columns."""
+def columns_of_ends(
+    ended: Sequence[tuple[int, int]], together: Sequence[tuple[Integers, int]] = ()
+) -> tuple[Integers, Integers]:
+    """(number, position) pairs, and (numbers, position) pairs, as two columns."""
     pairs = np.array(ended, np.int64).reshape(-1, 2)
-    return pairs[:, 0], pairs[:, 1]
+    numbers = [pairs[:, 0], *(numbers for numbers, _ in together)]
+    until = [pairs[:, 1], *(np.full(len(numbers), position, np.int64) for numbers, position in together)]
+    return np.concatenate(numbers), np.concatenate(until)

@@ -2,8 +2,11 @@
 
 import pyarrow as pa
 
+from culver.matching.index.bounds import Line
+from culver.matching.index.columns import BatchColumns
 from culver.matching.index.compiler import Entry, compile_entries
 from culver.matching.index.matcher import Part, match_parts
+from culver.matching.index.portable import event_hashes, event_keys
 from culver.matching.index.segment import in_memory
 from culver.model.batch import encode as encode_events
 from culver.model.event import Event
@@ -40,3 +43,5 @@ def load_kernels() -> None:
     batch: pa.RecordBatch
     for batch in encode_events([Event({}, {"number": 1, "text": "ab", "list": ("a",)}, b"{}")], 0):
         match_parts(parts, batch, 0)
+        event_keys(BatchColumns(batch), ("text", Line.STRINGS))
+        event_hashes(BatchColumns(batch), ("text", Line.STRINGS))

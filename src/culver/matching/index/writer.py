@@ -11,12 +11,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from culver.errors import Conflict, CulverError, StorageCorrupt, StorageError, StorageFull
 from culver.matching.index import container, tiers
 from culver.matching.index.compaction import Compaction, segment_file
 from culver.matching.index.compiler import Entry, compile_entries
 from culver.matching.index.matcher import merge_parts
 from culver.matching.index.segment import encode, open_segment
+from culver.matching.index.slicing import Placed, Slicing, Undivided
 from culver.matching.index.snapshot import (
     SEGMENT_SUFFIX,
     StoredPart,
@@ -27,6 +31,7 @@ from culver.matching.index.snapshot import (
     versions_in,
     write_version,
 )
+from culver.matching.index.table import ClauseTable, select_registrations
 from culver.matching.index.tombstones import Integers, columns_of_ends, gathered
 
 
@@ -39,6 +44,7 @@ class IndexWriter:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
+        self._slicing: Slicing = Undivided()
         self.problems: list[str] = []
         self._current = Version(0, 0, ())
         self._compaction: Compaction | None = None
@@ -66,6 +72,26 @@ class IndexWriter:
         return self._current.registry_version
 
     @property
+    def placed(self) -> Placed:
+        """How the newest version is divided."""
+        return self._current.placed
+
+    def divide(self, slicing: Slicing) -> None:
+        """Have `slicing` decide from now on: for an empty index, or one that was divided by its like."""
+        if self.version and (self.placed.name, self.placed.slices) != (slicing.name, slicing.slices):
+            raise ValueError(f"the index is divided otherwise: {self.placed.name}, {self.placed.slices}")
+        self._slicing = slicing
+        if not self.version:
+            self._current = replace(
+                self._current, placed=Placed(slicing.name, slicing.slices, slicing.state())
+            )
+
+    @property
+    def stored_bytes(self) -> int:
+        """Of all segments of the newest version."""
+        return sum((self._directory / stored.file).stat().st_size for stored in self._current.parts)
+
+    @property
     def segments(self) -> int:
         """How many segments the newest version has."""
         return len(self._current.parts)
@@ -76,10 +102,13 @@ class IndexWriter:
         added: Sequence[Entry],
         ended: Sequence[tuple[int, int]],
         horizon: int,
+        tables: Sequence[ClauseTable] = (),
+        ended_together: Sequence[tuple[Integers, int]] = (),
     ) -> None:
-        """Make a new version: the current one with `added` registrations, and those in `ended` (number,
-        position) in effect only below that position; a number that is unknown is ignored. Its number is
-        `registry_version`, or one more than the last where compactions have used that up.
+        """Make a new version: the current one with `added` registrations and those compiled in `tables`, and those
+        in `ended` (number, position) and `ended_together` (numbers, position) in effect only below that
+        position; a number that is unknown is ignored. Its number is `registry_version`, or one more
+        than the last where compactions have used that up.
 
         Registrations that ended at or below `horizon` may be dropped, so a reader of this version must not
         match events below it. The version is complete when its file appears. Raises Conflict where
@@ -91,29 +120,39 @@ class IndexWriter:
                 f"so {registry_version} cannot be published"
             )
         number = max(registry_version, self.version + 1)
-        numbers, until = columns_of_ends(ended)
+        numbers, until = columns_of_ends(ended, ended_together)
+        told = self._slicing.holders(numbers)
+        tables = [table for table in (compile_entries(added), *tables) if len(table.numbers)]
+        held = [self._slicing.assign(table) for table in tables]
+        parts: list[StoredPart] = []
         with _translated(self._directory):
-            parts = [_with_ends(stored, numbers, until) for stored in self._current.parts]
-            parts = [stored for stored in parts if self._is_busy(stored) or not _is_dead(stored, horizon)]
-            if added:
-                small, others = self._small_and_others(parts)
-                new = self._write(number, added, small, horizon)
-                parts = [*others, _with_ends(new, numbers, until)]
-            self._advance(Version(number, registry_version, tuple(parts)))
+            for place in range(self._slicing.slices):
+                ends = numbers[told[:, place]], until[told[:, place]]
+                own = [_with_ends(stored, *ends) for stored in self._current.parts if stored.slice == place]
+                own = [stored for stored in own if self._is_busy(stored) or not _is_dead(stored, horizon)]
+                new = [_selected(*each) for each in zip(tables, (one[:, place] for one in held), strict=True)]
+                new = [table for table in new if len(table.numbers)]
+                if new:
+                    small, own = self._small_and_others(own)
+                    own.append(_with_ends(self._write(number, place, new, small, horizon), *ends))
+                parts += own
+            placed = Placed(self._slicing.name, self._slicing.slices, self._slicing.state())
+            self._advance(Version(number, registry_version, tuple(parts), placed))
 
     def plan_compaction(self, horizon: int, quiet: bool = False) -> Compaction | None:
         """What to merge next, if anything; None also while another compaction is under way. `quiet`: nothing has
         changed for a while, so more is worth merging."""
         if self._compaction is not None:
             return None
-        parts = self._current.parts
         choose = tiers.choose_when_quiet if quiet else tiers.choose
-        chosen = choose(
-            [len(stored.segment) for stored in parts], [stored.tombstones.dead(horizon) for stored in parts]
-        )
-        if chosen:
-            sources = [parts[place] for place in chosen]
-            self._compaction = Compaction(self._directory, self.version, sources, horizon)
+        for place in range(self._slicing.slices):
+            parts = [stored for stored in self._current.parts if stored.slice == place]
+            sizes = [len(stored.segment) for stored in parts]
+            chosen = choose(sizes, [stored.tombstones.dead(horizon) for stored in parts])
+            if chosen:
+                sources = [parts[each] for each in chosen]
+                self._compaction = Compaction(self._directory, self.version, sources, horizon)
+                break
         return self._compaction
 
     def install(self, compaction: Compaction) -> None:
@@ -124,13 +163,13 @@ class IndexWriter:
         replaced = [stored for stored in self._current.parts if self._is_busy(stored)]
         parts = [stored for stored in self._current.parts if not self._is_busy(stored)]
         if compaction.segment is not None:
-            merged = StoredPart(compaction.file, compaction.segment)
+            merged = StoredPart(compaction.file, compaction.segment, slice=replaced[0].slice)
             for stored in replaced:
                 ended = stored.tombstones
                 merged = _with_ends(merged, stored.segment.arrays.numbers[ended.places], ended.until)
             parts.append(merged)
         with _translated(self._directory):
-            self._advance(Version(self.version + 1, self.registry_version, tuple(parts)))
+            self._advance(replace(self._current, number=self.version + 1, parts=tuple(parts)))
         self._compaction = None
 
     def abandon(self, compaction: Compaction) -> None:
@@ -183,15 +222,24 @@ class IndexWriter:
         return small, others
 
     def _write(
-        self, number: int, added: Sequence[Entry], small: Sequence[StoredPart], horizon: int
+        self,
+        number: int,
+        place: int,
+        tables: Sequence[ClauseTable],
+        small: Sequence[StoredPart],
+        horizon: int,
     ) -> StoredPart:
-        """A new segment with these entries and what is left of some small parts."""
-        table, until = merge_parts([stored.part() for stored in small], horizon, compile_entries(added))
+        """A new segment of a slice with these tables and what is left of some small parts."""
+        table, until = merge_parts([stored.part() for stored in small], horizon, *tables)
         chunks = encode(table)
         file = segment_file(number, chunks)
         container.write(self._directory / file, chunks)
-        written = StoredPart(file, open_segment(self._directory / file))
+        written = StoredPart(file, open_segment(self._directory / file), slice=place)
         return written if until is None else replace(written, tombstones=gathered(until))
+
+
+def _selected(table: ClauseTable, held: NDArray[np.bool_]) -> ClauseTable:
+    return table if held.all() else select_registrations(table, held)
 
 
 def _with_ends(stored: StoredPart, numbers: Integers, until: Integers) -> StoredPart:

@@ -22,6 +22,7 @@ def main() -> None:
     import pyspark.sql.worker.plan_data_source_read
     import pyspark.worker
 
+    import culver.pipeline.spark.source  # noqa: F401 - loaded before the fork, as all of these
     from culver.pipeline.ranges import warm_up
 
     warm_up()

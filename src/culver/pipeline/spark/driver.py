@@ -8,16 +8,17 @@ import json
 import os
 import sys
 import threading
+import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pyspark.errors import PySparkException
-from pyspark.sql.streaming import StreamingQuery
-
-from culver.pipeline.ranges import SiteFiles
-from culver.pipeline.spark.session import create_session
+from culver.pipeline.spark.archive import archive_options
+from culver.pipeline.spark.machine import VirtualMachine, use_this_python
+from culver.pipeline.spark.session import session_settings
 from culver.pipeline.spark.signals import SignalSender
-from culver.pipeline.spark.source import LogSource, parallelism
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming import StreamingQuery
 
 
 def main(argument: str) -> int:
@@ -26,41 +27,38 @@ def main(argument: str) -> int:
     try:
         return _run(options, signals)
     except Exception as exc:
-        signals.send("failed", text=_first_line(str(exc)))
+        signals.send("failed", text=_reason(str(exc)))
         raise
 
 
 def _run(options: dict[str, Any], signals: SignalSender) -> int:
-    files = SiteFiles(Path(options["data_dir"]))
     signals.send("progress", text="starting the Java virtual machine")
-    session = create_session(options["master"], files.spark)
-    signals.send("progress", text="starting the streaming query")
-    session.dataSource.register(LogSource)
-    query = (
-        session.readStream.format("culver")
-        .option("data_dir", options["data_dir"])
-        .option("signals", options["signals"])
-        .option("batch_events", str(options["batch_events"]))
-        .option("parallelism", str(parallelism(options["master"])))
-        .load()
-        .writeStream.format("noop")
-        .queryName("culver")
-        .option("checkpointLocation", options["checkpoint"])
-        .start()
-    )
-    signals.send("progress", text="warming up the workers")
+    use_this_python()
+    settings = session_settings(options["master"], Path(options["work_dir"]), options["conf"])
+    machine = VirtualMachine(settings, archive_options())
+    # Not before: the machine starts while PySpark is imported.
+    from pyspark.errors import PySparkException
+
+    from culver.pipeline.spark.query import start_query
+
+    machine.connect()
+    signals.send("progress", text="starting the Spark session")
+    session, query = start_query(options, lambda text: signals.send("progress", text=text))
     stopping = threading.Event()
     threading.Thread(target=_stop_at_end_of_input, args=(query, stopping), daemon=True).start()
+    if not options["master"].startswith("local"):
+        threading.Thread(target=_tell_first_batch, args=(query, signals), daemon=True).start()
     try:
         query.awaitTermination()
     except PySparkException:
         if not stopping.is_set():
             raise
     session.stop()
+    machine.close()
     return 0
 
 
-def _stop_at_end_of_input(query: StreamingQuery, stopping: threading.Event) -> None:
+def _stop_at_end_of_input(query: "StreamingQuery", stopping: threading.Event) -> None:
     # Not through sys.stdin: its lock, held by a daemon thread, would abort the interpreter's own end.
     while os.read(0, 4096):
         pass
@@ -68,8 +66,20 @@ def _stop_at_end_of_input(query: StreamingQuery, stopping: threading.Event) -> N
     query.stop()
 
 
-def _first_line(text: str) -> str:
-    return text.strip().splitlines()[0][:300] if text.strip() else "unknown error"
+def _tell_first_batch(query: "StreamingQuery", signals: SignalSender) -> None:
+    """Workers on other machines cannot tell the site that they are warm."""
+    while query.isActive:
+        if query.lastProgress is not None:
+            signals.send("warm")
+            return
+        time.sleep(0.2)
+
+
+def _reason(text: str) -> str:
+    """The line that tells what went wrong; of Java's errors the second, behind a colon."""
+    lines = text.strip().splitlines() or ["unknown error"]
+    java = next((line[2:] for line in lines if line.startswith(": ")), None)
+    return (java or lines[0])[:300]
 
 
 if __name__ == "__main__":

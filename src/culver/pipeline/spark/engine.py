@@ -11,35 +11,25 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import IO
 
-from culver.errors import InvalidConfiguration
 from culver.pipeline.collector import Collector
 from culver.pipeline.engine import Progress
+from culver.pipeline.files import SiteFiles
 from culver.pipeline.head import Head
 from culver.pipeline.notifications import NotificationSink
-from culver.pipeline.ranges import SiteFiles
+from culver.pipeline.spark import java
+from culver.pipeline.spark.archive import start_recording
+from culver.pipeline.spark.masters import check_master, trouble_with
 
 logger = logging.getLogger(__name__)
 
 _LOOK_SECONDS = 0.1  # how often the directory is looked at without a signal
 _STOP_SECONDS = 8.0
+_MASTER_SECONDS = 2.0  # between two looks for a master that does not answer
 _LONGEST_PAUSE_SECONDS = 30.0
-
-JAVA_MISSING = """\
-the Spark engine needs Java 17 or newer, and there is no java here. Install it with one of
-  Debian, Ubuntu:  sudo apt-get install openjdk-17-jre-headless
-  Fedora:          sudo dnf install java-17-openjdk-headless
-  macOS:           brew install openjdk@17
-or start without Spark:  culver serve --engine inline"""
-
-
-def check_java() -> None:
-    """Raises InvalidConfiguration with what to install where there is no Java."""
-    home = os.environ.get("JAVA_HOME")
-    if shutil.which("java") is None and not (home and (Path(home) / "bin" / "java").exists()):
-        raise InvalidConfiguration(JAVA_MISSING, field="pipeline.engine")
 
 
 class SparkEngine:
@@ -56,10 +46,12 @@ class SparkEngine:
         master: str,
         batch_events: int,
         progress: Progress,
+        spark_conf: Mapping[str, str],
     ) -> None:
         self._files = files
         self._master = master
         self._batch_events = batch_events
+        self._spark_conf = spark_conf
         self._progress = progress
         self._collector = Collector(files.notifications, sink, head.frontier)
         self._state = "starting"
@@ -67,6 +59,7 @@ class SparkEngine:
         self._signals_dir: str | None = None
         self._socket: socket.socket | None = None
         self._driver: subprocess.Popen[bytes] | None = None
+        self._recorder: subprocess.Popen[bytes] | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._seen_mtime_ns = 0
 
@@ -79,7 +72,8 @@ class SparkEngine:
         return self._state
 
     async def start(self) -> None:
-        check_java()
+        check_master(self._master)
+        java.find_java()
         # A socket's path may have 108 characters at most, so it cannot be in the data directory.
         self._signals_dir = tempfile.mkdtemp(prefix="culver-")
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
@@ -95,7 +89,7 @@ class SparkEngine:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._stop_driver()
+        await self._stop_children()
         if self._socket is not None:
             asyncio.get_running_loop().remove_reader(self._socket)
             self._socket.close()
@@ -121,8 +115,7 @@ class SparkEngine:
                     case "notifications":
                         collect = True
                     case "warm":
-                        self._ready = True
-                        self._state = "running"
+                        self._on_warm()
                     case "progress":
                         self._state = message["text"]
                         self._progress(message["text"])
@@ -133,6 +126,12 @@ class SparkEngine:
                 self._collect()
             except Exception:
                 self._seen_mtime_ns = 0  # `_look` tries again, and says so if it fails there too
+
+    def _on_warm(self) -> None:
+        self._ready = True
+        self._state = "running"
+        if self._recorder is None:
+            self._recorder = start_recording(self._log_path)
 
     def _collect(self) -> None:
         self._collector.collect()
@@ -163,6 +162,7 @@ class SparkEngine:
         query starts at the frontier, which follows from the notification files."""
         pause_seconds, failures = 1.0, 0
         while True:
+            await self._wait_for_master()
             try:
                 was_ready = await self._run_driver()
                 failures = 0 if was_ready else failures + 1
@@ -173,6 +173,15 @@ class SparkEngine:
                 self._state = f"cannot start the Spark driver: {exc}"
                 logger.exception("cannot start the Spark driver; trying again in %.0f s", pause_seconds)
             await asyncio.sleep(pause_seconds)
+
+    async def _wait_for_master(self) -> None:
+        """Return when a master answers, and say so as long as none does."""
+        while (trouble := await asyncio.to_thread(trouble_with, self._master)) is not None:
+            if self._state != trouble:
+                self._state = trouble
+                logger.error("%s; trying again every %.0f s", trouble, _MASTER_SECONDS)
+                self._progress(trouble)
+            await asyncio.sleep(_MASTER_SECONDS)
 
     async def _run_driver(self) -> bool:
         """Start a driver and wait for its end; returns whether it was ready in between."""
@@ -201,13 +210,16 @@ class SparkEngine:
 
     def _start_driver(self) -> "subprocess.Popen[bytes]":
         self._files.spark.mkdir(exist_ok=True)
-        shutil.rmtree(self._files.spark / "local", ignore_errors=True)
+        for leftover in (self._files.spark / "local", self._files.partials):
+            shutil.rmtree(leftover, ignore_errors=True)
         options = {
             "data_dir": str(self._files.data_dir.absolute()),
             "master": self._master,
             "batch_events": self._batch_events,
             "signals": self._signals_path,
             "checkpoint": str(self._checkpoint.absolute()),
+            "work_dir": str(self._files.spark.absolute()),
+            "conf": dict(self._spark_conf),
         }
         command = [sys.executable, "-m", "culver.pipeline.spark.driver", json.dumps(options)]
         with self._log_path.open("ab") as log:
@@ -218,17 +230,17 @@ class SparkEngine:
             )
         return self._driver
 
-    async def _stop_driver(self) -> None:
-        driver = self._driver
-        if driver is None:
-            return
-        _close_input(driver)
-        try:
-            await asyncio.to_thread(driver.wait, _STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            logger.warning("the Spark driver did not stop in %.0f s and is killed", _STOP_SECONDS)
-            driver.kill()
-            await asyncio.to_thread(driver.wait)
+    async def _stop_children(self) -> None:
+        children = [child for child in (self._driver, self._recorder) if child is not None]
+        for child in children:
+            _close_input(child)
+        for child in children:
+            try:
+                await asyncio.to_thread(child.wait, _STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                logger.warning("a process of Spark did not stop in %.0f s and is killed", _STOP_SECONDS)
+                child.kill()
+                await asyncio.to_thread(child.wait)
 
     def _set_checkpoint_aside(self) -> None:
         if self._checkpoint.exists():

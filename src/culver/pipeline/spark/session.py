@@ -1,10 +1,8 @@
-"""The Spark session, with the settings that make small batches quick. `docs/spark.md` gives the reasons."""
+"""Spark's settings, for small batches that are quick; `docs/spark.md` gives the reasons. No import of PySpark."""
 
-import os
-import sys
+from collections.abc import Mapping
 from pathlib import Path
-
-from pyspark.sql import SparkSession
+from urllib.parse import urlsplit
 
 _CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
@@ -18,34 +16,55 @@ SETTINGS = {
     "spark.python.daemon.module": "culver.pipeline.spark.daemon",
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.python.worker.reuse": "true",
+    # The worker that is started beforehand is one for the query only if both have the same environment.
+    "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
     # The source waits for events by itself.
     "spark.sql.streaming.pollingDelay": "1ms",
     "spark.sql.streaming.noDataProgressEventInterval": "60s",
     "spark.sql.streaming.numRecentProgressUpdates": "10",
     # Stopping a query puts a long error text through a recursive pattern.
-    "spark.driver.extraJavaOptions": "-Xss8m -XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+    "spark.driver.extraJavaOptions": "-Xss8m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData",
     "spark.driver.memory": "1g",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.adaptive.enabled": "false",  # streaming does without it, and says so at every start
+    "spark.sql.catalogImplementation": "in-memory",
     "spark.sql.session.timeZone": "UTC",
     "spark.log.level": "WARN",
     "spark.locality.wait": "0s",
 }
 
+_CLUSTER_SETTINGS = {
+    "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData",
+    # A batch is small and waited for: what one machine is slow with, or has lost, is tried on another at once.
+    "spark.task.maxFailures": "8",
+    "spark.excludeOnFailure.enabled": "false",
+    "spark.network.timeout": "30s",
+    "spark.network.timeoutInterval": "10s",
+    "spark.executor.heartbeatInterval": "5s",
+}
 
-def create_session(master: str, work_dir: Path) -> SparkSession:
-    """Start the JVM. Set `PYSPARK_PYTHON` first: workers must run this Python, with these packages."""
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    builder = SparkSession.builder.master(master).appName("culver")
-    for name, value in SETTINGS.items():
-        builder = builder.config(name, value)
-    if master.startswith("local"):
+
+def session_settings(master: str, work_dir: Path, extra: Mapping[str, str]) -> dict[str, str]:
+    """All settings of a session. `extra` wins over what Culver sets; options for Java are added to its own."""
+    settings = {
+        **SETTINGS,
+        "spark.master": master,
+        "spark.app.name": "culver",
+        "spark.local.dir": str(work_dir / "local"),
+        "spark.sql.warehouse.dir": str(work_dir / "warehouse"),
+    }
+    if is_local(master):
         # Spark finds its own address by a look-up that can hang or name an interface that is not there.
-        builder = builder.config("spark.driver.host", "127.0.0.1").config(
-            "spark.driver.bindAddress", "127.0.0.1"
-        )
-    builder = builder.config("spark.local.dir", str(work_dir / "local"))
-    builder = builder.config("spark.sql.warehouse.dir", str(work_dir / "warehouse"))
-    return builder.getOrCreate()
+        settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    if not master.startswith("local"):
+        settings |= _CLUSTER_SETTINGS
+    options = " ".join(
+        filter(None, [settings["spark.driver.extraJavaOptions"], extra.get("spark.driver.extraJavaOptions")])
+    )
+    return {**settings, **extra, "spark.driver.extraJavaOptions": options}
+
+
+def is_local(master: str) -> bool:
+    """Whether everything is on this machine, reached by its loopback address."""
+    return master.startswith("local") or urlsplit(master).hostname in ("127.0.0.1", "localhost")

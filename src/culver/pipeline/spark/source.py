@@ -1,33 +1,34 @@
 """The streaming data source over the publication log, which matches where it reads.
 
-An offset of the query is (log offset, index version): Spark writes it to its checkpoint before a batch runs, so
-a batch that is run again after a crash covers the same events with the same index. A task's whole work is one
-range through `RangeProcessor`; the rows it returns only say what was done.
+An offset of the query is (log offset, index version and its slices): Spark writes it to its checkpoint before a
+batch runs, so a batch that is run again after a crash covers the same events with the same index. A task's whole
+work is one range, in one slice or in all, through `RangeProcessor`; the rows it returns only say what was done.
 """
 
 import functools
 import itertools
-import os
 import time
 from collections.abc import Iterator, MutableMapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
 from pyspark.sql.types import LongType, StructField, StructType
 
-from culver.log.files import FileLogReader
 from culver.pipeline import notifications
+from culver.pipeline.files import SiteFiles
 from culver.pipeline.head import HeadFile
 from culver.pipeline.notifications import Notifications
-from culver.pipeline.ranges import RangeProcessor, SiteFiles, warm_up
 from culver.pipeline.spark.signals import SignalSender
+from culver.pipeline.spark.watch import FileWatch
+
+if TYPE_CHECKING:
+    from culver.pipeline.ranges import RangeProcessor
 
 _WAIT_SECONDS = 0.5  # for the head to move, before Spark is told that there is nothing new
-_POLL_SECONDS = 0.001
-_IDLE_POLL_SECONDS = 0.004
 _SMALLEST_RANGE = 2_000  # events; a smaller batch is not worth splitting among cores
 
 SCHEMA = StructType(
@@ -39,13 +40,18 @@ Offset = dict[str, int]
 
 
 class Range(InputPartition):
-    """`[start, end)` to be matched against an index version; an empty one only warms the worker up."""
+    """`[start, end)` to be matched against an index version: in one of its slices, or in all of them where `own` is
+    None. An empty one only warms the worker up."""
 
-    def __init__(self, start: int, end: int, index_version: int) -> None:
+    def __init__(
+        self, start: int, end: int, index_version: int, own: int | None = None, slices: int = 1
+    ) -> None:
         super().__init__(None)
         self.start = start
         self.end = end
         self.index_version = index_version
+        self.own = own
+        self.slices = slices
 
 
 class LogSource(DataSource):
@@ -76,7 +82,9 @@ class LogStreamReader(DataSourceStreamReader):
         head = _head_file(self._data_dir).read()
         if head is None:
             raise RuntimeError(f"the site has not written {SiteFiles(Path(self._data_dir)).head} yet")
-        return {"offset": head.frontier, "index_version": head.index_version, "start_up": 0}
+        return {
+            "offset": head.frontier, "index_version": head.index_version, "slices": head.slices, "start_up": 0
+        }  # fmt: skip
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         return ReadMaxRows(self._batch_events)
@@ -91,61 +99,84 @@ class LogStreamReader(DataSourceStreamReader):
             self._warm = True
             return {**start, "start_up": start["start_up"] + 1}
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else self._batch_events
-        head_file = _head_file(self._data_dir)
+        head_file, watch = _head_file(self._data_dir), _head_watch(self._data_dir)
         began = time.monotonic()
         while True:
             head = head_file.read()
             if head is not None and head.log_end > start["offset"]:
                 end = min(head.log_end, start["offset"] + most)
-                return {**start, "offset": end, "index_version": head.index_version}
-            waited = time.monotonic() - began
-            if waited > _WAIT_SECONDS:
+                return {
+                    **start, "offset": end, "index_version": head.index_version, "slices": head.slices
+                }  # fmt: skip
+            remaining = began + _WAIT_SECONDS - time.monotonic()
+            if remaining <= 0:
                 return start
-            time.sleep(_POLL_SECONDS if waited < 0.05 else _IDLE_POLL_SECONDS)
+            watch.wait(remaining)
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
-        first, last, version = start["offset"], end["offset"], end["index_version"]
+        first, last = start["offset"], end["offset"]
+        version, slices = end["index_version"], end.get("slices", 1)
         if first == last:
             if start == end:
                 return []
             head = _head_file(self._data_dir).read()
             missing_from = head.frontier if head is not None else first
-            return [Range(first, first, version), *self._ranges(missing_from, first, version)]
-        return self._ranges(first, last, version)
+            return [Range(first, first, version), *self._ranges(missing_from, first, version, slices)]
+        return self._ranges(first, last, version, slices)
 
-    def _ranges(self, first: int, last: int, version: int) -> list[InputPartition]:
+    def _ranges(self, first: int, last: int, version: int, slices: int) -> list[InputPartition]:
         if first >= last:
             return []
-        count = max(1, min(self._parallelism, (last - first) // _SMALLEST_RANGE))
+        count = max(1, min(-(-self._parallelism // slices), (last - first) // _SMALLEST_RANGE))
         bounds = [first + (last - first) * i // count for i in range(count + 1)]
-        return [Range(low, high, version) for low, high in itertools.pairwise(bounds)]
+        ranges = itertools.pairwise(bounds)
+        if slices == 1:
+            return [Range(low, high, version) for low, high in ranges]
+        return [Range(low, high, version, own, slices) for low, high in ranges for own in range(slices)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Range)
         signals = _signal_sender(self._signals)
         if partition.start == partition.end:
-            warm_up()
+            _warm_up()
             signals.send("warm")
             return
-        directory = SiteFiles(Path(self._data_dir)).notifications
-        blocks = _processor(self._data_dir).process(partition.start, partition.end, partition.index_version)
+        write = functools.partial(_write, SiteFiles(Path(self._data_dir)), partition, signals)
         # While one block goes to the disk, the next is matched. Spark will not run the batch again once it is
         # committed, so all must be on disk by then.
         with ThreadPoolExecutor(1) as writer:  # which starts no thread before it is given something
             writing: Future[None] | None = None
-            for block in blocks:
+            for block, whole in self._blocks(partition):
                 if writing is not None:
                     writing.result()
                 if block.end < partition.end:
-                    writing = writer.submit(_write, directory, block, signals)
+                    writing = writer.submit(write, block, whole)
                 else:
-                    _write(directory, block, signals)
+                    write(block, whole)
                 yield _manifest_row(block)
 
+    def _blocks(self, partition: Range) -> Iterator[tuple[Notifications, bool]]:
+        """What is found in each block, and whether that is all there is to find."""
+        processor = _processor(self._data_dir)
+        span = partition.start, partition.end, partition.index_version
+        if partition.own is None:
+            return ((block, True) for block in processor.process(*span))
+        return processor.process_slice(*span, partition.own)
 
-def _write(directory: Path, block: Notifications, signals: SignalSender) -> None:
-    notifications.write(directory, block, durable=True)
-    signals.send("notifications")
+
+def _write(
+    files: SiteFiles, partition: Range, signals: SignalSender, block: Notifications, whole: bool
+) -> None:
+    if whole:
+        notifications.write(files.notifications, block, durable=True)
+        signals.send("notifications")
+    elif partition.own is not None:
+        from culver.pipeline import partials  # only workers join
+
+        joined = partials.put(files.partials, block, partition.own, partition.slices)
+        if joined is not None:
+            _write(files, partition, signals, joined, whole=True)
+            partials.clear(files.partials, joined, partition.slices)
 
 
 def _manifest_row(block: Notifications) -> pa.RecordBatch:
@@ -162,7 +193,22 @@ def _head_file(data_dir: str) -> HeadFile:
 
 
 @functools.cache
-def _processor(data_dir: str) -> RangeProcessor:
+def _head_watch(data_dir: str) -> FileWatch:
+    return FileWatch(SiteFiles(Path(data_dir)).head)
+
+
+def _warm_up() -> None:
+    from culver.pipeline.ranges import warm_up
+
+    warm_up()
+
+
+@functools.cache
+def _processor(data_dir: str) -> "RangeProcessor":
+    # Only workers match. Four other processes load this module, one after the other, before the first batch.
+    from culver.log.files import FileLogReader
+    from culver.pipeline.ranges import RangeProcessor
+
     files = SiteFiles(Path(data_dir))
     return RangeProcessor(files.index, FileLogReader(files.log), _head_file(data_dir).read)
 
@@ -170,13 +216,3 @@ def _processor(data_dir: str) -> RangeProcessor:
 @functools.cache
 def _signal_sender(path: str) -> SignalSender:
     return SignalSender(path)
-
-
-def parallelism(master: str) -> int:
-    """Into how many ranges a large batch is cut: the cores of a local master, or a guess for a cluster."""
-    inside = master.partition("[")[2].rstrip("]").split(",")
-    if master.startswith("local-cluster") and len(inside) == 3:
-        return max(1, int(inside[0]) * int(inside[1]))
-    if master.startswith("local"):
-        return int(inside[0]) if inside[0].isdigit() else len(os.sched_getaffinity(0)) if inside[0] else 1
-    return 8

@@ -1,0 +1,73 @@
+"""Rows of values on their way to a set: as Arrow, in pieces of a size that a site takes."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from culver.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+ARROW_STREAM = "application/vnd.apache.arrow.stream"
+_ROWS_AT_A_TIME = 100_000
+_PIECE_BYTES = 8 * 1024 * 1024
+
+RowsLike = Any
+"""Rows (an iterable of sequences), or columns: a mapping of names to arrays or sequences, an Arrow table or record
+batch, a data frame that Arrow can read."""
+
+
+def pieces(rows: RowsLike) -> Iterator[tuple[int, bytes]]:
+    """(number of rows, Arrow IPC stream) of each request that it takes. Raises InvalidRequest."""
+    table = as_table(rows)
+    step = _ROWS_AT_A_TIME
+    if table.num_rows:
+        step = max(1, min(step, int(_PIECE_BYTES * table.num_rows / max(1, table.nbytes))))
+    for start in range(0, table.num_rows, step):
+        piece = table.slice(start, step)
+        yield piece.num_rows, _stream(piece)
+
+
+def as_table(rows: RowsLike) -> "pa.Table":
+    import pyarrow as pa
+
+    try:
+        if isinstance(rows, pa.Table):
+            return rows
+        if isinstance(rows, pa.RecordBatch):
+            return pa.Table.from_batches([rows])
+        if isinstance(rows, dict):
+            return pa.table({str(name): _array(values) for name, values in rows.items()})
+        if hasattr(rows, "__dataframe__") or hasattr(rows, "__arrow_c_stream__"):
+            return pa.table(rows)
+        return _transposed(rows)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as exc:
+        raise InvalidRequest(f"these are no rows of values: {exc}", field="rows") from exc
+
+
+def _transposed(rows: Iterable[Sequence[Any]]) -> "pa.Table":
+    import pyarrow as pa
+
+    listed = list(rows)
+    if not listed:
+        return pa.table({})
+    columns = list(zip(*listed, strict=True))
+    return pa.table([_array(column) for column in columns], [str(place) for place in range(len(columns))])
+
+
+def _array(values: Any) -> "pa.Array":
+    import pyarrow as pa
+
+    if isinstance(values, Sequence) and any(isinstance(value, datetime) for value in values[:1]):
+        return pa.array(values, pa.timestamp("us", tz="UTC"))
+    return pa.array(values)
+
+
+def _stream(table: "pa.Table") -> bytes:
+    import pyarrow as pa
+
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())

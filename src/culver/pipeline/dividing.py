@@ -1,0 +1,101 @@
+"""The index of a site, divided as the settings say or as what was measured suggests."""
+
+import logging
+import os
+import shutil
+import time
+from pathlib import Path
+
+from culver.config import PipelineSettings
+from culver.errors import InvalidConfiguration
+from culver.log.log import PublicationLog
+from culver.matching.index import Index, IndexWriter
+from culver.matching.index.slicing import Slicing, Undivided
+from culver.pipeline import operators
+from culver.placement.auto import Choice, Measured, choose
+from culver.placement.event_space import selective_share
+from culver.plugins import PLACEMENTS, placement_named
+
+logger = logging.getLogger(__name__)
+
+AUTO = "auto"
+_SAMPLE_EVENTS = 1_024
+_GUESSED_SECONDS = 1e-6  # to match an event, where there is none to try it with
+
+
+def open_index(
+    directory: Path, settings: PipelineSettings, workers: int, log: PublicationLog, registry_version: int
+) -> tuple[IndexWriter, Choice]:
+    """The writer of a site's index, and how it is divided. An index that is damaged, or divided in another way, is
+    made empty, to be filled again from the registry. Raises InvalidConfiguration, StorageError."""
+    writer = IndexWriter(directory)
+    problems = list(writer.problems)
+    if writer.registry_version > registry_version:
+        problems.append(
+            f"the index has version {writer.registry_version}, ahead of the registry's {registry_version}"
+        )
+    choice = _chosen(writer, directory, settings, workers, log)
+    divided = (writer.placed.name, writer.placed.slices)
+    if writer.version and divided != (choice.name, choice.slices):
+        problems.append(f"it is divided by {divided[0]} into {divided[1]}, and is to be by {choice.reason}")
+    if problems:
+        logger.warning("rebuilding the index from the registry: %s", "; ".join(problems))
+        shutil.rmtree(directory)
+        writer = IndexWriter(directory)
+    writer.divide(_slicing(writer, choice))
+    return writer, choice
+
+
+def _slicing(writer: IndexWriter, choice: Choice) -> Slicing:
+    if choice.slices == 1:
+        return Undivided()
+    kind = placement_named(choice.name)
+    return kind.from_state(choice.slices, writer.placed.state) if writer.version else kind(choice.slices)
+
+
+def _chosen(
+    writer: IndexWriter, directory: Path, settings: PipelineSettings, workers: int, log: PublicationLog
+) -> Choice:
+    """What to do; `slices` is what the index is divided into, so 1 where all of it is in every slice."""
+    name, slices = settings.placement, settings.slices or workers
+    if name == AUTO:
+        choice = choose(_measure(writer, directory, settings, slices, log))
+    elif name in PLACEMENTS:
+        choice = Choice(name, slices, f"{name}: as the setting pipeline.placement says")
+    else:
+        known = ", ".join((AUTO, *sorted(PLACEMENTS)))
+        raise InvalidConfiguration(
+            f"unknown placement {name!r}; known: {known}", field="pipeline.placement", known=known.split(", ")
+        )
+    if choice.name == Undivided.name or choice.slices == 1:
+        return Choice(Undivided.name, 1, choice.reason)
+    return choice
+
+
+def _measure(
+    writer: IndexWriter, directory: Path, settings: PipelineSettings, workers: int, log: PublicationLog
+) -> Measured:
+    size = writer.stored_bytes
+    memory = settings.worker_memory_bytes or _machine_bytes() // max(1, workers)
+    seconds, share = _GUESSED_SECONDS, 0.0
+    if size > memory // 4:  # it may be a question of the rest, which takes time to find out
+        with Index.open(directory, writer.version) as index:
+            seconds = _seconds_per_event(index, log)
+            share = selective_share(index.sample(), workers)
+    return Measured(size, memory, workers, seconds, share)
+
+
+def _seconds_per_event(index: Index, log: PublicationLog) -> float:
+    end = log.next_offset
+    start = max(log.first_offset, end - _SAMPLE_EVENTS)
+    if start >= end:
+        return _GUESSED_SECONDS
+    parts = operators.access_point(start, end, log.read(start, end))
+    began = time.perf_counter()
+    for _ in operators.match(index, start, parts):
+        pass
+    return (time.perf_counter() - began) / (end - start)
+
+
+def _machine_bytes() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -1,0 +1,63 @@
+"""The exit point's join: the partial results of several slices become one.
+
+slice 0   registration 3: 0 5      7: 1               a registration may be in several slices, but an event is
+slice 1   registration 3: 2        9: 1 2             matched against it in one of them only, so nothing is
+joined    registration 3: 0 2 5    7: 1    9: 1 2     there twice
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from culver.matching.index.kernels import compiled
+from culver.pipeline.grouping import Groups, Rows
+
+
+def join(parts: Sequence[Groups]) -> Groups:
+    """The groups of all parts, which are over the same events."""
+    if len(parts) == 1:
+        return parts[0]
+    numbers = np.concatenate([part.numbers for part in parts])
+    begin = np.concatenate([part.bounds[:-1] for part in parts])
+    lengths = np.concatenate([np.diff(part.bounds) for part in parts])
+    rows = np.concatenate([part.rows for part in parts])
+    begin += np.repeat(
+        np.cumsum([0, *(len(part.rows) for part in parts[:-1])]), [len(part.numbers) for part in parts]
+    )
+    order = np.argsort(numbers, kind="stable")
+    ordered = numbers[order]
+    first = np.flatnonzero(np.diff(ordered, prepend=-1))
+    bounds = np.zeros(len(first) + 1, np.int64)
+    joined = np.empty(len(rows), np.uint16)
+    put_together(np.append(first, len(order)), begin[order], lengths[order], rows, bounds, joined)
+    return Groups(ordered[first], bounds, joined)
+
+
+def load() -> None:
+    """Load the kernel, or compile it where it never was."""
+    one, rows = np.zeros(1, np.int64), np.zeros(0, np.uint16)
+    put_together(one, one[:0], one[:0], rows, one.copy(), rows.copy())
+
+
+@compiled
+def put_together(
+    first: NDArray[np.int64],
+    begin: NDArray[np.int64],
+    lengths: NDArray[np.int64],
+    rows: Rows,
+    bounds: NDArray[np.int64],
+    joined: Rows,
+) -> None:
+    """Hot: group i is the runs `first[i]` up to `first[i + 1]`, run r being `rows[begin[r]:begin[r] + lengths[r]]`.
+    Fills `bounds` and `joined`; rows ascend within a group."""
+    into = 0
+    for group in range(len(first) - 1):
+        bounds[group] = into
+        for run in range(first[group], first[group + 1]):
+            for at in range(begin[run], begin[run] + lengths[run]):
+                joined[into] = rows[at]
+                into += 1
+        if first[group + 1] - first[group] > 1:
+            joined[bounds[group] : into].sort()
+    bounds[len(bounds) - 1] = into

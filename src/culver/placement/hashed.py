@@ -1,0 +1,39 @@
+"""A registration is in the slice that its number hashes to, and an event goes to all slices.
+
+StreamHub's default (section 3.2.1): nothing to learn, even slices whatever the filters say, and the end of a
+registration reaches its slice by the number alone. Every slice works on every event.
+"""
+
+from typing import ClassVar, Self
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from culver.matching.index.portable import mixed
+from culver.matching.index.table import ClauseTable
+from culver.placement.placement import Route, State, Way, one_hot
+
+
+class Hashed:
+    name: ClassVar[str] = "hashed"
+
+    def __init__(self, slices: int) -> None:
+        self.slices = slices
+
+    @classmethod
+    def from_state(cls, slices: int, state: State) -> Self:
+        return cls(slices)
+
+    def assign(self, table: ClauseTable) -> NDArray[np.bool_]:
+        return self.holders(table.numbers)
+
+    def holders(self, numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
+        high = mixed(numbers) >> np.uint64(32)
+        return one_hot((high * np.uint64(self.slices)) >> np.uint64(32), self.slices)
+
+    def route(self, batch: pa.RecordBatch) -> Route:
+        return Route(batch.num_rows, self.slices, Way.ALL)
+
+    def state(self) -> State:
+        return {}

@@ -1,0 +1,212 @@
+"""Online k-means (sequential, section 4.2.2 of StreamHub's paper): registrations that are alike share a slice.
+
+A registration is a point: in each dimension the centre of its intervals (of a half-line, its end), the mean over its
+clauses. It goes to the slice with the nearest centre, distances measured in standard deviations, and the centre moves
+towards it. Dimensions that one of the two says nothing about are neutral. Slices above their even share are disliked,
+the more the fuller, and one with a quarter more takes nothing; so is one whose summary would lose its bounds.
+
+Each slice keeps a summary: per dimension the interval around the terms of all its clauses, no bounds as soon as one
+clause has no term there. An event goes to the slices whose summary it does not contradict:
+
+    slice 0    a in [3, 90]    s in ['A', 'K']        event {a: 50, s: 'X'}  -> slices 1 and 2
+    slice 1    a in [10, 70]   s no bounds            event {s: 'B'}         -> slice 2 (a is missing)
+    slice 2    a no bounds     s no bounds
+
+Which slice holds a registration depends on all that came before, so its end goes to all slices. Summaries only widen:
+to narrow them is to build the index anew, with a new placement. How many events a slice is spared depends on how well
+the filters fall apart; where they do not, it is `hashed` with filters that are alike together.
+"""
+
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from culver.matching.index.bounds import INT64_MAX, INT64_MIN, Line, reals_of_keys
+from culver.matching.index.columns import BatchColumns
+from culver.matching.index.portable import event_keys, term_bounds
+from culver.matching.index.table import ClauseTable, Dimension, select_clauses, starts
+from culver.placement.kmeans_kernel import Clusters, Terms, cluster
+from culver.placement.placement import Route, State, Way, everywhere, one_hot
+
+_MAX_DIMENSIONS = 64  # the first that are seen; the others neither tell registrations apart nor spare events
+_ROOM = 1.25  # of the even share
+_HALF_LINE = 0.1  # how much a coordinate counts that is not the middle of an interval but its only end
+_SLACK = 4  # registrations, so that the first ones are not dealt out in turn
+_REHEARSALS = 2  # of the first registrations, so that centres are in place before it counts
+_REHEARSED = 1024
+_HUGEST = 1e140  # coordinates end here: the sum of their squares must be a number
+_ROWS = 1 << 15  # events routed at a time, so that their keys stay in the cache
+_REAL_LINES = (Line.NUMBERS, Line.REALS)
+
+
+class KMeans:
+    name: ClassVar[str] = "kmeans"
+
+    def __init__(self, slices: int) -> None:
+        self.slices = slices
+        self._dimensions: dict[Dimension, int] = {}
+        self._clusters = _empty(slices, 0)
+        # Of all coordinates in a dimension: how many, their mean, and the sum of squared distances from it.
+        self._moments = np.zeros((3, 0))
+
+    @classmethod
+    def from_state(cls, slices: int, state: State) -> Self:
+        made = cls(slices)
+        if state.get("slices") != slices:
+            raise ValueError(f"not the state of a {cls.name} placement with {slices} slices")
+        try:
+            names = [(str(attribute), Line(line)) for attribute, line in state["dimensions"]]
+            made._dimensions = {dimension: place for place, dimension in enumerate(names)}
+            made._moments = np.array(state["moments"], np.float64).reshape(3, len(names))
+            empty = _empty(slices, len(names))
+            made._clusters = Clusters(
+                *(
+                    np.array(state[field], array.dtype).reshape(array.shape)
+                    for field, array in zip(Clusters._fields, empty, strict=True)
+                )
+            )
+        except (KeyError, TypeError) as exc:
+            raise ValueError(f"not the state of a {cls.name} placement") from exc
+        return made
+
+    def assign(self, table: ClauseTable) -> NDArray[np.bool_]:
+        if np.any(np.diff(table.clause_registration) < 0):
+            table = select_clauses(table, np.argsort(table.clause_registration, kind="stable"))
+        count = len(table.numbers)
+        places = self._places(table.dimensions)
+        dimension = places[table.term_dimension]
+        low, high = term_bounds(table)
+        is_real = np.array([line in _REAL_LINES for _, line in table.dimensions], np.bool_)
+        coordinate, pull = _coordinates(low, high, is_real[table.term_dimension])
+        self._learn_spread(dimension, coordinate, pull)
+        number, _, squares = self._moments
+        deviation = np.sqrt(squares / np.maximum(number, 1.0))
+        scale = np.divide(1.0, deviation, out=np.zeros_like(deviation), where=deviation > 0.0)
+        chosen = np.zeros(count, np.int64)
+        clause_start = starts(np.bincount(table.clause_registration, minlength=count))
+        terms = Terms(clause_start, table.term_start, dimension, low, high, coordinate, pull)
+        if not self._clusters.sizes.any():
+            for _ in range(_REHEARSALS):
+                cluster(self._clusters, terms, min(count, _REHEARSED), scale, _ROOM, _SLACK, chosen)
+                self._begin_again()
+        cluster(self._clusters, terms, count, scale, _ROOM, _SLACK, chosen)
+        return one_hot(chosen, self.slices)
+
+    def holders(self, numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
+        return everywhere(len(numbers), self.slices)
+
+    def route(self, batch: pa.RecordBatch) -> Route:
+        marked = np.tile(self._clusters.sizes > 0, (batch.num_rows, 1))
+        bounded = self._clusters.terms == self._clusters.clauses[:, None]
+        for begin in range(0, batch.num_rows, _ROWS):
+            columns = BatchColumns(batch.slice(begin, _ROWS))
+            self._exclude(columns, bounded, marked[begin : begin + _ROWS])
+        return Route(batch.num_rows, self.slices, Way.ALL, marked)
+
+    def state(self) -> State:
+        return {
+            "slices": self.slices,
+            "dimensions": [[attribute, str(line)] for attribute, line in self._dimensions],
+            "moments": self._moments.tolist(),
+            **{field: array.tolist() for field, array in self._clusters._asdict().items()},
+        }
+
+    def _exclude(self, columns: BatchColumns, bounded: NDArray[np.bool_], marked: NDArray[np.bool_]) -> None:
+        """Take the mark from slices whose summary an event contradicts."""
+        for dimension, place in self._dimensions.items():
+            slices = np.flatnonzero(bounded[:, place])
+            if not len(slices):
+                continue
+            found = event_keys(columns, dimension)
+            if found is None:
+                marked[:, slices] = False
+                continue
+            keys, there = found
+            for each in slices.tolist():
+                low, high = self._clusters.low[each, place], self._clusters.high[each, place]
+                marked[:, each] &= (keys >= low) & (keys <= high) & there.view(np.bool_)
+
+    def _begin_again(self) -> None:
+        """Forget everything but where the centres are, which the next registrations move easily."""
+        empty = _empty(self.slices, len(self._dimensions))
+        known = np.minimum(self._clusters.weight, 1)
+        self._clusters = empty._replace(centre=self._clusters.centre, weight=known)
+
+    def _places(self, dimensions: tuple[Dimension, ...]) -> NDArray[np.int64]:
+        """The places of dimensions among those that are known, where there is room for them; else -1."""
+        for dimension in dimensions:
+            if len(self._dimensions) < _MAX_DIMENSIONS:
+                self._dimensions.setdefault(dimension, len(self._dimensions))
+        missing = len(self._dimensions) - self._moments.shape[1]
+        if missing:
+            self._moments = np.pad(self._moments, ((0, 0), (0, missing)))
+            self._clusters = _widened(self._clusters, missing)
+        return np.array([self._dimensions.get(dimension, -1) for dimension in dimensions], np.int64)
+
+    def _learn_spread(
+        self, dimension: NDArray[np.int64], coordinate: NDArray[np.float64], pull: NDArray[np.float64]
+    ) -> None:
+        """Take more coordinates into the moments (Chan's way of adding variances)."""
+        counted = (dimension >= 0) & (pull > 0.0)
+        dimension, coordinate = dimension[counted], coordinate[counted]
+        size = self._moments.shape[1]
+        number, mean, squares = self._moments
+        fresh: NDArray[Any] = np.bincount(dimension, minlength=size)
+        fresh_mean = np.bincount(dimension, coordinate, size) / np.maximum(fresh, 1)
+        away = coordinate - fresh_mean[dimension]
+        fresh_squares = np.bincount(dimension, away * away, size)
+        total = np.maximum(number + fresh, 1)
+        apart = fresh_mean - mean
+        self._moments = np.stack(
+            [
+                number + fresh,
+                mean + apart * fresh / total,
+                squares + fresh_squares + apart * apart * number * fresh / total,
+            ]
+        )
+
+
+def _empty(slices: int, dimensions: int) -> Clusters:
+    shape = (slices, dimensions)
+    return Clusters(
+        sizes=np.zeros(slices, np.int64),
+        clauses=np.zeros(slices, np.int64),
+        terms=np.zeros(shape, np.int64),
+        low=np.full(shape, INT64_MAX),
+        high=np.full(shape, INT64_MIN),
+        weight=np.zeros(shape, np.int64),
+        centre=np.zeros(shape, np.float64),
+    )
+
+
+def _widened(clusters: Clusters, more: int) -> Clusters:
+    """With more dimensions, which no slice has anything in."""
+    new = _empty(len(clusters.sizes), more)
+    return Clusters(
+        sizes=clusters.sizes,
+        clauses=clusters.clauses,
+        terms=np.concatenate([clusters.terms, new.terms], axis=1),
+        low=np.concatenate([clusters.low, new.low], axis=1),
+        high=np.concatenate([clusters.high, new.high], axis=1),
+        weight=np.concatenate([clusters.weight, new.weight], axis=1),
+        centre=np.concatenate([clusters.centre, new.centre], axis=1),
+    )
+
+
+def _coordinates(
+    low: NDArray[np.int64], high: NDArray[np.int64], is_real: NDArray[np.bool_]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The middle of each interval, of one with a single bound that bound; and how much it counts."""
+    lows, highs = _values(low, is_real), _values(high, is_real)
+    no_low, no_high = low == INT64_MIN, high == INT64_MAX
+    middle = np.where(no_low, highs, np.where(no_high, lows, lows / 2 + highs / 2))
+    pull = np.where(no_low | no_high, _HALF_LINE, 1.0)
+    pull[(no_low & no_high) | (low > high)] = 0.0
+    return middle, pull
+
+
+def _values(keys: NDArray[np.int64], is_real: NDArray[np.bool_]) -> NDArray[np.float64]:
+    values = np.where(is_real, reals_of_keys(keys), keys)
+    return np.fmax(np.fmin(values, _HUGEST), -_HUGEST)  # no bound at all is no number as a real

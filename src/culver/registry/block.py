@@ -1,0 +1,93 @@
+"""Many subscriptions of one form, registered together: a prepared filter and rows of values.
+
+number 10, count 4, name "quotes", first 3, holes [12]
+
+numbers  10        11        (12)      13        12 has left: it is a registration of its own
+ids      quotes.3  quotes.4            quotes.6
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from culver.config import UNLIMITED_FILTERS
+from culver.model.prepared import Prepared, prepare
+from culver.model.rows import Columns, read_columns, values_at
+from culver.registry.registration import Registration
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BlockSpec:
+    """What a subscriber asks for: `prepared` with each row of `columns`, as durable subscriptions. `first` is the
+    number that the first row must get in its set (None: whichever is next). The rest as in SubscriptionSpec."""
+
+    name: str
+    prepared: Prepared
+    columns: Columns
+    first: int | None = None
+    expires_at_us: int | None = None
+    mailbox_count: int | None = None
+    mailbox_bytes: int | None = None
+    mailbox_age_seconds: int | None = None
+
+    def __len__(self) -> int:
+        return len(self.columns[0])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Block:
+    """Durable, and the same for all its members but for number, id and values. `until` is set once those members
+    that were left have ended together; then they are gone, as if `removed`."""
+
+    number: int  # of the first row; the others follow
+    count: int
+    name: str
+    first: int  # of the first row in its set
+    filter: str  # with parameters
+    since: int
+    until: int | None
+    version: int
+    created_at_us: int
+    expires_at_us: int | None
+    mailbox_count: int | None
+    mailbox_bytes: int | None
+    mailbox_age_seconds: int | None
+    values: bytes  # the rows; see `culver.model.rows`
+    holes: NDArray[np.int64]  # numbers of members that have left, ascending
+
+    def numbers(self) -> NDArray[np.int64]:
+        """Of the members, ascending."""
+        numbers = np.arange(self.number, self.number + self.count, dtype=np.int64)
+        return numbers if not len(self.holes) else np.delete(numbers, self.holes - self.number)
+
+    def registrations(self, numbers: Iterable[int]) -> Iterator[Registration]:
+        """What members are as registrations of their own."""
+        prepared, columns = _prepared(self.filter), read_columns(self.values)
+        for number in numbers:
+            at = number - self.number
+            yield Registration(
+                number=number,
+                id=f"{self.name}.{self.first + at}",
+                filter=prepared.written(values_at(columns, at)),
+                durable=True,
+                since=self.since,
+                until=self.until,
+                removed=self.until is not None,
+                version=self.version,
+                created_at_us=self.created_at_us,
+                expires_at_us=self.expires_at_us,
+                mailbox_count=self.mailbox_count,
+                mailbox_bytes=self.mailbox_bytes,
+                mailbox_age_seconds=self.mailbox_age_seconds,
+            )
+
+    def members(self) -> Iterator[Registration]:
+        return self.registrations(self.numbers().tolist())
+
+
+@lru_cache(maxsize=64)
+def _prepared(text: str) -> Prepared:
+    return prepare(text, UNLIMITED_FILTERS)
