@@ -5,6 +5,7 @@
 - A head that never comes: `HEAD_SECONDS`.
 - A client that never reads: `STALL_SECONDS` after the write buffer is full, its connection is cut.
 - A WebSocket message in endlessly many empty fragments, and pings whose answers are not read.
+- WebSocket messages that the application does not take: from `MAX_WAITING_BYTES` on, no more are read.
 - A request sent before the one ahead of it is answered: the first still learns when its client is gone, and a
   WebSocket is not opened before.
 
@@ -215,7 +216,7 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
             return False
         if self.disconnected or self.conn.state is not State.OPEN or self.transport.is_closing():
             raise ClientDisconnected
-        self.transport.writelines([_text_header(len(message)), message])
+        self.transport.writelines([text_header(len(message)), message])
         return True
 
     def shutdown(self) -> None:
@@ -268,7 +269,7 @@ def _bytes_of(message: WebSocketReceiveEvent) -> int:
     return _MESSAGE_BYTES + len(message.get("text") or message.get("bytes") or "")
 
 
-def _text_header(length: int) -> bytes:
+def text_header(length: int) -> bytes:
     """Of a whole text message from the server, RFC 6455, section 5.2."""
     if length < 126:
         return bytes((0x81, length))
