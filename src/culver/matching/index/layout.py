@@ -44,10 +44,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culver.matching.index import chunks
-from culver.matching.index.bounds import EVERYTHING, Line
-from culver.matching.index.kernels import SegmentArrays
+from culver.matching.index.arrays import SegmentArrays
+from culver.matching.index.bounds import EVERYTHING, INT64_MAX, Line
 from culver.matching.index.order import split
 from culver.matching.index.table import ClauseTable, first_of_runs, gather, select_clauses, starts
+from culver.matching.index.tokens import (
+    ALWAYS,
+    TOKENS,
+    choose_tokens,
+    tokens_of_dimensions,
+    tokens_of_needs,
+    tokens_of_terms,
+)
 from culver.matching.index.vectors import LANES
 
 _MIN_GROUP = 16  # fewer boxes than this are checked faster one by one
@@ -90,6 +98,7 @@ def lay_out(table: ClauseTable) -> SegmentArrays:
         ).reshape(-1),
         "free_registration": rest.clause_registration[free],
         "clauses": clauses.words.reshape(-1),
+        "clause_tokens": clauses.tokens,
         "term_dimension": clauses.term_dimension,
         "term_bounds": clauses.term_bounds.reshape(-1),
         "slot_needs": boxes.slot_needs + (len(clauses.needs) if len(boxes.slot_needs) else 0),
@@ -105,7 +114,7 @@ _LONG = (
 )  # fmt: skip
 _TYPES: dict[str, Any] = {
     **dict.fromkeys(_LONG, np.int64),
-    **dict.fromkeys(("cells", "nodes"), np.uint16),
+    **dict.fromkeys(("cells", "clause_tokens", "nodes"), np.uint16),
     **dict.fromkeys(("axis_origin", "axis_scale"), np.float64),
     "literal_bytes": np.uint8,
 }  # all others are int32
@@ -173,6 +182,21 @@ class _Clauses:
         self.term_dimension = table.term_dimension[later]
         self.term_bounds = table.term_bounds[later]
         self.needs = table.needs
+        self.tokens = _tokens(table)
+
+
+def _tokens(table: ClauseTable) -> NDArray[np.uint16]:
+    """Two tokens for each clause."""
+    terms, needs = np.empty(len(table.term_dimension), np.uint16), np.empty(len(table.needs), np.uint16)
+    tokens_of_terms(table.term_dimension, table.term_bounds, terms)
+    tokens_of_needs(table.needs, needs)
+    frequency = np.bincount(np.concatenate([terms, needs]), minlength=TOKENS)
+    # Ranges come last, however rare: most events that have a value there mark their tokens. All clauses have ALWAYS.
+    frequency[tokens_of_dimensions(len(table.dimensions))] += len(terms) + len(needs)
+    frequency[ALWAYS] = INT64_MAX
+    result = np.empty(2 * len(table.clause_registration), np.uint16)
+    choose_tokens(table.term_start, terms, table.need_start, needs, frequency, result)
+    return result
 
 
 def _rarest_terms(table: ClauseTable) -> Integers:

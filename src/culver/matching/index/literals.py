@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from culver.matching.index.kernels import Bytes, Integers, Shorts, compiled
+from culver.matching.index.arrays import Bytes, Integers, Shorts, compiled
 
 
 @dataclass(frozen=True, slots=True)
