@@ -45,17 +45,10 @@ from numpy.typing import NDArray
 
 from culver.matching.index import chunks
 from culver.matching.index.arrays import SegmentArrays
-from culver.matching.index.bounds import EVERYTHING, INT64_MAX, Line
+from culver.matching.index.bounds import EVERYTHING, Line
 from culver.matching.index.order import split
 from culver.matching.index.table import ClauseTable, first_of_runs, gather, select_clauses, starts
-from culver.matching.index.tokens import (
-    ALWAYS,
-    TOKENS,
-    choose_tokens,
-    tokens_of_dimensions,
-    tokens_of_needs,
-    tokens_of_terms,
-)
+from culver.matching.index.tokens import clause_tokens
 from culver.matching.index.vectors import LANES
 
 _MIN_GROUP = 16  # fewer boxes than this are checked faster one by one
@@ -182,21 +175,10 @@ class _Clauses:
         self.term_dimension = table.term_dimension[later]
         self.term_bounds = table.term_bounds[later]
         self.needs = table.needs
-        self.tokens = _tokens(table)
-
-
-def _tokens(table: ClauseTable) -> NDArray[np.uint16]:
-    """Two tokens for each clause."""
-    terms, needs = np.empty(len(table.term_dimension), np.uint16), np.empty(len(table.needs), np.uint16)
-    tokens_of_terms(table.term_dimension, table.term_bounds, terms)
-    tokens_of_needs(table.needs, needs)
-    frequency = np.bincount(np.concatenate([terms, needs]), minlength=TOKENS)
-    # Ranges come last, however rare: most events that have a value there mark their tokens. All clauses have ALWAYS.
-    frequency[tokens_of_dimensions(len(table.dimensions))] += len(terms) + len(needs)
-    frequency[ALWAYS] = INT64_MAX
-    result = np.empty(2 * len(table.clause_registration), np.uint16)
-    choose_tokens(table.term_start, terms, table.need_start, needs, frequency, result)
-    return result
+        self.tokens = clause_tokens(
+            table.term_start, table.term_dimension, table.term_bounds, table.need_start, table.needs,
+            len(table.dimensions),
+        )  # fmt: skip
 
 
 def _rarest_terms(table: ClauseTable) -> Integers:
@@ -337,7 +319,7 @@ class _Boxes:
             chunk_counts.append(len(sets))
             for places in sets:
                 part = bounds if len(sets) == 1 else bounds[places]
-                chunk = chunks.build(part[:, 0::2], part[:, 1::2], is_real[dimensions[-1]])
+                chunk = chunks.build(part, is_real[dimensions[-1]])
                 made.append(chunk)
                 slots = np.full(chunk.blocks * LANES, -1, np.int64)
                 slots[: len(places)] = rows[places[chunk.order]]
@@ -353,9 +335,10 @@ class _Boxes:
         )
         cells = [cell for chunk in made for cell in chunk.cells]
         cuts = [
-            chunks.padded(cut, cell.steps)
+            part
             for chunk in made
             for cut, cell in zip(chunk.cuts, chunk.cells, strict=True)
+            for part in (cut, cell.surplus())
         ]
         self.arrays: dict[str, NDArray[Any]] = {
             "group_dimension_start": starts(np.array([len(d) for d in dimensions], np.int64)),
@@ -367,7 +350,7 @@ class _Boxes:
             "chunk_nodes": starts(np.array([len(chunk.nodes) for chunk in made], np.int64)),
             "axis_low": _joined([chunk.low for chunk in made]),
             "axis_high": _joined([chunk.high for chunk in made]),
-            "axis_cuts": starts(np.array([len(axis) for axis in cuts], np.int64)),
+            "axis_cuts": starts(np.array([len(part) for part in cuts], np.int64))[::2],
             "axis_cells": starts(np.array([len(cell.before) for cell in cells], np.int64)),
             "axis_origin": np.array([cell.origin for cell in cells], np.float64),
             "axis_scale": np.array([cell.scale for cell in cells], np.float64),

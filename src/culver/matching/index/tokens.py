@@ -14,6 +14,7 @@ Different conditions may share a token, so candidates are checked in full.
 import numpy as np
 
 from culver.matching.index.arrays import Integers, Ranks, compiled
+from culver.matching.index.bounds import INT64_MAX
 
 TOKENS = 1 << 14  # a byte each, half of the first cache
 ALWAYS = 0  # the token that every event marks
@@ -42,51 +43,46 @@ def token_of_need(need: int) -> int:
 
 
 @compiled
-def tokens_of_dimensions(count: int) -> Integers:
-    """The tokens of the dimensions 0 to count - 1."""
-    return np.array([token_of_dimension(dimension) for dimension in range(count)], np.int64)
-
-
-@compiled
-def tokens_of_terms(dimensions: Integers, bounds: Integers, tokens: Ranks) -> None:
-    """The token of each term: of its value where it is an equality, else of its dimension. `bounds` are terms x 2."""
-    for term in range(len(dimensions)):
-        if bounds[term, 0] == bounds[term, 1]:
-            tokens[term] = token_of_value(dimensions[term], bounds[term, 0])
-        else:
-            tokens[term] = token_of_dimension(dimensions[term])
-
-
-@compiled
-def tokens_of_needs(needs: Integers, tokens: Ranks) -> None:
-    """The token of each need; one that must not hold has none to mark."""
-    for i in range(len(needs)):
-        tokens[i] = token_of_need(needs[i]) if needs[i] >= 0 else ALWAYS
-
-
-@compiled
-def choose_tokens(
+def clause_tokens(
     term_start: Integers,
-    term_tokens: Ranks,
+    term_dimension: Integers,
+    term_bounds: Integers,
     need_start: Integers,
-    need_tokens: Ranks,
-    frequency: Integers,
-    result: Ranks,
-) -> None:
-    """The two rarest tokens of each clause (the same one twice where it has no other), by the frequency of
-    tokens."""
+    needs: Integers,
+    dimensions: int,
+) -> Ranks:
+    """Two tokens for each clause, those of its rarest conditions; the same one twice where it has no other.
+
+    An equality has the token of its value, a range that of its dimension, and a need that must not hold has none."""
+    terms = np.empty(len(term_dimension), np.int64)
+    frequency = np.zeros(TOKENS, np.int64)
+    for term in range(len(terms)):
+        if term_bounds[term, 0] == term_bounds[term, 1]:
+            terms[term] = token_of_value(term_dimension[term], term_bounds[term, 0])
+        else:
+            terms[term] = token_of_dimension(term_dimension[term])
+        frequency[terms[term]] += 1
+    for need in needs:
+        if need >= 0:
+            frequency[token_of_need(need)] += 1
+    # Ranges come last, however rare: an event that has any value there marks their token.
+    for dimension in range(dimensions):
+        frequency[token_of_dimension(dimension)] += len(terms) + len(needs)
+    frequency[ALWAYS] = INT64_MAX
+    result = np.empty(2 * (len(term_start) - 1), np.uint16)
     for clause in range(len(term_start) - 1):
-        one = other = ALWAYS
-        terms = term_start[clause + 1] - term_start[clause]
-        needs = need_start[clause + 1] - need_start[clause]
-        for i in range(terms + needs):
-            if i < terms:
-                token = int(term_tokens[term_start[clause] + i])
+        one = np.int64(ALWAYS)
+        other = one
+        for i in range(term_start[clause], term_start[clause + 1] + need_start[clause + 1] - need_start[clause]):
+            if i < term_start[clause + 1]:
+                token = terms[i]
             else:
-                token = int(need_tokens[need_start[clause] + i - terms])
+                need = needs[need_start[clause] + i - term_start[clause + 1]]
+                token = np.int64(token_of_need(need) if need >= 0 else ALWAYS)
             if frequency[token] < frequency[one]:
                 one, other = token, one
             elif frequency[token] < frequency[other]:
                 other = token
         result[2 * clause] = one
         result[2 * clause + 1] = other if other != ALWAYS else one
+    return result
