@@ -25,10 +25,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from culver.matching.index.arrays import Integers, Ranks, compiled
+from culver.matching.index.arrays import Integers, Ranks
 from culver.matching.index.bounds import INT64_MAX, INT64_MIN, real_of_key
+from culver.matching.index.cutting import drop_equal, fill_cells, rank_bounds, sort_keys
 from culver.matching.index.order import block_order
-from culver.matching.index.vectors import LANES, WINDOW, real_of
+from culver.matching.index.vectors import LANES, WINDOW
 
 MOST_BOXES = 32_704  # two cuts each, and a whole number of blocks
 _NOWHERE = 65_535
@@ -70,18 +71,18 @@ def build(bounds: Integers, real: NDArray[np.bool_]) -> Chunk:
     ranks = np.empty(bounds.shape, np.uint16)
     cuts: list[Integers] = []
     cells: list[Cells] = []
-    keys = np.empty(2 * count, np.int64)
+    keys = np.empty(2 * count + WINDOW, np.int64)
+    spare = np.empty(2 * count + 1, np.int64)
+    starts = np.empty(2 * count + 2, np.int32)
     for d in range(width):
-        keys[:count] = bounds[:, 2 * d]
-        np.add(bounds[:, 2 * d + 1], 1, out=keys[count:])
-        keys.sort()
-        # What begins or ends nowhere has no cut: the key behind the greatest wraps around to the least.
-        distinct = keys != INT64_MIN
-        distinct[1:] &= keys[1:] != keys[:-1]
-        cuts.append(keys[distinct])
+        found, in_order = sort_keys(bounds, d, bool(real[d]), keys, spare, starts)
+        if not in_order:
+            keys[:found].sort()
+        left = drop_equal(keys, found)
+        cuts.append(keys[:left].copy())
         cells.append(_best_cells(cuts[d], bool(real[d])))
-        origin, scale, measured, before, _ = cells[d]
-        rank_bounds(bounds, d, cuts[d], before, measured, origin, scale, ranks)
+        origin, scale, measured, before, steps = cells[d]
+        rank_bounds(bounds, d, keys, left, before, measured, origin, scale, steps, ranks)
     order = block_order(ranks, LANES)
     ranks = ranks[order]
     levels = [_nodes(ranks[:, 0::2], ranks[:, 1::2])]
@@ -152,55 +153,3 @@ def _cells(cuts: Integers, real: bool) -> tuple[Cells, float]:
     before = np.zeros(count + 1, np.uint16)
     cost, fullest = fill_cells(cuts, real, origin, scale, before)
     return Cells(origin, scale, real, before, (fullest // WINDOW).bit_length()), cost
-
-
-@compiled
-def fill_cells(cuts: Integers, real: bool, origin: float, scale: float, before: Ranks) -> tuple[float, int]:
-    """Count the cuts before each cell. Returns the cost, and how many cuts the fullest cell has."""
-    last = len(before) - 2
-    for cut in cuts:
-        # The same steps as those of `kernels`, in the same order: a cut and a key must never disagree on a cell.
-        position = real_of(cut) if real else float(cut)
-        place = (position - origin) * scale
-        place = place if place > 0.0 else 0.0
-        before[(last if place >= last else int(place)) + 1] += 1
-    cost = 0.0
-    fullest = total = 0
-    for i in range(1, len(before)):
-        held = int(np.int64(before[i]))
-        cost += float(held * held)
-        fullest = max(fullest, held)
-        total += held
-        before[i] = total
-    return cost, fullest
-
-
-@compiled
-def rank_bounds(
-    bounds: Integers,
-    dimension: int,
-    cuts: Integers,
-    before: Ranks,
-    real: bool,
-    origin: float,
-    scale: float,
-    ranks: Ranks,
-) -> None:
-    """The ranks of the lows and highs of all boxes in one dimension: how many cuts are at or below each."""
-    last = len(before) - 2
-    for column in range(2 * dimension, 2 * dimension + 2):
-        for box in range(len(bounds)):
-            key = bounds[box, column]
-            position = real_of(key) if real else float(key)
-            place = (position - origin) * scale
-            place = place if place > 0.0 else 0.0
-            cell = last if place >= last else int(place)
-            low = int(np.int64(before[cell]))
-            size = int(np.int64(before[cell + 1])) - low
-            if position != position:  # no real: as good as infinite, one way or the other
-                low, size = 0, len(cuts)
-            while size > 0:
-                half = (size + 1) >> 1
-                low += half * int(cuts[low + half - 1] <= key)
-                size -= half
-            ranks[box, column] = low

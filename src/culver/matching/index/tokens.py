@@ -73,7 +73,9 @@ def clause_tokens(
     for clause in range(len(term_start) - 1):
         one = np.int64(ALWAYS)
         other = one
-        for i in range(term_start[clause], term_start[clause + 1] + need_start[clause + 1] - need_start[clause]):
+        for i in range(
+            term_start[clause], term_start[clause + 1] + need_start[clause + 1] - need_start[clause]
+        ):
             if i < term_start[clause + 1]:
                 token = terms[i]
             else:
