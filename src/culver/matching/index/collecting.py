@@ -48,6 +48,7 @@ def collect(
     listed = 0
     runs[0] = 0
     marked[ALWAYS] = 1
+    marking = len(clause_tokens) > 0
     # The event at hand, and behind its last dimension one in which everything lies.
     keys = np.zeros(dimensions + 1, np.int64)
     has = np.ones(dimensions + 1, np.uint8)
@@ -94,8 +95,9 @@ def collect(
             usable += has[dimension] != 0
         for i in range(usable):
             dimension = present[i]
-            marked[token_of_dimension(dimension)] = 1
-            marked[token_of_value(dimension, keys[np.uintp(dimension)])] = 1
+            if marking:
+                marked[token_of_dimension(dimension)] = 1
+                marked[token_of_value(dimension, keys[np.uintp(dimension)])] = 1
             bucket = dimension_bucket[np.uintp(dimension)]
             visits[reached] = bucket
             reached += bucket >= 0
@@ -193,7 +195,7 @@ def collect(
             need = held_needs[np.uintp(met_begin + i)]
             held[np.uintp(need)] = 0
             marked[token_of_need(need)] = 0
-        for i in range(usable):
+        for i in range(usable if marking else 0):
             dimension = present[i]
             marked[token_of_dimension(dimension)] = 0
             marked[token_of_value(dimension, keys[np.uintp(dimension)])] = 0
