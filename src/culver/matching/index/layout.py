@@ -18,8 +18,9 @@ dimensions, groups of boxes:
 
     buckets[3b]          where its registrations begin in `free_registration`; at 3b + 1 and 3b + 2 where its
                          clauses and its groups begin. All end where those of the next bucket begin
-    clause               four words in `clauses`, which lie together because most clauses are met alone:
-                         low, high - low      of its most selective term, which nearly always decides
+    clause               two tokens in `clause_tokens`, which exclude it for nearly all events (`tokens`), and
+                         four words in `clauses`, which lie together because few clauses are left then:
+                         low, high - low      of its most selective term
                          dimension            of that term, and in the upper half the registration
                          terms                where its further terms begin, and in the upper half its needs;
                                               both end where those of the next clause begin
@@ -30,7 +31,7 @@ dimensions, groups of boxes:
     slot                 a box's place (64 * block + i): registration (-1: surplus), needs
 
     event --> values, needs, attributes --> buckets --+--> free
-                                                      +--> clauses --> terms, needs           registrations
+                                                      +--> clauses --> tokens --> terms, needs    registrations
                                                       `--> groups --> chunks --> nodes
 
 The needs of clauses, then of slots, lie in `needs`. Those of slot s begin at slot_needs[s]; where no box has needs,
