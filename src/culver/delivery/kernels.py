@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from culver.matching.index.kernels import compiled
+from culver.matching.index.arrays import compiled
 
 
 def load() -> None:
