@@ -187,3 +187,64 @@ def matching(
         run.save_plot(records, plot_path)
         frame.tell(f"drawn to {plot_path}")
     return records
+
+
+@benchmark("pipeline")
+@click.option(
+    "--workload",
+    "workloads",
+    type=click.Choice(["W1", "W2"], case_sensitive=False),
+    multiple=True,
+    help="Workload; may be given twice. Both, unless told otherwise.",
+)
+@click.option(
+    "--subscriptions",
+    type=click.IntRange(1),
+    default=None,
+    help="How many, for each workload.  [default: W1 40,000, W2 100,000]",
+)
+@click.option(
+    "--events",
+    type=click.IntRange(100_000),
+    default=None,
+    help="How many the log is filled with.  [default: 8,000,000]",
+)
+@click.option(
+    "--data-dir",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    default=None,
+    help="Where the sites keep their files, for as long as they run.  [default: the system's temporary directory]",
+)
+@click.option("--quick", is_flag=True, help="A short run to see that it works.")
+def pipeline(
+    workloads: tuple[str, ...],
+    subscriptions: int | None,
+    events: int | None,
+    data_dir: Path | None,
+    quick: bool,
+) -> list[frame.Record]:
+    """The Spark engine from the log to notifications on disk, beside the bare matcher on all cores.
+
+    Registers subscriptions in bulk, starts a site on each engine, and measures how long it takes to be ready, what
+    it uses when idle, its latency at a steady rate and at half of what it can take, and how quickly it works through
+    a log full of events.
+    """
+    from culver.bench.pipeline.run import PipelinePlan, run_workload
+    from culver.bench.workloads import named
+
+    records: list[frame.Record] = []
+    for name in dict.fromkeys(workloads or ("W1", "W2")):
+        chosen = named(name)
+        plan = PipelinePlan(
+            workload=chosen,
+            subscriptions=subscriptions or (1_000 if quick else chosen.subscriptions),
+            events=events or (1_000_000 if quick else 8_000_000),
+            seconds=3.0 if quick else 20.0,
+            warm_up_seconds=2.0 if quick else 5.0,
+            idle_seconds=3.0 if quick else 20.0,
+            matcher_seconds=1.0 if quick else 4.0,
+            gateway_events=10_000 if quick else 200_000,
+            data_dir=data_dir,
+        )
+        records += run_workload(plan, frame.tell)
+    return records

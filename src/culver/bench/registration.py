@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 import httpx
 
 from culver.bench.frame import BenchmarkFailed
+from culver.client.rows import ARROW_STREAM, RowsLike, as_table, piece, rows_at_a_time
 
 CHUNK = 1_000
 
@@ -23,6 +24,28 @@ def register(http: httpx.Client, filters: Sequence[str], progress: Callable[[int
             raise BenchmarkFailed(f"the site answered for other than {len(chunk)} subscriptions")
         progress(at + len(chunk))
     return len(filters) / (time.perf_counter() - started)
+
+
+def register_rows(
+    http: httpx.Client, name: str, filter_text: str, rows: RowsLike, progress: Callable[[int], None]
+) -> float:
+    """Register rows of values for a filter with parameters as a set, in as many requests as the client would make,
+    one after another; returns how many a second were acknowledged, encoding included.
+
+    `progress` is called with the number registered so far."""
+    started = time.perf_counter()
+    done, table = 0, as_table(rows)
+    while done < table.num_rows:
+        answer = http.post(
+            f"/v1/sets/{name}",
+            params={"filter": filter_text, "first": str(done)},
+            content=piece(table, done, rows_at_a_time(table)),
+            headers={"content-type": ARROW_STREAM},
+        )
+        _check(answer, 201)
+        done = answer.json()["next"]
+        progress(done)
+    return done / (time.perf_counter() - started)
 
 
 def mean_pending(http: httpx.Client, sample: int) -> float:

@@ -13,7 +13,7 @@ from culver.client.address import default_url, parse_address
 from culver.client.events import EventLike, encode_event, encode_events
 from culver.client.feed import Feed
 from culver.client.link import Link, set_path, subscription_path
-from culver.client.rows import ARROW_STREAM, RowsLike, pieces
+from culver.client.rows import ARROW_STREAM, RowsLike, as_table, piece, rows_at_a_time
 from culver.client.source import DurableSource, LiveSource, Source
 from culver.client.stream import Stream
 from culver.client.types import (
@@ -26,7 +26,7 @@ from culver.client.types import (
     Subscription,
     SubscriptionSet,
 )
-from culver.errors import ClientError, ConnectionFailed, InvalidRequest
+from culver.errors import ClientError, ConnectionFailed, InvalidRequest, RequestRefused
 
 Record = TypeVar("Record")
 
@@ -268,24 +268,32 @@ class Client:
         options: dict[str, Any] = {"expires_in_seconds": expires_in_seconds}
         if mailbox is not None:
             options |= msgspec.structs.asdict(mailbox)
-        done, begin, since = 0, first, 0
-        for count, content in pieces(rows):
-            _, answer = await self._open_link().http(
-                "POST",
-                set_path(name),
-                content=content,
-                content_type=ARROW_STREAM,
-                filter=filter_text,
-                first=None if begin is None else begin + done,
-                **options,
-            )
-            if begin is None:
-                begin = answer["first"]
-            since = answer["since"]
-            done += count
-            progress(done)
-        if begin is None or not done:
+        table = as_table(rows)
+        if not table.num_rows:
             raise InvalidRequest("there are no rows", field="rows")
+        done, begin, since, step = 0, first, 0, rows_at_a_time(table)
+        while done < table.num_rows:
+            try:
+                _, answer = await self._open_link().http(
+                    "POST",
+                    set_path(name),
+                    content=piece(table, done, step),
+                    content_type=ARROW_STREAM,
+                    filter=filter_text,
+                    first=None if begin is None else begin + done,
+                    **options,
+                )
+            except RequestRefused as exc:
+                limit = exc.details.get("limit")
+                if exc.field != "rows" or not isinstance(limit, int) or not 0 < limit < step:
+                    raise
+                step = limit  # the site takes fewer at a time
+                continue
+            begin = answer["first"] - done
+            since = answer["since"]
+            done += answer["count"]
+            progress(done)
+        assert begin is not None
         return Rows(name, begin, done, since)
 
     async def sets(self, page_size: int = 100) -> AsyncIterator[SubscriptionSet]:

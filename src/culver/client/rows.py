@@ -1,6 +1,6 @@
 """Rows of values on their way to a set: as Arrow, in pieces of a size that a site takes."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -18,18 +18,25 @@ RowsLike = Any
 batch, a data frame that Arrow can read."""
 
 
-def pieces(rows: RowsLike) -> Iterator[tuple[int, bytes]]:
-    """(number of rows, Arrow IPC stream) of each request that it takes. Raises InvalidRequest."""
-    table = as_table(rows)
-    step = _ROWS_AT_A_TIME
-    if table.num_rows:
-        step = max(1, min(step, int(_PIECE_BYTES * table.num_rows / max(1, table.nbytes))))
-    for start in range(0, table.num_rows, step):
-        piece = table.slice(start, step)
-        yield piece.num_rows, _stream(piece)
+def rows_at_a_time(table: "pa.Table") -> int:
+    """How many rows go into one request: few enough for a body, many enough to be quick."""
+    if not table.nbytes:
+        return _ROWS_AT_A_TIME
+    return max(1, min(_ROWS_AT_A_TIME, int(_PIECE_BYTES * table.num_rows / table.nbytes)))
+
+
+def piece(table: "pa.Table", start: int, count: int) -> bytes:
+    """Some rows as an Arrow IPC stream."""
+    import pyarrow as pa
+
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table.slice(start, count))
+    return bytes(sink.getvalue())
 
 
 def as_table(rows: RowsLike) -> "pa.Table":
+    """Raises InvalidRequest."""
     import pyarrow as pa
 
     try:
@@ -62,12 +69,3 @@ def _array(values: Any) -> "pa.Array":
     if isinstance(values, Sequence) and any(isinstance(value, datetime) for value in values[:1]):
         return pa.array(values, pa.timestamp("us", tz="UTC"))
     return pa.array(values)
-
-
-def _stream(table: "pa.Table") -> bytes:
-    import pyarrow as pa
-
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return bytes(sink.getvalue())

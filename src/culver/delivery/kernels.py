@@ -5,7 +5,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from culver.matching.index.kernels import compiled
+from culver.matching.index.arrays import compiled
 
 Integers = NDArray[np.int64]
 Rows = NDArray[np.uint16]

@@ -19,7 +19,8 @@ from culver.gateway.context import Gateway, gateway_of
 from culver.gateway.parameters import Fields, Query, parse_json
 from culver.gateway.subscriptions import answer, read_lifetime_and_limits
 from culver.gateway.work import compute
-from culver.model.prepared import prepare
+from culver.matching.index import compiles_by_column
+from culver.model.prepared import Prepared, prepare
 from culver.model.rows import Columns, column_of_array, column_of_values
 from culver.registry.block import BlockSpec
 from culver.registry.ids import check_set_name
@@ -121,9 +122,9 @@ def _read_json(gateway: Gateway, name: str, body: bytes, query: Query) -> tuple[
     given: list[Any] = _lists(rows if columns is None else columns, form)
     prepared = prepare(text, gateway.settings.filters)
     if rows is not None:
-        _check_count(gateway, len(given))
+        _check_count(gateway, prepared, len(given))
         given = _transposed(given, prepared.parameters)
-    _check_shape(gateway, given, prepared.parameters, form)
+    _check_shape(gateway, prepared, given, form)
     try:
         arrays = tuple(column_of_values(column, place + 1) for place, column in enumerate(given))
     except InvalidFilter as exc:
@@ -150,7 +151,7 @@ def _read_arrow(gateway: Gateway, name: str, body: bytes, query: Query) -> tuple
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as exc:
         raise InvalidRequest(f"the body is not an Arrow IPC stream: {exc}", field="body") from exc
     form = _Form()
-    _check_shape(gateway, table.columns, prepared.parameters, form)
+    _check_shape(gateway, prepared, table.columns, form)
     try:
         arrays: Columns = tuple(
             column_of_array(column, place + 1) for place, column in enumerate(table.columns)
@@ -181,7 +182,8 @@ def _transposed(rows: list[list[Any]], parameters: int) -> list[Sequence[Any]]:
     return list(zip(*rows, strict=True))
 
 
-def _check_shape(gateway: Gateway, columns: Sequence[Any], parameters: int, form: _Form) -> None:
+def _check_shape(gateway: Gateway, prepared: Prepared, columns: Sequence[Any], form: _Form) -> None:
+    parameters = prepared.parameters
     if not parameters:
         raise InvalidFilter("the filter has no parameter: put ? where the values go", field="filter")
     if len(columns) != parameters:
@@ -196,16 +198,22 @@ def _check_shape(gateway: Gateway, columns: Sequence[Any], parameters: int, form
             f"{form.field(None, place + 1)} has {counts[place]} values, and the first column has {counts[0]}",
             field=form.field(None, place + 1),
         )
-    _check_count(gateway, counts[0])
+    _check_count(gateway, prepared, counts[0])
 
 
-def _check_count(gateway: Gateway, count: int) -> None:
-    limit = gateway.settings.registry.max_rows
+def _check_count(gateway: Gateway, prepared: Prepared, count: int) -> None:
+    settings = gateway.settings.registry
+    limit, setting = settings.max_rows, "max_rows"
+    if not compiles_by_column(prepared):
+        limit, setting = (
+            min(limit, settings.max_batch),
+            "max_batch: each row of this filter is compiled by itself",
+        )
     if not count:
         raise InvalidRequest("there are no rows", field="rows")
     if count > limit:
         raise TooLarge(
-            f"at most {limit} rows fit one request (registry.max_rows); send several",
+            f"at most {limit} rows fit one request (registry.{setting}); send several",
             field="rows",
             limit=limit,
         )

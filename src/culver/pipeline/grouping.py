@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culver.matching.filter import Matches
-from culver.matching.index.kernels import compiled
+from culver.matching.index.arrays import compiled
 from culver.matching.index.vectors import lowest
 
 MOST_EVENTS = 1 << 16

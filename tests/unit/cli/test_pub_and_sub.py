@@ -266,3 +266,35 @@ def test_the_debug_variable_shows_where_an_error_comes_from(
     monkeypatch.setenv("CULVER_DEBUG", "1")
     with _culver("pub", "{}", "--url", "nowhere") as process:
         assert "Traceback" in process.communicate(timeout=20)[1]
+
+
+# --- sets -----------------------------------------------------------------------------------------------
+
+
+def test_rows_of_a_file_become_a_set_that_is_listed_and_removed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "rows.csv").write_text("symbol,close\nACME,20.5\nEMCA,7\n")
+    filter_text = "symbol = ? AND close >= ?"
+    assert main(["subs", "load", "quotes", filter_text, str(tmp_path / "rows.csv")]) == 0
+    assert capsys.readouterr().out == "2 subscriptions, quotes.0 to quotes.1, take effect from position 0\n"
+    _stdin(monkeypatch, b'["ACME", 1]\n\n["X", 2]\n')
+    assert main(["subs", "load", "quotes", filter_text, "-", "--first", "2"]) == 0
+    assert "quotes.2 to quotes.3" in capsys.readouterr().out
+    assert main(["subs", "sets", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["count"] == 4
+    assert main(["subs", "show", "quotes.1", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["filter"] == "symbol = 'EMCA' AND close >= 7.0"
+    assert main(["subs", "remove-set", "quotes"]) == 0
+    assert capsys.readouterr().out == "quotes is removed: 4 subscriptions\n"
+
+
+def test_rows_that_are_wrong_are_named(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _stdin(monkeypatch, b'["ACME", 1]\nnonsense\n')
+    assert main(["subs", "load", "quotes", "symbol = ? AND close >= ?", "-"]) == 2
+    assert "line 2 is not an array of values" in capsys.readouterr().err
+    _stdin(monkeypatch, b'["ACME", 1]\n["ACME", null]\n')
+    assert main(["subs", "load", "quotes", "symbol = ? AND close >= ?", "-"]) == 2
+    assert "rows[1][1]" in capsys.readouterr().err

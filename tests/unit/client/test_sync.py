@@ -83,3 +83,29 @@ def test_several_threads_share_a_client(url: str) -> None:
         for thread in threads:
             thread.join()
         assert client.publish(last=True) == culver.Receipt(8, 9)
+
+
+def test_many_subscriptions_of_one_form_are_made_and_removed_together(url: str) -> None:
+    with culver.connect_sync(url) as client:
+        done: list[int] = []
+        rows = client.subscribe_many(
+            "symbol = ? AND close >= ?",
+            [["ACME", 20.5], ["EMCA", 7.0]],
+            name="quotes",
+            mailbox=culver.Mailbox(max_count=5),
+            progress=done.append,
+        )
+        assert (rows.first, rows.count, rows.id(1), done) == (0, 2, "quotes.1", [2])
+        more = client.subscribe_many("n = ?", {"n": range(3)}, name="quotes", first=2)
+        assert more.id(2) == "quotes.4"
+        with pytest.raises(culver.RequestRefused) as caught:
+            client.subscribe_many("n = ?", [[1]], name="quotes", first=2)
+        assert caught.value.details["next"] == 5
+        with pytest.raises(culver.InvalidRequest):
+            client.subscribe_many("n = ?", [], name="quotes")
+        many = client.subscribe_many("n IN (?, 1)", {"n": range(10_500)}, name="many", progress=done.append)
+        assert (many.first, many.count, done) == (0, 10_500, [2, 10_000, 10_500])
+        assert client.delete_set("many") == 10_500
+        assert client.subscription("quotes.1").filter == "symbol = 'EMCA' AND close >= 7.0"
+        assert [(each.set, each.count) for each in client.sets()] == [("quotes", 5)]
+        assert client.delete_set("quotes") == 5

@@ -1,6 +1,8 @@
 """Changes of subscriptions, with a real registry and a real index."""
 
 import asyncio
+import math
+import shutil
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
@@ -9,9 +11,11 @@ from typing import Any
 import pytest
 
 from culver.config import RegistrySettings
-from culver.errors import Conflict, NotFound
+from culver.errors import Conflict, InvalidFilter, NotFound
 from culver.matching.index import Entry, Index, IndexWriter
 from culver.matching.index.snapshot import versions_in
+from culver.model.batch import encode
+from culver.model.formats import parse_event
 from culver.model.language import parse
 from culver.pipeline.catalog import Catalog
 from culver.pipeline.head import HeadTracker
@@ -19,6 +23,7 @@ from culver.registry.block import Block
 from culver.registry.registration import Registration
 from culver.registry.registry import SubscriptionSpec
 from culver.registry.sqlite import SqliteRegistry
+from support.subscriptions import block_spec
 from support.until import until
 
 
@@ -212,3 +217,49 @@ def test_old_index_versions_go_even_where_nothing_is_matched(tmp_path: Path) -> 
         assert len(kept) <= 65
 
     play(tmp_path, scene)
+
+
+def numbers_matching(site: Site, event: str, position: int = 200) -> list[int]:
+    with Index.open(site.path / "index", site.writer.version) as index:
+        (batch,) = encode([parse_event(event.encode())], 0)
+        return sorted(index.match(batch, position).numbers.tolist())
+
+
+def test_rows_of_a_set_are_indexed_together_and_leave_one_by_one_or_together(tmp_path: Path) -> None:
+    rows = [["a", 1.0], ["b", 2.0], ["a", 3.0], ["a", 9.0]]
+    event = '{"symbol": "a", "close": 5}'
+
+    async def scene(site: Site) -> None:
+        block = await site.catalog.add_block(block_spec("q", rows))
+        assert site.registered == [block]
+        assert numbers_matching(site, event) == [block.number, block.number + 2]
+        await site.catalog.remove("q.0")
+        more = await site.catalog.add_block(block_spec("q", rows[:1]))
+        assert numbers_matching(site, event) == [block.number + 2, more.number]
+        with pytest.raises(InvalidFilter) as caught:
+            await site.catalog.add_block(block_spec("q", [["a", 1.0], ["a", math.nan]]))
+        assert (caught.value.details["row"], caught.value.details["parameter"]) == (1, 2)
+        assert await site.catalog.remove_set("q") == 4
+        last = await site.catalog.add_block(block_spec("r", rows))
+        assert numbers_matching(site, event) == [last.number, last.number + 2]
+        with pytest.raises(NotFound):
+            await site.catalog.remove_set("q")
+
+    play(tmp_path, scene)
+
+
+def test_index_that_is_gone_is_made_again_with_the_sets(tmp_path: Path) -> None:
+    rows = [["a", float(n)] for n in range(100)]
+
+    async def fill(site: Site) -> None:
+        await site.catalog.add_block(block_spec("q", rows))
+        await site.catalog.replace(spec("q.3", "symbol = 'z'"))
+        await site.catalog.remove("q.4")
+
+    async def look(site: Site) -> None:
+        assert numbers_matching(site, '{"symbol": "a", "close": 5}') == [1, 2, 3, 6]
+        assert numbers_matching(site, '{"symbol": "z"}') == [101]
+
+    play(tmp_path, fill)
+    shutil.rmtree(tmp_path / "index")
+    play(tmp_path, look)

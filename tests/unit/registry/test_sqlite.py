@@ -224,7 +224,7 @@ def start(script: str, *arguments: str) -> "subprocess.Popen[str]":
         [sys.executable, "-c", script, *arguments],
         stdout=subprocess.PIPE,
         text=True,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([*sys.path, str(Path(__file__).parents[2])])},
     )
 
 

@@ -17,9 +17,18 @@ compute), held (needs per row).
 """
 
 from culver.matching.index.bulk import compile_rows
+from culver.matching.index.bulk_plan import compiles_by_column
 from culver.matching.index.compiler import Entry
 from culver.matching.index.snapshot import Index
 from culver.matching.index.table import ClauseTable, select_registrations
 from culver.matching.index.writer import IndexWriter
 
-__all__ = ["ClauseTable", "Entry", "Index", "IndexWriter", "compile_rows", "select_registrations"]
+__all__ = [
+    "ClauseTable",
+    "Entry",
+    "Index",
+    "IndexWriter",
+    "compile_rows",
+    "compiles_by_column",
+    "select_registrations",
+]

@@ -95,6 +95,11 @@ class Plan:
         )
 
 
+def compiles_by_column(prepared: Prepared) -> bool:
+    """Whether rows may be worked out together at all; otherwise each costs what a filter of its own does."""
+    return _conjunctions(prepared.condition) is not None
+
+
 def plan_of(prepared: Prepared, columns: list[Column]) -> Plan | None:
     """How to work the rows out together; None where it cannot be done."""
     conjunctions = _conjunctions(prepared.condition)

@@ -8,6 +8,7 @@ Recorded once for each Java and Spark, in the user's cache directory, by a proce
 The archive is never needed: a virtual machine ignores one that does not fit, or is damaged.
 """
 
+import contextlib
 import fcntl
 import hashlib
 import os
@@ -16,17 +17,21 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from pathlib import Path
 
-from culver.errors import CulverError
+from culver.errors import CulverError, Unavailable
 from culver.pipeline.head import Head, HeadFile
 from culver.pipeline.spark import java
 from culver.pipeline.spark.machine import VirtualMachine, use_this_python
 from culver.pipeline.spark.session import session_settings
 
 _BACKGROUND = "--background"
+_END = b"end"
+_ended = threading.Event()  # this process was told to stop recording
 _WARM_SECONDS = 180.0
 _WRITE_SECONDS = 180.0
+_UNUSED_SECONDS = 30 * 24 * 3600.0
 
 
 def archive_path() -> Path | None:
@@ -74,7 +79,7 @@ def record(path: Path, *, watch_input: bool = False) -> bool:
         finally:
             made.unlink(missing_ok=True)
         for other in path.parent.glob("spark-*.jsa"):  # of an earlier Java or Spark
-            if other != path:
+            if time.time() - other.stat().st_atime > _UNUSED_SECONDS:
                 other.unlink(missing_ok=True)
         return True
 
@@ -92,7 +97,7 @@ def _record(made: Path, directory: Path, watch_input: bool) -> None:
         settings, [f"-XX:ArchiveClassesAtExit={made}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
     )
     if watch_input:
-        threading.Thread(target=_kill_at_end_of_input, args=(machine,), daemon=True).start()
+        threading.Thread(target=_kill_at_end_of_input, args=(machine, directory), daemon=True).start()
     try:
         from culver.pipeline.spark.query import start_query
 
@@ -105,23 +110,27 @@ def _record(made: Path, directory: Path, watch_input: bool) -> None:
             "checkpoint": str(directory / "checkpoint"),
         }
         session, query = start_query(options, lambda text: None)
-        signals.recv(4096)
+        if signals.recv(4096) == _END:
+            raise Unavailable("told to end")
         query.processAllAvailable()
         query.stop()
         session.stop()
-        machine.close(_WRITE_SECONDS)
+        if machine.close(_WRITE_SECONDS) != 0 or not made.exists():
+            raise Unavailable("the Java virtual machine wrote no archive of its classes")
     finally:
         machine.kill()
         head.close()
         signals.close()
 
 
-def _kill_at_end_of_input(machine: VirtualMachine) -> None:
-    """Whoever started this process is gone, or has no more use for it."""
+def _kill_at_end_of_input(machine: VirtualMachine, directory: Path) -> None:
+    """Whoever started this process is gone, or has no more use for it: whatever `_record` waits for, fails."""
     while os.read(0, 4096):
         pass
+    _ended.set()
     machine.kill()
-    os._exit(0)
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+        sender.sendto(_END, str(directory / "signals"))
 
 
 def start_recording(output: Path) -> "subprocess.Popen[bytes] | None":
@@ -157,9 +166,10 @@ def main(arguments: list[str]) -> int:
     try:
         record(path, watch_input=background)
     except Exception:
-        if not background:
-            raise
-        _failed(path).touch()
+        if _ended.is_set():
+            return 0
+        if background:
+            _failed(path).touch()
         raise
     return 0
 

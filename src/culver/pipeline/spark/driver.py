@@ -45,7 +45,8 @@ def _run(options: dict[str, Any], signals: SignalSender) -> int:
     signals.send("progress", text="starting the Spark session")
     session, query = start_query(options, lambda text: signals.send("progress", text=text))
     stopping = threading.Event()
-    threading.Thread(target=_stop_at_end_of_input, args=(query, stopping), daemon=True).start()
+    stopper = threading.Thread(target=_stop_at_end_of_input, args=(query, stopping), daemon=True)
+    stopper.start()
     if not options["master"].startswith("local"):
         threading.Thread(target=_tell_first_batch, args=(query, signals), daemon=True).start()
     try:
@@ -53,6 +54,8 @@ def _run(options: dict[str, Any], signals: SignalSender) -> int:
     except PySparkException:
         if not stopping.is_set():
             raise
+    if stopping.is_set():
+        stopper.join()  # the query is not done with the session before
     session.stop()
     machine.close()
     return 0

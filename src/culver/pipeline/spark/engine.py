@@ -168,7 +168,8 @@ class SparkEngine:
                 failures = 0 if was_ready else failures + 1
                 if failures == 2:
                     self._set_checkpoint_aside()
-                pause_seconds = 1.0 if was_ready else min(2 * pause_seconds, _LONGEST_PAUSE_SECONDS)
+                # One that was ready has run for a while: the next need not wait.
+                pause_seconds = 0.1 if was_ready else min(max(2 * pause_seconds, 1.0), _LONGEST_PAUSE_SECONDS)
             except Exception as exc:
                 self._state = f"cannot start the Spark driver: {exc}"
                 logger.exception("cannot start the Spark driver; trying again in %.0f s", pause_seconds)

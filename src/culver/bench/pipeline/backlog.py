@@ -1,0 +1,56 @@
+"""A log full of events, and how quickly a site that is started on it works through them."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+
+from culver.bench.frame import BenchmarkFailed
+from culver.bench.siteprocess import site_status
+from culver.bench.workloads import Workload
+from culver.config import LogSettings
+from culver.log.files import FileLog
+
+_GROUP = 8_192  # events of one group commit
+_DISTINCT = 32 * _GROUP  # events, which then come again
+_POLL_SECONDS = 0.01
+
+
+def fill_log(directory: Path, workload: Workload, events: int, seed: int) -> int:
+    """Append events of the workload, at least that many; returns where the log ends. No site may be running."""
+    batch = workload.event_batch(min(_DISTINCT, -(-events // _GROUP) * _GROUP), seed)
+    log = FileLog(directory, LogSettings())
+    try:
+        end = log.next_offset + events
+        at = 0
+        while log.next_offset < end:
+            log.append([batch.slice(at, _GROUP)])
+            at = (at + _GROUP) % batch.num_rows
+        return log.next_offset
+    finally:
+        log.close()
+
+
+def measure_backlog(
+    http: httpx.Client, end: int, progress: Callable[[int], None], limit_seconds: float = 120.0
+) -> float:
+    """Events a second from the first batch that is delivered until all are. `progress` is told of each step.
+
+    What is delivered is on disk: Spark's workers have synced it. Raises BenchmarkFailed where nothing happens for
+    `limit_seconds`."""
+    first: tuple[float, int] | None = None
+    delivered, moved_at = -1, time.perf_counter()
+    while delivered < end:
+        now, at = time.perf_counter(), site_status(http)["delivered_offset"]
+        if at > delivered:
+            if at > 0 and first is None:
+                first = now, at
+            delivered, moved_at = at, now
+            progress(at)
+        elif now - moved_at > limit_seconds:
+            raise BenchmarkFailed(f"the site stopped delivering at {delivered} of {end}")
+        time.sleep(_POLL_SECONDS)
+    if first is None or first[1] >= end:
+        raise BenchmarkFailed("the site had delivered all events at once: give it more of them")
+    return (end - first[1]) / (moved_at - first[0])
