@@ -11,7 +11,7 @@ import numpy as np
 from culver.config import Settings
 from culver.delivery.messages import Delivery, Gap
 from culver.errors import Conflict, CulverError, InvalidRequest, NotFound, TooManySubscriptions, Unavailable
-from culver.gateway.site import Receipt
+from culver.log.log import Receipt
 from culver.matching.index import compile_rows
 from culver.model.evaluate import evaluate
 from culver.model.event import Event
@@ -88,7 +88,10 @@ class FakeSite:
             pipeline=EngineObservation(end, slices=(done,), batches=BatchTotals(2, 9, 0.5, counts)),
         )
 
-    async def publish(self, events: Sequence[Event]) -> Receipt:
+    def publish(self, events: Sequence[Event]) -> asyncio.Task[Receipt]:
+        return asyncio.create_task(self._publish(events))
+
+    async def _publish(self, events: Sequence[Event]) -> Receipt:
         await self.hold.wait()
         self._fail("publish")
         first = len(self.events)

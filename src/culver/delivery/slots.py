@@ -3,7 +3,7 @@
 registration number  7   9   12 ...      `Numbers`: sorted, so that a whole notification file is
         slot         0   0   1           looked up with one `searchsorted`
                       \\ /    |
-slot                   0     1           `Columns`: grown by doubling, freed slots are used again
+slot                   0     1           `Columns`: grown in large steps, freed slots are used again
   cursor              41    -1
   pending              3     0
 """
@@ -14,6 +14,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from culver.delivery.kernels import constant, find
+
 NONE: Final = -1
 """No slot: the number is unknown, ended, or belongs to a live subscription."""
 
@@ -21,6 +23,8 @@ NEVER: Final = np.iinfo(np.int64).max
 """An offset behind all others."""
 
 _SMALLEST = 64
+_GROWTH = 32
+_MOST_TRIED = 1024  # runs of free slots looked at for one that is long enough
 
 _Integers = Sequence[int] | NDArray[np.int64]
 
@@ -43,14 +47,16 @@ class Columns:
 
     def take(self, count: int = 1) -> int:
         """The first of `count` slots in a row, in their initial state."""
-        for place in reversed(range(len(self._free))):
+        for place in reversed(range(len(self._free))[-_MOST_TRIED:]):
             if len(free := self._free[place]) >= count:
                 self._free[place : place + 1] = [free[count:]] if len(free) > count else []
                 return free.start
-        while self.used + count > len(self.cursor):
-            self._grow()
-        self.used += count
-        return self.used - count
+        if self.used + count > len(self.cursor):
+            self._grow(count)
+        first, self.used = self.used, self.used + count
+        for name, blank in _BLANKS.items():
+            getattr(self, name)[first : self.used] = blank
+        return first
 
     def release(self, slots: NDArray[np.int64]) -> None:
         """Ascending."""
@@ -59,10 +65,17 @@ class Columns:
         breaks = np.flatnonzero(np.diff(slots) != 1) + 1
         self._free += [range(int(run[0]), int(run[-1]) + 1) for run in np.split(slots, breaks) if len(run)]
 
-    def _grow(self) -> None:
-        for name, blank in _BLANKS.items():
-            column: NDArray[np.int64] = getattr(self, name)
-            setattr(self, name, np.concatenate([column, np.full(len(column), blank, np.int64)]))
+    def _grow(self, count: int) -> None:
+        for name in _BLANKS:
+            setattr(self, name, _larger(getattr(self, name), self.used, count))
+
+
+def _larger(array: NDArray[np.int64], used: int, more: int) -> NDArray[np.int64]:
+    """Room for `more` entries behind those in use, and much more: memory that nobody touches costs nothing, and what
+    is in use is copied rarely, for the event loop waits for it."""
+    result = np.empty(max(_GROWTH * len(array), used + more), np.int64)
+    result[:used] = array[:used]
+    return result
 
 
 _BLANKS = {
@@ -93,9 +106,8 @@ class Numbers:
             return
         count = len(numbers)
         if self._used + count > len(self._numbers):
-            room = max(2 * len(self._numbers), self._used + count)
-            self._numbers = np.resize(self._numbers, room)
-            self._slots = np.resize(self._slots, room)
+            self._numbers = _larger(self._numbers, self._used, count)
+            self._slots = _larger(self._slots, self._used, count)
         last = self._numbers[self._used - 1] if self._used else NONE
         self._numbers[self._used : self._used + count] = numbers
         self._slots[self._used : self._used + count] = slots
@@ -116,14 +128,9 @@ class Numbers:
             self._tidy()
 
     def slots_of(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The slot of each number, or NONE."""
-        if not self._used:
-            return np.full(len(numbers), NONE, np.int64)
-        known = self._numbers[: self._used]
-        at = known.searchsorted(numbers)
-        np.minimum(at, self._used - 1, out=at)
-        slots = self._slots[at]
-        slots[known[at] != numbers] = NONE
+        """The slot of each number, or NONE. The numbers ascend."""
+        slots = np.empty(len(numbers), np.int64)
+        find(constant(numbers), self._numbers[: self._used], self._slots[: self._used], slots)
         return slots
 
     def slot_of(self, number: int) -> int:
@@ -135,5 +142,4 @@ class Numbers:
         alive = alive[np.argsort(self._numbers[alive], kind="stable")]
         numbers, slots = self._numbers[alive], self._slots[alive]
         self._used, self._dead = len(alive), 0
-        room = max(_SMALLEST, len(alive))
-        self._numbers, self._slots = np.resize(numbers, room), np.resize(slots, room)
+        self._numbers[: self._used], self._slots[: self._used] = numbers, slots

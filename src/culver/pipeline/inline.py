@@ -27,6 +27,7 @@ _LONGEST_PAUSE_SECONDS = 5.0
 
 class InlineEngine:
     name = "inline"
+    reads_head_file = False
 
     def __init__(
         self,
@@ -84,7 +85,7 @@ class InlineEngine:
             try:
                 if processor is None:
                     await asyncio.to_thread(warm_up)
-                    processor = RangeProcessor(self._files, self._log)
+                    processor = RangeProcessor(self._files.index, self._log, lambda: self._head)
                     self._ready = True
                 elif self._head.log_end <= self._position:
                     self._changed.clear()

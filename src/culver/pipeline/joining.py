@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from culver.matching.index.kernels import compiled
+from culver.matching.index.arrays import compiled
 from culver.pipeline.grouping import Groups, Rows
 
 

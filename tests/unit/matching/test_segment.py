@@ -106,7 +106,7 @@ def test_a_chunk_gives_back_its_boxes_and_knows_the_rank_of_every_key() -> None:
         highs = lows + rng.integers(0, 2**45, (count, 2))
         lows[::7, 0] = INT64_MIN
         highs[::5, 1] = INT64_MAX
-        chunk = chunks.build(lows, highs, np.array([True, False]))
+        chunk = chunks.build(np.stack([lows, highs], axis=2).reshape(len(lows), -1), np.array([True, False]))
         restored = chunks.bounds_of(chunk.nodes, chunk.blocks, chunk.cuts)
         assert (restored[0][:count] == lows[chunk.order]).all()
         assert (restored[1][:count] == highs[chunk.order]).all()

@@ -13,7 +13,7 @@ from culver.model.language import parse
 from culver.pipeline import notifications, operators
 from culver.pipeline.collector import Collector
 from culver.pipeline.files import SiteFiles
-from culver.pipeline.head import Head, HeadFile
+from culver.pipeline.head import Head
 from culver.pipeline.notifications import Notifications
 from culver.pipeline.observation import BATCH_SECONDS, Batch, Tally
 from culver.pipeline.ranges import RangeProcessor
@@ -119,10 +119,9 @@ def test_processor_tells_what_each_slice_was_sent_and_found(slices: int, tmp_pat
     if slices > 1:
         writer.divide(EventSpace(slices))
     writer.publish(1, [Entry(number, parse(f"n >= {number}")) for number in range(1, 40)], [], 0)
-    HeadFile.create(files.head).write(Head(120, 1, 0, slices))
     with FileLog(files.log, LogSettings()) as log:
         log.append(batches.encode([random_event(rng) for _ in range(120)], 0))
-        processor = RangeProcessor(files, log)
+        processor = RangeProcessor(files.index, log, lambda: Head(120, 1, 0, slices))
         [block] = processor.process(0, 120, 1)
         parts = [part for own in range(slices) for part, _ in processor.process_slice(0, 120, 1, own)]
         processor.close()

@@ -86,7 +86,8 @@ class _Run:
         seconds = 0.0
         with _client(site) as http:
             for number, form in enumerate(draw(plan.workload, plan.subscriptions, _SEED).forms):
-                per_second = register_rows(http, f"form-{number}", form.text, form.columns, lambda done: None)
+                columns = {f"p{place}": column for place, column in enumerate(form.columns)}
+                per_second = register_rows(http, f"form-{number}", form.text, columns, lambda done: None)
                 seconds += len(form.numbers) / per_second
             version = -1
             while version != (version := site_status(http)["index_version"]):

@@ -119,7 +119,7 @@ def _vectorised(
     table = ClauseTable(
         numbers=numbers.copy() if order is None else numbers[order],
         since=since.copy() if order is None else since[order],
-        clause_registration=np.tile(np.arange(count), len(widths)),
+        clause_registration=np.arange(count) if len(widths) == 1 else np.tile(np.arange(count), len(widths)),
         term_start=term_start,
         term_dimension=term_dimension,
         term_bounds=bounds,

@@ -18,13 +18,16 @@ about as many as there are cuts; cell i knows how many cuts lie before it. Width
 in keys, whichever leaves fewer cuts to a cell.
 """
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from culver.matching.index.bounds import INT64_MAX, INT64_MIN
+from culver.matching.index.arrays import Integers, Ranks
+from culver.matching.index.bounds import INT64_MAX, INT64_MIN, real_of_key
+from culver.matching.index.cutting import drop_equal, fill_cells, rank_bounds, sort_keys
 from culver.matching.index.order import block_order
 from culver.matching.index.vectors import LANES, WINDOW
 
@@ -32,25 +35,17 @@ MOST_BOXES = 32_704  # two cuts each, and a whole number of blocks
 _NOWHERE = 65_535
 _MOST_CELLS = 65_000
 
-Integers = NDArray[np.int64]
-Ranks = NDArray[np.uint16]
-
-
-def padded(cuts: Integers, steps: int) -> Integers:
-    """The cuts of an axis with room behind them for all that a search may look at."""
-    return np.concatenate([cuts, np.full(WINDOW << steps, INT64_MAX)])
-
 
 class Cells(NamedTuple):
     origin: float
     scale: float
     real: bool  # measured in the reals that the keys stand for
     before: Ranks  # for each cell how many cuts lie before it, and one entry more for the end
+    steps: int  # halvings that leave no more than a window of the fullest cell
 
-    @property
-    def steps(self) -> int:
-        """Halvings that leave no more than a window of the fullest cell."""
-        return max(0, (int(np.diff(self.before).max(initial=0)) // WINDOW).bit_length())
+    def surplus(self) -> Integers:
+        """What stands behind the cuts, for all that a search may look at."""
+        return np.full(WINDOW << self.steps, INT64_MAX)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,16 +64,25 @@ class Chunk:
         return -(-len(self.order) // LANES)
 
 
-def build(lows: Integers, highs: Integers, real: NDArray[np.bool_]) -> Chunk:
-    """The chunk of at most MOST_BOXES boxes, none of them empty; both arrays are boxes x dimensions. `real` tells
-    which dimensions have keys of reals."""
-    count, width = lows.shape
-    ranks = np.empty((count, 2 * width), np.uint16)
+def build(bounds: Integers, real: NDArray[np.bool_]) -> Chunk:
+    """The chunk of at most MOST_BOXES boxes, none of them empty: `bounds` is boxes x (low, high for each dimension).
+    `real` tells which dimensions have keys of reals."""
+    count, width = len(bounds), len(real)
+    ranks = np.empty(bounds.shape, np.uint16)
     cuts: list[Integers] = []
+    cells: list[Cells] = []
+    keys = np.empty(2 * count + WINDOW, np.int64)
+    spare = np.empty(2 * count + 1, np.int64)
+    starts = np.empty(2 * count + 2, np.int32)
     for d in range(width):
-        cut, low_ranks, high_ranks = _cut(lows[:, d], highs[:, d])
-        cuts.append(cut)
-        ranks[:, 2 * d], ranks[:, 2 * d + 1] = low_ranks, high_ranks
+        found, in_order = sort_keys(bounds, d, bool(real[d]), keys, spare, starts)
+        if not in_order:
+            keys[:found].sort()
+        left = drop_equal(keys, found)
+        cuts.append(keys[:left].copy())
+        cells.append(_best_cells(cuts[d], bool(real[d])))
+        origin, scale, measured, before, steps = cells[d]
+        rank_bounds(bounds, d, keys, left, before, measured, origin, scale, steps, ranks)
     order = block_order(ranks, LANES)
     ranks = ranks[order]
     levels = [_nodes(ranks[:, 0::2], ranks[:, 1::2])]
@@ -90,10 +94,10 @@ def build(lows: Integers, highs: Integers, real: NDArray[np.bool_]) -> Chunk:
         levels.insert(0, _nodes(node[:, :, 0].min(axis=2), ends.max(axis=2)))
     return Chunk(
         order,
-        lows.min(axis=0),
-        highs.max(axis=0),
+        bounds[:, 0::2].min(axis=0),
+        bounds[:, 1::2].max(axis=0),
         cuts,
-        [_best_cells(cut, bool(real[d])) for d, cut in enumerate(cuts)],
+        cells,
         np.concatenate([level.reshape(-1) for level in levels]),
     )
 
@@ -112,25 +116,6 @@ def bounds_of(nodes: Ranks, blocks: int, cuts: list[Integers]) -> tuple[Integers
         ends = np.append(cut - 1, INT64_MAX)
         highs[:, d] = ends[np.minimum(high_ranks[:, d], len(cut))]
     return lows, highs
-
-
-def _cut(lows: Integers, highs: Integers) -> tuple[Integers, Integers, Integers]:
-    """The cuts of one dimension, and the ranks of the lows and highs."""
-    count = len(lows)
-    begins, ends = lows != INT64_MIN, highs != INT64_MAX
-    keys = np.concatenate([lows[begins], highs[ends] + 1])
-    order = np.argsort(keys)
-    ascending = keys[order]
-    distinct = np.ones(len(keys), np.bool_)
-    distinct[1:] = ascending[1:] != ascending[:-1]
-    rank = np.empty(len(keys), np.int64)
-    rank[order] = np.cumsum(distinct)
-    cut = ascending[distinct]
-    low_ranks, high_ranks = np.zeros(count, np.int64), np.full(count, len(cut))
-    first = int(np.count_nonzero(begins))
-    low_ranks[begins] = rank[:first]
-    high_ranks[ends] = rank[first:] - 1  # keys up to the high bound are below its cut
-    return cut, low_ranks, high_ranks
 
 
 def _nodes(lows: NDArray[np.integer], highs: NDArray[np.integer]) -> Ranks:
@@ -158,24 +143,13 @@ def _cells(cuts: Integers, real: bool) -> tuple[Cells, float]:
     """Cells of equal width, and what they cost: the sum of the squares of the cuts in each."""
     count = min(_MOST_CELLS, len(cuts) + 1)
     origin = scale = 0.0
-    place = np.zeros(len(cuts), np.int64)
     if len(cuts):
-        # The same steps as the kernel's, in the same order: a cut and a key must never disagree on a cell.
-        positions = _reals(cuts) if real else cuts.astype(np.float64)
-        origin = float(positions[0])
-        with np.errstate(all="ignore"):
-            scale = float(count / (positions[-1] - positions[0]))
-            scale = scale if np.isfinite(scale) and np.isfinite(origin) else 0.0
-            origin = origin if np.isfinite(origin) else 0.0
-            places = (positions - origin) * scale
-            place = np.where(places >= count - 1, count - 1, np.where(places > 0.0, places, 0.0)).astype(
-                np.int64
-            )
-    held = np.bincount(place, minlength=count)
+        first, last = (real_of_key(int(cut)) if real else float(cut) for cut in (cuts[0], cuts[-1]))
+        if math.isfinite(first):
+            origin = first
+            extent = last - first
+            scale = count / extent if extent else 0.0
+            scale = scale if math.isfinite(scale) else 0.0
     before = np.zeros(count + 1, np.uint16)
-    before[1:] = np.cumsum(held)
-    return Cells(origin, scale, real, before), float(np.square(held).sum())
-
-
-def _reals(keys: Integers) -> NDArray[np.float64]:
-    return (keys ^ ((keys >> 63) & np.int64(INT64_MAX))).view(np.float64)
+    cost, fullest = fill_cells(cuts, real, origin, scale, before)
+    return Cells(origin, scale, real, before, (fullest // WINDOW).bit_length()), cost

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from culver.matching.index.kernels import Integers, Shorts, compiled
+from culver.matching.index.arrays import Integers, Shorts, compiled
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,235 +1,29 @@
-"""The compiled inner loops of matching. Everything here works on flat arrays, drawn in `layout`, and is hot.
+"""The compiled inner loops of matching. Everything here works on flat arrays, drawn in `layout`, and is hot."""
 
-Kernels are compiled on first use and kept in Numba's cache on disk (beside the package where that is
-writable, in the user's cache directory otherwise). Numba replaces cache files as a whole, so processes that
-start at once at worst compile the same kernel twice. They release the interpreter lock.
-"""
-
-from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
-
-import numba
 import numpy as np
-from numpy.typing import NDArray
 
-from culver.matching.index.vectors import LANES, WINDOW, count_up_to, emit, lowest, prefetch, real_of, within
-
-F = TypeVar("F", bound=Callable[..., Any])
+from culver.matching.index.arrays import Bytes, Integers, Ranks, Reals, SegmentArrays, Shorts, compiled
+from culver.matching.index.collecting import collect
+from culver.matching.index.tokens import TOKENS
+from culver.matching.index.vectors import LANES, WINDOW, count_up_to, emit, lowest, real_of, within
 
 _TILE = 128  # events that go through a chunk together, while it is in the cache
-_LOW_HALF = 0xFFFF_FFFF
+_STAMPS = 255  # rows that can be told apart in a byte
 _NODE = 2 * LANES  # entries of a node for each dimension: lows and spans
-
-Integers = NDArray[np.int64]
-Shorts = NDArray[np.int32]
-Ranks = NDArray[np.uint16]
-Reals = NDArray[np.float64]
-Bytes = NDArray[np.uint8]
+_MIRROR = 0x7FFF_FFFF_FFFF_FFFF
 
 
-class SegmentArrays(NamedTuple):
-    """The arrays of a segment as `layout` draws them; all read-only, so that kernels have one signature."""
-
-    numbers: Integers
-    since: Integers
-    literal_start: Integers
-    literal_bytes: Bytes
-    access_dimension: Shorts
-    access_start: Shorts
-    key_value: Integers
-    key_bucket: Shorts
-    dimension_bucket: Shorts
-    need_bucket: Shorts
-    buckets: Shorts
-    free_registration: Shorts
-    clauses: Integers
-    term_dimension: Shorts
-    term_bounds: Integers
-    group_dimension_start: Shorts
-    group_dimension: Shorts
-    group_chunks: Shorts
-    group_needy: Shorts
-    chunk_blocks: Shorts
-    chunk_axes: Shorts
-    chunk_nodes: Integers
-    axis_low: Integers
-    axis_high: Integers
-    axis_cuts: Integers
-    axis_cells: Integers
-    axis_origin: Reals
-    axis_scale: Reals
-    axis_real: Shorts
-    axis_steps: Shorts
-    cuts: Integers
-    cells: Ranks
-    nodes: Ranks
-    slot_registration: Shorts
-    slot_needs: Shorts
-    needs: Shorts
-
-
-def compiled(function: F) -> F:
-    """Numba's compiler as a decorator that keeps the function's type."""
-    result: F = numba.njit(cache=True, nogil=True)(function)
-    return result
+@compiled
+def keys_of_reals(values: Reals) -> Integers:
+    """See `bounds.real_key`."""
+    keys = (values + 0.0).view(np.int64)
+    for i in range(len(keys)):
+        keys[i] ^= (keys[i] >> 63) & _MIRROR
+    return keys
 
 
 # A tile's events go through three steps. Each takes the arrays that it needs out of the segment once: inside the
 # loops, every further mention of one, and every call, would count references.
-
-
-@compiled
-def _collect(
-    segment: SegmentArrays,
-    tile: int,
-    end: int,
-    rows: int,
-    values: Integers,
-    there: Bytes,
-    held_start: Integers,
-    held_needs: Shorts,
-    held: Bytes,
-    found: Shorts,
-    runs: Integers,
-    work: Integers,
-) -> tuple[Shorts, int, Integers, int]:
-    """Check the clauses that the tile's events reach, and list the chunks that are to be searched.
-
-    Registrations go to `found`, those of row r at [runs[r - tile], runs[r - tile + 1]); (row, group, chunk) to
-    `work`. Returns both, larger where they had to grow, and how much is in each."""
-    access_dimension, access_start = segment.access_dimension, segment.access_start
-    key_value, key_bucket = segment.key_value, segment.key_bucket
-    dimension_bucket, need_bucket = segment.dimension_bucket, segment.need_bucket
-    buckets, free_registration = segment.buckets, segment.free_registration
-    clauses, needs = segment.clauses, segment.needs
-    term_dimension, term_bounds = segment.term_dimension, segment.term_bounds
-    group_start, group_dimension = segment.group_dimension_start, segment.group_dimension
-    group_chunks, chunk_axes = segment.group_chunks, segment.chunk_axes
-    axis_low, axis_high = segment.axis_low, segment.axis_high
-    dimensions = len(dimension_bucket)
-    accesses = len(access_dimension)
-    count = 0
-    listed = 0
-    runs[0] = 0
-    # The event at hand, and behind its last dimension one in which everything lies.
-    keys = np.zeros(dimensions + 1, np.int64)
-    has = np.ones(dimensions + 1, np.uint8)
-    passing = np.empty(256, np.int64)
-    visits = np.empty(2 + accesses + dimensions + len(need_bucket), np.int64)
-    for row in range(tile, end):
-        for dimension in range(dimensions):
-            keys[dimension] = values[dimension * rows + row]
-            has[dimension] = there[dimension * rows + row]
-        met_begin = held_start[row]
-        met = held_start[row + 1] - met_begin
-        for i in range(met):
-            held[held_needs[met_begin + i]] = 1
-        # The buckets that the event reaches: the first, those of its values, of the needs that it meets, and of
-        # its attributes. All are known before the first is looked at, so that memory can be asked for in time.
-        visits[0] = 0
-        reached = 1
-        for i in range(accesses):
-            dimension = access_dimension[i]
-            if has[dimension] != 0:
-                value = keys[dimension]
-                begin = access_start[i]
-                size = access_start[i + 1] - begin
-                while size > 1:
-                    half = size >> 1
-                    begin += half if key_value[begin + half - 1] < value else 0
-                    size -= half
-                visits[reached] = key_bucket[begin]
-                reached += key_value[begin] == value
-        for i in range(met):
-            bucket = need_bucket[held_needs[met_begin + i]]
-            visits[reached] = bucket
-            reached += bucket >= 0
-        for dimension in range(dimensions):
-            bucket = dimension_bucket[dimension]
-            visits[reached] = bucket
-            reached += (bucket >= 0) & (has[dimension] != 0)
-        for visit in range(reached):
-            ahead = visits[min(visit + 2, reached - 1)]
-            prefetch(free_registration, buckets[3 * ahead])
-            prefetch(clauses, 4 * buckets[3 * ahead + 1])
-            bucket = visits[visit]
-            free = buckets[3 * bucket]
-            frees = buckets[3 * bucket + 3] - free
-            first = buckets[3 * bucket + 1]
-            last = buckets[3 * bucket + 4]
-            room = count + frees + last - first
-            if room > len(found):
-                larger = np.empty(2 * room, np.int32)
-                larger[:count] = found[:count]
-                found = larger
-            for i in range(frees):
-                found[np.uintp(count + i)] = free_registration[np.uintp(free + i)]
-            count += frees
-            # One unsigned comparison tests both bounds of a clause's first term. There is no branch here: which
-            # clauses pass is not to be guessed.
-            if last - first >= len(passing):
-                passing = np.empty(2 * (last - first), np.int64)
-            passed = 0
-            for at in range(4 * first, 4 * last, 4):
-                passing[np.uintp(passed)] = at
-                key = keys[np.uintp(clauses[np.uintp(at + 2)] & _LOW_HALF)]
-                distance = np.uint64(key - clauses[np.uintp(at)])
-                passed += int(distance <= np.uint64(clauses[np.uintp(at + 1)]))
-            for candidate in range(passed):
-                at = passing[np.uintp(candidate)]
-                if has[np.uintp(clauses[np.uintp(at + 2)] & _LOW_HALF)] == 0:
-                    continue
-                holds = True
-                rest, following = clauses[np.uintp(at + 3)], clauses[np.uintp(at + 7)]
-                for i in range(rest >> 32, following >> 32):
-                    need = needs[np.uintp(i)]
-                    if (held[np.uintp(need)] == 0) if need >= 0 else (held[np.uintp(~need)] != 0):
-                        holds = False
-                        break
-                if not holds:
-                    continue
-                for term in range(rest & _LOW_HALF, following & _LOW_HALF):
-                    along = np.uintp(term_dimension[np.uintp(term)])
-                    distance = np.uint64(keys[along] - term_bounds[np.uintp(2 * term)])
-                    span = np.uint64(term_bounds[np.uintp(2 * term + 1)] - term_bounds[np.uintp(2 * term)])
-                    if (distance > span) | (has[along] == 0):
-                        holds = False
-                        break
-                if holds:
-                    found[count] = clauses[at + 2] >> 32
-                    count += 1
-            for group in range(buckets[3 * bucket + 2], buckets[3 * bucket + 5]):
-                first = group_start[group]
-                width = group_start[group + 1] - first
-                holds = True
-                for d in range(width):
-                    if has[group_dimension[first + d]] == 0:
-                        holds = False
-                        break
-                if not holds:
-                    continue
-                for chunk in range(group_chunks[group], group_chunks[group + 1]):
-                    axes = chunk_axes[chunk]
-                    holds = True
-                    for d in range(width):
-                        value = keys[group_dimension[first + d]]
-                        if value < axis_low[axes + d] or value > axis_high[axes + d]:
-                            holds = False
-                            break
-                    if not holds:
-                        continue
-                    if 3 * listed + 3 > len(work):
-                        longer = np.empty(2 * len(work), np.int64)
-                        longer[: 3 * listed] = work[: 3 * listed]
-                        work = longer
-                    work[3 * listed] = row
-                    work[3 * listed + 1] = group
-                    work[3 * listed + 2] = chunk
-                    listed += 1
-        for i in range(met):
-            held[held_needs[met_begin + i]] = 0
-        runs[row - tile + 1] = count
-    return found, count, work, listed
 
 
 @compiled
@@ -412,7 +206,10 @@ def match_rows(
         widest = max(widest, segment.group_dimension_start[group + 1] - segment.group_dimension_start[group])
     ranks = np.empty(4 * _TILE * widest, np.uint16)
     held = np.zeros(len(segment.need_bucket), np.uint8)
-    seen = np.zeros(len(segment.numbers) if repeats else 0, np.int32)  # row + 1 at which it was found last
+    marked = np.zeros(TOKENS, np.uint8)
+    seen = np.zeros(
+        len(segment.numbers) if repeats else 0, np.uint8
+    )  # the stamp of the row that found it last
     found = np.empty(4096, np.int32)
     runs = np.empty(_TILE + 1, np.int64)
     work = np.empty(3 * 4 * _TILE, np.int64)
@@ -423,8 +220,8 @@ def match_rows(
     total = 0
     for tile in range(0, rows, _TILE):
         end = min(rows, tile + _TILE)
-        found, count, work, listed = _collect(
-            segment, tile, end, rows, values, there, held_start, held_needs, held, found, runs, work
+        found, count, work, listed = collect(
+            segment, tile, end, rows, values, there, held_start, held_needs, held, marked, found, runs, work
         )
         begins = np.empty(listed, np.int64)
         ends = np.empty(listed, np.int64)
@@ -443,6 +240,9 @@ def match_rows(
         item = 0
         for row in range(tile, end):
             begin, last = runs[row - tile], runs[row - tile + 1]
+            stamp = np.uint8(row % _STAMPS + 1)
+            if stamp == 1:
+                seen[:] = 0
             while True:
                 size = last - begin
                 if not windowed and not repeats:
@@ -454,15 +254,21 @@ def match_rows(
                         for i in range(size):
                             numbers[np.uintp(total + i)] = own[found[np.uintp(begin + i)]]
                     total += size
-                else:
+                elif not windowed and dense:
                     # Written in any case, and kept if it counts: there is nothing to guess for the processor.
+                    for i in range(size):
+                        registration = np.uintp(found[np.uintp(begin + i)])
+                        numbers[np.uintp(total)] = lowest_number + np.int64(registration)
+                        total += seen[registration] != stamp
+                        seen[registration] = stamp
+                else:
                     for i in range(size):
                         registration = np.uintp(found[np.uintp(begin + i)])
                         numbers[np.uintp(total)] = own[registration]
                         counts = True
                         if repeats:
-                            counts = seen[registration] != row + 1
-                            seen[registration] = row + 1
+                            counts = seen[registration] != stamp
+                            seen[registration] = stamp
                         if windowed:
                             counts &= (since[registration] <= first_position + row) & (
                                 first_position + row < until[registration]

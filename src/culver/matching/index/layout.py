@@ -18,8 +18,9 @@ dimensions, groups of boxes:
 
     buckets[3b]          where its registrations begin in `free_registration`; at 3b + 1 and 3b + 2 where its
                          clauses and its groups begin. All end where those of the next bucket begin
-    clause               four words in `clauses`, which lie together because most clauses are met alone:
-                         low, high - low      of its most selective term, which nearly always decides
+    clause               two tokens in `clause_tokens`, which exclude it for nearly all events (`tokens`), and
+                         four words in `clauses`, which lie together because few clauses are left then:
+                         low, high - low      of its most selective term
                          dimension            of that term, and in the upper half the registration
                          terms                where its further terms begin, and in the upper half its needs;
                                               both end where those of the next clause begin
@@ -30,47 +31,36 @@ dimensions, groups of boxes:
     slot                 a box's place (64 * block + i): registration (-1: surplus), needs
 
     event --> values, needs, attributes --> buckets --+--> free
-                                                      +--> clauses --> terms, needs           registrations
+                                                      +--> clauses --> tokens --> terms, needs    registrations
                                                       `--> groups --> chunks --> nodes
 
 The needs of clauses, then of slots, lie in `needs`. Those of slot s begin at slot_needs[s]; where no box has needs,
 `slot_needs` is empty.
 """
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from culver.matching.index import chunks
-from culver.matching.index.bounds import EVERYTHING, Line
-from culver.matching.index.kernels import SegmentArrays
-from culver.matching.index.order import split
-from culver.matching.index.table import ClauseTable, first_of_runs, gather, select_clauses, starts
-from culver.matching.index.vectors import LANES
+from culver.matching.index.access import Access
+from culver.matching.index.arrays import Integers, SegmentArrays, compiled
+from culver.matching.index.bounds import EVERYTHING
+from culver.matching.index.boxes import Boxes
+from culver.matching.index.table import ClauseTable, first_of_runs, select_clauses, starts
+from culver.matching.index.tokens import clause_tokens
 
 _MIN_GROUP = 16  # fewer boxes than this are checked faster one by one
-
-Integers = NDArray[np.int64]
 
 
 def lay_out(table: ClauseTable) -> SegmentArrays:
     """The arrays of a segment with these clauses; those with an empty interval never hold and are left out."""
     table = _without_empty(table)
-    access = _Access(table)
+    access = Access(table)
     rest = access.without_access()
-    terms, needs = np.diff(rest.term_start), np.diff(rest.need_start)
-    # Boxes with needs apart from those without, which are found without looking at them one by one.
-    shape = 2 * _shapes(rest) + (needs > 0)
-    member, size = _numbered(access.bucket * (int(shape.max(initial=0)) + 1) + shape)
-    boxed = (size >= _MIN_GROUP)[member] & (terms > 0)
-    free = np.flatnonzero((terms == 0) & (needs == 0))
-    free = free[np.argsort(access.bucket[free], kind="stable")]
-    single = np.flatnonzero(~boxed & ((terms > 0) | (needs > 0)))
-    single = single[np.argsort(access.bucket[single], kind="stable")]
+    boxed, begin, single, free = _sort_out(rest, access.bucket)
     clauses = _Clauses(select_clauses(rest, single))
-    boxes = _Boxes(rest, access.bucket, np.where(boxed, member, -1), len(size))
+    boxes = Boxes(rest, access.bucket, boxed, begin)
     literals = b"".join(table.literals)
     every = np.arange(access.buckets + 1)
     arrays = {
@@ -90,6 +80,7 @@ def lay_out(table: ClauseTable) -> SegmentArrays:
         ).reshape(-1),
         "free_registration": rest.clause_registration[free],
         "clauses": clauses.words.reshape(-1),
+        "clause_tokens": clauses.tokens,
         "term_dimension": clauses.term_dimension,
         "term_bounds": clauses.term_bounds.reshape(-1),
         "slot_needs": boxes.slot_needs + (len(clauses.needs) if len(boxes.slot_needs) else 0),
@@ -105,7 +96,7 @@ _LONG = (
 )  # fmt: skip
 _TYPES: dict[str, Any] = {
     **dict.fromkeys(_LONG, np.int64),
-    **dict.fromkeys(("cells", "nodes"), np.uint16),
+    **dict.fromkeys(("cells", "clause_tokens", "nodes"), np.uint16),
     **dict.fromkeys(("axis_origin", "axis_scale"), np.float64),
     "literal_bytes": np.uint8,
 }  # all others are int32
@@ -118,12 +109,44 @@ def _typed(name: str, array: NDArray[Any]) -> NDArray[Any]:
     return np.ascontiguousarray(array, dtype)
 
 
-def _numbered(codes: Integers) -> tuple[Integers, Integers]:
-    """The place of each code among the distinct ones, ascending, and how often each of those occurs."""
-    if len(codes) and (codes == codes[0]).all():
-        return np.zeros(len(codes), np.int64), np.array([len(codes)])
-    _, place, count = np.unique(codes, return_inverse=True, return_counts=True)
-    return place, count
+def _sort_out(table: ClauseTable, bucket: Integers) -> tuple[Integers, Integers, Integers, Integers]:
+    """The clauses that are in boxes, where in them each group begins, those that are checked one by one, and those of
+    which nothing is asked, all in the order of their buckets."""
+    none = np.empty(0, np.int64)
+    count = len(bucket)
+    if count >= _MIN_GROUP and are_alike(table.term_start, table.term_dimension, table.need_start, bucket):
+        return np.arange(count), np.array([0, count]), none, none
+    terms, needs = np.diff(table.term_start), np.diff(table.need_start)
+    # Boxes with needs apart from those without, which are found without looking at them one by one.
+    shape = 2 * _shapes(table) + (needs > 0)
+    # Groups are numbered by bucket first, so their order is that of the buckets.
+    code = bucket * (int(shape.max(initial=0)) + 1) + shape
+    _, member, size = np.unique(code, return_inverse=True, return_counts=True)
+    is_boxed = (size >= _MIN_GROUP)[member] & (terms > 0)
+    boxed = np.flatnonzero(is_boxed)
+    boxed = boxed[np.argsort(member[boxed], kind="stable")]
+    begin = np.append(np.flatnonzero(first_of_runs(member[boxed])), len(boxed))
+    free = np.flatnonzero((terms == 0) & (needs == 0))
+    free = free[np.argsort(bucket[free], kind="stable")]
+    single = np.flatnonzero(~is_boxed & ((terms > 0) | (needs > 0)))
+    single = single[np.argsort(bucket[single], kind="stable")]
+    return boxed, begin, single, free
+
+
+@compiled
+def are_alike(term_start: Integers, term_dimension: Integers, need_start: Integers, bucket: Integers) -> bool:
+    """Whether all clauses are in one bucket, on the same dimensions, and without needs."""
+    width = term_start[1] - term_start[0]
+    if width == 0 or need_start[-1] > 0:
+        return False
+    for clause in range(len(bucket)):
+        begin = term_start[clause]
+        if bucket[clause] != bucket[0] or term_start[clause + 1] - begin != width:
+            return False
+        for i in range(width):
+            if term_dimension[begin + i] != term_dimension[i]:
+                return False
+    return True
 
 
 def _without_empty(table: ClauseTable) -> ClauseTable:
@@ -173,6 +196,10 @@ class _Clauses:
         self.term_dimension = table.term_dimension[later]
         self.term_bounds = table.term_bounds[later]
         self.needs = table.needs
+        self.tokens = clause_tokens(
+            table.term_start, table.term_dimension, table.term_bounds, table.need_start, table.needs,
+            len(table.dimensions),
+        )  # fmt: skip
 
 
 def _rarest_terms(table: ClauseTable) -> Integers:
@@ -193,170 +220,3 @@ def _rarest_terms(table: ClauseTable) -> Integers:
     result = np.full(len(table.clause_registration), -1, np.int64)
     result[clause[chosen]] = chosen
     return result
-
-
-class _Access:
-    """The bucket of each clause, and the tables by which an event finds buckets."""
-
-    def __init__(self, table: ClauseTable) -> None:
-        self._table = table
-        self._clause_of_term = np.repeat(np.arange(len(table.clause_registration)), np.diff(table.term_start))
-        self.bucket = np.zeros(len(table.clause_registration), np.int64)
-        self.buckets = 1
-        self._by_value()
-        self._by_need()
-        self._by_dimension()
-
-    def without_access(self) -> ClauseTable:
-        """The table without the equalities and needs by which clauses are found."""
-        table = self._table
-        if not len(self._access_terms) and not len(self._access_needs):
-            return table
-        terms = np.ones(len(table.term_dimension), np.bool_)
-        terms[self._access_terms] = False
-        needs = np.ones(len(table.needs), np.bool_)
-        needs[self._access_needs] = False
-        kept_terms, kept_needs = starts(terms.astype(np.int64)), starts(needs.astype(np.int64))
-        return replace(
-            table,
-            term_start=kept_terms[table.term_start],
-            term_dimension=table.term_dimension[terms],
-            term_bounds=table.term_bounds[terms],
-            need_start=kept_needs[table.need_start],
-            needs=table.needs[needs],
-        )
-
-    def _by_value(self) -> None:
-        table = self._table
-        bounds = table.term_bounds
-        is_flag = np.array([line in (Line.BOOLEANS, Line.LISTS) for _, line in table.dimensions], np.bool_)
-        point = bounds[:, 0] == bounds[:, 1]
-        point &= ~is_flag[table.term_dimension]  # half of all events have the value: no help
-        terms = np.flatnonzero(point)
-        terms = terms[np.lexsort((bounds[terms, 0], table.term_dimension[terms]))]
-        first = first_of_runs(table.term_dimension[terms]) | first_of_runs(bounds[terms, 0])
-        value = np.cumsum(first) - 1
-        frequency = np.bincount(value, minlength=1)[value] if len(terms) else value
-        # Of each clause, the term with the rarest value.
-        by_clause = np.lexsort((frequency, self._clause_of_term[terms]))
-        chosen = by_clause[first_of_runs(self._clause_of_term[terms[by_clause]])]
-        used, bucket = np.unique(value[chosen], return_inverse=True)
-        self._access_terms = terms[chosen]
-        self.bucket[self._clause_of_term[self._access_terms]] = self.buckets + bucket
-        key_term = terms[np.flatnonzero(first)[used]] if len(terms) else terms
-        self.key_bucket = self.buckets + np.arange(len(used))
-        self.buckets += len(used)
-        self.key_value = bounds[key_term, 0]
-        dimension = table.term_dimension[key_term]
-        self.dimensions = np.unique(dimension)
-        self.start = starts(
-            np.bincount(np.searchsorted(self.dimensions, dimension), minlength=len(self.dimensions))
-        )
-
-    def _by_dimension(self) -> None:
-        table = self._table
-        self.dimension_bucket = np.full(len(table.dimensions), -1, np.int64)
-        clause = np.flatnonzero((self.bucket == 0) & (np.diff(table.term_start) > 0))
-        if not len(clause):
-            return
-        frequency = np.bincount(table.term_dimension, minlength=len(table.dimensions))
-        # The rarest dimension of each clause: the least of its terms' codes.
-        code = frequency[table.term_dimension] * len(table.dimensions) + table.term_dimension
-        begins = np.flatnonzero(np.diff(table.term_start) > 0)
-        rarest = np.empty(len(table.term_start) - 1, np.int64)
-        rarest[begins] = np.minimum.reduceat(code, table.term_start[begins])
-        self._assign(self.dimension_bucket, clause, rarest[clause] % len(table.dimensions))
-
-    def _by_need(self) -> None:
-        table = self._table
-        self.need_bucket = np.full(len(table.pool), -1, np.int64)
-        clause_of_need = np.repeat(np.arange(len(self.bucket)), np.diff(table.need_start))
-        usable = np.flatnonzero((table.needs >= 0) & (self.bucket[clause_of_need] == 0))
-        usable = usable[first_of_runs(clause_of_need[usable])]
-        self._access_needs = usable
-        self._assign(self.need_bucket, clause_of_need[usable], table.needs[usable])
-
-    def _assign(self, bucket_of: Integers, clauses: Integers, keys: Integers) -> None:
-        used = np.flatnonzero(np.bincount(keys, minlength=len(bucket_of)))
-        bucket_of[used] = self.buckets + np.arange(len(used))
-        self.bucket[clauses] = bucket_of[keys]
-        self.buckets += len(used)
-
-
-class _Boxes:
-    """The groups of boxes, ordered by bucket. `group` is the group of each clause, -1 for none."""
-
-    def __init__(self, table: ClauseTable, bucket: Integers, group: Integers, groups: int) -> None:
-        boxed = np.flatnonzero(group >= 0)
-        if groups > 1:
-            boxed = boxed[np.argsort(group[boxed], kind="stable")]
-        begin = np.searchsorted(group[boxed], np.arange(groups + 1))
-        used = np.flatnonzero(begin[1:] > begin[:-1]).tolist()
-        # Groups are numbered by bucket first, so their order is that of the buckets.
-        self.bucket = bucket[boxed[begin[used]]] if used else np.empty(0, np.int64)
-        is_real = np.array([line in (Line.NUMBERS, Line.REALS) for _, line in table.dimensions], np.bool_)
-        dimensions: list[Integers] = []
-        made: list[chunks.Chunk] = []
-        members: list[Integers] = []
-        chunk_counts: list[int] = []
-        for g in used:
-            rows = boxed[begin[g] : begin[g + 1]]
-            first = table.term_start[rows]
-            width = int(table.term_start[rows[0] + 1] - first[0])
-            dimensions.append(table.term_dimension[first[0] : first[0] + width])
-            if int(rows[-1]) - int(rows[0]) == len(rows) - 1:
-                bounds = table.term_bounds[first[0] : first[-1] + width]  # as they lie
-            else:
-                bounds = table.term_bounds[first[:, None] + np.arange(width)]
-            bounds = bounds.reshape(len(rows), 2 * width)
-            sets = split(bounds, chunks.MOST_BOXES, LANES)
-            chunk_counts.append(len(sets))
-            for places in sets:
-                part = bounds if len(sets) == 1 else bounds[places]
-                chunk = chunks.build(part[:, 0::2], part[:, 1::2], is_real[dimensions[-1]])
-                made.append(chunk)
-                slots = np.full(chunk.blocks * LANES, -1, np.int64)
-                slots[: len(places)] = rows[places[chunk.order]]
-                members.append(slots)
-        clause = _joined(members)
-        surplus = clause < 0
-        need_counts = np.where(surplus, 0, np.diff(table.need_start)[clause]) if len(clause) else clause
-        needy = bool(need_counts.any())
-        self.slot_needs = starts(need_counts) if needy else np.empty(0, np.int64)
-        self.needs = table.needs[gather(table.need_start, clause[~surplus])]
-        slot_group = np.repeat(
-            np.repeat(np.arange(len(used)), chunk_counts), [len(slots) for slots in members]
-        )
-        cells = [cell for chunk in made for cell in chunk.cells]
-        cuts = [
-            chunks.padded(cut, cell.steps)
-            for chunk in made
-            for cut, cell in zip(chunk.cuts, chunk.cells, strict=True)
-        ]
-        self.arrays: dict[str, NDArray[Any]] = {
-            "group_dimension_start": starts(np.array([len(d) for d in dimensions], np.int64)),
-            "group_dimension": _joined(dimensions),
-            "group_chunks": starts(np.array(chunk_counts, np.int64)),
-            "group_needy": np.bincount(slot_group[need_counts > 0], minlength=len(used)) > 0,
-            "chunk_blocks": starts(np.array([chunk.blocks for chunk in made], np.int64)),
-            "chunk_axes": starts(np.array([len(chunk.cuts) for chunk in made], np.int64)),
-            "chunk_nodes": starts(np.array([len(chunk.nodes) for chunk in made], np.int64)),
-            "axis_low": _joined([chunk.low for chunk in made]),
-            "axis_high": _joined([chunk.high for chunk in made]),
-            "axis_cuts": starts(np.array([len(axis) for axis in cuts], np.int64)),
-            "axis_cells": starts(np.array([len(cell.before) for cell in cells], np.int64)),
-            "axis_origin": np.array([cell.origin for cell in cells], np.float64),
-            "axis_scale": np.array([cell.scale for cell in cells], np.float64),
-            "axis_real": np.array([cell.real for cell in cells], np.int32),
-            "axis_steps": np.array([cell.steps for cell in cells], np.int32),
-            "cuts": _joined(cuts),
-            "cells": _joined([cell.before for cell in cells]),
-            "nodes": _joined([chunk.nodes for chunk in made]),
-            "slot_registration": np.where(surplus, -1, table.clause_registration[clause])
-            if len(clause)
-            else clause,
-        }
-
-
-def _joined(parts: list[NDArray[Any]]) -> NDArray[Any]:
-    return np.concatenate(parts) if parts else np.empty(0, np.int64)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from culver.matching.index.kernels import Bytes, Integers, Shorts, compiled
+from culver.matching.index.arrays import Bytes, Integers, Shorts, compiled
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +52,10 @@ def _heads_below(heads: NDArray[np.uint64], head: np.uint64, closed: bool) -> in
     size = len(heads)
     while size > 0:
         half = (size + 1) >> 1
-        other = heads[low + half - 1]
-        below = other < head or (closed and other == head)
-        low += half if below else 0
-        size = size - half if below else half - 1
+        other = heads[np.uintp(low + half - 1)]
+        # Multiplied, so that it does not become a branch. What is left may include one that is known not to be below.
+        low += half * int((other < head) | (closed & (other == head)))
+        size -= half
     return low
 
 
@@ -89,6 +89,9 @@ def string_keys(
             middle = (low + high) >> 1
             other = literal_start[middle]
             other_length = literal_start[middle + 1] - other
+            if length == other_length and length <= 8:
+                key = 2 * middle + 1  # the heads are all of them
+                break
             common = min(length, other_length)
             i = 0
             while i < common and data[begin + i] == literal_data[other + i]:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from culver.matching.filter import Matches
 from culver.matching.index.columns import BatchColumns
 from culver.matching.index.kernels import join, match_rows
+from culver.matching.index.rooms import room_for
 from culver.matching.index.segment import Segment
 from culver.matching.index.table import ClauseTable, concatenate, select_registrations
 
@@ -80,8 +81,7 @@ def _match_part(
     until = part.until
     if until is None:
         until = np.full(len(segment), FOREVER) if windowed else _NEVER_ENDED
-    # NumPy asks for large pages where Numba would not, and a result is mostly new memory.
-    room = np.empty(int(1.25 * segment.matches_per_row * columns.rows) + 64, np.int64)
+    room = room_for(int(1.25 * segment.matches_per_row * columns.rows) + 64)
     offsets, numbers = match_rows(
         segment.arrays, until, windowed, segment.repeats, segment.dense, first_position, columns.rows, keys, there,
         held.start, held.needs, room,

@@ -8,7 +8,7 @@ infinite one matters.
 import numpy as np
 from numpy.typing import NDArray
 
-from culver.matching.index.kernels import Integers, Ranks, compiled
+from culver.matching.index.arrays import Integers, Ranks, compiled
 
 _SAMPLE = 1024  # boxes that decide where to split; the spread of a sample is spread enough
 _RANKED = 32_768  # boxes among which large sets are ranked

@@ -15,9 +15,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from culver.matching.index.arrays import Bytes, Integers, Shorts, compiled
 from culver.matching.index.bounds import INT64_MAX, INT64_MIN, Line
 from culver.matching.index.columns import BatchColumns, Keys
-from culver.matching.index.kernels import Bytes, Integers, Shorts, compiled
 from culver.matching.index.literals import head_of
 from culver.matching.index.table import ClauseTable, Dimension, starts
 

@@ -13,9 +13,9 @@ from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
+from culver.matching.index.arrays import Bytes, Integers, Shorts, compiled
 from culver.matching.index.columns import Strings
 from culver.matching.index.held import Part, drop_repeated, starts_of
-from culver.matching.index.kernels import Bytes, Integers, Shorts, compiled
 
 K = TypeVar("K", bytes, int)
 

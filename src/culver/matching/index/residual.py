@@ -12,11 +12,11 @@ it first occurs: who only merges or publishes segments pays for neither.
 import numpy as np
 
 from culver.matching.index.arithmetic import Calculations
+from culver.matching.index.arrays import Shorts
 from culver.matching.index.bounds import Line, real_of_key
 from culver.matching.index.codec import attribute_of_text, constraint_from_text, packed_constraints
 from culver.matching.index.columns import BatchColumns
 from culver.matching.index.held import Held, Part, gather
-from culver.matching.index.kernels import Shorts
 from culver.matching.index.lookups import Lookup, TextLookup
 from culver.matching.index.recall import NumberMemory, Remembered, TextMemory
 from culver.model.predicate import Comparison, Computed

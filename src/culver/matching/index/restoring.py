@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culver.matching.index import chunks
-from culver.matching.index.kernels import SegmentArrays
+from culver.matching.index.arrays import SegmentArrays
 from culver.matching.index.table import ClauseTable, Dimension, gather, sort_terms, starts
 from culver.matching.index.vectors import LANES
 

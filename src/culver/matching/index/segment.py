@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from culver.errors import StorageCorrupt
 from culver.matching.index import container
+from culver.matching.index.arrays import SegmentArrays
 from culver.matching.index.bounds import Line
-from culver.matching.index.kernels import SegmentArrays
 from culver.matching.index.layout import lay_out
 from culver.matching.index.literals import literals_of
 from culver.matching.index.residual import Needs

@@ -76,6 +76,30 @@ def _emit(context: Any, mask: Any, source: Any, at: Any, target: Any, count: Any
     return types.int64(types.uint64, source, types.int64, target, types.int64), generate
 
 
+def _copy(context: Any, source: Any, at: Any, length: Any, target: Any, to: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        source, at, length, target, to = arguments
+        read = context.make_array(signature.args[0])(context, builder, source).data
+        written = context.make_array(signature.args[3])(context, builder, target).data
+        vector = ir.VectorType(_WORD, WINDOW)
+        bits = ir.VectorType(_BIT, WINDOW)
+        places = ir.Constant(ir.VectorType(_LONG, WINDOW), list(range(WINDOW)))
+        inside = builder.icmp_signed("<", places, _repeat(builder, length, places.type))
+        load = cgutils.get_or_insert_function(
+            builder.module,
+            ir.FunctionType(vector, [vector.as_pointer(), _WORD, bits, vector]),
+            f"llvm.masked.load.v{WINDOW}i32.p0",
+        )
+        address = builder.bitcast(builder.gep(read, [at]), vector.as_pointer())
+        aligned = ir.Constant(_WORD, _WORD.width // 8)
+        loaded = builder.call(load, [address, aligned, inside, ir.Constant(vector, None)])
+        stored = builder.store(loaded, builder.bitcast(builder.gep(written, [to]), vector.as_pointer()))
+        stored.align = _WORD.width // 8
+        return context.get_dummy_value()
+
+    return types.none(source, types.int64, types.int64, target, types.int64), generate
+
+
 def _count_up_to(context: Any, array: Any, at: Any, key: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         array, at, key = arguments
@@ -134,6 +158,10 @@ if TYPE_CHECKING:
         """Append source[at + i] to target[count:] for each bit i of the mask; returns the new count. May write
         nonsense into the 16 places behind it: keep that much room."""
 
+    def copy(source: NDArray[np.int32], at: int, length: int, target: NDArray[np.int32], to: int) -> None:
+        """Copy source[at : at + length], but no more than 16, to target[to:]. Writes nonsense behind it, up to 16
+        places in all: keep that much room."""
+
     def count_up_to(keys: NDArray[np.int64], at: int, key: int) -> int:
         """How many of the 16 keys from keys[at] on are at most `key`."""
 
@@ -145,4 +173,4 @@ if TYPE_CHECKING:
 
 else:
     within, emit, lowest, real_of = map(intrinsic, (_within, _emit, _lowest, _real_of))
-    count_up_to, prefetch = map(intrinsic, (_count_up_to, _prefetch))
+    copy, count_up_to, prefetch = map(intrinsic, (_copy, _count_up_to, _prefetch))

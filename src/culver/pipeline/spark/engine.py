@@ -37,6 +37,7 @@ class SparkEngine:
     """Starts the driver, starts it again when it dies, and hands on what the workers wrote."""
 
     name = "spark"
+    reads_head_file = True
 
     def __init__(
         self,

@@ -226,9 +226,11 @@ def _written() -> Written:
 @functools.cache
 def _processor(data_dir: str) -> "RangeProcessor":
     # Only workers match. Four other processes load this module, one after the other, before the first batch.
+    from culver.log.files import FileLogReader
     from culver.pipeline.ranges import RangeProcessor
 
-    return RangeProcessor(SiteFiles(Path(data_dir)))
+    files = SiteFiles(Path(data_dir))
+    return RangeProcessor(files.index, FileLogReader(files.log), _head_file(data_dir).read)
 
 
 @functools.cache
