@@ -120,7 +120,7 @@ def test_processor_tells_what_each_slice_was_sent_and_found(slices: int, tmp_pat
         writer.divide(EventSpace(slices))
     writer.publish(1, [Entry(number, parse(f"n >= {number}")) for number in range(1, 40)], [], 0)
     with FileLog(files.log, LogSettings()) as log:
-        log.append(batches.encode([random_event(rng) for _ in range(120)], 0))
+        log.append(log.prepare(batches.encode([random_event(rng) for _ in range(120)], 0)))
         processor = RangeProcessor(files.index, log, lambda: Head(120, 1, 0, slices))
         [block] = processor.process(0, 120, 1)
         parts = [part for own in range(slices) for part, _ in processor.process_slice(0, 120, 1, own)]
