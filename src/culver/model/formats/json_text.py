@@ -4,8 +4,9 @@ Refused: text that is not UTF-8, a key that an object has twice, NaN, Infinity a
 them, integers beyond 64 bit, lone surrogates, anything after the value, and nesting beyond a limit. A byte
 order mark at the start is ignored, as RFC 8259 permits.
 
-The standard library's reader does the work, but for texts that are plainly right (see `_quickly`). It tells of a repeated key only the key, not where it stands, so
-an object with one becomes a `Repeated`, and whoever walks the tree raises with the whole path.
+The standard library's reader does the work, but for texts that are plainly right (see `_quickly`). It tells of a
+repeated key only the key, not where it stands, so an object with one becomes a `Repeated`, and whoever walks the tree
+raises with the whole path.
 """
 
 import json
