@@ -25,7 +25,7 @@ def fill_log(directory: Path, workload: Workload, events: int, seed: int) -> int
         end = log.next_offset + events
         at = 0
         while log.next_offset < end:
-            log.append([batch.slice(at, _GROUP)])
+            log.append(log.prepare([batch.slice(at, _GROUP)]))
             at = (at + _GROUP) % batch.num_rows
         return log.next_offset
     finally:
