@@ -87,7 +87,8 @@ def count(
         if first < end:
             pending[slot] += end - first
             size[slot] += largest[end - first]
-            oldest[slot] = min(oldest[slot], base + rows[first])
+            if oldest[slot] > base:  # ranges come in order: of most mailboxes no row need be looked at
+                oldest[slot] = min(oldest[slot], base + rows[first])
 
 
 @compiled

@@ -384,7 +384,7 @@ class Mailboxes:
         """Add a range's rows to the mailboxes in `slots` (one per registration of the file, or NONE)."""
         n, columns = item.notifications, self._columns
         count(
-            slots, constant(n.bounds), constant(n.rows), item.largest, n.start, item.start,
+            slots, constant(n.bounds), constant(n.rows), item.largest(), n.start, item.start,
             columns.floor, columns.pending, columns.size, columns.oldest,
         )  # fmt: skip
 

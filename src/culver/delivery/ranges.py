@@ -46,9 +46,8 @@ class Range:
         n = self.notifications
         return n.numbers.nbytes + n.bounds.nbytes + n.rows.nbytes + n.sizes.nbytes
 
-    @cached_property
     def largest(self) -> NDArray[np.int64]:
-        """The payload bytes of the largest 0, 1, 2, ... events."""
+        """The payload bytes of the largest 0, 1, 2, ... events. Not kept: it is needed once, and not small."""
         sizes = np.zeros(len(self.notifications.sizes) + 1, np.int64)
         sizes[1:] = np.sort(self.notifications.sizes)[::-1]
         return np.cumsum(sizes, out=sizes)
