@@ -12,7 +12,6 @@ from culver.bench.workloads import Workload
 from culver.client.rows import ARROW_STREAM, RowsLike, as_table, piece, rows_at_a_time
 
 CHUNK = 1_000
-_SETTLE_SECONDS = 4.0  # without a new version of the index, after which it is taken to be compact
 
 
 def register(http: httpx.Client, filters: Sequence[str], progress: Callable[[int], None]) -> float:
@@ -52,9 +51,11 @@ def register_rows(
     return done / (time.perf_counter() - started)
 
 
-def register_workload(http: httpx.Client, workload: Workload, count: int, seed: int) -> float:
-    """Register a workload's subscriptions, each of its forms as a set, and wait until the index is compact; returns
-    how many a second were acknowledged."""
+def register_workload(
+    http: httpx.Client, workload: Workload, count: int, seed: int, *, settle_seconds: float = 4.0
+) -> float:
+    """Register a workload's subscriptions, each of its forms as a set, and wait until the index is compact: until
+    `settle_seconds` have brought no new version of it. Returns how many a second were acknowledged."""
     seconds = 0.0
     for number, form in enumerate(draw(workload, count, seed).forms):
         columns = {f"p{place}": column for place, column in enumerate(form.columns)}
@@ -62,7 +63,7 @@ def register_workload(http: httpx.Client, workload: Workload, count: int, seed: 
         seconds += len(form.numbers) / per_second
     version = -1
     while version != (version := site_status(http)["index_version"]):
-        time.sleep(_SETTLE_SECONDS)
+        time.sleep(settle_seconds)
     return count / seconds
 
 

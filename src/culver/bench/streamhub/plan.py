@@ -27,6 +27,8 @@ class StreamhubPlan:
     whole_placements: Sequence[str] = ("replicated", "hashed", "event-space")
     whole_events: int = 4_000_000
     gateway_events: int = 100_000  # published to find out what the whole site takes
+    one_core: bool = True  # figure 11 on one core, too
+    settle_seconds: float = 4.0  # after subscriptions have come
     delay_seconds: float = 20.0
     warm_up_seconds: float = 5.0
     data_dir: Path | None = None  # where files are while measuring; None: the system's temporary directory
@@ -51,6 +53,8 @@ def quick_plan(figures: Sequence[str], tables: Sequence[str], data_dir: Path | N
         whole_placements=("replicated", "hashed"),
         whole_events=1_000_000,
         gateway_events=5_000,
+        one_core=False,
+        settle_seconds=0.5,
         delay_seconds=1.0,
         warm_up_seconds=1.0,
         data_dir=data_dir,

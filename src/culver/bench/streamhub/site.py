@@ -37,7 +37,9 @@ def sites_with_subscriptions(plan: StreamhubPlan, tell: Tell) -> Iterator[Sites]
         sites = Sites(Path(directory), plan)
         tell(f"registering {plan.whole_subscriptions:,} subscriptions")
         with sites.started("inline", {}) as site, client(site) as http:
-            register_workload(http, workload(), plan.whole_subscriptions, SEED)
+            register_workload(
+                http, workload(), plan.whole_subscriptions, SEED, settle_seconds=plan.settle_seconds
+            )
         yield sites
 
 

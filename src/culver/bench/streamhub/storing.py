@@ -44,7 +44,7 @@ def measure(plan: StreamhubPlan, tell: Tell) -> list[Finding]:
         tell(f"figure 9: {count:,} subscriptions through the gateway")
         site = SiteProcess("inline", Path(directory) / "site", command=plan.command)
         with site, httpx.Client(base_url=site.url, trust_env=False, timeout=120.0) as http:
-            through = register_workload(http, sliced.workload(), count, SEED)
+            through = register_workload(http, sliced.workload(), count, SEED, settle_seconds=0.0)
         note = "ours: HTTP, registry and index, fsynced"
         findings += _findings("gateway", count, None, PROCESSES, through, text_bytes, note)
     return findings

@@ -30,7 +30,7 @@ class Setting:
 def measure(plan: StreamhubPlan, tell: Tell) -> list[Finding]:
     cores = len(os.sched_getaffinity(0))
     settings = [Setting(placement, cores) for placement in plan.whole_placements]
-    if cores > 1:
+    if plan.one_core and cores > 1:
         settings.append(Setting(Undivided.name, 1))
     tell(f"figure 11: {_SAMPLE_EVENTS:,} events matched, to count notifications")
     per_event = float(np.mean(distributions(plan.whole_subscriptions, _SAMPLE_EVENTS).per_event))
