@@ -40,18 +40,24 @@ def test_a_quick_run_gives_records_and_plots_of_the_figures_asked_for(
 
 def test_a_record_has_the_ratio_to_the_paper_and_both_notes() -> None:
     finding = Finding(
-        figure="11", what="events", unit="events/s", ours=100_000.0, cores=2, note="ours: b", paper=Quoted(2_000, 384, "a")
-    )  # fmt: skip
+        figure="11",
+        what="events",
+        unit="events/s",
+        ours=100_000.0,
+        cores=2,
+        paper=Quoted(2_000, 384, "a"),
+        note="ours: b",
+    )
     record = finding.record()
     assert (record["paper_cores"], record["our_cores"], record["ratio"]) == (384, 2, 50.0)
     assert record["note"] == "a; ours: b"
     assert replace(finding, paper=None).record()["ratio"] is None
 
 
-def test_both_distributions_count_the_same_pairs_and_the_median_is_the_papers() -> None:
+def test_both_distributions_count_the_same_pairs() -> None:
     found = distributions.distributions(20_000, 20_000)
     assert found.per_event.sum() == found.per_subscription.sum()
-    assert np.median(found.per_event) / 20_000 == pytest.approx(0.0018, rel=0.1)
+    assert np.mean(found.per_event) / 20_000 == pytest.approx(0.0018, rel=0.1)  # as W2 says of itself
 
 
 def test_filtering_is_compared_with_the_search_and_its_growth_told() -> None:
