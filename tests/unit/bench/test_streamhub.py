@@ -134,7 +134,7 @@ def test_the_whole_is_beside_the_paper_at_its_size_only() -> None:
     first = findings[0].record()
     assert (first["ours"], first["paper"], first["paper_cores"], first["ratio"]) == (300_000, 2_000, 384, 150)
     assert findings[1].ours == 300_000 * 175
-    assert [each.ours for each in findings if each.unit == "times"] == [1.5, 1.5]
+    assert [each.ours for each in findings if each.unit == "times"] == [1.5, 0.75]
     assert all(each.paper is None for each in findings if each.cores == 1)
     assert all(each.paper is None for each in whole.findings_of(rates, 1_000, 2.0) if each.unit == "events/s")
     assert all(_is_drawing(text) for _, text in run.drawings(findings))

@@ -62,10 +62,10 @@ def _logarithmic_axis(values: Sequence[float], start: float, end: float) -> _Axi
 
 
 def _linear_axis(values: Sequence[float], start: float, end: float) -> _Axis:
-    """Four to ten steps of 1, 2 or 5 times a power of ten."""
+    """Three to five steps of 1, 2 or 5 times a power of ten."""
     most = max(values) or 1.0
     power = 10.0 ** math.floor(math.log10(most))
-    step = next(share * power for share in (0.1, 0.2, 0.5, 1.0) if most / (share * power) <= 10)
+    step = next(share * power for share in (0.2, 0.5, 1.0, 2.0) if most / (share * power) <= 5)
     return _Axis([step * place for place in range(math.ceil(most / step) + 1)], start, end, float)
 
 

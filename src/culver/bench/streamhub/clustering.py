@@ -28,6 +28,7 @@ FIGURE = "10"
 SLICES = 4
 STORED, MATCHED = "storing a subscription", "matching an event"
 _EVENTS = 10_000  # as in the paper
+_REPEATED = 5  # in a round: they are matched within milliseconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +114,7 @@ def _store(directory: Path, placement: str, table: ClauseTable) -> Cost:
 def _match(directory: Path, events: pa.RecordBatch) -> Cost:
     index = DividedIndex(directory, sliced.VERSION)
     _matched(index, events)  # so that values seen for the first time do not count
-    cost = _matched(index, events)
+    cost = min((_matched(index, events) for _ in range(_REPEATED)), key=lambda each: each.both)
     index.close()
     return cost
 

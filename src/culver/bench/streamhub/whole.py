@@ -88,8 +88,8 @@ def findings_of(rates: Mapping[Setting, float], subscriptions: int, per_event: f
             )
     one, all_of_them = rates.get(Setting(Undivided.name, 1)), Setting(Undivided.name, most)
     if one and most > 1 and all_of_them in rates:
-        scaled = rates[all_of_them] / one
+        scaled = rates[all_of_them] / one / most
         findings.append(
-            finding(all_of_them, "against one core", "times", scaled, paper.FOUR_TIMES_THE_MACHINES)
+            finding(all_of_them, "of linear scaling from one core", "times", scaled, paper.SCALING)
         )
     return findings
