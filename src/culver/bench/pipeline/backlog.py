@@ -43,9 +43,15 @@ def _received_now(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def measure_backlog(
-    http: httpx.Client, end: int, progress: Callable[[int], None], limit_seconds: float = 120.0
+    http: httpx.Client,
+    end: int,
+    progress: Callable[[int], None],
+    *,
+    start: int = 0,
+    limit_seconds: float = 120.0,
 ) -> float:
-    """Events a second from the first batch that is delivered until all are. `progress` is told of each step.
+    """Events a second from the first batch that is delivered until all are. `progress` is told of each step, and
+    `start` is what had been delivered before.
 
     What is delivered is on disk: Spark's workers have synced it. Raises BenchmarkFailed where nothing happens for
     `limit_seconds`."""
@@ -54,7 +60,7 @@ def measure_backlog(
     while delivered < end:
         now, at = time.perf_counter(), site_status(http)["delivered_offset"]
         if at > delivered:
-            if at > 0 and first is None:
+            if at > start and first is None:
                 first = now, at
             delivered, moved_at = at, now
             progress(at)
