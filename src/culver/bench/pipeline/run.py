@@ -126,7 +126,7 @@ class _Run:
         self._tell(f"filling the log with {plan.events:,} events")
         end = fill_log(self._directory / "site" / "log", plan.workload, plan.events, _SEED + 3)
         with self._site("spark") as site, _client(site) as http:
-            per_second = measure_backlog(http, end, self._every_tenth(end))
+            per_second = measure_backlog(http, end, self._every_tenth(end), start=end - plan.events)
         return {
             "events_per_second": round(per_second, 1),
             "notifications_per_second": round(per_second * matcher.matches_per_event),
