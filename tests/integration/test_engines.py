@@ -14,6 +14,7 @@ from culver.config import DeliverySettings, PipelineSettings, Settings
 from culver.delivery.messages import Delivery
 from culver.errors import NotFound
 from culver.model.language import parse
+from culver.pipeline.spark.checkpoint import damage_in
 from culver.registry.registry import SubscriptionSpec
 from support.events import random_event
 from support.scenes import Expectation, check, delivered, random_steps, ready, run
@@ -44,7 +45,7 @@ def test_mailboxes_hold_what_the_reference_says_through_changes_and_restarts(
 
 
 @pytest.mark.spark
-def test_site_changes_its_engine_between_starts(tmp_path: Path) -> None:
+def test_site_changes_its_engine_between_starts_and_does_without_a_damaged_checkpoint(tmp_path: Path) -> None:
     rng = random.Random(8)
     expected = Expectation()
 
@@ -52,8 +53,14 @@ def test_site_changes_its_engine_between_starts(tmp_path: Path) -> None:
         await random_steps(site, rng, expected, 40)
         await check(site, expected)
 
-    for engine in ("spark", "inline", "spark"):
-        run(settings_for(engine, tmp_path / "data"), scene)
+    run(settings_for("spark", tmp_path / "data"), scene)
+    run(settings_for("inline", tmp_path / "data"), scene)
+    checkpoint = tmp_path / "data" / "spark" / "checkpoint"
+    assert damage_in(checkpoint) is None
+    newest = max((checkpoint / "offsets").iterdir(), key=lambda path: path.stat().st_mtime_ns)
+    newest.write_bytes(newest.read_bytes()[:-1])
+    run(settings_for("spark", tmp_path / "data"), scene)
+    assert (checkpoint.with_name("checkpoint.unusable") / "offsets" / newest.name).exists()
 
 
 @pytest.mark.spark

@@ -5,9 +5,10 @@ worked out with NumPy from the numbers alone, and the publisher need only write 
 
     python -m support.numbered URL JOURNAL EVENTS_PER_SECOND
 
-    journal    first number | count | first offset, or -1 while, or where, no answer came     int64 each, one row a request
+    journal    first number | count | first offset, or -1 where no answer came     int64 each, one row a request
 
-It publishes until its standard input ends. A request without an answer is not sent again; its numbers may have arrived.
+It publishes until its standard input ends. A request without an answer is not sent again; its numbers may have
+arrived.
 """
 
 import sys
@@ -44,7 +45,8 @@ def lines(numbers: Numbers) -> bytes:
     """The events as a JSON array."""
     columns = (column.tolist() for column in (numbers, *attributes(numbers)))
     return b"[%s]" % b",".join(
-        b'{"n":%d,"symbol":"S%d","price":%d.%02d,"volume":%d}' % (n, symbol, cents // 100, cents % 100, volume)
+        b'{"n":%d,"symbol":"S%d","price":%d.%02d,"volume":%d}'
+        % (n, symbol, cents // 100, cents % 100, volume)
         for n, symbol, cents, volume in zip(*columns, strict=True)
     )
 

@@ -1,7 +1,7 @@
 """The process that runs the streaming query: `python -m culver.pipeline.spark.driver OPTIONS-AS-JSON`.
 
 It stops when its standard input ends, which is also what happens when the site is killed. It exits with 1 when
-the query fails; the site then starts another.
+the query fails, with 3 when a cluster has had no executor for it for a minute; the site then starts another.
 """
 
 import json
@@ -18,7 +18,12 @@ from culver.pipeline.spark.session import session_settings
 from culver.pipeline.spark.signals import SignalSender
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
     from pyspark.sql.streaming import StreamingQuery
+
+NO_EXECUTORS = 3
+_EXECUTOR_SECONDS = 60.0  # without one, before a new driver asks the cluster again
+_LOOK_SECONDS = 2.0
 
 
 def main(argument: str) -> int:
@@ -49,6 +54,8 @@ def _run(options: dict[str, Any], signals: SignalSender) -> int:
     stopper.start()
     if not options["master"].startswith("local"):
         threading.Thread(target=_tell_first_batch, args=(query, signals), daemon=True).start()
+    if options["master"].startswith("spark:"):
+        threading.Thread(target=_end_without_executors, args=(session, signals), daemon=True).start()
     try:
         query.awaitTermination()
     except PySparkException:
@@ -76,6 +83,19 @@ def _tell_first_batch(query: "StreamingQuery", signals: SignalSender) -> None:
             signals.send("warm")
             return
         time.sleep(0.2)
+
+
+def _end_without_executors(session: "SparkSession", signals: SignalSender) -> None:
+    """A Master that was started again without its memory does not know this application, and will never give it
+    executors; Spark waits for them for good. A new driver is a new application."""
+    context = session.sparkContext._jsc.sc()
+    seen = time.monotonic()
+    while time.monotonic() - seen < _EXECUTOR_SECONDS:
+        time.sleep(_LOOK_SECONDS)
+        if context.getExecutorMemoryStatus().size() > 1:  # the driver counts as one
+            seen = time.monotonic()
+    signals.send("failed", text=f"the cluster has had no executor for {_EXECUTOR_SECONDS:.0f} s")
+    os._exit(NO_EXECUTORS)
 
 
 def _reason(text: str) -> str:
