@@ -1,4 +1,4 @@
-"""A site on a standalone cluster that loses a process every few seconds, while a publisher goes on.
+"""A site on a standalone cluster that loses a process every few seconds, while a publisher and a reader go on.
 
 Victims are found in the trees of the processes that were started here, never by a search over the machine:
 
@@ -33,7 +33,8 @@ import numpy as np
 import psutil
 
 from culver.pipeline.spark.standalone import StandaloneCluster
-from support.numbered import Journal, QuoteFilter, some_filters
+from support.mailbox_reader import MailboxReader
+from support.numbered import Journal, some_filters
 from support.service import Service
 
 KINDS = (
@@ -42,6 +43,7 @@ KINDS = (
 _AWAY_SECONDS = 1.0  # before an operator starts again what was killed
 _LOOK_SECONDS = 0.1
 _END_SECONDS = 300.0
+_READ_SECONDS = 0.02  # between two mailboxes
 
 
 @dataclass
@@ -132,19 +134,20 @@ class Chaos:
             arguments = ["--spark-master", state.master_url, "--spark-conf", "spark.executor.memory=512m"]
             with Service(self._directory / "data", "spark", *arguments) as service:
                 service.wait_until_ready(180)
-                names = self._subscribe(service)
+                reader = MailboxReader(service.url, self._subscribe(service), _READ_SECONDS)
+                reader.start()
                 self._live(service)
-                self._check(service, names)
+                reader.finish()
+                self._check(reader)
         finally:
             self._cluster.down()
         return self._report
 
-    def _subscribe(self, service: Service) -> dict[str, QuoteFilter]:
+    def _subscribe(self, service: Service) -> list[str]:
         specs = [{"filter": wanted.text} for wanted in self._filters]
         answer = service.http.post("/v1/subscriptions", json=specs)
         answer.raise_for_status()
-        ids = [item["id"] for item in answer.json()["subscriptions"]]
-        return dict(zip(ids, self._filters, strict=True))
+        return [item["id"] for item in answer.json()["subscriptions"]]
 
     def _live(self, service: Service) -> None:
         watch = StallWatch(service.url)
@@ -241,29 +244,22 @@ class Chaos:
 
     # --- checking -------------------------------------------------------------------------------------
 
-    def _check(self, service: Service, names: dict[str, QuoteFilter]) -> None:
+    def _check(self, reader: MailboxReader) -> None:
         journal, report = Journal.read(self._journal), self._report
         report.acknowledged, report.unknown = len(journal.acknowledged), len(journal.unknown)
         assert len(np.unique(journal.offsets)) == len(journal.offsets), "two events have one position"
-        for name, wanted in names.items():
-            required = wanted.matching(journal.acknowledged)
-            possible = wanted.matching(journal.unknown)
-            deliveries, numbers = [], []
-            for item in service.receive_all(name):
-                if item["type"] != "event":
-                    report.lost += 1
-                    self._say(f"{name}: a gap was announced: {item}")
-                    continue
-                deliveries.append(item["delivery_id"])
-                numbers.append(item["event"]["n"])
-            got = np.unique(np.array(numbers, np.int64))
+        for mailbox, wanted in zip(reader.mailboxes, self._filters, strict=True):
+            required, possible = wanted.matching(journal.acknowledged), wanted.matching(journal.unknown)
+            numbers = np.array(list(mailbox.numbers.values()), np.int64)
+            got = np.unique(numbers)
+            missing = np.setdiff1d(required, got)
             report.deliveries += len(numbers)
-            report.duplicated += max(len(numbers) - len(got), len(deliveries) - len(set(deliveries)))
-            report.lost += len(np.setdiff1d(required, got))
+            report.duplicated += len(numbers) - len(got) + mailbox.repeated
+            report.lost += len(missing)
             report.foreign += len(np.setdiff1d(got, np.concatenate([required, possible])))
-            if missing := np.setdiff1d(required, got).tolist():
+            if len(missing):
                 at = journal.offsets[np.searchsorted(journal.acknowledged, missing[:5])].tolist()
-                self._say(f"{name} ({wanted.text}) lost {len(missing)}, the first at offsets {at}")
+                self._say(f"{wanted.text!r} lost {len(missing)}, the first at offsets {at}; {mailbox.gaps}")
 
 
 def _children(parents: list[psutil.Process], word: str) -> list[psutil.Process]:
