@@ -105,12 +105,14 @@ class StallWatch(threading.Thread):
 
 
 class Chaos:
-    """One run. `say` gets a line for each kill."""
+    """One run: on the Spark engine with a cluster, or on the inline engine, where the site is all there is to kill.
+    `say` gets a line for each kill."""
 
     def __init__(
         self,
         directory: Path,
         *,
+        engine: str,
         seconds: float,
         every_seconds: float,
         events_per_second: int,
@@ -126,18 +128,23 @@ class Chaos:
         self._rng = random.Random(seed)
         self._say = say
         self._report = Report()
+        self._engine = engine
+        self._kinds = KINDS if engine == "spark" else ("site",)
         self._cluster = StandaloneCluster(directory / "cluster")
 
     def run(self) -> Report:
-        state = self._cluster.up(workers=2, cores=1, memory="1g", port=0, progress=lambda text: None)
+        arguments: list[str] = []
         try:
-            arguments = ["--spark-master", state.master_url, "--spark-conf", "spark.executor.memory=512m"]
-            with Service(self._directory / "data", "spark", *arguments) as service:
+            if self._engine == "spark":
+                state = self._cluster.up(workers=2, cores=1, memory="1g", port=0, progress=lambda text: None)
+                arguments = ["--spark-master", state.master_url, "--spark-conf", "spark.executor.memory=512m"]
+            with Service(self._directory / "data", self._engine, *arguments) as service:
                 service.wait_until_ready(180)
                 reader = MailboxReader(service.url, self._subscribe(service), _READ_SECONDS)
                 reader.start()
-                self._live(service)
-                reader.finish()
+                with contextlib.closing(reader):
+                    self._live(service)
+                    reader.finish()
                 self._check(reader)
         finally:
             self._cluster.down()
@@ -157,6 +164,9 @@ class Chaos:
             stdin=subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         )
+        while not (self._journal.exists() and self._journal.stat().st_size):
+            assert publisher.poll() is None, "the publisher has failed"
+            time.sleep(_LOOK_SECONDS)
         began = time.monotonic()
         watch.start()
         try:
@@ -189,9 +199,9 @@ class Chaos:
 
     def _victims(self) -> list[str]:
         """Every kind once, in the order of `KINDS`, then in random rounds, so that none is left out for long."""
-        kinds = list(KINDS)
-        for _ in range(int(self._seconds / self._every_seconds / len(KINDS)) + 1):
-            kinds += self._rng.sample(KINDS, len(KINDS))
+        kinds = list(self._kinds)
+        for _ in range(int(self._seconds / self._every_seconds / len(kinds)) + 1):
+            kinds += self._rng.sample(self._kinds, len(self._kinds))
         return kinds
 
     def _kill(self, kind: str, service: Service, watch: StallWatch, at_seconds: float) -> None:
@@ -214,23 +224,21 @@ class Chaos:
             service.process.wait()
             time.sleep(_AWAY_SECONDS)
             service.start()
+            service.wait_until_listening()
         elif role is not None:
             time.sleep(_AWAY_SECONDS)
             self._cluster.restart(role)
 
     def _find(self, kind: str, service: Service) -> list[psutil.Process]:
-        state = self._cluster.state()
-        assert state is not None
-        workers = [psutil.Process(record.pid) for record in state.running if record.role != "master"]
         match kind:
             case "site":
                 return [psutil.Process(service.process.pid)]
-            case "master":
-                return [psutil.Process(record.pid) for record in state.running if record.role == "master"]
-            case "worker":
-                return workers
+            case "master" | "worker":
+                state = self._cluster.state()
+                assert state is not None
+                return [psutil.Process(item.pid) for item in state.running if item.role.startswith(kind)]
             case "executor":
-                return _children(workers, "CoarseGrainedExecutorBackend")
+                return _children(self._find("worker", service), "CoarseGrainedExecutorBackend")
             case "daemon":
                 return _children(self._find("executor", service), "culver.pipeline.spark.daemon")
             case "python-worker":

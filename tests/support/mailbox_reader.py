@@ -71,11 +71,17 @@ class MailboxReader(threading.Thread):
 
     def finish(self) -> None:
         """Call it when the site is well, with everything delivered."""
-        self._stopping.set()
-        self.join()
+        self.stop()
         if self._error is not None:
             raise self._error
-        with self._http:
-            for mailbox in self.mailboxes:
-                while mailbox.read(self._http):
-                    pass
+        for mailbox in self.mailboxes:
+            while mailbox.read(self._http):
+                pass
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self.join()
+
+    def close(self) -> None:
+        self.stop()
+        self._http.close()
