@@ -99,10 +99,12 @@ def _end_without_executors(session: "SparkSession", signals: SignalSender) -> No
 
 
 def _reason(text: str) -> str:
-    """The line that tells what went wrong; of Java's errors the second, behind a colon."""
+    """The line that tells what went wrong: an error of Culver's own, which names the file it is about; or, of Java's
+    errors, the second, behind a colon."""
     lines = text.strip().splitlines() or ["unknown error"]
-    java = next((line[2:] for line in lines if line.startswith(": ")), None)
-    return (java or lines[0])[:300]
+    own = (line.partition(": ")[2] for line in lines if line.startswith("culver.errors."))
+    java = (line[2:] for line in lines if line.startswith(": "))
+    return next(own, None) or next(java, lines[0])[:300]
 
 
 if __name__ == "__main__":

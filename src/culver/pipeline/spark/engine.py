@@ -57,6 +57,7 @@ class SparkEngine:
         self._progress = progress
         self._collector = Collector(files.notifications, sink, head.frontier)
         self._state = "starting"
+        self._failure: str | None = None  # of the last driver, until another has settled
         self._ready = False
         self._signals_dir: str | None = None
         self._socket: socket.socket | None = None
@@ -71,7 +72,9 @@ class SparkEngine:
 
     @property
     def state(self) -> str:
-        return self._state
+        if self._failure is None or self._ready:
+            return self._state
+        return f"{self._state}; the driver before failed: {self._failure}"
 
     async def start(self) -> None:
         check_master(self._master)
@@ -122,7 +125,7 @@ class SparkEngine:
                         self._state = message["text"]
                         self._progress(message["text"])
                     case "failed":
-                        self._state = f"failed: {message['text']}"
+                        self._state, self._failure = "no driver", message["text"]
         if collect:
             try:
                 self._collect()
@@ -197,13 +200,15 @@ class SparkEngine:
         while driver.poll() is None:
             if self._ready and ready_since is None:
                 ready_since = time.monotonic()
+            if ready_since is not None and time.monotonic() - ready_since > _SETTLED_SECONDS:
+                self._failure = None
             await asyncio.sleep(_LOOK_SECONDS)
         self._ready = False
         _close_input(driver)
         logger.error(
             "the Spark driver ended with code %s (%s) and is started again; its log is %s",
             driver.returncode,
-            self._state,
+            self.state,
             self._log_path,
         )
         return 0.0 if ready_since is None else time.monotonic() - ready_since, driver.returncode
