@@ -4,7 +4,7 @@ import pytest
 
 from culver.pipeline.spark.driver import _reason
 
-WORKER = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted due to stage failure: Task 1
+WORKER = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted due to stage failure
 Traceback (most recent call last):
   File "ranges.py", line 74, in _read
 culver.errors.StorageCorrupt: /data/log/00000000000000000100.log is damaged at byte 6888: a record fails its checksum.
