@@ -1,12 +1,10 @@
 """Both engines against the reference: random subscriptions that come, change and go while events flow."""
 
 import asyncio
-import contextlib
 import random
 import time
 from pathlib import Path
 
-import psutil
 import pytest
 
 from culver.assembly import RunningSite, open_site
@@ -61,31 +59,6 @@ def test_site_changes_its_engine_between_starts_and_does_without_a_damaged_check
     newest.write_bytes(newest.read_bytes()[:-1])
     run(settings_for("spark", tmp_path / "data"), scene)
     assert (checkpoint.with_name("checkpoint.unusable") / "offsets" / newest.name).exists()
-
-
-@pytest.mark.spark
-def test_killed_driver_and_killed_workers_lose_and_repeat_nothing(tmp_path: Path) -> None:
-    rng = random.Random(9)
-    expected = Expectation()
-
-    def victims(name: str) -> list[psutil.Process]:
-        found = []
-        for child in psutil.Process().children(recursive=True):
-            with contextlib.suppress(psutil.NoSuchProcess):  # it ends at this moment, or is a zombie
-                found += [child] if name in " ".join(child.cmdline()) else []
-        return found
-
-    async def scene(site: RunningSite) -> None:
-        await random_steps(site, rng, expected, 30)
-        for name in ("culver.pipeline.spark.daemon", "culver.pipeline.spark.driver"):
-            killed = victims(name)
-            assert killed, f"no process of {name}"
-            for process in killed:
-                process.kill()
-            await random_steps(site, rng, expected, 30)
-            await check(site, expected)
-
-    run(settings_for("spark", tmp_path / "data"), scene)
 
 
 @pytest.mark.spark

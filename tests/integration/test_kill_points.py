@@ -70,6 +70,7 @@ class Points:
             self.before_the_offset_log,
             self.after_the_offset_log,
             self.before_the_commit,
+            self.all_workers,
         ]
         for point in points:
             await ready(site)
@@ -83,6 +84,8 @@ class Points:
         machine.send_signal(signal.SIGSTOP)
         await self._publish(site)
         assert numbers_in(self._offsets) == logged
+        [driver] = of_this_site("culver.pipeline.spark.driver")
+        driver.kill()
         machine.kill()
 
     async def after_the_offset_log(self, site: RunningSite) -> None:
@@ -127,6 +130,13 @@ class Points:
             return machine if what & RENAMED_TO and name.endswith(".ntf") else None
 
         await self._strike(site, Strike(self._notifications, done))
+
+    async def all_workers(self, site: RunningSite) -> None:
+        """With the process that forks them, and the one that plans batches."""
+        for process in of_this_site("culver.pipeline.spark.daemon"):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        await self._publish(site)
 
     async def _strike(self, site: RunningSite, strike: Strike) -> None:
         with strike:
