@@ -10,6 +10,7 @@ import signal
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,10 @@ from culver.delivery.hub import Hub
 from culver.errors import Conflict, CulverError, InvalidConfiguration, NotFound, StorageCorrupt
 from culver.gateway.app import create_app
 from culver.gateway.server import GatewayServer
-from culver.gateway.site import Receipt, Session
+from culver.gateway.site import Session
 from culver.log.commit import GroupCommitter
 from culver.log.files import FileLog
-from culver.log.log import PublicationLog
+from culver.log.log import PublicationLog, Receipt
 from culver.matching.index import IndexWriter
 from culver.model.event import Event
 from culver.pipeline.catalog import Catalog
@@ -32,7 +33,9 @@ from culver.pipeline.engine import Engine, Progress
 from culver.pipeline.files import SiteFiles
 from culver.pipeline.head import Head, HeadFile, HeadTracker
 from culver.pipeline.notifications import Notifications, NotificationSink
+from culver.pipeline.observation import IndexSlice, PlacementInfo, Queues, SiteObservation
 from culver.pipeline.spark.masters import parallelism
+from culver.placement.auto import Choice
 from culver.registry.block import Block, BlockSpec
 from culver.registry.registration import Registration
 from culver.registry.registry import SetSummary, SubscriptionSpec
@@ -41,6 +44,11 @@ from culver.registry.sqlite import SqliteRegistry
 logger = logging.getLogger(__name__)
 
 _HOUSEKEEPING_SECONDS = 1.0
+# The garbage collector stops the loop, for tens of milliseconds where it walks all that 40,000 subscriptions are
+# made of, and by default it does that every few seconds. What a site lets go of is hardly ever a cycle.
+_COLLECTIONS = (10_000, 10, 50)
+
+OnReady = Callable[[str, str | None], None]
 
 
 def clock_us() -> int:
@@ -64,9 +72,10 @@ def create_engine(
     if pipeline.engine == "spark":
         from culver.pipeline.spark.engine import SparkEngine
 
-        return SparkEngine(
-            files, sink, head, pipeline.spark_master, pipeline.batch_events, progress, pipeline.spark_conf
+        conf = (
+            {"spark.ui.enabled": "true", **pipeline.spark_conf} if pipeline.spark_ui else pipeline.spark_conf
         )
+        return SparkEngine(files, sink, head, pipeline.spark_master, pipeline.batch_events, progress, conf)
     raise InvalidConfiguration(
         f"unknown engine {pipeline.engine!r}; known engines: inline, spark", field="pipeline.engine"
     )
@@ -81,6 +90,7 @@ class RunningSite:
         log: FileLog,
         registry: SqliteRegistry,
         index: IndexWriter,
+        choice: Choice,
         hub: Hub,
         progress: Progress,
     ) -> None:
@@ -104,6 +114,8 @@ class RunningSite:
             on_head_moved=self._head_moved,
             clock_us=clock_us,
         )
+        self._choice = choice
+        self._began = time.monotonic()
         self._engine = create_engine(settings, self._files, log, self, self._head, progress)
         self._subscriptions = registry.count()  # as of the last housekeeping
         self._left_behind: set[str] = set()  # live subscriptions whose end could not be written yet
@@ -142,7 +154,8 @@ class RunningSite:
         head = self._tracker.head
         if head != self._head:
             self._head = head
-            self._head_file.write(head)
+            if self._engine.reads_head_file:
+                self._head_file.write(head)
             self._engine.follow(head)
 
     # --- gateway.site.Site ----------------------------------------------------------------------------
@@ -167,10 +180,36 @@ class RunningSite:
             "index_version": self._index.registry_version,
         }
 
-    async def publish(self, events: Sequence[Event]) -> Receipt:
-        first, following = await self._committer.publish(events)
-        self._hub.payloads.remember(first, [event.payload for event in events])
-        return Receipt(first, following)
+    def observe(self) -> SiteObservation:
+        pipeline, head, end = self._engine.observe(), self._head, self._log.next_offset
+        choice, contents = self._choice, self._index.contents()
+        return SiteObservation(
+            engine=self._engine.name,
+            state=self._catalog.trouble or self._engine.state,
+            ready=self.ready,
+            uptime_seconds=time.monotonic() - self._began,
+            log_next_offset=end,
+            subscriptions=self._subscriptions,
+            placement=PlacementInfo(choice.name, choice.slices, choice.reason),
+            queues=Queues(
+                commit=self._committer.pending_events,
+                index=max(0, end - head.log_end),
+                match=max(0, head.log_end - pipeline.position - pipeline.ahead),
+                accept=pipeline.ahead,
+                mailboxes=self._hub.mailboxes.all_pending(),
+            ),
+            index=tuple(IndexSlice(number, *each) for number, each in enumerate(contents)),
+            pipeline=pipeline,
+        )
+
+    def publish(self, events: Sequence[Event]) -> "asyncio.Future[Receipt]":
+        answer = self._committer.publish(events)
+        answer.add_done_callback(partial(self._remember, events))
+        return answer
+
+    def _remember(self, events: Sequence[Event], answer: "asyncio.Future[Receipt]") -> None:
+        if not answer.cancelled() and answer.exception() is None:
+            self._hub.payloads.remember(answer.result().first_offset, [event.payload for event in events])
 
     async def subscribe(self, specs: Sequence[SubscriptionSpec]) -> list[Registration]:
         return await self._catalog.add(specs)
@@ -275,7 +314,7 @@ async def open_site(settings: Settings, progress: Progress = lambda text: None) 
                 "files are missing. Put them back, or move the whole data directory away to start empty"
             )
         hub.register(registry.registrations())
-        site = RunningSite(settings, log, registry, index, hub, progress)
+        site = RunningSite(settings, log, registry, index, choice, hub, progress)
         async with site.running():
             yield site
 
@@ -305,17 +344,19 @@ async def _cancel(task: "asyncio.Task[None]") -> None:
     await asyncio.gather(task, return_exceptions=True)
 
 
-def run_site(settings: Settings, progress: Callable[[str], None], on_ready: Callable[[str], None]) -> int:
+def run_site(settings: Settings, progress: Callable[[str], None], on_ready: OnReady) -> int:
     """Run a site with its gateway until SIGINT or SIGTERM; returns the exit code.
 
-    `on_ready` gets the site's address once events flow. A second signal ends the process at once."""
+    `on_ready` gets the site's address, and that of Spark's web interface if there is one, once events flow. A second
+    signal ends the process at once."""
     # The loop, the log's thread and the inline engine hand each event on to one another; by default a thread
     # may keep the interpreter for 5 ms while another has work.
-    sys.setswitchinterval(0.0005)
+    sys.setswitchinterval(0.0002)
+    gc.set_threshold(*_COLLECTIONS)
     return uvloop.run(_run(settings, progress, on_ready))
 
 
-async def _run(settings: Settings, progress: Callable[[str], None], on_ready: Callable[[str], None]) -> int:
+async def _run(settings: Settings, progress: Callable[[str], None], on_ready: OnReady) -> int:
     stop = asyncio.Event()
 
     def on_signal() -> None:
@@ -337,10 +378,10 @@ async def _run(settings: Settings, progress: Callable[[str], None], on_ready: Ca
     return 0
 
 
-async def _announce(site: RunningSite, url: str, on_ready: Callable[[str], None]) -> None:
+async def _announce(site: RunningSite, url: str, on_ready: OnReady) -> None:
     while not site.ready:  # noqa: ASYNC110 - an engine's readiness is asked for, here as by /readyz
         await asyncio.sleep(0.02)
     # What start-up has made stays; a full collection would walk it again and again, and stop the loop for it.
     gc.collect()
     gc.freeze()
-    on_ready(url)
+    on_ready(url, site.observe().pipeline.spark_ui)

@@ -74,6 +74,7 @@ class PipelineSettings:
     engine: str = "spark"
     spark_master: str = "local[*]"
     spark_conf: dict[str, str] = field(default_factory=dict)  # more settings of Spark, over Culver's own
+    spark_ui: bool = False  # Spark's own web interface
     batch_events: int = 2_000_000  # most events in one batch, which is as large as what waits
     placement: str = "auto"  # of subscriptions on slices; or replicated, hashed, event-space, kmeans
     slices: int = 0  # that the index is divided into; 0: one for each worker
@@ -183,10 +184,15 @@ def _apply(settings: Settings, values: Mapping[str, tuple[Any, str]]) -> Setting
     return settings
 
 
+_BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
+
+
 def _convert(name: str, value: Any, kind: type, source: str) -> Any:
     if kind == dict[str, str]:
         return _table(name, value, source)
     try:
+        if kind is bool:
+            return value if isinstance(value, bool) else _BOOLEANS[str(value).lower()]
         if kind is Path or kind is str:
             if not isinstance(value, str | Path):
                 raise ValueError
@@ -196,8 +202,8 @@ def _convert(name: str, value: Any, kind: type, source: str) -> Any:
         if kind is int and isinstance(value, float):
             raise ValueError
         number = kind(value)
-    except ValueError:
-        wanted = {int: "a whole number", float: "a number"}.get(kind, "text")
+    except (ValueError, KeyError):
+        wanted = {bool: "true or false", int: "a whole number", float: "a number"}.get(kind, "text")
         raise InvalidConfiguration(
             f"{name} from {source} must be {wanted}, not {value!r}", field=name
         ) from None

@@ -9,7 +9,9 @@ import pytest
 from culver.assembly import RunningSite
 from culver.config import PipelineSettings, Settings
 from culver.errors import InvalidConfiguration
-from support.scenes import Expectation, check, random_steps, run, subscribe
+from support.events import random_event
+from support.scenes import Expectation, check, delivered, random_steps, run, subscribe
+from support.until import until
 
 DIVIDING = ["hashed", "event-space", "kmeans"]
 MANY = 250  # subscriptions at once, enough for a placement to learn from
@@ -45,6 +47,54 @@ def test_inline_site_in_slices_gives_what_the_reference_gives(
     assert slices_on_disk(tmp_path / "data") == set(range(used))
 
 
+def check_counts(site: RunningSite, before: int, expected: Expectation, slices: int) -> None:
+    """Nothing is unseen or counted twice: each slice looked at every event since `before`, and what all of them found
+    is what came into the mailboxes."""
+    seen = site.observe()
+    events = seen.log_next_offset - before
+    done = seen.pipeline.slices
+    assert [each.slice for each in done] == [each.slice for each in seen.index] == list(range(slices))
+    assert [each.events for each in done] == [events] * slices
+    assert all(each.sent <= each.events for each in done)
+    found = sum(len([o for o in expected.offsets(name) if o >= before]) for name in expected.windows)
+    assert sum(each.pairs for each in done) == found > 0
+    assert all(min(each.ap_seconds, each.m_seconds, each.ep_seconds) > 0 for each in done)
+    assert sum(each.registrations for each in seen.index) >= len(
+        expected.windows
+    )  # some are in several slices
+    assert (seen.queues.commit, seen.queues.index, seen.queues.match, seen.queues.accept) == (0, 0, 0, 0)
+    assert seen.placement.slices == slices
+
+
+async def subscribe_then_publish(site: RunningSite, rng: random.Random, expected: Expectation) -> None:
+    """Without removals, so that every match counts for a mailbox that is there at the end."""
+    await subscribe(site, rng, expected, MANY)
+    for _ in range(5):
+        events = [random_event(rng) for _ in range(20)]
+        receipt = await site.publish(events)
+        expected.events.update(zip(range(receipt.first_offset, receipt.next_offset), events, strict=True))
+    await delivered(site)
+
+
+def test_counters_of_the_operators_add_up(tmp_path: Path) -> None:
+    rng = random.Random(14)
+    expected = Expectation()
+
+    async def scene(site: RunningSite) -> None:
+        before = site.observe().log_next_offset
+        await subscribe_then_publish(site, rng, expected)
+        check_counts(site, before, expected, 3)
+        seen = site.observe()
+        # Each event goes to every slice, and all of them come through batches.
+        assert [each.sent for each in seen.pipeline.slices] == [100] * 3
+        assert seen.pipeline.batches.events == 100
+        assert sum(each.registrations for each in seen.index) == len(expected.windows)
+        assert seen.queues.mailboxes == sum(len(expected.offsets(name)) for name in expected.windows)
+
+    settings = settings_for(tmp_path / "data", "inline", "hashed", 3)
+    run(settings, scene, scene)
+
+
 @pytest.mark.spark
 def test_spark_site_gives_what_the_reference_gives_while_its_placement_changes_between_starts(
     tmp_path: Path,
@@ -53,7 +103,11 @@ def test_spark_site_gives_what_the_reference_gives_while_its_placement_changes_b
     expected = Expectation()
 
     async def scene(site: RunningSite) -> None:
-        await subscribe(site, rng, expected, MANY)
+        before = site.observe().log_next_offset
+        await subscribe_then_publish(site, rng, expected)
+        check_counts(site, before, expected, site.observe().placement.slices)
+        await until(lambda: site.observe().pipeline.batches.stages)
+        assert site.observe().pipeline.batches.seconds > 0
         await random_steps(site, rng, expected, 40)
         await check(site, expected)
 

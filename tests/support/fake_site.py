@@ -11,12 +11,22 @@ import numpy as np
 from culver.config import Settings
 from culver.delivery.messages import Delivery, Gap
 from culver.errors import Conflict, CulverError, InvalidRequest, NotFound, TooManySubscriptions, Unavailable
-from culver.gateway.site import Receipt
+from culver.log.log import Receipt
 from culver.matching.index import compile_rows
 from culver.model.evaluate import evaluate
 from culver.model.event import Event
 from culver.model.predicate import Predicate
 from culver.model.rows import values_at
+from culver.pipeline.observation import (
+    BATCH_SECONDS,
+    BatchTotals,
+    EngineObservation,
+    IndexSlice,
+    PlacementInfo,
+    Queues,
+    SiteObservation,
+    SliceTotals,
+)
 from culver.registry.block import Block, BlockSpec
 from culver.registry.blocks import new_block
 from culver.registry.ids import split_member
@@ -42,6 +52,7 @@ class FakeSite:
         self.now_us = time.time_ns() // 1000
         self._predicates: dict[int, Predicate] = {}
         self._number = 0
+        self._began = time.monotonic()
         self._changed = asyncio.Event()
 
     @property
@@ -60,7 +71,27 @@ class FakeSite:
             "index_version": self._number,
         }
 
-    async def publish(self, events: Sequence[Event]) -> Receipt:
+    def observe(self) -> SiteObservation:
+        end = len(self.events)
+        counts = tuple(int(bound in (0.05, 0.5)) for bound in (*BATCH_SECONDS, 0))
+        done = SliceTotals(0, end, end, 3 * end, 0.1 * end, 0.3 * end, 0.2 * end)
+        return SiteObservation(
+            engine="fake",
+            state="running" if self.ready else "starting",
+            ready=self.ready,
+            uptime_seconds=time.monotonic() - self._began,
+            log_next_offset=end,
+            subscriptions=len(self.registrations),
+            placement=PlacementInfo("replicated", 1, "replicated: there is one worker"),
+            queues=Queues(match=4, mailboxes=3),
+            index=(IndexSlice(0, len(self.registrations), 1000),),
+            pipeline=EngineObservation(end, slices=(done,), batches=BatchTotals(2, 9, 0.5, counts)),
+        )
+
+    def publish(self, events: Sequence[Event]) -> asyncio.Task[Receipt]:
+        return asyncio.create_task(self._publish(events))
+
+    async def _publish(self, events: Sequence[Event]) -> Receipt:
         await self.hold.wait()
         self._fail("publish")
         first = len(self.events)

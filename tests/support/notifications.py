@@ -95,7 +95,7 @@ class Disk:
 
     def publish(self, count: int, received_us: int = 0) -> None:
         """Append events; event n has the payload {"n": n}."""
-        self.log.append([batch(self.log.next_offset, count, received_us)])
+        self.log.append(self.log.prepare([batch(self.log.next_offset, count, received_us)]))
 
     def write(self, content: Notifications) -> Notifications:
         """As the pipeline does before it hands the notifications on."""

@@ -60,13 +60,25 @@ def test_the_data_directory_is_a_path_from_every_source(tmp_path: Path) -> None:
     assert load(path, {}, {"data_dir": Path("from-flag")}).data_dir == Path("from-flag")
 
 
-@pytest.mark.parametrize("name", sorted(known_settings().keys() - {"pipeline.spark_conf"}))
+@pytest.mark.parametrize(
+    "name", sorted(known_settings().keys() - {"pipeline.spark_conf", "pipeline.spark_ui"})
+)
 def test_every_setting_can_be_set_in_the_environment(name: str) -> None:
     variable = "CULVER_" + name.replace(".", "_").upper()
     settings: Any = load(environment={variable: "3"})
     for part in name.split("."):
         settings = getattr(settings, part)
     assert settings == known_settings()[name]("3")
+
+
+@pytest.mark.parametrize(("text", "value"), [("true", True), ("1", True), ("False", False), ("0", False)])
+def test_switch_is_set_in_the_environment(text: str, value: bool) -> None:
+    assert load(environment={"CULVER_PIPELINE_SPARK_UI": text}).pipeline.spark_ui is value
+
+
+def test_switch_is_nothing_but_true_or_false() -> None:
+    with pytest.raises(InvalidConfiguration, match="must be true or false, not 'maybe'"):
+        load(environment={"CULVER_PIPELINE_SPARK_UI": "maybe"})
 
 
 def test_no_two_settings_share_a_variable() -> None:

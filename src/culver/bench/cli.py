@@ -248,3 +248,47 @@ def pipeline(
         )
         records += run_workload(plan, frame.tell)
     return records
+
+
+@benchmark("streamhub")
+@click.option(
+    "--figure",
+    "figures",
+    type=click.Choice(["6", "7", "8", "9", "10", "11"]),
+    multiple=True,
+    help="Figure of the paper; may be given several times. All, and table 2, unless told otherwise.",
+)
+@click.option(
+    "--table", "tables", type=click.Choice(["2"]), multiple=True, help="Table of the paper: 2, the delays."
+)
+@click.option(
+    "--plots",
+    type=click.Path(path_type=Path, file_okay=False, writable=True),
+    default=Path("streamhub-plots"),
+    show_default=True,
+    help="Directory to draw into, as SVG files.",
+)
+@click.option(
+    "--data-dir",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    default=None,
+    help="Where files are while measuring.  [default: the system's temporary directory]",
+)
+@click.option("--quick", is_flag=True, help="A short run to see that it works; its figures mean nothing.")
+def streamhub(
+    figures: tuple[str, ...], tables: tuple[str, ...], plots: Path, data_dir: Path | None, quick: bool
+) -> list[frame.Record]:
+    """The evaluation of StreamHub's paper again, on W2: its figure, its cores, ours, and the ratio.
+
+    The paper's figures 6 to 11 and its table 2, as far as its text gives numbers.
+    """
+    from culver.bench.streamhub import plan as plans
+    from culver.bench.streamhub.run import run
+
+    if not figures and not tables:
+        figures, tables = plans.FIGURES, plans.TABLES
+    if quick:
+        plan = plans.quick_plan(figures, tables, data_dir)
+    else:
+        plan = plans.StreamhubPlan(figures=figures, tables=tables, data_dir=data_dir)
+    return run(plan, plots, frame.tell)

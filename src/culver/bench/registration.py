@@ -6,6 +6,9 @@ from collections.abc import Callable, Sequence
 import httpx
 
 from culver.bench.frame import BenchmarkFailed
+from culver.bench.matching.subscriptions import draw
+from culver.bench.siteprocess import site_status
+from culver.bench.workloads import Workload
 from culver.client.rows import ARROW_STREAM, RowsLike, as_table, piece, rows_at_a_time
 
 CHUNK = 1_000
@@ -46,6 +49,22 @@ def register_rows(
         done = answer.json()["next"]
         progress(done)
     return done / (time.perf_counter() - started)
+
+
+def register_workload(
+    http: httpx.Client, workload: Workload, count: int, seed: int, *, settle_seconds: float = 4.0
+) -> float:
+    """Register a workload's subscriptions, each of its forms as a set, and wait until the index is compact: until
+    `settle_seconds` have brought no new version of it. Returns how many a second were acknowledged."""
+    seconds = 0.0
+    for number, form in enumerate(draw(workload, count, seed).forms):
+        columns = {f"p{place}": column for place, column in enumerate(form.columns)}
+        per_second = register_rows(http, f"form-{number}", form.text, columns, lambda done: None)
+        seconds += len(form.numbers) / per_second
+    version = -1
+    while version != (version := site_status(http)["index_version"]):
+        time.sleep(settle_seconds)
+    return count / seconds
 
 
 def mean_pending(http: httpx.Client, sample: int) -> float:

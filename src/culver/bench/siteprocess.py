@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -26,7 +26,8 @@ _LOG_TAIL = 4_000  # characters of the site's output that a failure shows
 class SiteProcess:
     """A context manager: a site that is ready on entry and gone on exit.
 
-    `command` is what to run in place of `culver serve`; it gets the same flags."""
+    `command` is what to run in place of `culver serve`; it gets the same flags. `settings` are settings of the site
+    besides those, by their full names (`pipeline.placement`)."""
 
     def __init__(
         self,
@@ -34,12 +35,14 @@ class SiteProcess:
         data_dir: Path,
         *,
         command: Sequence[str] = (sys.executable, "-m", "culver", "serve"),
+        settings: Mapping[str, str | int] | None = None,
         ready_limit_seconds: float = 180.0,
         stop_limit_seconds: float = 30.0,
     ) -> None:
         self._engine = engine
         self._data_dir = data_dir
         self._command = command
+        self._settings = settings or {}
         self._ready_limit_seconds = ready_limit_seconds
         self._stop_limit_seconds = stop_limit_seconds
         self._output = data_dir / "output.txt"
@@ -64,6 +67,10 @@ class SiteProcess:
             **os.environ,
             "CULVER_GATEWAY_EVENTS_PER_SECOND": "0",
             "CULVER_GATEWAY_REQUESTS_PER_SECOND": "0",
+            **{
+                f"CULVER_{name.replace('.', '_').upper()}": str(value)
+                for name, value in self._settings.items()
+            },
         }
         flags = ["--engine", self._engine, "--host", "127.0.0.1", "--port", str(self.port)]
         flags += ["--data-dir", str(self._data_dir / "site")]

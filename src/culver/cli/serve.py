@@ -25,6 +25,12 @@ _LOG_FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
     multiple=True,
     help="A setting of Spark, such as spark.executor.memory=2g; may be repeated.",
 )
+@click.option(
+    "--spark-ui",
+    is_flag=True,
+    default=None,
+    help="Have Spark's own web interface too; its address is shown at the start.",
+)
 @click.option("--host", metavar="HOST", help="Address to listen on.  [default: 127.0.0.1]")
 @click.option(
     "--port", type=click.IntRange(0, 65535), help="Port to listen on; 0 is any free one.  [default: 8080]"
@@ -52,6 +58,7 @@ def serve(
     engine: str | None,
     spark_master: str | None,
     spark_conf: tuple[str, ...],
+    spark_ui: bool | None,
     host: str | None,
     port: int | None,
     data_dir: Path | None,
@@ -80,6 +87,7 @@ def serve(
             "pipeline.engine": engine,
             "pipeline.spark_master": spark_master,
             "pipeline.spark_conf": _pairs(spark_conf),
+            "pipeline.spark_ui": spark_ui,
             "gateway.host": host,
             "gateway.port": port,
             "data_dir": data_dir,
@@ -100,9 +108,11 @@ def _run(settings: Settings) -> int:
         startup.progress("loading")
         from culver.assembly import run_site
 
-        def on_ready(url: str) -> None:
+        def on_ready(url: str, spark_ui: str | None) -> None:
             seconds = startup.finish()
             click.echo(f"Culver is ready on {url} (engine {settings.pipeline.engine}, {seconds:.1f} s)")
+            if spark_ui is not None:
+                click.echo(f"Spark's web interface is on {spark_ui}")
             for line in try_out_lines(url, invocation(), os.environ):
                 click.echo(line)
 

@@ -334,6 +334,11 @@ class Client:
         _, document = await self._open_link().http("GET", "/readyz", accept=(503,))
         return document if isinstance(document, dict) else {}
 
+    async def pipeline(self) -> dict[str, Any]:
+        """What each operator and each slice of the site's pipeline has done since the start, and what waits."""
+        document = await self._request("GET", "/v1/pipeline")
+        return document if isinstance(document, dict) else {}
+
     # --- inside ---
 
     def _open_link(self) -> Link:

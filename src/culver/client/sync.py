@@ -200,6 +200,9 @@ class SyncClient:
     def status(self) -> dict[str, Any]:
         return self._run(self._client.status())
 
+    def pipeline(self) -> dict[str, Any]:
+        return self._run(self._client.pipeline())
+
     def _submit(self, work: Coroutine[Any, Any, Result]) -> "Future[Result]":
         if self._loop is None or self._loop.is_closed():
             work.close()

@@ -21,9 +21,10 @@ from numpy.typing import NDArray
 
 from culver.config import DeliverySettings
 from culver.delivery.gaps import Gaps
+from culver.delivery.kernels import constant, count
 from culver.delivery.messages import Gap, GapReason
 from culver.delivery.names import Names
-from culver.delivery.ranges import Range, Ranges, tally
+from culver.delivery.ranges import Range, Ranges
 from culver.delivery.slots import NEVER, NONE, Columns, Numbers
 from culver.pipeline.notifications import Notifications
 from culver.registry.block import Block
@@ -169,6 +170,10 @@ class Mailboxes:
 
     def pending(self, slot: int) -> int:
         return int(self._columns.pending[slot])
+
+    def all_pending(self) -> int:
+        """What waits in all mailboxes together."""
+        return int(self._columns.pending[: self._columns.used].sum())
 
     def pending_bytes(self, slot: int) -> int:
         """The payload bytes that wait, counted row by row."""
@@ -377,16 +382,11 @@ class Mailboxes:
 
     def _count(self, item: Range, slots: NDArray[np.int64]) -> None:
         """Add a range's rows to the mailboxes in `slots` (one per registration of the file, or NONE)."""
-        known = slots != NONE
-        if not known.any():
-            return
-        columns = self._columns
-        sums = tally(item, np.where(known, columns.floor[slots], 0))
-        chosen = np.flatnonzero(known & (sums.count > 0))
-        into = slots[chosen]
-        np.add.at(columns.pending, into, sums.count[chosen])
-        np.add.at(columns.size, into, sums.size[chosen])
-        np.minimum.at(columns.oldest, into, sums.first[chosen])
+        n, columns = item.notifications, self._columns
+        count(
+            slots, constant(n.bounds), constant(n.rows), item.largest(), n.start, item.start,
+            columns.floor, columns.pending, columns.size, columns.oldest,
+        )  # fmt: skip
 
     def _recount(self, numbers: NDArray[np.int64], since: int) -> None:
         """Count what the files at hand hold for registrations that have only now become known."""

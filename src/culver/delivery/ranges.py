@@ -16,7 +16,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from culver.delivery.kernels import count_from, gather
+from culver.delivery.kernels import gather
 from culver.pipeline.grouping import MOST_EVENTS
 from culver.pipeline.notifications import Notifications, file_name
 
@@ -46,9 +46,8 @@ class Range:
         n = self.notifications
         return n.numbers.nbytes + n.bounds.nbytes + n.rows.nbytes + n.sizes.nbytes
 
-    @cached_property
     def largest(self) -> NDArray[np.int64]:
-        """The payload bytes of the largest 0, 1, 2, ... events."""
+        """The payload bytes of the largest 0, 1, 2, ... events. Not kept: it is needed once, and not small."""
         sizes = np.zeros(len(self.notifications.sizes) + 1, np.int64)
         sizes[1:] = np.sort(self.notifications.sizes)[::-1]
         return np.cumsum(sizes, out=sizes)
@@ -130,33 +129,6 @@ def rows_of(notifications: Notifications, number: int) -> Rows:
     if at == len(n.numbers) or n.numbers[at] != number:
         return n.rows[:0]
     return n.rows[n.bounds[at] : n.bounds[at + 1]]
-
-
-@dataclass(frozen=True, slots=True)
-class Tally:
-    """What each registration of a file adds to its mailbox: `count` rows, the first of them at the offset `first`
-    (meaningless where there are none), of at most `size` bytes in all."""
-
-    count: NDArray[np.int64]
-    size: NDArray[np.int64]
-    first: NDArray[np.int64]
-
-
-def tally(item: Range, floors: NDArray[np.int64]) -> Tally:
-    """Count what lies at or above each registration's floor and in the range. Hot: it looks at registrations, never
-    at every row, so the bytes are those of the largest events there are."""
-    n = item.notifications
-    begin, end = n.bounds[:-1], n.bounds[1:]
-    low = np.maximum(floors, item.start) - n.start
-    cut = np.flatnonzero(low > 0)
-    if len(cut):
-        begin = begin.copy()
-        begin[cut] = count_from(n.rows, begin[cut], end[cut], low[cut])
-    count = end - begin
-    some = np.flatnonzero(count)
-    first = np.zeros(len(count), np.int64)
-    first[some] = n.rows[begin[some]].astype(np.int64) + n.start
-    return Tally(count, item.largest[count], first)
 
 
 def merge(ranges: Sequence[Range]) -> Notifications:

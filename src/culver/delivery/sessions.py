@@ -67,6 +67,9 @@ class _Session(ABC):
             items = await self._next(max(limit, 1))
             if items or (deadline is not None and loop.time() >= deadline):
                 return items
+            if deadline is None:
+                await self._wake.wait()
+                continue
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout_at(deadline):
                     await self._wake.wait()

@@ -14,6 +14,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from culver.delivery.kernels import constant, find
+
 NONE: Final = -1
 """No slot: the number is unknown, ended, or belongs to a live subscription."""
 
@@ -126,14 +128,9 @@ class Numbers:
             self._tidy()
 
     def slots_of(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The slot of each number, or NONE."""
-        if not self._used:
-            return np.full(len(numbers), NONE, np.int64)
-        known = self._numbers[: self._used]
-        at = known.searchsorted(numbers)
-        np.minimum(at, self._used - 1, out=at)
-        slots = self._slots[at]
-        slots[known[at] != numbers] = NONE
+        """The slot of each number, or NONE. The numbers ascend."""
+        slots = np.empty(len(numbers), np.int64)
+        find(constant(numbers), self._numbers[: self._used], self._slots[: self._used], slots)
         return slots
 
     def slot_of(self, number: int) -> int:

@@ -23,7 +23,7 @@ from culver.gateway.websocket import serve_websocket
 _logger = logging.getLogger(__name__)
 
 # What operators ask must be answered most of all when there is too much of everything else.
-_ALWAYS_ANSWERED = frozenset({"/healthz", "/readyz", "/metrics"})
+_ALWAYS_ANSWERED = frozenset({"/healthz", "/readyz", "/metrics", "/v1/pipeline"})
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
@@ -59,6 +59,7 @@ def _routes() -> list[BaseRoute]:
         _route("GET", "/v1/stream", sse.stream_live),
         _route("POST", "/v1/filters/test", filters.test),
         _route("POST", "/v1/filters/explain", filters.explain),
+        _route("GET", "/v1/pipeline", operations.pipeline),
         Route("/healthz", operations.health, methods=["GET"]),
         Route("/readyz", operations.readiness, methods=["GET"]),
         Route("/metrics", operations.prometheus, methods=["GET"]),

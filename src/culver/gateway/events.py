@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
@@ -13,8 +14,8 @@ from culver.gateway.bodies import media_type, read_body, read_lines
 from culver.gateway.context import Gateway, Interrupted, client_of, gateway_of
 from culver.gateway.encoding import encode
 from culver.gateway.parameters import Query
-from culver.gateway.site import Receipt
 from culver.gateway.work import compute
+from culver.log.log import Receipt
 from culver.model.event import Event
 from culver.model.formats import decode_body, parse_event
 
@@ -45,14 +46,20 @@ async def publish_events(request: Request) -> Response:
     return _accepted(len(events), receipt.first_offset, receipt.next_offset)
 
 
-async def publish(gateway: Gateway, events: Sequence[Event]) -> Receipt:
-    """Hand decoded events to the site, and count them."""
-    started = time.perf_counter()
-    receipt = await gateway.site.publish(events)
-    gateway.metrics.publish_seconds.observe(time.perf_counter() - started)
-    gateway.metrics.events.inc(len(events))
-    gateway.metrics.event_bytes.inc(sum(len(event.payload) for event in events))
-    return receipt
+def publish(gateway: Gateway, events: Sequence[Event]) -> "asyncio.Future[Receipt]":
+    """Hand decoded events to the site, and count them when they are acknowledged."""
+    answer = gateway.site.publish(events)
+    answer.add_done_callback(partial(_count, gateway, events, time.perf_counter()))
+    return answer
+
+
+def _count(
+    gateway: Gateway, events: Sequence[Event], started: float, answer: "asyncio.Future[Receipt]"
+) -> None:
+    if not answer.cancelled() and answer.exception() is None:
+        gateway.metrics.publish_seconds.observe(time.perf_counter() - started)
+        gateway.metrics.events.inc(len(events))
+        gateway.metrics.event_bytes.inc(sum(len(event.payload) for event in events))
 
 
 async def _publish_stream(request: Request, gateway: Gateway) -> Response:

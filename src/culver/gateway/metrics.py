@@ -7,6 +7,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from culver.gateway.pipeline_metrics import PipelineCollector
 from culver.gateway.site import Site
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -52,9 +53,15 @@ class Metrics:
             "culver_errors", "Requests and messages answered with a problem", ["code"], registry=self.registry
         )
         self.registry.register(_SiteCollector(site))
+        self.registry.register(PipelineCollector(site))
 
     def render(self) -> bytes:
         return generate_latest(self.registry)
+
+    def deliveries_sent(self) -> int:
+        """Of all kinds together."""
+        samples = [sample for family in self.deliveries.collect() for sample in family.samples]
+        return int(sum(sample.value for sample in samples if sample.name.endswith("_total")))
 
 
 class _SiteCollector(Collector):

@@ -278,10 +278,12 @@ def _other_paths() -> Node:
         "503": {"description": "Not yet, or no longer", "content": status},
     }
     health = {"200": {"description": "The process lives", "content": {_JSON: {"schema": {"type": "object"}}}}}
+    observed: Node = {"200": _answer("Counters since the start, and the queues now", "SiteObservation")}
     text: Node = {"text/plain": {"schema": {"type": "string"}}}
     return {
         "/v1/filters/test": {"post": test},
         "/v1/filters/explain": {"post": explain},
+        "/v1/pipeline": {"get": _bare("pipeline", "What do the operators do, and what waits?", observed)},
         "/healthz": {"get": _bare("health", "Does the process live?", health)},
         "/readyz": {"get": _bare("readiness", "Do published events reach subscribers?", ready)},
         "/metrics": {

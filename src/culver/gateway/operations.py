@@ -1,5 +1,6 @@
 """What operators and tools ask: health, readiness, metrics, the API's description and its page."""
 
+from dataclasses import replace
 from importlib import resources
 
 from starlette.requests import Request
@@ -26,6 +27,13 @@ async def readiness(request: Request) -> Response:
 
 async def prometheus(request: Request) -> Response:
     return Response(gateway_of(request).metrics.render(), media_type=metrics.CONTENT_TYPE)
+
+
+async def pipeline(request: Request) -> Response:
+    """What each operator and each slice has done since the start, and what waits."""
+    gateway = gateway_of(request)
+    observation = replace(gateway.site.observe(), deliveries_sent=gateway.metrics.deliveries_sent())
+    return Response(encode(observation), media_type="application/json")
 
 
 async def describe(request: Request) -> Response:

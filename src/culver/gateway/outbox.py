@@ -8,10 +8,17 @@ class Outbox:
     """Sends one message at a time, in the order of the calls.
 
     A client that reads slowly makes `send` wait, and `room` lets producers wait before they fetch more, so
-    that about `max_bytes` are held whatever the number of producers."""
+    that about `max_bytes` are held whatever the number of producers. `write` sends a message, or returns False where
+    the client does not read; `drained` returns when it is worth trying again."""
 
-    def __init__(self, send_text: Callable[[str], Awaitable[None]], max_bytes: int = 1024 * 1024) -> None:
-        self._send_text = send_text
+    def __init__(
+        self,
+        write: Callable[[bytes], bool],
+        drained: Callable[[], Awaitable[object]],
+        max_bytes: int = 1024 * 1024,
+    ) -> None:
+        self._write = write
+        self._drained = drained
         self._max_bytes = max_bytes
         self._held_bytes = 0
         self._room = asyncio.Event()
@@ -26,13 +33,20 @@ class Outbox:
         """Returns once there is little enough to send."""
         await self._room.wait()
 
+    def post(self, message: bytes) -> bool:
+        """Send it now; False, and it is not sent, where it would have to wait."""
+        return not self._held_bytes and self._write(message)
+
     async def send(self, message: bytes) -> None:
+        if self.post(message):
+            return
         self._held_bytes += len(message)
         if self._held_bytes >= self._max_bytes:
             self._room.clear()
         try:
             async with self._turn:
-                await self._send_text(message.decode())
+                while not self._write(message):
+                    await self._drained()
         finally:
             self._held_bytes -= len(message)
             if self._held_bytes < self._max_bytes:

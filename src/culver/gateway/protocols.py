@@ -5,6 +5,7 @@
 - A head that never comes: `HEAD_SECONDS`.
 - A client that never reads: `STALL_SECONDS` after the write buffer is full, its connection is cut.
 - A WebSocket message in endlessly many empty fragments, and pings whose answers are not read.
+- WebSocket messages that the application does not take: from `MAX_WAITING_BYTES` on, no more are read.
 - A request sent before the one ahead of it is answered: the first still learns when its client is gone, and a
   WebSocket is not opened before.
 
@@ -15,7 +16,7 @@ client sends, before, during or after a close, raises in a callback or puts a tr
 import asyncio
 from typing import Any, ClassVar, cast
 
-from uvicorn._types import ASGI3Application, ASGIReceiveEvent, ASGISendEvent
+from uvicorn._types import ASGI3Application, ASGIReceiveEvent, ASGISendEvent, WebSocketReceiveEvent
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
@@ -25,6 +26,7 @@ from websockets.protocol import State
 
 MAX_HEAD_BYTES = 64 * 1024
 MAX_FRAGMENTS = 4_096
+MAX_WAITING_BYTES = 64 * 1024
 HEAD_SECONDS = 30.0
 STALL_SECONDS = 60.0
 LINGER_SECONDS = 1.0
@@ -32,6 +34,11 @@ LINGER_SECONDS = 1.0
 _HEAD_TOO_LARGE = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 )
+# The extension of a WebSocket's scope with which the application sends text without the layers between:
+# "write" takes a message and returns False where the client does not read, "drained" waits until it does.
+DIRECT = "culver.direct"
+
+_MESSAGE_BYTES = 1024  # that a message counts for besides its text, so that small ones are bounded too
 _BAD_REQUEST = b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 
 
@@ -130,6 +137,7 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._stall = _StallTimer()
+        self._waiting_bytes = 0  # of messages that the application has not received yet
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stall.stop()
@@ -145,6 +153,7 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
     def handle_connect(self, event: Request) -> None:
         super().handle_connect(event)
         if not self.close_sent:
+            self.scope["extensions"][DIRECT] = {"write": self._write, "drained": self.writable.wait}
             # Frames that come before the handshake is answered would be taken for those of a connection that
             # is not open. `receive` reads on when the application is about to accept.
             self.read_paused = True
@@ -157,14 +166,24 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
             super().handle_cont(event)
 
     def send_receive_event_to_app(self) -> None:
-        if self.curr_msg_data_type == "text" and not self.close_sent:
+        """uvicorn would stop reading for each message, and log a traceback for one that is not UTF-8."""
+        data, self.frames = b"".join(self.frames), []
+        if self.close_sent:
+            return
+        message: WebSocketReceiveEvent
+        if self.curr_msg_data_type == "text":
             try:
-                b"".join(self.frames).decode()
+                message = {"type": "websocket.receive", "text": data.decode()}
             except UnicodeDecodeError as exc:
-                # uvicorn would close as well, and log a traceback for each such message.
                 self._fail(1007, f"not UTF-8, see byte {exc.start}")
                 return
-        super().send_receive_event_to_app()
+        else:
+            message = {"type": "websocket.receive", "bytes": data}
+        self.queue.put_nowait(message)
+        self._waiting_bytes += _bytes_of(message)
+        if self._waiting_bytes >= MAX_WAITING_BYTES and not self.read_paused:
+            self.read_paused = True
+            self.transport.pause_reading()
 
     def handle_parser_exception(self) -> None:
         """Say why and stop listening, but go on reading for a moment: closing a socket with unread data on
@@ -183,9 +202,22 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
         self.close_timer = self.loop.call_later(LINGER_SECONDS, self.transport.close)
 
     async def receive(self) -> ASGIReceiveEvent:
-        if self.transport.is_closing():
-            self.read_paused = False  # uvicorn would resume reading, which a closed transport refuses
-        return await super().receive()
+        message = await self.queue.get()
+        if message["type"] == "websocket.receive":
+            self._waiting_bytes -= _bytes_of(message)
+        if self.read_paused and self._waiting_bytes < MAX_WAITING_BYTES:
+            self.read_paused = False
+            if not self.transport.is_closing():
+                self.transport.resume_reading()
+        return message
+
+    def _write(self, message: bytes) -> bool:
+        if not self.writable.is_set():
+            return False
+        if self.disconnected or self.conn.state is not State.OPEN or self.transport.is_closing():
+            raise ClientDisconnected
+        self.transport.writelines([text_header(len(message)), message])
+        return True
 
     def shutdown(self) -> None:
         if self.handshake_complete and not self.close_sent and self.conn.state is not State.OPEN:
@@ -231,3 +263,16 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
             self.frames = []
             self.conn.fail(code, reason)
             self.handle_parser_exception()
+
+
+def _bytes_of(message: WebSocketReceiveEvent) -> int:
+    return _MESSAGE_BYTES + len(message.get("text") or message.get("bytes") or "")
+
+
+def text_header(length: int) -> bytes:
+    """Of a whole text message from the server, RFC 6455, section 5.2."""
+    if length < 126:
+        return bytes((0x81, length))
+    if length < 1 << 16:
+        return b"\x81\x7e" + length.to_bytes(2, "big")
+    return b"\x81\x7f" + length.to_bytes(8, "big")

@@ -3,8 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from culver.config import Settings
 from culver.gateway.problems import KINDS
+from culver.pipeline.observation import SiteObservation
 
 Schema = dict[str, Any]
 
@@ -123,6 +126,7 @@ def all_schemas(settings: Settings) -> dict[str, Schema]:
             },
             "required": ["ready"],
         },
+        **_observation(),
         "Problem": _problem(),
     }
 
@@ -240,6 +244,12 @@ def _subscription() -> Schema:
             "pending": {"type": "integer", "description": "Deliveries waiting to be acknowledged"},
         }
     )
+
+
+def _observation() -> dict[str, Schema]:
+    _, schemas = msgspec.json.schema_components([SiteObservation], ref_template="#/components/schemas/{name}")
+    plain: dict[str, Schema] = msgspec.json.decode(msgspec.json.encode(schemas))  # lists, where it has tuples
+    return plain
 
 
 def _problem() -> Schema:

@@ -3,24 +3,18 @@
 All methods are safe to call from the event loop's one thread and never block it.
 """
 
+import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from culver.config import Settings
 from culver.delivery.messages import Delivery, Gap
+from culver.log.log import Receipt
 from culver.model.event import Event
+from culver.pipeline.observation import SiteObservation
 from culver.registry.block import Block, BlockSpec
 from culver.registry.registration import Registration
 from culver.registry.registry import SetSummary, SubscriptionSpec
-
-
-@dataclass(frozen=True, slots=True)
-class Receipt:
-    """Where acknowledged events stand in the log: `[first_offset, next_offset)`, in the order sent."""
-
-    first_offset: int
-    next_offset: int
 
 
 class Session(Protocol):
@@ -57,9 +51,12 @@ class Site(Protocol):
     def status(self) -> dict[str, Any]:
         """What `/readyz` tells: engine, its state, log positions, subscriptions."""
 
-    async def publish(self, events: Sequence[Event]) -> Receipt:
-        """Returns once the events are on disk. Raises StorageFull, StorageError or Unavailable; then
-        none of them is promised."""
+    def observe(self) -> SiteObservation:
+        """What `/v1/pipeline`, `/metrics` and `culver top` tell of the operators."""
+
+    def publish(self, events: Sequence[Event]) -> "asyncio.Future[Receipt]":
+        """Answers once the events are on disk. Raises Unavailable, and the answer StorageFull or StorageError; then
+        none of them is promised. Whoever does not want the answer any more may cancel it."""
 
     async def subscribe(self, specs: Sequence[SubscriptionSpec]) -> list[Registration]:
         """Register; `since` of each is the position from which every matching event is delivered."""

@@ -1,6 +1,6 @@
 """The WebSocket protocol at `/v1/ws`: publish, subscribe and acknowledge over one connection.
 
-One task reads messages. Each becomes a task of its own, in a window of bounded size, so that publications
+One task reads messages. They are worked on beside one another, in a window of bounded size, so that publications
 are pipelined; each subscription has a task that pumps deliveries out. All of them send through one outbox.
 A client that does not read stops the pumps and then the reader: nothing grows.
 """
@@ -31,11 +31,13 @@ from culver.gateway.parameters import (
     prefixed,
 )
 from culver.gateway.problems import encode_problem, problem_document
+from culver.gateway.protocols import DIRECT
 from culver.gateway.references import Reference, check_reference, find_reference
 from culver.gateway.sessions import open_live
 from culver.gateway.site import Session
 from culver.gateway.subscriptions import check_durable, live_spec, new_live_id
 from culver.gateway.work import compute
+from culver.log.log import Receipt
 from culver.model.event import Event
 from culver.model.formats import event_from_object
 
@@ -93,11 +95,14 @@ class _Connection:
         self._socket = socket
         self._client = client_of(socket)
         self._interruption = interruption
-        self._outbox = Outbox(socket.send_text)
+        direct = socket.scope["extensions"][DIRECT]
+        self._outbox = Outbox(direct["write"], direct["drained"])
         self._window = Window(_MAX_IN_WORK, _MAX_BYTES_IN_WORK)
         self._attachments: dict[str, _Attachment] = {}
         self._errors = 0
+        self._ending = False
         self._tasks: set[asyncio.Task[None]] = set()
+        self._publications: set[asyncio.Future[Receipt]] = set()  # not answered yet
         self._group = asyncio.TaskGroup()
         self.verdict: tuple[int, str] | None = None  # the close code and reason that the client is to get
         self._operations: dict[str, Callable[[Fields, Reference], Awaitable[None]]] = {
@@ -117,8 +122,11 @@ class _Connection:
                 except GONE:
                     pass
                 finally:
+                    self._ending = True
                     for task in list(self._tasks):
                         task.cancel()
+                    for publication in list(self._publications):
+                        publication.cancel()
         except ExceptionGroup:
             _logger.exception("a WebSocket connection failed")
             self.verdict = (INTERNAL_ERROR, "the gateway failed")
@@ -159,21 +167,21 @@ class _Connection:
             fields = Fields(value)
             reference = check_reference(fields.any("ref"))
             operation = fields.text("op")
-            work: Callable[[], Awaitable[None]]
             if operation == "publish":
-                work = partial(self._publish, await self._read_events(fields, len(text)), reference)
+                events = await self._read_events(fields, len(text))
+                await self._window.enter(len(text))
+                self._publish(events, reference, len(text))
             elif operation in self._operations:
+                await self._window.enter(len(text))
                 work = partial(self._operations[operation], fields, reference)
+                self._start(self._work(work, reference, len(text)))
             else:
                 known = ", ".join(["publish", *self._operations])
                 raise InvalidRequest(f"unknown op {operation[:100]!r}; known: {known}", field="op")
         except CulverError as exc:
             await self._refuse(exc, reference)
-            return
-        await self._window.enter(len(text))
-        self._start(self._work(work, reference, len(text)))
 
-    async def _work(self, work: Callable[[], Awaitable[None]], reference: Reference, size: int) -> None:
+    async def _work(self, work: Callable[[], Awaitable[object]], reference: Reference, size: int) -> None:
         try:
             try:
                 await work()
@@ -198,11 +206,36 @@ class _Connection:
 
     # --- operations -------------------------------------------------------------------------------------
 
-    async def _publish(self, events: Sequence[Event], reference: Reference) -> None:
-        receipt = await publish(self._gateway, events)
-        await self._answer(
-            "published", reference, first_offset=receipt.first_offset, next_offset=receipt.next_offset
-        )
+    def _publish(self, events: Sequence[Event], reference: Reference, size: int) -> None:
+        """Without a task, for this is what most messages are. Raises Unavailable."""
+        try:
+            answer = publish(self._gateway, events)
+        except BaseException:
+            self._window.leave(size)
+            raise
+        self._publications.add(answer)
+        answer.add_done_callback(partial(self._published, reference, size))
+
+    def _published(self, reference: Reference, size: int, answer: "asyncio.Future[Receipt]") -> None:
+        """Acknowledge, here and now where nothing is in the way; what waits to be sent stays in the window."""
+        self._publications.discard(answer)
+        if answer.cancelled() or self._ending:
+            self._window.leave(size)
+        elif answer.exception() is not None:
+            self._start(self._work(lambda: answer, reference, size))
+        else:
+            first, following = answer.result()
+            members = {"op": "published", "ref": reference, "first_offset": first, "next_offset": following}
+            message = encode(members)
+            try:
+                sent = self._outbox.post(message)
+            except GONE:
+                self._interruption.interrupt()
+                sent = True
+            if sent:
+                self._window.leave(size)
+            else:
+                self._start(self._work(partial(self._outbox.send, message), reference, size))
 
     async def _subscribe(self, fields: Fields, reference: Reference) -> None:
         text = fields.text("filter")

@@ -13,14 +13,13 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import Self
 
-import pyarrow as pa
-
 from culver.config import LogSettings
 from culver.errors import CulverError, StorageError, Unavailable
-from culver.log.log import PublicationLog
+from culver.log.log import Body, PublicationLog, Receipt
 from culver.model.batch import encode
 from culver.model.event import Event
 
@@ -72,6 +71,11 @@ class GroupCommitter:
         self._idle.set()
         self._ended = asyncio.Event()
 
+    @property
+    def pending_events(self) -> int:
+        """Events that were given and are not answered yet."""
+        return self._held_events + sum(len(request.events) for request in self._waiting)
+
     async def __aenter__(self) -> Self:
         self._loop = asyncio.get_running_loop()
         self._thread = threading.Thread(target=self._run, name="culver-log", daemon=True)
@@ -98,26 +102,25 @@ class GroupCommitter:
                 await self._ended.wait()
                 self._thread.join()
 
-    async def publish(self, events: Sequence[Event]) -> tuple[int, int]:
-        """(first offset, next offset) of the events, once they are durable.
+    def publish(self, events: Sequence[Event]) -> "asyncio.Future[Receipt]":
+        """Where the events stand, once they are durable.
 
-        Raises Unavailable before it is entered and once it is closing, StorageFull or StorageError where the
-        log refuses; then none of the events is in the log. Cancelled before its commit has begun, the request
-        is withdrawn; later, its events are in the log all the same.
+        Raises Unavailable before it is entered and once it is closing. The answer raises StorageFull or
+        StorageError where the log refuses; then none of the events is in the log. Cancelled before its commit has
+        begun, the request is withdrawn; later, its events are in the log all the same.
         """
         if self._loop is None or self._closing:
             raise Unavailable("the site is starting or stopping and takes no events; try again shortly")
+        answer: asyncio.Future[Receipt] = self._loop.create_future()
         if not events:
-            return self._log.next_offset, self._log.next_offset
-        request = _Request(events, self._loop.create_future())
+            answer.set_result(Receipt(self._log.next_offset, self._log.next_offset))
+            return answer
+        request = _Request(events, answer)
+        answer.add_done_callback(partial(self._answered, request))
         self._idle.clear()
         self._waiting.append(request)
         self._admit()
-        try:
-            return await request.answer
-        except asyncio.CancelledError:
-            self._withdraw(request)
-            raise
+        return answer
 
     # --- on the loop ----------------------------------------------------------------------------------
 
@@ -158,7 +161,10 @@ class GroupCommitter:
             and self._held_bytes + request.size <= self._settings.max_pending_bytes
         )
 
-    def _withdraw(self, request: "_Request") -> None:
+    def _answered(self, request: "_Request", answer: "asyncio.Future[Receipt]") -> None:
+        """Take back a request whose caller has cancelled it."""
+        if not answer.cancelled():
+            return
         if request in self._waiting:
             self._waiting.remove(request)
         elif request in self._queue:
@@ -179,7 +185,7 @@ class GroupCommitter:
             self._release(request)
             following = first + len(request.events)
             if not request.answer.cancelled():
-                request.answer.set_result((first, following))
+                request.answer.set_result(Receipt(first, following))
             first = following
         for request, error in outcome.refused:
             self._release(request)
@@ -215,29 +221,30 @@ class GroupCommitter:
 
     def _append(self, commit: "_Commit") -> "_Outcome":
         try:
-            batches, refused = self._encode(commit.group) if commit.encoded is None else commit.encoded
-            first = self._log.append(batches) if batches else 0
+            bodies, refused = self._encode(commit.group) if commit.encoded is None else commit.encoded
+            first = self._log.append(bodies) if bodies else 0
         except Exception as exc:
             return _Outcome([], 0, [(request, exc) for request in commit.group])
         taken = [request for request in commit.group if all(request is not other for other, _ in refused)]
         return _Outcome(taken, first, refused)
 
     def _encode(self, group: list["_Request"]) -> "_Encoded":
-        """The group's batches, and the requests that cannot be encoded: those must not fail the others."""
+        """What to append for the group, and the requests that cannot be encoded: those must not fail the others."""
         received_us = self._clock_us()
         try:
-            return encode([event for request in group for event in request.events], received_us), []
+            events = [event for request in group for event in request.events]
+            return self._log.prepare(encode(events, received_us)), []
         except Exception as exc:
             if len(group) == 1:
                 return [], [(group[0], exc)]
-        batches: list[pa.RecordBatch] = []
+        bodies: list[Body] = []
         refused: list[tuple[_Request, Exception]] = []
         for request in group:
             try:
-                batches += encode(request.events, received_us)
+                bodies += self._log.prepare(encode(request.events, received_us))
             except Exception as exc:
                 refused.append((request, exc))
-        return batches, refused
+        return bodies, refused
 
     def _tell(self, callback: Callable[..., None], *arguments: object) -> None:
         assert self._loop is not None
@@ -251,19 +258,19 @@ class _Request:
 
     __slots__ = ("answer", "events", "size")
 
-    def __init__(self, events: Sequence[Event], answer: "asyncio.Future[tuple[int, int]]") -> None:
+    def __init__(self, events: Sequence[Event], answer: "asyncio.Future[Receipt]") -> None:
         self.events = events
         self.answer = answer
         self.size = sum(len(event.payload) for event in events)
 
 
 _Refused = list[tuple[_Request, Exception]]
-_Encoded = tuple[list[pa.RecordBatch], _Refused]
+_Encoded = tuple[list[Body], _Refused]
 
 
 @dataclass(frozen=True, slots=True)
 class _Commit:
-    """Requests that go into the log together, and their batches, where they are encoded already."""
+    """Requests that go into the log together, and what to append for them, where that is made already."""
 
     group: list[_Request]
     encoded: _Encoded | None

@@ -14,17 +14,16 @@ from types import TracebackType
 from typing import Self
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from culver.config import LogSettings
 from culver.disk import sync_directory
 from culver.errors import NotFound, StorageCorrupt, StorageError, TooLarge
+from culver.log.log import Body
 from culver.log.reader import FileLogReader
 from culver.log.recovery import find_tail
 from culver.log.segment import (
     HEADER,
     MAX_BODY_BYTES,
-    Body,
     SegmentHeader,
     group_size,
     list_segments,
@@ -106,19 +105,20 @@ class FileLog:
                 total += (self._directory / segment_name(first)).stat().st_size
         return total
 
-    def append(self, group: Sequence[pa.RecordBatch]) -> int:
-        group = [batch for batch in group if batch.num_rows]
-        bodies = [_body(batch) for batch in group]
+    def prepare(self, batches: Sequence[pa.RecordBatch]) -> list[Body]:
+        return [_body(batch) for batch in batches if batch.num_rows]
+
+    def append(self, group: Sequence[Body]) -> int:
         with self._lock:
             if self._refusal is not None:
                 raise StorageError(self._refusal)
-            if not bodies:
+            if not group:
                 return self._next_offset
-            size = group_size(bodies)
+            size = group_size(group)
             if self._position > HEADER.size and self._position + size > self._segment_bytes:
                 self._start_segment()
             data, records = pack_group(
-                bodies, self._header, self._position, self._next_offset, self._received_us
+                group, self._header, self._position, self._next_offset, self._received_us
             )
             self._write(data)
             self._reader.note(self._header.first_offset, records)
@@ -126,7 +126,7 @@ class FileLog:
             self._position += len(data)
             self._received_us = records[-1].received_us
             self._remember(
-                [(record.offset, batch) for record, batch in zip(records, group, strict=True)], size
+                [(record.offset, body.batch) for record, body in zip(records, group, strict=True)], size
             )
             self._next_offset = records[-1].end_offset
             return first
@@ -345,4 +345,4 @@ def _body(batch: pa.RecordBatch) -> Body:
             field="events",
             limit=MAX_BODY_BYTES,
         )
-    return Body(data, batch.num_rows, pc.max(batch.column("received_us")).as_py())
+    return Body(batch, data, int(batch.column(batches.RECEIVED).to_numpy().max()))

@@ -1,9 +1,29 @@
 """What a publication log is: batches of events in, positions out, durable before it answers."""
 
 from collections.abc import Iterator, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import pyarrow as pa
+
+
+class Body(NamedTuple):
+    """A batch and the bytes that it has in the log."""
+
+    batch: pa.RecordBatch
+    data: memoryview
+    received_us: int
+
+    @property
+    def events(self) -> int:
+        rows: int = self.batch.num_rows
+        return rows
+
+
+class Receipt(NamedTuple):
+    """Where acknowledged events stand in the log: `[first_offset, next_offset)`, in the order sent."""
+
+    first_offset: int
+    next_offset: int
 
 
 class PublicationLog(Protocol):
@@ -20,8 +40,12 @@ class PublicationLog(Protocol):
     def next_offset(self) -> int:
         """The offset that the next event gets. Everything below is on disk."""
 
-    def append(self, batches: Sequence[pa.RecordBatch]) -> int:
-        """Write all batches and make them durable with one `fdatasync`; returns the first event's offset.
+    def prepare(self, batches: Sequence[pa.RecordBatch]) -> list[Body]:
+        """What `append` takes. Touches no file, so that it may run where waiting is not allowed. Raises
+        TooLarge."""
+
+    def append(self, group: Sequence[Body]) -> int:
+        """Write all of it and make it durable with one `fdatasync`; returns the first event's offset.
 
         All or nothing: raises StorageFull or StorageError, and then none of it is ever read."""
 

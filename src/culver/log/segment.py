@@ -36,6 +36,7 @@ from typing import NamedTuple
 import numpy as np
 
 from culver.errors import StorageCorrupt, StorageError, StorageFull
+from culver.log.log import Body
 
 MAGIC = b"CULVLOG1"
 FORMAT = 1
@@ -78,14 +79,6 @@ class Record(NamedTuple):
     def group_offset(self) -> int:
         """The offset of the first event that was appended together with this one."""
         return self.offset - self.before
-
-
-class Body(NamedTuple):
-    """What `pack_group` makes a record of: a serialised batch."""
-
-    data: memoryview
-    events: int
-    received_us: int
 
 
 class BadRecord(Exception):
@@ -150,8 +143,9 @@ def pack_group(
     records: list[Record] = []
     total = sum(body.events for body in bodies)
     before = 0
-    for data, events, received in bodies:
-        received_us = max(received_us, received)
+    for body in bodies:
+        data, events = body.data, body.events
+        received_us = max(received_us, body.received_us)
         after = total - before - events
         record = Record(position, data.nbytes, offset + before, events, received_us, before, after)
         head = RECORD.pack(

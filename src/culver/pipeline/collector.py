@@ -6,19 +6,27 @@ from pathlib import Path
 from culver.errors import StorageCorrupt
 from culver.pipeline import notifications
 from culver.pipeline.notifications import NotificationSink
+from culver.pipeline.observation import Tally
 
 logger = logging.getLogger(__name__)
 
 
 class Collector:
     """Not thread-safe. `position` is the offset up to which the sink has everything. `damaged` is set when a file
-    had to be removed: its range stays open until somebody matches it again."""
+    had to be removed: its range stays open until somebody matches it again. `tally` is told of what was taken."""
 
-    def __init__(self, directory: Path, sink: NotificationSink, position: int) -> None:
+    def __init__(
+        self, directory: Path, sink: NotificationSink, position: int, tally: Tally | None = None
+    ) -> None:
         self._directory = directory
         self._sink = sink
+        self._tally = Tally() if tally is None else tally
         self.position = position
         self.damaged = False
+        self.waiting_files = 0
+        """Files behind a hole, at the last look."""
+        self.ahead = 0
+        """Events in them."""
 
     def collect(self) -> bool:
         """Hand on every file that continues the sequence; returns whether there was one.
@@ -30,6 +38,7 @@ class Collector:
         while True:
             candidates = [item for item in waiting if item[0] <= self.position < item[1]]
             if not candidates:
+                self._look_ahead(waiting)
                 return progressed
             start, end = max(candidates, key=lambda item: item[1])
             waiting.remove((start, end))
@@ -44,8 +53,18 @@ class Collector:
                 self.damaged = True
                 continue
             self._sink.accept(found, stored=True)
+            self._tally.add(found.work)
             self.position = end
             progressed = True
+
+    def _look_ahead(self, waiting: list[tuple[int, int]]) -> None:
+        reached = self.position
+        self.waiting_files = self.ahead = 0
+        for start, end in sorted(waiting):
+            if end > self.position:
+                self.waiting_files += 1
+                self.ahead += max(0, end - max(start, reached))
+                reached = max(reached, end)
 
     def _list(self) -> list[tuple[int, int]]:
         parsed = (notifications.parse_file_name(path.name) for path in self._directory.iterdir())

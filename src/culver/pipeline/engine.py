@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from culver.pipeline.head import Head
+from culver.pipeline.observation import EngineObservation
 
 Progress = Callable[[str], None]
 """Told in a few words what a long start-up is doing."""
@@ -20,12 +21,19 @@ class Engine(Protocol):
     def name(self) -> str: ...
 
     @property
+    def reads_head_file(self) -> bool:
+        """The head must be in its file too: it is followed in another process."""
+
+    @property
     def ready(self) -> bool:
         """Events flow."""
 
     @property
     def state(self) -> str:
         """A few words for the status page: starting, running, or what is wrong."""
+
+    def observe(self) -> EngineObservation:
+        """What it has done since it was made, and what waits in it. Never blocks."""
 
     async def start(self) -> None:
         """Begin; returns before the engine is ready."""

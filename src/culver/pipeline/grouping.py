@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from culver.matching.filter import Matches
 from culver.matching.index.arrays import compiled
+from culver.matching.index.vectors import lowest
 
 MOST_EVENTS = 1 << 16
 """In one grouping: a row then takes two bytes."""
@@ -24,6 +25,7 @@ MOST_EVENTS = 1 << 16
 _MOST_BUCKETS = 256
 _FEWEST_BITS, _MOST_BITS = 8, 16  # of a number that are left to tell it from the others of its bucket
 _WIDEST = 1 << 27  # from the lowest to the highest number
+_NARROW = 1 << 20  # numbers among which a few are found by marks
 _FEW_PAIRS = 20_000  # that are sorted sooner than buckets are set up
 
 Rows = NDArray[np.uint16]
@@ -42,6 +44,10 @@ class Grouping:
 
     def __init__(self) -> None:
         self._packed = np.empty(0, np.uint32)
+        self._counts = np.zeros(
+            0, np.int32
+        )  # for each number, from the lowest on; zero between calls, as the next
+        self._marks = np.zeros(0, np.uint64)
 
     def group(self, tiles: Iterable[Matches], low: int, high: int) -> Groups:
         """Group the matches of at most MOST_EVENTS events, which come in tiles, in order. All numbers are in
@@ -65,6 +71,8 @@ class Grouping:
                 waiting.clear()
         if events > MOST_EVENTS:
             raise ValueError(f"{events} events do not fit into one grouping")
+        if not heads and width <= _NARROW and len(waiting) == 1:
+            return self._spread(waiting[0][1], low, width)
         if not heads:
             return _sorted(waiting, pairs)
         numbers = np.empty(min(width, pairs), np.int64)
@@ -72,6 +80,20 @@ class Grouping:
         rows = np.empty(pairs, np.uint16)
         count = finish(np.array(heads), np.array(starts), self._packed, low, bits, numbers, bounds, rows)
         return Groups(numbers[:count].copy(), bounds[: count + 1].copy(), rows)
+
+    def _spread(self, tile: Matches, low: int, width: int) -> Groups:
+        """The same for one tile of few pairs: numbers are marked, and their marks found in order."""
+        if len(self._counts) < width:
+            self._counts = np.zeros(width, np.int32)
+            self._marks = np.zeros((width + 63) // 64, np.uint64)
+        pairs = len(tile.numbers)
+        numbers, bounds, rows = (
+            np.empty(pairs, np.int64),
+            np.empty(pairs + 1, np.int64),
+            np.empty(pairs, np.uint16),
+        )
+        count = spread(tile.offsets, tile.numbers, low, self._counts, self._marks, numbers, bounds, rows)
+        return Groups(numbers[:count], bounds[: count + 1], rows)
 
     def _room(self, start: int, count: int) -> NDArray[np.uint32]:
         if len(self._packed) < start + count:
@@ -89,6 +111,7 @@ def load() -> None:
         heads[np.newaxis], np.zeros(2, np.int64), np.empty(0, np.uint32), 0, _FEWEST_BITS, none,
         np.zeros(1, np.int64), np.empty(0, np.uint16),
     )  # fmt: skip
+    Grouping()._spread(Matches(np.zeros(1, np.int64), none), 0, 1)
 
 
 def _sorted(tiles: Sequence[tuple[int, Matches]], pairs: int) -> Groups:
@@ -105,6 +128,48 @@ def _sorted(tiles: Sequence[tuple[int, Matches]], pairs: int) -> Groups:
     ordered = numbers[order]
     first_of = np.flatnonzero(np.diff(ordered, prepend=-1))
     return Groups(ordered[first_of], np.append(first_of, pairs), rows[order])
+
+
+@compiled
+def spread(
+    offsets: NDArray[np.int64],
+    numbers: NDArray[np.int64],
+    low: int,
+    counts: NDArray[np.int32],
+    marks: NDArray[np.uint64],
+    distinct: NDArray[np.int64],
+    bounds: NDArray[np.int64],
+    rows: Rows,
+) -> int:
+    """Group a tile's pairs; returns how many groups there are. `counts` and `marks` are zero, and zero again
+    afterwards."""
+    one = np.uint64(1)
+    for number in numbers:
+        place = np.uintp(number - low)
+        counts[place] += 1
+        marks[place >> np.uintp(6)] |= one << np.uint64(place & np.uintp(63))
+    count = total = 0
+    for word in range(len(marks)):
+        left = marks[word]
+        marks[word] = 0
+        while left != 0:
+            own = 64 * word + lowest(left)
+            left &= left - one
+            distinct[count] = low + own
+            bounds[count] = total
+            length = counts[own]
+            counts[own] = total
+            total += length
+            count += 1
+    bounds[count] = total
+    for event in range(len(offsets) - 1):
+        for at in range(offsets[event], offsets[event + 1]):
+            place = np.uintp(numbers[at] - low)
+            rows[counts[place]] = event
+            counts[place] += 1
+    for i in range(count):
+        counts[distinct[i] - low] = 0
+    return count
 
 
 @compiled

@@ -9,12 +9,14 @@ the process ends is matched again at the next start.
 
 import asyncio
 import logging
+from time import perf_counter
 
 from culver.log.log import PublicationLog
 from culver.pipeline.engine import Progress
 from culver.pipeline.files import SiteFiles
 from culver.pipeline.head import Head
 from culver.pipeline.notifications import NotificationSink
+from culver.pipeline.observation import EngineObservation, Tally
 from culver.pipeline.ranges import RangeProcessor, warm_up
 
 logger = logging.getLogger(__name__)
@@ -25,6 +27,7 @@ _LONGEST_PAUSE_SECONDS = 5.0
 
 class InlineEngine:
     name = "inline"
+    reads_head_file = False
 
     def __init__(
         self,
@@ -42,6 +45,7 @@ class InlineEngine:
         self._progress = progress
         self._head = head
         self._position = head.frontier
+        self._tally = Tally()
         self._changed = asyncio.Event()
         self._changed.set()
         self._stopping = False
@@ -56,6 +60,9 @@ class InlineEngine:
     @property
     def state(self) -> str:
         return self._trouble or ("running" if self._ready else "starting")
+
+    def observe(self) -> EngineObservation:
+        return self._tally.observe(self._position)
 
     async def start(self) -> None:
         self._progress("loading the matching kernels")
@@ -78,7 +85,7 @@ class InlineEngine:
             try:
                 if processor is None:
                     await asyncio.to_thread(warm_up)
-                    processor = RangeProcessor(self._files, self._log)
+                    processor = RangeProcessor(self._files.index, self._log, lambda: self._head)
                     self._ready = True
                 elif self._head.log_end <= self._position:
                     self._changed.clear()
@@ -96,6 +103,7 @@ class InlineEngine:
 
     async def _process_next(self, processor: RangeProcessor) -> None:
         start, head = self._position, self._head
+        began = perf_counter()
         end = min(head.log_end, start + self._batch_events)
         small = end - start <= _SMALL_RANGE
         blocks = processor.process(start, end, head.index_version)
@@ -104,6 +112,8 @@ class InlineEngine:
         ) is not None:
             self._sink.accept(block, stored=False)
             self._position = block.end
+            self._tally.add(block.work)
         self._position = end
+        self._tally.add_batch(end - start, perf_counter() - began)
         if small:
             await asyncio.sleep(0)  # others have their turn

@@ -5,15 +5,16 @@ engine makes is handed over in memory, and delivery writes the files.
 It is grouped by registration, so that a mailbox finds its share with one binary search:
 
     magic "CULVNTF2" | u32 crc32 of what follows, up to the rows | u32 header length
-    header (JSON: start, end, index_version, registrations, pairs, crc32 of the rows), padded with spaces to 8 bytes
+    header (JSON: start, end, index_version, registrations, pairs, crc32 of the rows, and the work that it took, see
+            `culver.pipeline.work`), padded with spaces to 8 bytes
     numbers   int64[registrations]      ascending
     bounds    int64[registrations + 1]  where each registration's rows begin
     sizes     uint32[end - start]       payload bytes of each event of the range
     rows      uint16[pairs]             event offset - start, ascending within a registration
 
 The file's name is its range, `START-END.ntf` in 20 digits each. The same range matched against the same index
-version gives the same bytes, so writing it twice changes nothing. Ranges may overlap after a restart
-with other batch bounds; a reader takes each offset from the first file that covers it.
+version gives the same content but for the work, so writing it twice changes nothing. Ranges may overlap after a
+restart with other batch bounds; a reader takes each offset from the first file that covers it.
 """
 
 import contextlib
@@ -23,7 +24,7 @@ import os
 import secrets
 import struct
 import zlib
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -32,6 +33,7 @@ from numpy.typing import NDArray
 
 from culver.disk import sync_directory
 from culver.errors import StorageCorrupt
+from culver.pipeline.work import Work
 
 _MAGIC = b"CULVNTF2"
 _PREFIX = struct.Struct("<8sII")
@@ -51,6 +53,8 @@ class Notifications:
     bounds: NDArray[np.int64]
     rows: NDArray[np.uint16]
     sizes: NDArray[np.uint32]
+    work: tuple[Work, ...] = ()
+    """One record for each slice that made it; none where delivery has put several ranges together."""
 
     def offsets_of(self, number: int) -> NDArray[np.int64]:
         """The log offsets of the events for one registration, ascending."""
@@ -95,6 +99,7 @@ def write(directory: Path, notifications: Notifications, *, durable: bool, suffi
             "registrations": len(n.numbers),
             "pairs": len(n.rows),
             "rows_crc32": zlib.crc32(rows),
+            "work": [asdict(each) for each in n.work],
         }
     ).encode()
     header += b" " * (-(len(header) + _PREFIX.size) % 8)
@@ -146,12 +151,13 @@ def read(path: Path, *, check_rows: bool = True) -> Notifications:
         rows = np.frombuffer(data, np.uint16, pairs, at := at + sizes.nbytes)
         intact = zlib.crc32(data[_CHECKED_FROM:at]) == crc and len(data) == at + rows.nbytes
         intact = intact and (not check_rows or zlib.crc32(data[at:]) == header["rows_crc32"])
+        work = tuple(Work(**each) for each in header.get("work", ()))
     except (ValueError, KeyError, TypeError) as exc:
         raise StorageCorrupt(f"{path} has a header that cannot be read") from exc
     if not intact:
         raise StorageCorrupt(f"{path} fails its checksum")
     return Notifications(
-        header["start"], header["end"], header["index_version"], numbers, bounds, rows, sizes
+        header["start"], header["end"], header["index_version"], numbers, bounds, rows, sizes, work
     )
 
 

@@ -8,6 +8,7 @@ finds the subscriptions, the exit point (EP) joins the partial results and group
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from time import perf_counter
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +21,7 @@ from culver.model import batch as batches
 from culver.pipeline import joining
 from culver.pipeline.grouping import Grouping, Groups
 from culver.pipeline.notifications import Notifications
+from culver.pipeline.work import Meter, shared
 from culver.placement.placement import Placement
 
 Mask = NDArray[np.bool_]
@@ -62,15 +64,23 @@ def match(
     start: int,
     parts: Sequence[pa.RecordBatch],
     send: Callable[[int, pa.RecordBatch], Mask] | None = None,
+    meter: Meter | None = None,
 ) -> Iterator[Matches]:
     """The registrations of a slice that each event satisfies and in whose time it falls, in tiles, in order.
-    `send` says which events of a tile, that begins at an offset, are this slice's; without, all are."""
+    `send` says which events of a tile, that begins at an offset, are this slice's; without, all are. `meter` is
+    told what each tile took."""
+    meter = Meter() if meter is None else meter
     for part in parts:
         for first in range(0, part.num_rows, _TILE):
             tile = part.slice(first, _TILE)
-            yield (
-                index.match(tile, start) if send is None else index.match_some(tile, send(start, tile), start)
-            )
+            began = perf_counter()
+            chosen = None if send is None else send(start, tile)
+            routed = perf_counter()
+            found = index.match(tile, start) if chosen is None else index.match_some(tile, chosen, start)
+            took = perf_counter() - routed
+            sent = tile.num_rows if chosen is None else int(np.count_nonzero(chosen))
+            meter.add(sent, routed - began, took)
+            yield found
             start += tile.num_rows
 
 
@@ -91,6 +101,10 @@ def exit_point(
 
 def join(parts: Sequence[Notifications]) -> Notifications:
     """What all slices found in one range."""
+    if len(parts) == 1:
+        return parts[0]
+    began = perf_counter()
     groups = joining.join([Groups(part.numbers, part.bounds, part.rows) for part in parts])
     first = parts[0]
-    return Notifications(first.start, first.end, first.index_version, *groups, first.sizes)
+    work = shared(tuple(each for part in parts for each in part.work), perf_counter() - began)
+    return Notifications(first.start, first.end, first.index_version, *groups, first.sizes, work)

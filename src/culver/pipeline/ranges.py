@@ -3,7 +3,10 @@
 This is the shell around the pure operators. The inline engine runs it in the site's process, Spark in its workers.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from time import perf_counter
 
 import pyarrow as pa
 
@@ -13,10 +16,10 @@ from culver.log.files import FileLogReader
 from culver.log.log import PublicationLog
 from culver.pipeline import grouping, joining, operators
 from culver.pipeline.divided import DividedIndex
-from culver.pipeline.files import SiteFiles
 from culver.pipeline.grouping import MOST_EVENTS, Grouping
-from culver.pipeline.head import HeadFile
+from culver.pipeline.head import Head
 from culver.pipeline.notifications import Notifications
+from culver.pipeline.work import Meter, Work, worker_name
 
 
 def warm_up() -> None:
@@ -29,13 +32,16 @@ def warm_up() -> None:
 class RangeProcessor:
     """Keeps the log and the last index open between ranges. Not thread-safe."""
 
-    def __init__(self, files: SiteFiles, log: PublicationLog | None = None) -> None:
-        """`log` is the site's own, in its process: what was just written need not be read from the disk."""
-        self._files = files
-        self._log = FileLogReader(files.log) if log is None else log
-        self._head = HeadFile.open(files.head)
+    def __init__(
+        self, index: Path, log: PublicationLog | FileLogReader, head: Callable[[], Head | None]
+    ) -> None:
+        """`head` is asked how far delivery is, and which index version there is; None: not known this instant."""
+        self._directory = index
+        self._log = log
+        self._head = head
         self._index: DividedIndex | None = None
         self._grouping = Grouping()
+        self._worker = worker_name()
 
     def process(self, start: int, end: int, index_version: int) -> Iterator[Notifications]:
         """Match what delivery does not have of `[start, end)` in all slices, block by block; nothing where nothing
@@ -55,35 +61,59 @@ class RangeProcessor:
             except NotFound:
                 yield self._match(block, self._newest_or(index_version)), True
             else:
-                yield self._match_slice(block, self._read(block), index, own), index.slices == 1
+                parts, seconds = self._read(block)
+                yield self._match_slice(block, parts, index, own, seconds), index.slices == 1
 
     def close(self) -> None:
-        self._head.close()
         if self._index is not None:
             self._index.close()
 
     def _blocks(self, start: int, end: int) -> Iterator[tuple[int, int]]:
         """Where a range is cut does not depend on how much of it delivery has: other slices cut it there, too."""
-        head = self._head.read()
+        head = self._head()
         frontier = head.frontier if head is not None else start
         for first in range(start, end, MOST_EVENTS):
             if (last := min(end, first + MOST_EVENTS)) > frontier:
                 yield first, last
 
-    def _read(self, block: tuple[int, int]) -> list[pa.RecordBatch]:
-        return operators.access_point(*block, self._log.read(*block))
+    def _read(self, block: tuple[int, int]) -> tuple[list[pa.RecordBatch], float]:
+        """The events of a block, and the seconds that took."""
+        began = perf_counter()
+        return operators.access_point(*block, self._log.read(*block)), perf_counter() - began
 
     def _match(self, block: tuple[int, int], index: DividedIndex) -> Notifications:
-        parts = self._read(block)
-        return operators.join([self._match_slice(block, parts, index, own) for own in range(index.slices)])
+        parts, seconds = self._read(block)
+        each = seconds / index.slices
+        return operators.join(
+            [self._match_slice(block, parts, index, own, each) for own in range(index.slices)]
+        )
 
     def _match_slice(
-        self, block: tuple[int, int], parts: Sequence[pa.RecordBatch], index: DividedIndex, own: int
+        self,
+        block: tuple[int, int],
+        parts: Sequence[pa.RecordBatch],
+        index: DividedIndex,
+        own: int,
+        read_seconds: float,
     ) -> Notifications:
-        start, piece = block[0], index.slice(own)
+        (start, end), piece = block, index.slice(own)
         send = None if index.placement is None else operators.sent_to(index.placement, own)
-        tiles = operators.match(piece, start, parts, send)
-        return operators.exit_point(start, piece, parts, tiles, self._grouping)
+        meter = Meter()
+        began = perf_counter()
+        tiles = operators.match(piece, start, parts, send, meter)
+        found = operators.exit_point(start, piece, parts, tiles, self._grouping)
+        took = perf_counter() - began
+        work = Work(
+            slice=own,
+            events=end - start,
+            sent=meter.sent,
+            pairs=len(found.rows),
+            ap_seconds=read_seconds + meter.route_seconds,
+            m_seconds=meter.m_seconds,
+            ep_seconds=took - meter.route_seconds - meter.m_seconds,  # the exit point asks for the tiles
+            worker=self._worker,
+        )
+        return replace(found, work=(work,))
 
     def _newest_or(self, version: int) -> DividedIndex:
         try:
@@ -92,14 +122,14 @@ class RangeProcessor:
             # The newest version gives the same answer: registrations carry the positions between which they
             # are in effect, and one is dropped only when the frontier has passed its end. Its number may be
             # lower, where the index was rebuilt.
-            head = self._head.read()
+            head = self._head()
             if head is None or head.index_version == version:
                 raise
             return self._newest_or(head.index_version)
 
     def _open(self, version: int) -> DividedIndex:
         if self._index is None or self._index.version != version:
-            opened = DividedIndex(self._files.index, version)
+            opened = DividedIndex(self._directory, version)
             if self._index is not None:
                 self._index.close()
             self._index = opened

@@ -17,12 +17,15 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
     """The settings of each site that was started."""
     settings_of: list[Settings] = []
 
-    def run_site(settings: Settings, progress: Callable[[str], None], on_ready: Callable[[str], None]) -> int:
+    def run_site(
+        settings: Settings, progress: Callable[[str], None], on_ready: Callable[[str, str | None], None]
+    ) -> int:
         settings_of.append(settings)
         if settings.pipeline.spark_master == "nowhere":
             raise InvalidConfiguration("there is no java here;\ninstall Java 17")
         progress("starting Spark (JVM)")
-        on_ready(f"http://{settings.gateway.host}:{settings.gateway.port}")
+        ui = "http://127.0.0.1:4040" if settings.pipeline.spark_ui else None
+        on_ready(f"http://{settings.gateway.host}:{settings.gateway.port}", ui)
         return 0
 
     assembly = ModuleType("culver.assembly")
@@ -43,6 +46,14 @@ def test_without_options_the_settings_are_the_defaults(
     assert lines[3].endswith(' sub "price > 20"')
     assert lines[5].endswith(""" pub '{"symbol": "XYZ", "price": 21.5}'""")
     assert lines[7] == "The HTTP interface is described on http://127.0.0.1:8080/docs. Ctrl-C stops the site."
+
+
+def test_address_of_sparks_web_interface_is_shown_where_it_is_asked_for(
+    started: list[Settings], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["serve", "--spark-ui"]) == 0
+    assert started[0].pipeline.spark_ui is True
+    assert capsys.readouterr().out.splitlines()[1] == "Spark's web interface is on http://127.0.0.1:4040"
 
 
 def test_options_win_over_the_environment_and_that_over_the_file(

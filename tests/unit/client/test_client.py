@@ -63,7 +63,7 @@ def test_no_more_publications_are_in_flight_than_allowed(monkeypatch: pytest.Mon
             finally:
                 waiting -= 1
 
-        monkeypatch.setattr(site, "publish", counted)
+        monkeypatch.setattr(site, "publish", lambda events: asyncio.create_task(counted(events)))
         async with served(site) as server, culver.connect(server.url, max_in_flight=3) as client:
             tasks = [asyncio.create_task(client.publish(n=n)) for n in range(20)]
             await until(lambda: waiting == 3)

@@ -3,7 +3,9 @@ import random
 import numpy as np
 import pytest
 
-from culver.delivery.ranges import Level, Range, Ranges, merge, plan_merges, prune, tally
+from culver.delivery.kernels import constant, count
+from culver.delivery.ranges import Level, Range, Ranges, merge, plan_merges, prune
+from culver.delivery.slots import NEVER, NONE
 from support.notifications import make_notifications, rows_by_number
 
 
@@ -41,21 +43,25 @@ def test_a_merged_file_has_the_same_rows_as_its_parts(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_a_tally_counts_what_lies_at_or_above_each_floor(seed: int) -> None:
+def test_rows_are_counted_where_they_lie_at_or_above_the_floor_of_their_mailbox(seed: int) -> None:
     ranges, rows, sizes = random_ranges(seed)
     choose = random.Random(seed)
     for item in ranges:
-        numbers = item.notifications.numbers.tolist()
-        floors = [choose.choice((0, item.start, choose.randrange(220))) for _ in numbers]
-        sums = tally(item, np.array(floors, np.int64))
-        for at, (number, floor) in enumerate(zip(numbers, floors, strict=True)):
-            kept = [o for o in rows[number] if max(floor, item.start) <= o < item.end]
-            assert sums.count[at] == len(kept)
-            exact = sum(sizes[o] for o in kept)
-            largest = sorted(item.notifications.sizes.tolist(), reverse=True)
-            assert exact <= sums.size[at] == sum(largest[: len(kept)])
-            if kept:
-                assert sums.first[at] == kept[0]
+        n = item.notifications
+        slots = np.array([choose.choice((number // 2, NONE)) for number in n.numbers.tolist()], np.int64)
+        floor = np.array([choose.choice((0, item.start, choose.randrange(220))) for _ in range(8)], np.int64)
+        pending, size, oldest = np.ones(8, np.int64), np.ones(8, np.int64), np.full(8, NEVER)
+        arrays = constant(n.bounds), constant(n.rows), item.largest
+        count(slots, *arrays, n.start, item.start, floor, pending, size, oldest)
+        largest = sorted(n.sizes.tolist(), reverse=True)
+        for slot in range(8):
+            numbers = n.numbers[slots == slot].tolist()
+            lowest = max(floor[slot], item.start)
+            kept = [[o for o in rows[number] if lowest <= o < item.end] for number in numbers]
+            assert pending[slot] == 1 + sum(map(len, kept))
+            exact = 1 + sum(sizes[o] for offsets in kept for o in offsets)
+            assert exact <= size[slot] == 1 + sum(sum(largest[: len(offsets)]) for offsets in kept)
+            assert oldest[slot] == min((o for offsets in kept for o in offsets), default=NEVER)
 
 
 def test_pruning_leaves_out_whole_registrations() -> None:

@@ -11,22 +11,25 @@ class Reader:
 
     def __init__(self) -> None:
         self.gate = asyncio.Event()
-        self.messages: list[str] = []
+        self.messages: list[bytes] = []
 
-    async def send_text(self, text: str) -> None:
-        await self.gate.wait()
-        self.messages.append(text)
+    def write(self, message: bytes) -> bool:
+        if self.gate.is_set():
+            self.messages.append(message)
+        return self.gate.is_set()
 
 
 def test_messages_go_out_one_at_a_time_in_order() -> None:
     async def scenario() -> None:
         reader = Reader()
-        outbox = Outbox(reader.send_text)
+        outbox = Outbox(reader.write, reader.gate.wait)
         sending = [asyncio.create_task(outbox.send(b"%d" % n)) for n in range(20)]
         await asyncio.sleep(0)
         reader.gate.set()
+        assert not outbox.post(b"too early")
         await asyncio.gather(*sending)
-        assert reader.messages == [str(n) for n in range(20)]
+        assert outbox.post(b"20")
+        assert reader.messages == [b"%d" % n for n in range(21)]
 
     run(scenario())
 
@@ -34,7 +37,7 @@ def test_messages_go_out_one_at_a_time_in_order() -> None:
 def test_producers_wait_while_a_slow_client_has_enough_to_read() -> None:
     async def scenario() -> None:
         reader = Reader()
-        outbox = Outbox(reader.send_text, max_bytes=100)
+        outbox = Outbox(reader.write, reader.gate.wait, max_bytes=100)
         sending = asyncio.create_task(outbox.send(b"x" * 100))
         await asyncio.sleep(0)
         producer = asyncio.create_task(outbox.room())
@@ -51,7 +54,7 @@ def test_producers_wait_while_a_slow_client_has_enough_to_read() -> None:
 def test_a_cancelled_send_gives_its_room_back() -> None:
     async def scenario() -> None:
         reader = Reader()
-        outbox = Outbox(reader.send_text, max_bytes=100)
+        outbox = Outbox(reader.write, reader.gate.wait, max_bytes=100)
         sending = asyncio.create_task(outbox.send(b"x" * 100))
         await asyncio.sleep(0)
         sending.cancel()

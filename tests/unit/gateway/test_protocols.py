@@ -8,12 +8,19 @@ import struct
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 
+import msgspec
 import pytest
 import uvicorn
 from uvicorn._types import ASGI3Application, ASGIReceiveCallable, ASGISendCallable, Scope
 from uvicorn.server import ServerState
+from websockets.frames import Frame, Opcode
 
-from culver.gateway.protocols import BoundedHttpProtocol, BoundedWebSocketProtocol
+from culver.gateway.protocols import (
+    MAX_WAITING_BYTES,
+    BoundedHttpProtocol,
+    BoundedWebSocketProtocol,
+    text_header,
+)
 from culver.gateway.server import GatewayServer
 from support.fake_site import FakeSite
 from support.gateway import eventually, gateway_settings, run, served, socket_to
@@ -274,6 +281,56 @@ def test_messages_that_wait_are_read_after_the_connection_is_lost() -> None:
             writer.transport.abort()
 
     run(scenario())
+
+
+def test_a_client_whose_messages_nobody_takes_is_not_read_any_further() -> None:
+    async def scenario() -> None:
+        app = _Application()
+        async with listening(app) as (port, state):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(HANDSHAKE)
+            await reader.readuntil(b"\r\n\r\n")
+            protocol = only_connection(state)
+            count, waiting, quiet = 0, -1, 0
+            large = frame(b"x" * 60_000)
+            while quiet < 20:  # what the sockets' own buffers hold is much, and not ours
+                if writer.transport.get_write_buffer_size() == 0:
+                    writer.write(large)
+                    count += 1
+                await asyncio.sleep(0.001)
+                quiet = quiet + 1 if protocol.queue.qsize() == waiting else 0
+                waiting = protocol.queue.qsize()
+            assert waiting * 60_000 <= MAX_WAITING_BYTES + 2 * 256 * 1024
+            app.go.set()
+            await eventually(lambda: app.received.count("websocket.receive") == count)
+            writer.transport.abort()
+            async with asyncio.timeout(5):
+                await app.finished.wait()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("length", [1, 125, 126, 65_535, 65_536, 200_000])
+def test_a_delivery_of_any_length_arrives_in_one_piece(length: int) -> None:
+    async def scenario() -> None:
+        async with served(FakeSite()) as server, socket_to(server) as socket:
+            await socket.send('{"op": "subscribe", "ref": 1, "filter": "n = 1"}')
+            await socket.recv()
+            text = "é" * (length // 2) + "x" * (length % 2)
+            await socket.send(
+                msgspec.json.encode({"op": "publish", "ref": 2, "events": [{"n": 1, "t": text}]}).decode()
+            )
+            answers = [msgspec.json.decode(await socket.recv()) for _ in range(2)]
+            (events,) = [answer for answer in answers if answer["op"] == "events"]
+            assert events["deliveries"][0]["event"]["t"] == text
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("length", [0, 125, 126, 65_535, 65_536])
+def test_the_header_of_a_message_is_what_clients_expect(length: int) -> None:
+    expected = Frame(Opcode.TEXT, b"x" * length).serialize(mask=False)
+    assert text_header(length) + b"x" * length == expected
 
 
 def test_stopping_while_a_client_that_does_not_read_has_closed_raises_nothing() -> None:

@@ -14,6 +14,7 @@ from culver.errors import StorageFull, Unavailable
 from culver.log import commit
 from culver.log.commit import GroupCommitter
 from culver.log.files import FileLog
+from culver.log.log import Body
 from culver.model.batch import encode
 from culver.model.event import Event
 from support.logs import event, numbers
@@ -37,14 +38,14 @@ class GatedLog(FileLog):
         """Wait until the next commit has begun."""
         await asyncio.to_thread(self.entered.acquire)
 
-    def append(self, batches: Sequence[pa.RecordBatch]) -> int:
+    def append(self, group: Sequence[Body]) -> int:
         self.entered.release()
         self.gate.acquire()
         self.threads.add(threading.get_ident())
         if self.full:
             raise StorageFull("full", path="here")
-        self.groups.append(sum(batch.num_rows for batch in batches))
-        return super().append(batches)
+        self.groups.append(sum(body.events for body in group))
+        return super().append(group)
 
 
 def committer(
@@ -80,9 +81,9 @@ def test_requests_that_arrive_during_a_commit_share_the_next_one(tmp_path: Path)
         with GatedLog(tmp_path) as log:
             async with committer(log) as publisher:
                 log.hold()
-                first = asyncio.create_task(publisher.publish([event(0)]))
+                first = asyncio.ensure_future(publisher.publish([event(0)]))
                 await log.begun()
-                others = [asyncio.create_task(publisher.publish([event(n)])) for n in range(1, 501)]
+                others = [asyncio.ensure_future(publisher.publish([event(n)])) for n in range(1, 501)]
                 await settle()
                 log.gate.release(2)
                 assert await first == (0, 1)
@@ -120,13 +121,13 @@ def test_dense_publishers_share_commits_that_begin_apart_and_a_lone_one_does_not
                 for number in range(5):  # one after the other: nothing waits when a commit ends
                     await committing.publish([event(number)])
                 log.hold()
-                first = asyncio.create_task(committing.publish([event(5)]))
+                first = asyncio.ensure_future(committing.publish([event(5)]))
                 await log.begun()
-                second = asyncio.create_task(committing.publish([event(6)]))
+                second = asyncio.ensure_future(committing.publish([event(6)]))
                 await settle()
                 log.gate.release(10)
                 await first
-                third = asyncio.create_task(committing.publish([event(7)]))
+                third = asyncio.ensure_future(committing.publish([event(7)]))
                 await settle()
                 assert not second.done()
                 committing._go_on()  # as the timer does
@@ -144,9 +145,9 @@ def test_closing_does_not_wait_for_the_pace(tmp_path: Path, monkeypatch: pytest.
             committing = committer(log)
             async with committing:
                 log.hold()
-                first = asyncio.create_task(committing.publish([event(0)]))
+                first = asyncio.ensure_future(committing.publish([event(0)]))
                 await log.begun()
-                second = asyncio.create_task(committing.publish([event(1)]))
+                second = asyncio.ensure_future(committing.publish([event(1)]))
                 await settle()
                 log.gate.release(10)
                 await first
@@ -166,7 +167,7 @@ def test_events_of_many_shapes_keep_their_order_and_offsets(tmp_path: Path) -> N
             async with committer(log) as publisher:
                 log.hold()
                 tasks = [
-                    asyncio.create_task(publisher.publish([wide(n), wide(n + 1)])) for n in range(0, 40, 2)
+                    asyncio.ensure_future(publisher.publish([wide(n), wide(n + 1)])) for n in range(0, 40, 2)
                 ]
                 await settle()
                 log.gate.release(len(tasks))
@@ -213,7 +214,7 @@ def test_one_commit_takes_a_bounded_number_of_events(tmp_path: Path) -> None:
         with GatedLog(tmp_path) as log:
             async with committer(log) as publisher:
                 log.hold()
-                tasks = [asyncio.create_task(publisher.publish([event(0)] * 6_000)) for _ in range(10)]
+                tasks = [asyncio.ensure_future(publisher.publish([event(0)] * 6_000)) for _ in range(10)]
                 await settle()
                 log.gate.release(10)
                 await asyncio.gather(*tasks)
@@ -257,7 +258,7 @@ def test_request_larger_than_the_bounds_is_taken_alone_and_in_its_turn(tmp_path:
         with GatedLog(tmp_path) as log:
             async with committer(log, LogSettings(max_pending_events=10)) as publisher:
                 log.hold()
-                tasks = [asyncio.create_task(publisher.publish([event(0)] * size)) for size in (4, 50, 4)]
+                tasks = [asyncio.ensure_future(publisher.publish([event(0)] * size)) for size in (4, 50, 4)]
                 await settle()
                 log.gate.release(3)
                 assert await asyncio.gather(*tasks) == [(0, 4), (4, 54), (54, 58)]
@@ -272,7 +273,7 @@ def test_full_disk_fails_every_request_of_the_group_and_the_next_succeeds(tmp_pa
             async with committer(log) as publisher:
                 log.hold()
                 log.full = True
-                tasks = [asyncio.create_task(publisher.publish([event(n)])) for n in range(10)]
+                tasks = [asyncio.ensure_future(publisher.publish([event(n)])) for n in range(10)]
                 await settle()
                 log.gate.release(2)
                 errors = await asyncio.gather(*tasks, return_exceptions=True)
@@ -299,7 +300,7 @@ def test_request_that_cannot_be_encoded_fails_alone(tmp_path: Path, monkeypatch:
         with GatedLog(tmp_path) as log:
             async with committer(log) as publisher:
                 log.hold()
-                tasks = [asyncio.create_task(publisher.publish([event(n)])) for n in (0, 1, 666, 2)]
+                tasks = [asyncio.ensure_future(publisher.publish([event(n)])) for n in (0, 1, 666, 2)]
                 await settle()
                 log.gate.release(4)
                 answers = await asyncio.gather(*tasks, return_exceptions=True)
@@ -315,9 +316,9 @@ def test_cancelled_publisher_withdraws_its_request_and_no_other(tmp_path: Path) 
         with GatedLog(tmp_path) as log:
             async with committer(log, LogSettings(max_pending_events=6)) as publisher:
                 log.hold()
-                tasks = [asyncio.create_task(publisher.publish([event(0)]))]
+                tasks = [asyncio.ensure_future(publisher.publish([event(0)]))]
                 await log.begun()
-                tasks += [asyncio.create_task(publisher.publish([event(n)])) for n in range(1, 10)]
+                tasks += [asyncio.ensure_future(publisher.publish([event(n)])) for n in range(1, 10)]
                 await settle()
                 tasks[0].cancel()  # its commit has begun: it goes into the log all the same
                 tasks[5].cancel()  # let in, waiting for the next commit
@@ -343,7 +344,7 @@ def test_closing_commits_what_is_pending_and_then_refuses(tmp_path: Path) -> Non
                 await publisher.publish([event(0)])
             async with publisher:
                 log.hold()
-                tasks = [asyncio.create_task(publisher.publish([event(n)])) for n in range(20)]
+                tasks = [asyncio.ensure_future(publisher.publish([event(n)])) for n in range(20)]
                 await settle()
                 closing = asyncio.create_task(publisher.close())
                 await settle()

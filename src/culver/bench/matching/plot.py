@@ -1,7 +1,7 @@
-"""A plot of lines on two logarithmic axes, as an SVG file written by hand: no library is worth it."""
+"""A plot of lines, as an SVG file written by hand: no library is worth it."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
@@ -14,26 +14,25 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 90, 150, 50, 60  # room around the lines
 
 @dataclass(frozen=True, slots=True)
 class _Axis:
-    """Whole decades from `first` to `last`, spread over pixels `start` to `end`."""
+    """Values from the first tick to the last, spread over pixels `start` to `end`."""
 
-    first: int
-    last: int
+    ticks: Sequence[float]
     start: float
     end: float
+    scale: Callable[[float], float]
 
     def place(self, value: float) -> float:
-        share = (math.log10(value) - self.first) / (self.last - self.first)
-        return self.start + share * (self.end - self.start)
-
-    def decades(self) -> list[float]:
-        return [10.0**exponent for exponent in range(self.first, self.last + 1)]
+        first, last = self.scale(self.ticks[0]), self.scale(self.ticks[-1])
+        return self.start + (self.scale(value) - first) / (last - first) * (self.end - self.start)
 
 
-def plot(title: str, x_title: str, y_title: str, lines: Mapping[str, Points]) -> str:
-    """The text of an SVG file with a line for each series. All values must be above 0."""
+def plot(title: str, x_title: str, y_title: str, lines: Mapping[str, Points], *, linear: bool = False) -> str:
+    """The text of an SVG file with a line for each series. Both axes are logarithmic, and all values above 0, or both
+    are linear and begin at 0."""
     every = [point for points in lines.values() for point in points]
-    x = _axis([at for at, _ in every], _LEFT, _WIDTH - _RIGHT)
-    y = _axis([at for _, at in every], _HEIGHT - _BOTTOM, _TOP)
+    axis = _linear_axis if linear else _logarithmic_axis
+    x = axis([at for at, _ in every], _LEFT, _WIDTH - _RIGHT)
+    y = axis([at for _, at in every], _HEIGHT - _BOTTOM, _TOP)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{_HEIGHT}" '
         f'viewBox="0 0 {_WIDTH} {_HEIGHT}" font-family="sans-serif" font-size="13">',
@@ -42,11 +41,11 @@ def plot(title: str, x_title: str, y_title: str, lines: Mapping[str, Points]) ->
         _text((x.start + x.end) / 2, _HEIGHT - 15, x_title, anchor="middle"),
         _text(_LEFT - 70, _TOP - 12, y_title),
     ]
-    for value in x.decades():
+    for value in x.ticks:
         at = x.place(value)
         parts.append(_segment(at, y.start, at, y.end))
         parts.append(_text(at, y.start + 18, _shown(value), anchor="middle"))
-    for value in y.decades():
+    for value in y.ticks:
         at = y.place(value)
         parts.append(_segment(x.start, at, x.end, at))
         parts.append(_text(x.start - 8, at + 4, _shown(value), anchor="end"))
@@ -55,10 +54,19 @@ def plot(title: str, x_title: str, y_title: str, lines: Mapping[str, Points]) ->
     return "\n".join([*parts, "</svg>", ""])
 
 
-def _axis(values: Sequence[float], start: float, end: float) -> _Axis:
+def _logarithmic_axis(values: Sequence[float], start: float, end: float) -> _Axis:
+    """Whole decades."""
     first = math.floor(math.log10(min(values)))
-    last = math.ceil(math.log10(max(values)))
-    return _Axis(first, max(last, first + 1), start, end)
+    last = max(math.ceil(math.log10(max(values))), first + 1)
+    return _Axis([10.0**exponent for exponent in range(first, last + 1)], start, end, math.log10)
+
+
+def _linear_axis(values: Sequence[float], start: float, end: float) -> _Axis:
+    """Three to five steps of 1, 2 or 5 times a power of ten."""
+    most = max(values) or 1.0
+    power = 10.0 ** math.floor(math.log10(most))
+    step = next(share * power for share in (0.2, 0.5, 1.0, 2.0) if most / (share * power) <= 5)
+    return _Axis([step * place for place in range(math.ceil(most / step) + 1)], start, end, float)
 
 
 def _line(name: str, points: Points, x: _Axis, y: _Axis, colour: str, legend: float) -> list[str]:
@@ -81,4 +89,4 @@ def _text(x: float, y: float, text: str, anchor: str = "start", size: int = 13) 
 
 
 def _shown(value: float) -> str:
-    return f"{value:,.0f}" if value >= 1 else f"{value:g}"
+    return f"{value:,.0f}" if value >= 10 else f"{value:.3g}"

@@ -50,7 +50,7 @@ def run(plan: MatchingPlan, tell: Tell) -> list[Record]:
     """One record for each filter of each comparison. Raises BenchmarkFailed where filters disagree, or
     none can take part."""
     names = [name for name in plan.kinds if name in plan.filters]
-    with _one_core():
+    with one_core():
         first, changed = _first_matches(plan, tell), _changes(plan, tell)
         return [
             {**record, "changed_per_second": changed(str(record["filter"]), workload)}
@@ -164,7 +164,7 @@ def _figures(result: Result) -> dict[str, float | int]:
 
 
 @contextlib.contextmanager
-def _one_core() -> Iterator[None]:
+def one_core() -> Iterator[None]:
     """Keep this thread, and all threads and processes that it starts, on one core."""
     if not hasattr(os, "sched_setaffinity"):
         yield

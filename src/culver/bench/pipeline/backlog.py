@@ -5,12 +5,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import httpx
+import numpy as np
+import pyarrow as pa
 
 from culver.bench.frame import BenchmarkFailed
 from culver.bench.siteprocess import site_status
 from culver.bench.workloads import Workload
 from culver.config import LogSettings
 from culver.log.files import FileLog
+from culver.model.batch import RECEIVED
 
 _GROUP = 8_192  # events of one group commit
 _DISTINCT = 32 * _GROUP  # events, which then come again
@@ -19,23 +22,36 @@ _POLL_SECONDS = 0.01
 
 def fill_log(directory: Path, workload: Workload, events: int, seed: int) -> int:
     """Append events of the workload, at least that many; returns where the log ends. No site may be running."""
-    batch = workload.event_batch(min(_DISTINCT, -(-events // _GROUP) * _GROUP), seed)
+    batch = _received_now(workload.event_batch(min(_DISTINCT, -(-events // _GROUP) * _GROUP), seed))
     log = FileLog(directory, LogSettings())
     try:
         end = log.next_offset + events
         at = 0
         while log.next_offset < end:
-            log.append([batch.slice(at, _GROUP)])
+            log.append(log.prepare([batch.slice(at, _GROUP)]))
             at = (at + _GROUP) % batch.num_rows
         return log.next_offset
     finally:
         log.close()
 
 
+def _received_now(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """A workload's events are from another year, and mailboxes drop what is that old."""
+    place = batch.schema.get_field_index(RECEIVED)
+    now = pa.array(np.full(batch.num_rows, time.time_ns() // 1000))
+    return batch.set_column(place, RECEIVED, now)
+
+
 def measure_backlog(
-    http: httpx.Client, end: int, progress: Callable[[int], None], limit_seconds: float = 120.0
+    http: httpx.Client,
+    end: int,
+    progress: Callable[[int], None],
+    *,
+    start: int = 0,
+    limit_seconds: float = 120.0,
 ) -> float:
-    """Events a second from the first batch that is delivered until all are. `progress` is told of each step.
+    """Events a second from the first batch that is delivered until all are. `progress` is told of each step, and
+    `start` is what had been delivered before.
 
     What is delivered is on disk: Spark's workers have synced it. Raises BenchmarkFailed where nothing happens for
     `limit_seconds`."""
@@ -44,7 +60,7 @@ def measure_backlog(
     while delivered < end:
         now, at = time.perf_counter(), site_status(http)["delivered_offset"]
         if at > delivered:
-            if at > 0 and first is None:
+            if at > start and first is None:
                 first = now, at
             delivered, moved_at = at, now
             progress(at)

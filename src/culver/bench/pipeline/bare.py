@@ -1,13 +1,12 @@
 """The matcher alone on all cores at once: a process on each matches batches against the index of a site."""
 
-import multiprocessing
 import os
+import threading
 import time
 from dataclasses import dataclass
-from multiprocessing.synchronize import Barrier
 from pathlib import Path
-from typing import Any
 
+from culver.bench.processes import side_by_side
 from culver.bench.workloads import named
 
 BATCH = 8_192
@@ -23,19 +22,7 @@ class Bare:
 def measure_bare(index: Path, version: int, workload: str, seed: int, seconds: float) -> Bare:
     """Match for that many seconds with as many processes as this one may use cores."""
     cores = len(os.sched_getaffinity(0))
-    context = multiprocessing.get_context("spawn")
-    barrier, answers = context.Barrier(cores), context.SimpleQueue()
-    processes = [
-        context.Process(
-            target=_match, args=(index, version, workload, seed, seconds, barrier, answers), daemon=True
-        )
-        for _ in range(cores)
-    ]
-    for process in processes:
-        process.start()
-    measured = [answers.get() for _ in processes]
-    for process in processes:
-        process.join()
+    measured = side_by_side(_match, [(index, version, workload, seed, seconds)] * cores)
     return Bare(
         sum(events / elapsed for events, _, elapsed in measured),
         sum(matches for _, matches, _ in measured) / max(1, sum(events for events, _, _ in measured)),
@@ -43,8 +30,8 @@ def measure_bare(index: Path, version: int, workload: str, seed: int, seconds: f
 
 
 def _match(
-    index: Path, version: int, workload: str, seed: int, seconds: float, barrier: Barrier, answers: Any
-) -> None:
+    barrier: threading.Barrier, index: Path, version: int, workload: str, seed: int, seconds: float
+) -> tuple[int, int, float]:
     from culver.matching import warm_up
     from culver.matching.index import Index
 
@@ -61,4 +48,4 @@ def _match(
             batch = batches[(events // BATCH) % _BATCHES]
             matches += len(opened.match(batch).numbers)
             events += BATCH
-    answers.put((events, matches, elapsed))
+    return events, matches, elapsed

@@ -14,11 +14,10 @@ import numpy as np
 
 from culver.bench.frame import Record, Tell
 from culver.bench.latency import LatencyPlan, measure_floor, measure_latency
-from culver.bench.matching.subscriptions import draw
 from culver.bench.pipeline.backlog import fill_log, measure_backlog
 from culver.bench.pipeline.bare import Bare, measure_bare
-from culver.bench.registration import register_rows
-from culver.bench.siteprocess import SiteProcess, site_status
+from culver.bench.registration import register_workload
+from culver.bench.siteprocess import SiteProcess
 from culver.bench.throughput import measure_throughput
 from culver.bench.workloads import Workload
 from culver.matching.index.snapshot import versions_in
@@ -83,16 +82,9 @@ class _Run:
     def _register(self, site: SiteProcess) -> dict[str, Any]:
         plan = self._plan
         self._tell(f"registering {plan.subscriptions:,} subscriptions")
-        seconds = 0.0
         with _client(site) as http:
-            for number, form in enumerate(draw(plan.workload, plan.subscriptions, _SEED).forms):
-                columns = {f"p{place}": column for place, column in enumerate(form.columns)}
-                per_second = register_rows(http, f"form-{number}", form.text, columns, lambda done: None)
-                seconds += len(form.numbers) / per_second
-            version = -1
-            while version != (version := site_status(http)["index_version"]):
-                time.sleep(_SETTLE_SECONDS)  # until the index is compact
-        return {"registered_per_second": round(plan.subscriptions / seconds, 1)}
+            per_second = register_workload(http, plan.workload, plan.subscriptions, _SEED)
+        return {"registered_per_second": round(per_second, 1)}
 
     def _latency(self, site: SiteProcess, rate: int, prefix: str = "") -> dict[str, Any]:
         plan = LatencyPlan(rate, self._plan.seconds, self._plan.warm_up_seconds)

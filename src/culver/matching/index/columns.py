@@ -10,10 +10,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from culver.matching.index.bounds import Line, real_keys
+from culver.matching.index.bounds import Line
+from culver.matching.index.kernels import keys_of_reals
 from culver.matching.index.literals import Literals, string_keys
 from culver.matching.index.table import Dimension
-from culver.model.batch import attribute, attribute_names
+from culver.model.batch import attribute, attributes
 from culver.model.values import Kind
 
 _KIND_OF_LINE = {
@@ -50,7 +51,7 @@ class BatchColumns:
     def __init__(self, batch: pa.RecordBatch) -> None:
         self.batch = batch
         self.rows: int = batch.num_rows
-        self._names = attribute_names(batch)
+        self._known = attributes(batch)
         self._attributes: dict[str, dict[Kind, pa.Array]] = {}
         self._keys: dict[Dimension, Keys | None] = {}
         self._strings: dict[str, Strings | None] = {}
@@ -59,7 +60,7 @@ class BatchColumns:
     def attribute(self, name: str) -> dict[Kind, pa.Array]:
         found = self._attributes.get(name)
         if found is None:
-            found = self._attributes[name] = attribute(self.batch, name) if name in self._names else {}
+            found = self._attributes[name] = attribute(self.batch, name, self._known)
         return found
 
     def fill(self, dimensions: tuple[Dimension, ...], literals: Literals) -> Keys:
@@ -67,7 +68,7 @@ class BatchColumns:
         keys = np.zeros((len(dimensions), self.rows), np.int64)
         there = np.zeros((len(dimensions), self.rows), np.uint8)
         for place, dimension in enumerate(dimensions):
-            if dimension[0] not in self._names:
+            if dimension[0] not in self._known:
                 continue
             if dimension[1] is Line.STRINGS:
                 strings = self.strings(dimension[0])
@@ -96,7 +97,7 @@ class BatchColumns:
             if column is None:
                 return None
             if line is Line.REALS:
-                return real_keys(_primitive(column, np.float64)), _valid(column)
+                return _keys(_primitive(column, np.float64)), _valid(column)
             if line is Line.LISTS:
                 return np.zeros(len(column), np.int64), _valid(column)
             if line is Line.BOOLEANS:
@@ -106,13 +107,13 @@ class BatchColumns:
         if integers is None and reals is None:
             return None
         if integers is None:
-            return real_keys(_primitive(reals, np.float64)), _valid(reals)
+            return _keys(_primitive(reals, np.float64)), _valid(reals)
         rounded = _primitive(integers, np.int64).astype(np.float64)
         if reals is None:
-            return real_keys(rounded), _valid(integers)
+            return _keys(rounded), _valid(integers)
         whole = _valid(integers)
         numbers = np.where(whole, rounded, _primitive(reals, np.float64))
-        return real_keys(numbers), whole | _valid(reals)
+        return _keys(numbers), whole | _valid(reals)
 
     def strings(self, name: str) -> Strings | None:
         if name not in self._strings:
@@ -133,6 +134,12 @@ class BatchColumns:
         for column in self.attribute(name).values():
             result |= _valid(column)
         return result
+
+
+def _keys(values: NDArray[np.float64]) -> NDArray[np.int64]:
+    """`bounds.real_keys`, quicker where there are few values."""
+    values.flags.writeable = False
+    return keys_of_reals(values)
 
 
 def _valid(column: pa.Array) -> NDArray[np.uint8]:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from culver.matching.index.arrays import Bytes, Integers, Ranks, SegmentArrays, Shorts, compiled
+from culver.matching.index.arrays import Bytes, Integers, Ranks, Reals, SegmentArrays, Shorts, compiled
 from culver.matching.index.collecting import collect
 from culver.matching.index.tokens import TOKENS
 from culver.matching.index.vectors import LANES, WINDOW, count_up_to, emit, lowest, real_of, within
@@ -10,6 +10,17 @@ from culver.matching.index.vectors import LANES, WINDOW, count_up_to, emit, lowe
 _TILE = 128  # events that go through a chunk together, while it is in the cache
 _STAMPS = 255  # rows that can be told apart in a byte
 _NODE = 2 * LANES  # entries of a node for each dimension: lows and spans
+_MIRROR = 0x7FFF_FFFF_FFFF_FFFF
+
+
+@compiled
+def keys_of_reals(values: Reals) -> Integers:
+    """See `bounds.real_key`."""
+    keys = (values + 0.0).view(np.int64)
+    for i in range(len(keys)):
+        keys[i] ^= (keys[i] >> 63) & _MIRROR
+    return keys
+
 
 # A tile's events go through three steps. Each takes the arrays that it needs out of the segment once: inside the
 # loops, every further mention of one, and every call, would count references.

@@ -96,6 +96,19 @@ class IndexWriter:
         """How many segments the newest version has."""
         return len(self._current.parts)
 
+    def contents(self) -> list[tuple[int, int]]:
+        """For each slice of the newest version, the registrations in effect and the bytes of its arrays. May be
+        called from any thread."""
+        current = self._current
+        contents = [(0, 0)] * current.placed.slices
+        for stored in current.parts:
+            registrations, size = contents[stored.slice]
+            contents[stored.slice] = (
+                registrations + len(stored.segment) - len(stored.tombstones),
+                size + sum(array.nbytes for array in stored.segment.arrays),
+            )
+        return contents
+
     def publish(
         self,
         registry_version: int,

@@ -52,10 +52,14 @@ def _run(options: dict[str, Any], signals: SignalSender) -> int:
     stopping = threading.Event()
     stopper = threading.Thread(target=_stop_at_end_of_input, args=(query, stopping), daemon=True)
     stopper.start()
-    if not options["master"].startswith("local"):
-        threading.Thread(target=_tell_first_batch, args=(query, signals), daemon=True).start()
+    if session.sparkContext.uiWebUrl is not None:
+        signals.send("ui", url=session.sparkContext.uiWebUrl)
+    remote = not options["master"].startswith("local")
+    threading.Thread(target=_tell_batches, args=(query, signals, stopping, remote), daemon=True).start()
     if options["master"].startswith("spark:"):
-        threading.Thread(target=_end_without_executors, args=(session, signals), daemon=True).start()
+        threading.Thread(
+            target=_end_without_executors, args=(session, signals, stopping), daemon=True
+        ).start()
     try:
         query.awaitTermination()
     except PySparkException:
@@ -76,24 +80,38 @@ def _stop_at_end_of_input(query: "StreamingQuery", stopping: threading.Event) ->
     query.stop()
 
 
-def _tell_first_batch(query: "StreamingQuery", signals: SignalSender) -> None:
-    """Workers on other machines cannot tell the site that they are warm."""
-    while query.isActive:
-        if query.lastProgress is not None:
+def _tell_batches(
+    query: "StreamingQuery", signals: SignalSender, stopping: threading.Event, remote: bool
+) -> None:
+    """Look once a second at where Spark has spent the time of its last batch. After the first one also tell that
+    workers are warm, where they are `remote`: those on other machines cannot tell the site."""
+    told: int | None = None
+    while not stopping.wait(0.2 if remote and told is None else 1.0):
+        try:
+            progress = query.lastProgress
+        except Exception:
+            return  # the virtual machine is gone, and the query with it: `main` tells why
+        if progress is None or progress.batchId == told:
+            continue
+        if remote and told is None:
             signals.send("warm")
-            return
-        time.sleep(0.2)
+        told = progress.batchId
+        signals.send("stages", milliseconds=progress.durationMs)
 
 
-def _end_without_executors(session: "SparkSession", signals: SignalSender) -> None:
+def _end_without_executors(session: "SparkSession", signals: SignalSender, stopping: threading.Event) -> None:
     """A Master that was started again without its memory does not know this application, and will never give it
     executors; Spark waits for them for good. A new driver is a new application."""
     context = session.sparkContext._jsc.sc()
     seen = time.monotonic()
     while time.monotonic() - seen < _EXECUTOR_SECONDS:
-        time.sleep(_LOOK_SECONDS)
-        if context.getExecutorMemoryStatus().size() > 1:  # the driver counts as one
-            seen = time.monotonic()
+        if stopping.wait(_LOOK_SECONDS):
+            return
+        try:
+            if context.getExecutorMemoryStatus().size() > 1:  # the driver counts as one
+                seen = time.monotonic()
+        except Exception:
+            return  # the virtual machine is gone: `main` tells why
     signals.send("failed", text=f"the cluster has had no executor for {_EXECUTOR_SECONDS:.0f} s")
     os._exit(NO_EXECUTORS)
 

@@ -20,6 +20,7 @@ from culver.pipeline.engine import Progress
 from culver.pipeline.files import SiteFiles
 from culver.pipeline.head import Head
 from culver.pipeline.notifications import NotificationSink
+from culver.pipeline.observation import EngineObservation, Tally
 from culver.pipeline.spark import java
 from culver.pipeline.spark.archive import start_recording
 from culver.pipeline.spark.checkpoint import damage_in, set_aside
@@ -39,6 +40,7 @@ class SparkEngine:
     """Starts the driver, starts it again when it dies, and hands on what the workers wrote."""
 
     name = "spark"
+    reads_head_file = True
 
     def __init__(
         self,
@@ -55,7 +57,9 @@ class SparkEngine:
         self._batch_events = batch_events
         self._spark_conf = spark_conf
         self._progress = progress
-        self._collector = Collector(files.notifications, sink, head.frontier)
+        self._tally = Tally()
+        self._collector = Collector(files.notifications, sink, head.frontier, self._tally)
+        self._ui: str | None = None
         self._state = "starting"
         self._failure: str | None = None  # of the last driver, until another has settled
         self._ready = False
@@ -75,6 +79,10 @@ class SparkEngine:
         if self._failure is None or self._ready:
             return self._state
         return f"{self._state}; the driver before failed: {self._failure}"
+
+    def observe(self) -> EngineObservation:
+        collector = self._collector
+        return self._tally.observe(collector.position, collector.ahead, collector.waiting_files, self._ui)
 
     async def start(self) -> None:
         check_master(self._master)
@@ -121,6 +129,12 @@ class SparkEngine:
                         collect = True
                     case "warm":
                         self._on_warm()
+                    case "batch":
+                        self._tally.add_batch(message["events"], message["seconds"])
+                    case "stages":
+                        self._tally.stages = {k: ms / 1000 for k, ms in message["milliseconds"].items()}
+                    case "ui":
+                        self._ui = message["url"]
                     case "progress":
                         self._state = message["text"]
                         self._progress(message["text"])
@@ -204,6 +218,7 @@ class SparkEngine:
                 self._failure = None
             await asyncio.sleep(_LOOK_SECONDS)
         self._ready = False
+        self._ui = None
         _close_input(driver)
         logger.error(
             "the Spark driver ended with code %s (%s) and is started again; its log is %s",

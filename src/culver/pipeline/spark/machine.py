@@ -52,6 +52,9 @@ class VirtualMachine:
             "SPARK_CONNECT_MODE": "0",
             "PYTHONHASHSEED": "0",
         }
+        if settings.get("spark.driver.bindAddress") == "127.0.0.1":
+            # Of all settings only this one keeps Spark's web interface, if it is on, to the loopback address.
+            environment.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         if settings["spark.master"].startswith(("local", "spark://")):
             # With Spark's home its workers would put an archive of PySpark first on their path, without
             # compiled modules, and import from there: half a second for each of five processes.

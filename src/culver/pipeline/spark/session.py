@@ -26,6 +26,7 @@ SETTINGS = {
     "spark.driver.extraJavaOptions": "-Xss8m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData",
     "spark.driver.memory": "1g",
     "spark.ui.enabled": "false",
+    "spark.ui.killEnabled": "false",  # where it is enabled, it is to look at
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.adaptive.enabled": "false",  # streaming does without it, and says so at every start
     "spark.sql.catalogImplementation": "in-memory",

@@ -10,6 +10,7 @@ import itertools
 import time
 from collections.abc import Iterator, MutableMapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,7 @@ from culver.pipeline.head import Head, HeadFile
 from culver.pipeline.notifications import Notifications
 from culver.pipeline.spark.signals import SignalSender
 from culver.pipeline.spark.watch import FileWatch
+from culver.pipeline.work import Written
 
 if TYPE_CHECKING:
     from culver.pipeline.ranges import RangeProcessor
@@ -78,6 +80,7 @@ class LogStreamReader(DataSourceStreamReader):
         self._batch_events = int(options["batch_events"])
         self._parallelism = int(options["parallelism"])
         self._warm = False
+        self._batch: tuple[int, float] | None = None  # events of the batch under way, and when it began
 
     def initialOffset(self) -> Offset:  # noqa: N802
         head = _read_head(self._data_dir)
@@ -93,7 +96,14 @@ class LogStreamReader(DataSourceStreamReader):
 
         The first batch of a new run has no new events: it makes Spark plan and compile, and a worker load,
         before an event waits for that. It also fills a hole that a damaged or lost notification file left.
+
+        Spark asks when the batch before is committed, so this is also where batches are timed.
         """
+        if self._batch is not None:
+            events, began = self._batch
+            self._batch = None
+            seconds = time.monotonic() - began
+            _signal_sender(self._signals).send("batch", events=events, seconds=seconds)
         if not self._warm:
             self._warm = True
             return {**start, "start_up": start["start_up"] + 1}
@@ -104,6 +114,7 @@ class LogStreamReader(DataSourceStreamReader):
             head = head_file.read()
             if head is not None and head.log_end > start["offset"]:
                 end = min(head.log_end, start["offset"] + most)
+                self._batch = end - start["offset"], time.monotonic()
                 return {
                     **start, "offset": end, "index_version": head.index_version, "slices": head.slices
                 }  # fmt: skip
@@ -165,8 +176,12 @@ class LogStreamReader(DataSourceStreamReader):
 def _write(
     files: SiteFiles, partition: Range, signals: SignalSender, block: Notifications, whole: bool
 ) -> None:
+    written = _written()
+    block = replace(block, work=written.tell(block.work))
+    began = time.perf_counter()
     if whole:
-        notifications.write(files.notifications, block, durable=True)
+        path = notifications.write(files.notifications, block, durable=True)
+        written.add(path.stat().st_size, time.perf_counter() - began)
         signals.send("notifications")
     elif partition.own is not None:
         from culver.pipeline import partials  # only workers join
@@ -211,11 +226,18 @@ def _warm_up() -> None:
 
 
 @functools.cache
+def _written() -> Written:
+    return Written()
+
+
+@functools.cache
 def _processor(data_dir: str) -> "RangeProcessor":
     # Only workers match. Four other processes load this module, one after the other, before the first batch.
+    from culver.log.files import FileLogReader
     from culver.pipeline.ranges import RangeProcessor
 
-    return RangeProcessor(SiteFiles(Path(data_dir)))
+    files = SiteFiles(Path(data_dir))
+    return RangeProcessor(files.index, FileLogReader(files.log), _head_file(data_dir).read)
 
 
 @functools.cache

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from culver.model.batch import attribute, attribute_names, concat, deserialise, encode, event_at, serialise
+from culver.model.batch import attribute, attributes, concat, deserialise, encode, event_at, serialise
 from culver.model.event import Event
 from culver.model.values import Kind, Timestamp
 from support.events import NAMES, events, random_event, same_value
@@ -24,7 +24,7 @@ def check(batch: pa.RecordBatch, expected: Sequence[Event]) -> None:
         assert found == event
         for source, original in ((found.context, event.context), (found.data, event.data)):
             assert all(same_value(source[name], value) for name, value in original.items())
-    asked = attribute_names(batch) | set(EXTRA_NAMES) | set(NAMES) | {"data." + name for name in NAMES}
+    asked = attributes(batch).keys() | set(EXTRA_NAMES) | set(NAMES) | {"data." + name for name in NAMES}
     for name in asked:
         columns = {kind: column.to_pylist() for kind, column in attribute(batch, name).items()}
         for values in columns.values():

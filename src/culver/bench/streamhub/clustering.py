@@ -1,0 +1,169 @@
+"""Figure 10: what a placement costs where subscriptions are stored, and what it saves where events are matched.
+
+For a subscription: the access point's part (deciding on slices) and M's (its segment, written). For an event: the
+access point's (which slices get it, worked out in each) and M's, all slices in turn: their work, not their delay.
+"""
+
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from culver.bench.frame import Tell
+from culver.bench.matching.run import one_core
+from culver.bench.streamhub import paper, sliced
+from culver.bench.streamhub.findings import Finding, Quoted
+from culver.bench.streamhub.plan import SEED, StreamhubPlan
+from culver.matching.index import ClauseTable
+from culver.matching.index.slicing import Undivided
+from culver.pipeline import operators, ranges
+from culver.pipeline.divided import DividedIndex
+
+FIGURE = "10"
+SLICES = 4
+STORED, MATCHED = "storing a subscription", "matching an event"
+_EVENTS = 10_000  # as in the paper
+_REPEATED = 5  # in a round: they are matched within milliseconds
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Microseconds for one subscription or event, in the access point and in M."""
+
+    access_point: float
+    matching: float
+
+    @property
+    def both(self) -> float:
+        return self.access_point + self.matching
+
+
+Costs = Mapping[tuple[str, str, int], Cost]
+"""By STORED or MATCHED, placement, and number of subscriptions."""
+
+
+def measure(plan: StreamhubPlan, tell: Tell) -> list[Finding]:
+    costs: dict[tuple[str, str, int], Cost] = {}
+    events = sliced.workload().event_batch(_EVENTS, SEED)
+    ranges.warm_up()
+    with one_core(), tempfile.TemporaryDirectory(prefix="culver-bench-", dir=plan.data_dir) as directory:
+        for count in plan.clustering_sizes:
+            table = sliced.table_of(count)
+            for (
+                placement
+            ) in sliced.PLACEMENTS:  # once before it counts, so that all is compiled and in memory
+                _store(Path(directory) / f"{count}-{placement}-first", placement, table)
+            for turn in range(plan.rounds):
+                tell(f"figure 10: {count:,} subscriptions, round {turn + 1} of {plan.rounds}")
+                for placement in sliced.PLACEMENTS:
+                    index = Path(directory) / f"{count}-{placement}-{turn}"
+                    _keep_best(costs, (STORED, placement, count), _store(index, placement, table))
+                    _keep_best(costs, (MATCHED, placement, count), _match(index, events))
+    return findings_of(costs)
+
+
+def findings_of(costs: Costs) -> list[Finding]:
+    """The costs, and each placement's against hashing."""
+    findings: list[Finding] = []
+    for (what, placement, count), cost in costs.items():
+        slices = 1 if placement == Undivided.name else SLICES
+        for part, ours in (("AP", cost.access_point), ("M", cost.matching), ("AP + M", cost.both)):
+            findings.append(
+                _finding(what, "µs", ours, part, count, placement, slices, None, "paper: only drawn")
+            )
+        if placement != "hashed":
+            clustered = what == MATCHED and count == paper.CLUSTERING_SUBSCRIPTIONS and slices == SLICES
+            findings.append(
+                _finding(
+                    f"{what}, against hashed",
+                    "times",
+                    cost.both / costs[what, "hashed", count].both,
+                    "AP + M",
+                    count,
+                    placement,
+                    slices,
+                    paper.CLUSTERED_MATCHING if clustered else None,
+                    "",
+                )
+            )
+    return findings
+
+
+def _keep_best(costs: dict[tuple[str, str, int], Cost], key: tuple[str, str, int], cost: Cost) -> None:
+    if key not in costs or cost.both < costs[key].both:
+        costs[key] = cost
+
+
+def _store(directory: Path, placement: str, table: ClauseTable) -> Cost:
+    """Deciding is done twice, once by itself: what is left of the whole is M's."""
+    started = time.perf_counter()
+    sliced.slicing_named(placement, SLICES).assign(table)
+    decided = time.perf_counter()
+    sliced.store(directory, sliced.slicing_named(placement, SLICES), table)
+    stored = time.perf_counter()
+    scale = 1e6 / len(table.numbers)
+    deciding = (decided - started) * scale
+    return Cost(deciding, max(0.0, (stored - decided) * scale - deciding))
+
+
+def _match(directory: Path, events: pa.RecordBatch) -> Cost:
+    index = DividedIndex(directory, sliced.VERSION)
+    _matched(index, events)  # so that values seen for the first time do not count
+    cost = min((_matched(index, events) for _ in range(_REPEATED)), key=lambda each: each.both)
+    index.close()
+    return cost
+
+
+def _matched(index: DividedIndex, events: pa.RecordBatch) -> Cost:
+    routing = 0.0
+
+    def timed(start: int, tile: pa.RecordBatch) -> NDArray[np.bool_]:
+        nonlocal routing
+        began = time.perf_counter()
+        mask = send(start, tile)
+        routing += time.perf_counter() - began
+        return mask
+
+    started = time.perf_counter()
+    for own in range(index.slices):
+        if index.placement is None:
+            tiles = operators.match(index.slice(own), 0, [events])
+        else:
+            send = operators.sent_to(index.placement, own)
+            tiles = operators.match(index.slice(own), 0, [events], timed)
+        for _ in tiles:
+            pass
+    seconds = time.perf_counter() - started
+    scale = 1e6 / events.num_rows
+    return Cost(routing * scale, (seconds - routing) * scale)
+
+
+def _finding(
+    what: str,
+    unit: str,
+    ours: float,
+    part: str,
+    count: int,
+    placement: str,
+    slices: int,
+    quoted: Quoted | None,
+    note: str,
+) -> Finding:
+    return Finding(
+        figure=FIGURE,
+        what=what,
+        unit=unit,
+        ours=ours,
+        cores=1,
+        part=part,
+        subscriptions=count,
+        placement=placement,
+        slices=slices,
+        paper=quoted,
+        note=note,
+    )

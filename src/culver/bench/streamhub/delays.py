@@ -1,0 +1,102 @@
+"""Table 2: the average delay and its deviation at half of the maximum, with batching and without.
+
+    large    the Spark engine as it is: a batch has all that waits, up to two million events
+    small    the Spark engine with batches of a thousand at most
+    none     the inline engine with every event by itself
+
+The paper's batches are output buffers of 16 KB between its operators; without, every event is sent by itself. The
+delay here counts from the moment at which an event was due until a live subscriber has it.
+"""
+
+import asyncio
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from culver.bench.frame import Tell
+from culver.bench.latency import LatencyPlan, measure_latency
+from culver.bench.streamhub import paper
+from culver.bench.streamhub.findings import Finding, Quoted
+from culver.bench.streamhub.plan import SEED, StreamhubPlan
+from culver.bench.streamhub.site import Sites, sites_with_subscriptions
+from culver.bench.streamhub.sliced import workload
+from culver.bench.throughput import measure_throughput
+
+TABLE = "table 2"
+
+
+@dataclass(frozen=True, slots=True)
+class Batching:
+    name: str
+    engine: str
+    batch_events: int
+
+    @property
+    def is_batched(self) -> bool:
+        """Whether it stands beside the paper's column with batching."""
+        return self.name == "large"
+
+    @property
+    def slowness(self) -> int:
+        """How many times fewer events it takes to find out what the site takes."""
+        return 10 if self.batch_events == 1 else 1
+
+
+BATCHINGS = (
+    Batching("large", "spark", 2_000_000),
+    Batching("small", "spark", 1_000),
+    Batching("none", "inline", 1),
+)
+
+
+def measure(plan: StreamhubPlan, tell: Tell) -> list[Finding]:
+    findings: list[Finding] = []
+    with sites_with_subscriptions(plan, lambda text: tell(f"{TABLE}: {text}")) as sites:
+        for batching in BATCHINGS:
+            tell(f"{TABLE}: {batching.name} batches, {batching.engine}: what the site takes")
+            rate, delays = _delays(sites, batching, plan, tell)
+            findings += findings_of(batching, plan.whole_subscriptions, rate, delays)
+    return findings
+
+
+def _delays(
+    sites: Sites, batching: Batching, plan: StreamhubPlan, tell: Tell
+) -> tuple[int, NDArray[np.float64]]:
+    """Half of what the site takes, in events a second, and the milliseconds of each event at that rate."""
+    with sites.started(batching.engine, {"pipeline.batch_events": batching.batch_events}) as site:
+        events = workload().events(plan.gateway_events // batching.slowness, SEED + 2)
+        whole = asyncio.run(measure_throughput(site.url, site.websocket_url, events))
+        rate = max(1, round(whole.events / whole.deliver_seconds / 2))
+        tell(f"{TABLE}: {batching.name} batches, {batching.engine}: {rate:,} events/s")
+        schedule = LatencyPlan(rate, plan.delay_seconds, plan.warm_up_seconds)
+        events = workload().events(schedule.events, SEED)
+        return rate, asyncio.run(measure_latency(site.websocket_url, events, schedule)).delivered
+
+
+def findings_of(
+    batching: Batching, subscriptions: int, rate: int, delays_ms: NDArray[np.float64]
+) -> Iterator[Finding]:
+    batched = batching.is_batched
+    mean, deviation = float(delays_ms.mean()) / 1e3, float(delays_ms.std()) / 1e3
+
+    def finding(what: str, unit: str, ours: float, quoted: Quoted) -> Finding:
+        return Finding(
+            figure=TABLE,
+            what=what,
+            unit=unit,
+            ours=ours,
+            cores=len(os.sched_getaffinity(0)),
+            part=f"{batching.engine}, {batching.name} batches",
+            subscriptions=subscriptions,
+            paper=quoted,
+            note=f"ours: at {rate:,} events/s, half of what the site takes",
+        )
+
+    yield finding("rate", "events/s", rate, paper.BATCHED_RATE if batched else paper.UNBATCHED_RATE)
+    quoted = paper.BATCHED_DELAY_SECONDS if batched else paper.UNBATCHED_DELAY_SECONDS
+    yield finding("average delay", "s", mean, quoted)
+    quoted = paper.BATCHED_DEVIATION_SECONDS if batched else paper.UNBATCHED_DEVIATION_SECONDS
+    yield finding("standard deviation", "s", deviation, quoted)

@@ -1,0 +1,92 @@
+"""Figure 7: the cost of an event against the size of the subscription set, on one core."""
+
+import contextlib
+import math
+from collections.abc import Mapping
+
+from culver.bench.frame import Tell
+from culver.bench.matching.contestants import KINDS, Contestant
+from culver.bench.matching.rounds import Rounds, run_rounds
+from culver.bench.matching.run import one_core
+from culver.bench.matching.subscriptions import draw
+from culver.bench.streamhub import paper
+from culver.bench.streamhub.findings import Finding
+from culver.bench.streamhub.plan import SEED, StreamhubPlan
+from culver.bench.streamhub.sliced import workload
+
+FIGURE = "7"
+COST = "cost of an event"
+_FILTERS = ("columnar", "counting", "numpy-scan")
+_SEARCH = "numpy-scan"  # stands for the paper's linear search
+_POOL_EVENTS = 65_536
+
+
+def measure(plan: StreamhubPlan, tell: Tell) -> list[Finding]:
+    costs: dict[str, dict[int, float]] = {name: {} for name in _FILTERS}
+    pool = workload().event_batch(min(_POOL_EVENTS, plan.log_events), SEED)
+    with one_core():
+        for count in plan.filtering_sizes:
+            tell(f"figure 7: {count:,} subscriptions")
+            subscriptions = draw(workload(), count, SEED)
+            with contextlib.ExitStack() as stack:
+                loaded: dict[str, Contestant] = {}
+                for name in _FILTERS:
+                    loaded[name] = stack.enter_context(contextlib.closing(KINDS[name].make()))
+                    loaded[name].load(subscriptions)
+                results = run_rounds(loaded, pool, Rounds(plan.rounds, plan.round_seconds), lambda text: None)
+            for name, result in results.items():
+                costs[name][count] = 1e6 / result.events_per_second
+    return findings_of(costs)
+
+
+def findings_of(costs: Mapping[str, Mapping[int, float]]) -> list[Finding]:
+    """From the microseconds of an event, by filter and number of subscriptions."""
+    findings = [
+        Finding(
+            figure=FIGURE,
+            what=COST,
+            unit="µs",
+            ours=cost,
+            cores=1,
+            part=name,
+            subscriptions=count,
+            note="paper: only drawn",
+        )
+        for name in costs
+        for count, cost in costs[name].items()
+    ]
+    for name in costs:
+        if name == _SEARCH:
+            continue
+        findings += [
+            Finding(
+                figure=FIGURE,
+                what="times faster than a linear search",
+                unit="times",
+                ours=costs[_SEARCH][count] / cost,
+                cores=1,
+                part=name,
+                subscriptions=count,
+                paper=paper.COUNTING_TIMES_FASTER if count > 500 else None,
+                note="ours: the search is NumPy's, vectorised",
+            )
+            for count, cost in costs[name].items()
+        ]
+        findings.append(
+            Finding(
+                figure=FIGURE,
+                what="growth: cost ~ subscriptions to the power",
+                unit="",
+                ours=_growth(costs[name]),
+                cores=1,
+                part=name,
+                note="paper: below 1 (sublinear)",
+            )
+        )
+    return findings
+
+
+def _growth(costs: Mapping[int, float]) -> float:
+    """Between the smallest and the largest set."""
+    few, many = min(costs), max(costs)
+    return math.log(costs[many] / costs[few]) / math.log(many / few)

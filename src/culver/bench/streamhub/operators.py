@@ -1,0 +1,270 @@
+"""Figure 8: the operators one by one, and all three, on one core and in two processes, without Spark.
+
+    AP    the log's files -> batches, and which slices each event is sent to
+    M     batches in memory -> matches
+    EP    matches in memory -> groups of each slice, joined
+    all   the log's files -> notifications in memory
+
+In two processes, AP, EP and all have a range of the log each. M's slices, where there are several, are dealt out to
+the processes, and the busier one sets the pace; one slice is in each process, with a range of its own.
+"""
+
+import itertools
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from culver.bench.frame import Tell
+from culver.bench.matching.run import one_core
+from culver.bench.pipeline.backlog import fill_log
+from culver.bench.processes import side_by_side
+from culver.bench.streamhub import paper, sliced
+from culver.bench.streamhub.findings import Finding, Quoted
+from culver.bench.streamhub.plan import SEED, StreamhubPlan
+from culver.log.files import FileLogReader
+from culver.matching.filter import Matches
+from culver.matching.index.slicing import Undivided
+from culver.pipeline import operators, ranges
+from culver.pipeline.divided import DividedIndex
+from culver.pipeline.grouping import MOST_EVENTS, Grouping
+from culver.pipeline.notifications import Notifications
+
+FIGURE = "8"
+RATE = "events"
+PROCESSES = 2
+OPERATORS = ("AP", "M", "EP", "all")
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What one process does: an operator on the blocks of `[start, end)` of the log, in its own slices."""
+
+    operator: str
+    log: Path
+    index: Path
+    start: int
+    end: int
+    own: tuple[int, ...]
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    events_per_second: float
+    bytes_per_second: float  # of events, as the log has them
+    notifications_per_second: float
+
+
+Block = tuple[int, int]
+
+
+class _Stage:
+    """An operator with what it works on prepared, to be run on one block after another."""
+
+    def __init__(self, job: Job) -> None:
+        ranges.warm_up()
+        self._job = job
+        self._reader = FileLogReader(job.log)
+        self._index = DividedIndex(job.index, sliced.VERSION)
+        self._grouping = Grouping()
+        step = min(MOST_EVENTS, job.end - job.start)
+        self.blocks = [(at, min(job.end, at + step)) for at in range(job.start, job.end, step)]
+        if job.operator in ("M", "EP"):
+            self.blocks = self.blocks[:1]  # what waits in memory
+            self._parts = self._read(self.blocks[0])
+        if job.operator == "EP":
+            self._tiles = [list(self._match(self.blocks[0], own, self._parts)) for own in job.own]
+
+    def run(self, block: Block) -> int:
+        """How many notifications there are."""
+        match self._job.operator:
+            case "AP":
+                return self._access_point(block)
+            case "M":
+                own = self._job.own
+                return sum(len(tile.numbers) for one in own for tile in self._match(block, one, self._parts))
+            case "EP":
+                return len(self._exit_point(block, self._parts, self._tiles).rows)
+            case _:
+                parts = self._read(block)
+                tiles = [self._match(block, own, parts) for own in self._job.own]
+                return len(self._exit_point(block, parts, tiles).rows)
+
+    def block_bytes(self) -> int:
+        return sum(part.nbytes for part in self._read(self.blocks[0]))
+
+    def _read(self, block: Block) -> list[pa.RecordBatch]:
+        return operators.access_point(*block, self._reader.read(*block))
+
+    def _access_point(self, block: Block) -> int:
+        placement = self._index.placement
+        for part in self._read(block):
+            if placement is not None:
+                placement.route(part).chosen(block[0])
+        return 0
+
+    def _match(self, block: Block, own: int, parts: Sequence[pa.RecordBatch]) -> Iterator[Matches]:
+        placement = self._index.placement
+        send = None if placement is None else operators.sent_to(placement, own)
+        return operators.match(self._index.slice(own), block[0], parts, send)
+
+    def _exit_point(
+        self, block: Block, parts: Sequence[pa.RecordBatch], tiles: Sequence[Any]
+    ) -> Notifications:
+        return operators.join(
+            [
+                operators.exit_point(block[0], self._index.slice(own), parts, found, self._grouping)
+                for own, found in zip(self._job.own, tiles, strict=True)
+            ]
+        )
+
+
+def work(barrier: threading.Barrier, jobs: Sequence[Job]) -> list[Flow]:
+    """Run the jobs one after another, each for its time, when the other processes have come as far."""
+    flows: list[Flow] = []
+    for job in jobs:
+        stage = _Stage(job)
+        size = stage.block_bytes() / (stage.blocks[0][1] - stage.blocks[0][0])
+        stage.run(stage.blocks[0])
+        barrier.wait()
+        events = notifications = turn = 0
+        started = time.perf_counter()
+        while (elapsed := time.perf_counter() - started) < job.seconds or not turn:
+            block = stage.blocks[turn % len(stage.blocks)]
+            notifications += stage.run(block)
+            events += block[1] - block[0]
+            turn += 1
+        flows.append(Flow(events / elapsed, size * events / elapsed, notifications / elapsed))
+    return flows
+
+
+def jobs_of(whole: Job, slices: int, processes: int) -> list[Job]:
+    """The work of each process; M's slices are dealt out, everything else is cut by ranges."""
+    every = tuple(range(slices))
+    if whole.operator == "M" and slices > 1:
+        return [_with(whole, whole.start, whole.end, every[number::processes]) for number in range(processes)]
+    bounds = [
+        whole.start + (whole.end - whole.start) * number // processes for number in range(processes + 1)
+    ]
+    return [_with(whole, low, high, every) for low, high in itertools.pairwise(bounds)]
+
+
+def together(jobs: Sequence[Job], flows: Sequence[Flow]) -> Flow:
+    """Of all processes. Where each has other slices, every event must pass all of them."""
+    notifications = sum(flow.notifications_per_second for flow in flows)
+    if len({job.own for job in jobs}) > 1:
+        slowest = min(flow.events_per_second for flow in flows)
+        share = [slowest / flow.events_per_second for flow in flows]
+        notifications = sum(
+            flow.notifications_per_second * part for flow, part in zip(flows, share, strict=True)
+        )
+        return Flow(slowest, min(flow.bytes_per_second for flow in flows), notifications)
+    return Flow(
+        sum(flow.events_per_second for flow in flows),
+        sum(flow.bytes_per_second for flow in flows),
+        notifications,
+    )
+
+
+def measure(plan: StreamhubPlan, tell: Tell) -> list[Finding]:
+    findings: list[Finding] = []
+    with tempfile.TemporaryDirectory(prefix="culver-bench-", dir=plan.data_dir) as directory:
+        log = Path(directory) / "log"
+        fill_log(log, sliced.workload(), plan.log_events, SEED)
+        for count in plan.sizes:
+            table = sliced.table_of(count)
+            for placement, slices in _divisions(plan.slices):
+                tell(f"figure 8: {count:,} subscriptions, {placement}, {slices} slices")
+                index = Path(directory) / f"{count}-{placement}-{slices}"
+                sliced.store(index, sliced.slicing_named(placement, slices), table)
+                wholes = [
+                    Job(operator, log, index, 0, plan.log_events, (), plan.operator_seconds)
+                    for operator in OPERATORS
+                ]
+                one, two = (
+                    _measured([jobs_of(whole, slices, processes) for whole in wholes])
+                    for processes in (1, PROCESSES)
+                )
+                for operator, flow, double in zip(OPERATORS, one, two, strict=True):
+                    findings += _findings(operator, placement, slices, count, 1, flow)
+                    findings += _findings(operator, placement, slices, count, PROCESSES, double)
+                    findings.append(_scaling(operator, placement, slices, count, flow, double))
+    return findings
+
+
+def _divisions(slices: Sequence[int]) -> Iterator[tuple[str, int]]:
+    yield Undivided.name, 1
+    for placement in sliced.PLACEMENTS:
+        if placement != Undivided.name:
+            yield from ((placement, number) for number in slices if number > 1)
+
+
+def _measured(shares: Sequence[Sequence[Job]]) -> list[Flow]:
+    """The flow of each operator, whose jobs are one for each process."""
+    by_process = list(zip(*shares, strict=True))
+    if len(by_process) == 1:
+        with one_core():
+            flows = [work(threading.Barrier(1), by_process[0])]
+    else:
+        flows = side_by_side(work, [(jobs,) for jobs in by_process])
+    return [together(jobs, of) for jobs, of in zip(shares, zip(*flows, strict=True), strict=True)]
+
+
+def _findings(
+    operator: str, placement: str, slices: int, count: int, processes: int, flow: Flow
+) -> Iterator[Finding]:
+    def finding(what: str, unit: str, ours: float, quoted: Quoted | None, note: str) -> Finding:
+        return Finding(
+            figure=FIGURE,
+            what=what,
+            unit=unit,
+            ours=ours,
+            cores=processes,
+            part=operator,
+            subscriptions=count,
+            placement=placement,
+            slices=slices,
+            paper=quoted,
+            note=note,
+        )
+
+    whole = operator == "all"
+    note = {"M": "paper: only drawn, linear in slices", "EP": "EP alone; paper: only with AP and M"}
+    yield finding(
+        RATE,
+        "events/s",
+        flow.events_per_second,
+        paper.EXIT_POINT_EVENTS.get(count) if whole else None,
+        "ours: no network" if whole else note.get(operator, ""),
+    )
+    if operator == "AP":
+        megabytes = flow.bytes_per_second / 1e6
+        yield finding("events read", "MB/s", megabytes, paper.ACCESS_POINT_MEGABYTES, "ours: no network")
+    else:
+        quoted = paper.EXIT_POINT_NOTIFICATIONS.get(count) if whole else None
+        yield finding("notifications", "/s", flow.notifications_per_second, quoted, "")
+
+
+def _scaling(operator: str, placement: str, slices: int, count: int, one: Flow, two: Flow) -> Finding:
+    return Finding(
+        figure=FIGURE,
+        what=f"{PROCESSES} processes against one",
+        unit="times",
+        ours=two.events_per_second / one.events_per_second,
+        cores=PROCESSES,
+        part=operator,
+        subscriptions=count,
+        placement=placement,
+        slices=slices,
+        note="paper: linear, up to 8 machines" if operator == "M" else "",
+    )
+
+
+def _with(whole: Job, start: int, end: int, own: tuple[int, ...]) -> Job:
+    return Job(whole.operator, whole.log, whole.index, start, end, own, whole.seconds)

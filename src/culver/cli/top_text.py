@@ -1,0 +1,150 @@
+"""A view of a site as text, no wider than 80 columns. Pure."""
+
+import textwrap
+from collections.abc import Iterator, Sequence
+
+from culver.cli.top_view import BatchView, OperatorView, SliceView, View
+
+WIDTH = 80
+_BAR = 15
+_MOST_SLICES = 16
+_UNTOLD_STAGES = {"triggerExecution", "latestOffset"}  # all of it, and waiting for events
+_QUEUES = {"ap": "match", "ep": "accept"}  # operator -> what waits for it, or with it
+
+
+def render(view: View, url: str) -> str:
+    """Lines without a newline at the end of the last."""
+    return "\n".join(line[:WIDTH].rstrip() for line in _lines(view, url))
+
+
+def _lines(view: View, url: str) -> Iterator[str]:
+    site, state = f"Culver at {url}", f"{view.engine}: {view.state}, up {duration(view.uptime_seconds)}"
+    if len(site) + len(state) < WIDTH:
+        yield site.ljust(WIDTH - len(state)) + state
+    else:
+        yield site
+        yield from textwrap.wrap(state, WIDTH)
+    if view.spark_ui is not None:
+        yield f"Spark's web interface: {view.spark_ui}"
+    yield from textwrap.wrap(f"placement {view.placement.reason}", WIDTH, subsequent_indent="  ")
+    yield ""
+    yield _columns("PUBLISHED/S", "MATCHED/S", "NOTIFICATIONS/S", "SENT/S", "SUBSCRIPTIONS", width=16)
+    yield _columns(
+        amount(view.published_per_second),
+        amount(view.matched_per_second),
+        amount(view.notifications_per_second),
+        amount(view.sent_per_second),
+        f"{view.subscriptions:,}",
+        width=16,
+    )
+    yield ""
+    yield from _operators(view)
+    yield ""
+    yield from _slices(view.slices)
+    yield ""
+    yield from _batches(view.batches)
+    queues = view.queues
+    yield ""
+    yield (
+        f"waiting: {queues.commit:,} to be stored, {queues.index:,} for the index, {queues.match:,} to be matched,"
+    )
+    yield (
+        f"         {queues.accept:,} matched behind a missing file (in {view.waiting_files:,}), "
+        f"{queues.mailboxes:,} in mailboxes"
+    )
+
+
+def _operators(view: View) -> Iterator[str]:
+    yield f"{'OPERATOR':<16}" + _columns("EVENTS/S", "PAIRS/S", "BUSY", "PER EVENT", "QUEUE", width=12)
+    for each in view.operators:
+        queue = getattr(view.queues, _QUEUES[each.name]) if each.name in _QUEUES else None
+        yield _operator(each, "" if queue is None else f"{queue:,}")
+    yield f"{'write':<16}" + _columns(
+        f"{amount(view.files_per_second)} files", f"{size(view.written_bytes_per_second)}/s",
+        percent(view.write_busy), width=12,
+    )  # fmt: skip
+
+
+_NAMES = {"ap": "AP  read, route", "m": "M   match", "ep": "EP  group, join"}
+
+
+def _operator(operator: OperatorView, queue: str) -> str:
+    each = operator.seconds_per_event
+    return f"{_NAMES[operator.name]:<16}" + _columns(
+        amount(operator.events_per_second),
+        "" if operator.name == "ap" else amount(operator.pairs_per_second),
+        percent(operator.busy),
+        "" if each is None else moment(each),
+        queue,
+        width=12,
+    )
+
+
+def _slices(slices: Sequence[SliceView]) -> Iterator[str]:
+    yield f"{'SLICE':<6}" + _columns("EVENTS", "PAIRS", "REGISTRATIONS", "SIZE", "TIME", width=10, third=18)
+    for each in slices[:_MOST_SLICES]:
+        held = f"{each.registrations:,} {percent(each.registrations_share):>6}"
+        yield f"{each.slice:<6}" + _columns(
+            percent(each.events_share), percent(each.pairs_share), held, size(each.bytes),
+            percent(each.busy_share), width=10, third=18,
+        ) + " " + "#" * round(_BAR * each.busy_share)  # fmt: skip
+    if len(slices) > _MOST_SLICES:
+        yield f"and {len(slices) - _MOST_SLICES} more; --json has them all"
+
+
+def _batches(batches: BatchView) -> Iterator[str]:
+    if batches.seconds_p50 is None or batches.seconds_p99 is None:
+        yield "batches: none in this time"
+        return
+    yield (
+        f"batches: {amount(batches.per_second)}/s, p50 {batches.events_p50:,} events in "
+        f"{moment(batches.seconds_p50)}, p99 {batches.events_p99:,} in {moment(batches.seconds_p99)}"
+    )
+    parts = [(name, took) for name, took in batches.stages.items() if took and name not in _UNTOLD_STAGES]
+    slowest = sorted(parts, key=lambda item: -item[1])[:3]
+    if slowest:
+        yield "         last one: " + ", ".join(f"{k} {moment(s)}" for k, s in slowest)
+
+
+def _columns(*texts: str, width: int, third: int | None = None) -> str:
+    widths = [width] * len(texts)
+    if third is not None:
+        widths[2] = third
+    return "".join(text.rjust(own) for text, own in zip(texts, widths, strict=True))
+
+
+def amount(value: float) -> str:
+    """Three digits that count: 0, 7.25, 980, 12.3 k, 1.50 M."""
+    for unit in ("", " k", " M", " G"):
+        if abs(value) < 999.5 or unit == " G":
+            break
+        value /= 1000
+    if unit == "" and value == round(value):
+        return f"{value:.0f}"
+    return f"{value:.{2 if abs(value) < 9.995 else 1 if abs(value) < 99.95 else 0}f}{unit}"
+
+
+def size(value: float) -> str:
+    return f"{amount(value)}{'' if amount(value)[-1].isalpha() else ' '}B"
+
+
+def percent(share: float) -> str:
+    return f"{100 * share:.1f} %" if share < 9.995 else f"{100 * share:.0f} %"
+
+
+def moment(seconds: float) -> str:
+    """A short time: 350 ns, 2.1 us, 35 ms, 1.2 s."""
+    for factor, unit in ((1e9, "ns"), (1e6, "us"), (1e3, "ms")):
+        if seconds * factor < 999.5:
+            return f"{seconds * factor:.{1 if seconds * factor < 9.95 else 0}f} {unit}"
+    return f"{seconds:.{1 if seconds < 99.95 else 0}f} s"
+
+
+def duration(seconds: float) -> str:
+    """A long time: 12 s, 3 min, 4 h 10 min, 12 d 3 h."""
+    minutes, hours, days = int(seconds // 60), int(seconds // 3600), int(seconds // 86400)
+    if days:
+        return f"{days} d {hours % 24} h"
+    if hours:
+        return f"{hours} h {minutes % 60} min"
+    return f"{minutes} min" if minutes else f"{int(seconds)} s"

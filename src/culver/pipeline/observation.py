@@ -1,0 +1,184 @@
+"""What can be seen of a pipeline at one moment: plain records, and the adding up that they come from.
+
+Counters only grow while a site runs, and begin at 0 with it; rates are differences between two observations.
+"""
+
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+
+from culver.pipeline.work import Work
+
+BATCH_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+"""Upper bounds of the durations that batches are counted by; one more count is of those above all."""
+
+_RECENT_BATCHES = 256
+_WORKERS_KEPT = 64
+
+
+@dataclass(frozen=True, slots=True)
+class SliceTotals:
+    """All that was done for one slice; see `Work` for the members."""
+
+    slice: int
+    events: int = 0
+    sent: int = 0
+    pairs: int = 0
+    ap_seconds: float = 0.0
+    m_seconds: float = 0.0
+    ep_seconds: float = 0.0
+
+    def plus(self, work: Work) -> "SliceTotals":
+        return SliceTotals(self.slice, *(getattr(self, name) + getattr(work, name) for name in _ADDED))
+
+    def minus(self, earlier: "SliceTotals") -> "SliceTotals":
+        return SliceTotals(self.slice, *(getattr(self, name) - getattr(earlier, name) for name in _ADDED))
+
+
+_ADDED = tuple(member.name for member in fields(SliceTotals))[1:]
+
+
+@dataclass(frozen=True, slots=True)
+class FileTotals:
+    """Notification files that workers have written; a file may hold what several slices found. The inline engine has
+    none: its results are written by delivery."""
+
+    files: int = 0
+    bytes: int = 0
+    seconds: float = 0.0  # until they were on disk
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    events: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class BatchTotals:
+    """Batches are what an engine decides to do at once: a micro-batch of Spark, a range of the inline engine."""
+
+    count: int = 0
+    events: int = 0
+    seconds: float = 0.0
+    counts: tuple[int, ...] = (0,) * (len(BATCH_SECONDS) + 1)  # by duration, see BATCH_SECONDS
+    recent: tuple[Batch, ...] = ()  # the last ones, oldest first
+    stages: Mapping[str, float] = field(
+        default_factory=dict
+    )  # seconds of the last one's, as Spark names them
+
+
+@dataclass(frozen=True, slots=True)
+class EngineObservation:
+    position: int  # matched and handed on below it
+    ahead: int = 0  # events matched behind a hole
+    waiting_files: int = 0  # in which those are
+    blocks: int = 0  # results handed on
+    slices: tuple[SliceTotals, ...] = ()
+    written: FileTotals = field(default_factory=FileTotals)
+    workers: Mapping[str, int] = field(default_factory=dict)  # host:pid, and records that came from there
+    batches: BatchTotals = field(default_factory=BatchTotals)
+    spark_ui: str | None = None
+
+
+class Tally:
+    """Adds up what an engine's results tell. Not thread-safe."""
+
+    def __init__(self) -> None:
+        self._blocks = 0
+        self._slices: dict[int, SliceTotals] = {}
+        self._written = FileTotals()
+        self._workers: dict[str, int] = {}
+        self._batches = self._batch_events = 0
+        self._batch_seconds = 0.0
+        self._counts = [0] * (len(BATCH_SECONDS) + 1)
+        self._recent: deque[Batch] = deque(maxlen=_RECENT_BATCHES)
+        self.stages: dict[str, float] = {}
+
+    def add(self, work: Iterable[Work]) -> None:
+        """A result was handed on."""
+        self._blocks += 1
+        for each in work:
+            self._slices[each.slice] = self._slices.get(each.slice, SliceTotals(each.slice)).plus(each)
+            if each.files:
+                before = self._written
+                self._written = FileTotals(
+                    before.files + each.files,
+                    before.bytes + each.written_bytes,
+                    before.seconds + each.write_seconds,
+                )
+            self._workers[each.worker] = self._workers.pop(each.worker, 0) + 1
+            if len(self._workers) > _WORKERS_KEPT:
+                del self._workers[next(iter(self._workers))]  # the one that has been silent for longest
+
+    def add_batch(self, events: int, seconds: float) -> None:
+        self._batches += 1
+        self._batch_events += events
+        self._batch_seconds += seconds
+        self._counts[bisect_left(BATCH_SECONDS, seconds)] += 1
+        self._recent.append(Batch(events, seconds))
+
+    def observe(
+        self, position: int, ahead: int = 0, waiting_files: int = 0, spark_ui: str | None = None
+    ) -> EngineObservation:
+        return EngineObservation(
+            position,
+            ahead,
+            waiting_files,
+            self._blocks,
+            tuple(self._slices[number] for number in sorted(self._slices)),
+            self._written,
+            dict(self._workers),
+            BatchTotals(
+                self._batches,
+                self._batch_events,
+                self._batch_seconds,
+                tuple(self._counts),
+                tuple(self._recent),
+                dict(self.stages),
+            ),
+            spark_ui,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Queues:
+    """Events on their way, by what they wait for, and deliveries at its end."""
+
+    commit: int = 0  # for the group commit
+    index: int = 0  # in the log, for an index version with the registrations that take effect before them
+    match: int = 0
+    accept: int = 0  # matched, for a range before them
+    mailboxes: int = 0  # deliveries, to be acknowledged
+
+
+@dataclass(frozen=True, slots=True)
+class IndexSlice:
+    slice: int
+    registrations: int
+    bytes: int  # of its compiled arrays
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementInfo:
+    name: str = "replicated"
+    slices: int = 1
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SiteObservation:
+    """A whole site at one moment."""
+
+    engine: str
+    state: str
+    ready: bool
+    uptime_seconds: float
+    log_next_offset: int
+    subscriptions: int
+    placement: PlacementInfo
+    queues: Queues
+    index: tuple[IndexSlice, ...]
+    pipeline: EngineObservation
+    deliveries_sent: int = 0  # which the gateway knows

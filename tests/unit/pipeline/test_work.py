@@ -1,0 +1,136 @@
+"""What the operators measure, how it travels with the result, and how it is added up."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from culver.config import LogSettings
+from culver.log.files import FileLog
+from culver.matching.index import Entry, IndexWriter
+from culver.model import batch as batches
+from culver.model.language import parse
+from culver.pipeline import notifications, operators
+from culver.pipeline.collector import Collector
+from culver.pipeline.files import SiteFiles
+from culver.pipeline.head import Head
+from culver.pipeline.notifications import Notifications
+from culver.pipeline.observation import BATCH_SECONDS, Batch, Tally
+from culver.pipeline.ranges import RangeProcessor
+from culver.pipeline.work import Work, Written, worker_name
+from culver.placement.event_space import EventSpace
+from support.events import random_event
+from support.notifications import make_notifications
+
+
+def work(number: int, **changes: object) -> Work:
+    members: dict[str, object] = {
+        "slice": number, "events": 10, "sent": 4, "pairs": 7, "ap_seconds": 0.25, "m_seconds": 0.5, "ep_seconds": 1.0,
+        "worker": "host:1",
+    }  # fmt: skip
+    return Work(**(members | changes))  # type: ignore[arg-type]
+
+
+def with_work(start: int, end: int, *records: Work) -> Notifications:
+    found = make_notifications(start, end, {1: [start]})
+    return Notifications(
+        found.start, found.end, 1, found.numbers, found.bounds, found.rows, found.sizes, records
+    )
+
+
+def test_records_come_back_from_the_file_as_they_were_written(tmp_path: Path) -> None:
+    records = work(0, files=2, written_bytes=300, write_seconds=0.1), work(1, worker="other:7")
+    path = notifications.write(tmp_path, with_work(5, 9, *records), durable=False)
+    assert notifications.read(path).work == records
+
+
+def test_file_tells_of_the_files_before_it_once() -> None:
+    written = Written()
+    records = (work(0), work(1))
+    assert written.tell(records) == records
+    written.add(100, 0.5)
+    written.add(20, 0.25)
+    told = written.tell(records)
+    assert (told[0].files, told[0].written_bytes, told[0].write_seconds) == (2, 120, 0.75)
+    assert told[1] == records[1]
+    assert written.tell(records) == records
+
+
+def test_time_of_a_join_is_shared_by_the_slices() -> None:
+    joined = operators.join([with_work(0, 3, work(0)), with_work(0, 3, work(1))])
+    assert [each.slice for each in joined.work] == [0, 1]
+    assert joined.work[0].ep_seconds == joined.work[1].ep_seconds > 1.0
+
+
+def test_collector_counts_each_file_that_it_takes_and_those_behind_a_hole(tmp_path: Path) -> None:
+    class Sink:
+        def accept(self, notifications: Notifications, *, stored: bool) -> None: ...
+
+    tally = Tally()
+    collector = Collector(tmp_path, Sink(), 0, tally)
+    for start, end in ((0, 10), (20, 30), (25, 45)):
+        notifications.write(tmp_path, with_work(start, end, work(0), work(1)), durable=False)
+    collector.collect()
+    assert (collector.position, collector.waiting_files, collector.ahead) == (10, 2, 25)
+    assert [each.pairs for each in tally.observe(10).slices] == [7, 7]
+    notifications.write(tmp_path, with_work(10, 20, work(1)), durable=False)
+    collector.collect()
+    assert (collector.position, collector.waiting_files, collector.ahead) == (45, 0, 0)
+    seen = tally.observe(45)
+    assert [each.pairs for each in seen.slices] == [21, 28]
+    assert (seen.blocks, seen.workers) == (4, {"host:1": 7})
+
+
+def test_tally_adds_up_slices_files_and_batches() -> None:
+    tally = Tally()
+    tally.add([work(2), work(0, pairs=1, files=1, written_bytes=50, write_seconds=0.5)])
+    tally.add([work(2, sent=6, m_seconds=1.5)])
+    for seconds in (0.0004, 0.001, 0.3, 99.0):
+        tally.add_batch(5, seconds)
+    seen = tally.observe(20, ahead=3, waiting_files=1)
+    first, second = seen.slices
+    assert (first.slice, first.pairs, second.slice) == (0, 1, 2)
+    assert (second.events, second.sent, second.pairs) == (20, 10, 14)
+    assert (second.ap_seconds, second.m_seconds, second.ep_seconds) == (0.5, 2.0, 2.0)
+    assert (seen.written.files, seen.written.bytes, seen.written.seconds) == (1, 50, 0.5)
+    batches_seen = seen.batches
+    assert (batches_seen.count, batches_seen.events, sum(batches_seen.counts)) == (4, 20, 4)
+    assert batches_seen.counts[0] == 2  # a bound belongs to what lies below it
+    assert batches_seen.counts[BATCH_SECONDS.index(0.5)] == 1
+    assert batches_seen.counts[-1] == 1
+    assert batches_seen.recent[-1] == Batch(5, 99.0)
+
+
+def test_tally_forgets_workers_that_have_been_silent_for_long() -> None:
+    tally = Tally()
+    for number in range(100):
+        tally.add([work(0, worker=f"host:{number}"), work(0, worker="host:steady")])
+    workers = tally.observe(0).workers
+    assert len(workers) == 64
+    assert workers["host:steady"] == 100
+    assert "host:0" not in workers
+
+
+@pytest.mark.parametrize("slices", [1, 3])
+def test_processor_tells_what_each_slice_was_sent_and_found(slices: int, tmp_path: Path) -> None:
+    rng = random.Random(3)
+    files = SiteFiles(tmp_path)
+    writer = IndexWriter(files.index)
+    if slices > 1:
+        writer.divide(EventSpace(slices))
+    writer.publish(1, [Entry(number, parse(f"n >= {number}")) for number in range(1, 40)], [], 0)
+    with FileLog(files.log, LogSettings()) as log:
+        log.append(log.prepare(batches.encode([random_event(rng) for _ in range(120)], 0)))
+        processor = RangeProcessor(files.index, log, lambda: Head(120, 1, 0, slices))
+        [block] = processor.process(0, 120, 1)
+        parts = [part for own in range(slices) for part, _ in processor.process_slice(0, 120, 1, own)]
+        processor.close()
+    assert [each.slice for each in block.work] == list(range(slices))
+    assert sum(each.pairs for each in block.work) == len(block.rows)
+    assert all(each.events == 120 and each.worker == worker_name() for each in block.work)
+    assert 120 <= sum(each.sent for each in block.work) <= 120 * slices
+    assert all(min(each.ap_seconds, each.m_seconds, each.ep_seconds) > 0 for each in block.work)
+    apart = [record for part in parts for record in part.work]
+    assert [(each.slice, each.sent, each.pairs) for each in apart] == [
+        (each.slice, each.sent, each.pairs) for each in block.work
+    ]
