@@ -1,12 +1,10 @@
 """Both engines against the reference: random subscriptions that come, change and go while events flow."""
 
 import asyncio
-import contextlib
 import random
 import time
 from pathlib import Path
 
-import psutil
 import pytest
 
 from culver.assembly import RunningSite, open_site
@@ -14,6 +12,7 @@ from culver.config import DeliverySettings, PipelineSettings, Settings
 from culver.delivery.messages import Delivery
 from culver.errors import NotFound
 from culver.model.language import parse
+from culver.pipeline.spark.checkpoint import damage_in
 from culver.registry.registry import SubscriptionSpec
 from support.events import random_event
 from support.scenes import Expectation, check, delivered, random_steps, ready, run
@@ -44,7 +43,7 @@ def test_mailboxes_hold_what_the_reference_says_through_changes_and_restarts(
 
 
 @pytest.mark.spark
-def test_site_changes_its_engine_between_starts(tmp_path: Path) -> None:
+def test_site_changes_its_engine_between_starts_and_does_without_a_damaged_checkpoint(tmp_path: Path) -> None:
     rng = random.Random(8)
     expected = Expectation()
 
@@ -52,33 +51,14 @@ def test_site_changes_its_engine_between_starts(tmp_path: Path) -> None:
         await random_steps(site, rng, expected, 40)
         await check(site, expected)
 
-    for engine in ("spark", "inline", "spark"):
-        run(settings_for(engine, tmp_path / "data"), scene)
-
-
-@pytest.mark.spark
-def test_killed_driver_and_killed_workers_lose_and_repeat_nothing(tmp_path: Path) -> None:
-    rng = random.Random(9)
-    expected = Expectation()
-
-    def victims(name: str) -> list[psutil.Process]:
-        found = []
-        for child in psutil.Process().children(recursive=True):
-            with contextlib.suppress(psutil.NoSuchProcess):  # it ends at this moment, or is a zombie
-                found += [child] if name in " ".join(child.cmdline()) else []
-        return found
-
-    async def scene(site: RunningSite) -> None:
-        await random_steps(site, rng, expected, 30)
-        for name in ("culver.pipeline.spark.daemon", "culver.pipeline.spark.driver"):
-            killed = victims(name)
-            assert killed, f"no process of {name}"
-            for process in killed:
-                process.kill()
-            await random_steps(site, rng, expected, 30)
-            await check(site, expected)
-
     run(settings_for("spark", tmp_path / "data"), scene)
+    run(settings_for("inline", tmp_path / "data"), scene)
+    checkpoint = tmp_path / "data" / "spark" / "checkpoint"
+    assert damage_in(checkpoint) is None
+    newest = max((checkpoint / "offsets").iterdir(), key=lambda path: path.stat().st_mtime_ns)
+    newest.write_bytes(newest.read_bytes()[:-1])
+    run(settings_for("spark", tmp_path / "data"), scene)
+    assert (checkpoint.with_name("checkpoint.unusable") / "offsets" / newest.name).exists()
 
 
 @pytest.mark.spark

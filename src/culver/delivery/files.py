@@ -70,6 +70,10 @@ class NotificationFiles:
                 frontier = end
         return Recovered(ranges, max(frontier, first_offset), waiting)
 
+    @property
+    def empty(self) -> bool:
+        return not any(path.suffix == notifications.SUFFIX for path in self._directory.iterdir())
+
     def secure(self, item: Range) -> Range:
         """The same range with its arrays in the file instead of in memory. Writes the file if need be."""
         path = self._directory / item.name

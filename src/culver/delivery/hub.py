@@ -86,7 +86,10 @@ class Hub:
         kernels.load()
         try:
             files = NotificationFiles(directory / "notifications")
-            cursors, stored, base = CursorStore.open(directory / "cursors.db")
+            path = directory / "cursors.db"
+            if not path.exists() and not files.empty:
+                logger.warning("%s is missing: every mailbox is delivered again from its oldest event", path)
+            cursors, stored, base = CursorStore.open(path)
             try:
                 recovered = files.recover(base, log.first_offset)
             except BaseException:

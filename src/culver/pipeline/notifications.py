@@ -21,6 +21,7 @@ import contextlib
 import json
 import mmap
 import os
+import secrets
 import struct
 import zlib
 from dataclasses import asdict, dataclass
@@ -109,7 +110,8 @@ def write(directory: Path, notifications: Notifications, *, durable: bool, suffi
     for part in parts:
         crc = zlib.crc32(part, crc)
     path = directory / (file_name(n.start, n.end).removesuffix(SUFFIX) + suffix)
-    temporary = path.with_suffix(f".{os.getpid()}.tmp")
+    # Workers on two machines may have the same number, and write the same range.
+    temporary = path.with_suffix(f".{secrets.token_hex(4)}.{os.getpid()}.tmp")
     try:
         with temporary.open("wb", buffering=0) as file:
             for part in (_MAGIC + _LENGTH.pack(crc), *parts, rows):

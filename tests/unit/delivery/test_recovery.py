@@ -337,6 +337,27 @@ def test_damaged_cursors_are_reported_with_the_way_back(disk: Disk) -> None:
         disk.hub()
 
 
+def test_missing_cursors_are_named_and_mailboxes_delivered_again(
+    disk: Disk, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def acknowledge() -> None:
+        hub = disk.hub()
+        hub.register([ALERTS])
+        hub.accept(disk.write(make_notifications(0, 10, {7: [1, 5]})))
+        await hub.acknowledge("alerts", 1)
+        await hub.close()
+
+    with caplog.at_level(logging.WARNING):
+        asyncio.run(acknowledge())
+        assert reopened(disk) == (10, [5])
+    assert caplog.text == ""
+    for path in (disk.path / "delivery").glob("cursors.db*"):
+        path.unlink()
+    with caplog.at_level(logging.WARNING):
+        assert reopened(disk) == (10, [1, 5])
+    assert "cursors.db is missing" in caplog.text
+
+
 def test_an_acknowledgement_that_cannot_be_stored_is_not_confirmed(disk: Disk) -> None:
     async def run() -> None:
         hub = disk.hub()

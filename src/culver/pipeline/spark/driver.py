@@ -1,13 +1,14 @@
 """The process that runs the streaming query: `python -m culver.pipeline.spark.driver OPTIONS-AS-JSON`.
 
 It stops when its standard input ends, which is also what happens when the site is killed. It exits with 1 when
-the query fails; the site then starts another.
+the query fails, with 3 when a cluster has had no executor for it for a minute; the site then starts another.
 """
 
 import json
 import os
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,12 @@ from culver.pipeline.spark.session import session_settings
 from culver.pipeline.spark.signals import SignalSender
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
     from pyspark.sql.streaming import StreamingQuery
+
+NO_EXECUTORS = 3
+_EXECUTOR_SECONDS = 60.0  # without one, before a new driver asks the cluster again
+_LOOK_SECONDS = 2.0
 
 
 def main(argument: str) -> int:
@@ -50,6 +56,10 @@ def _run(options: dict[str, Any], signals: SignalSender) -> int:
         signals.send("ui", url=session.sparkContext.uiWebUrl)
     remote = not options["master"].startswith("local")
     threading.Thread(target=_tell_batches, args=(query, signals, stopping, remote), daemon=True).start()
+    if options["master"].startswith("spark:"):
+        threading.Thread(
+            target=_end_without_executors, args=(session, signals, stopping), daemon=True
+        ).start()
     try:
         query.awaitTermination()
     except PySparkException:
@@ -89,11 +99,30 @@ def _tell_batches(
         signals.send("stages", milliseconds=progress.durationMs)
 
 
+def _end_without_executors(session: "SparkSession", signals: SignalSender, stopping: threading.Event) -> None:
+    """A Master that was started again without its memory does not know this application, and will never give it
+    executors; Spark waits for them for good. A new driver is a new application."""
+    context = session.sparkContext._jsc.sc()
+    seen = time.monotonic()
+    while time.monotonic() - seen < _EXECUTOR_SECONDS:
+        if stopping.wait(_LOOK_SECONDS):
+            return
+        try:
+            if context.getExecutorMemoryStatus().size() > 1:  # the driver counts as one
+                seen = time.monotonic()
+        except Exception:
+            return  # the virtual machine is gone: `main` tells why
+    signals.send("failed", text=f"the cluster has had no executor for {_EXECUTOR_SECONDS:.0f} s")
+    os._exit(NO_EXECUTORS)
+
+
 def _reason(text: str) -> str:
-    """The line that tells what went wrong; of Java's errors the second, behind a colon."""
+    """The line that tells what went wrong: an error of Culver's own, which names the file it is about; or, of Java's
+    errors, the second, behind a colon."""
     lines = text.strip().splitlines() or ["unknown error"]
-    java = next((line[2:] for line in lines if line.startswith(": ")), None)
-    return (java or lines[0])[:300]
+    own = (line.partition(": ")[2] for line in lines if line.startswith("culver.errors."))
+    java = (line[2:] for line in lines if line.startswith(": "))
+    return next(own, None) or next(java, lines[0])[:300]
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ from culver.pipeline.notifications import NotificationSink
 from culver.pipeline.observation import EngineObservation, Tally
 from culver.pipeline.spark import java
 from culver.pipeline.spark.archive import start_recording
+from culver.pipeline.spark.checkpoint import damage_in, set_aside
 from culver.pipeline.spark.masters import check_master, trouble_with
 
 logger = logging.getLogger(__name__)
@@ -31,6 +32,8 @@ _LOOK_SECONDS = 0.1  # how often the directory is looked at without a signal
 _STOP_SECONDS = 8.0
 _MASTER_SECONDS = 2.0  # between two looks for a master that does not answer
 _LONGEST_PAUSE_SECONDS = 30.0
+_SETTLED_SECONDS = 5.0  # ready for so long, a driver has not failed at its start
+_MOST_FAILURES = 3  # at the start, one after the other
 
 
 class SparkEngine:
@@ -58,6 +61,7 @@ class SparkEngine:
         self._collector = Collector(files.notifications, sink, head.frontier, self._tally)
         self._ui: str | None = None
         self._state = "starting"
+        self._failure: str | None = None  # of the last driver, until another has settled
         self._ready = False
         self._signals_dir: str | None = None
         self._socket: socket.socket | None = None
@@ -72,7 +76,9 @@ class SparkEngine:
 
     @property
     def state(self) -> str:
-        return self._state
+        if self._failure is None or self._ready:
+            return self._state
+        return f"{self._state}; the driver before failed: {self._failure}"
 
     def observe(self) -> EngineObservation:
         collector = self._collector
@@ -133,7 +139,7 @@ class SparkEngine:
                         self._state = message["text"]
                         self._progress(message["text"])
                     case "failed":
-                        self._state = f"failed: {message['text']}"
+                        self._state, self._failure = "no driver", message["text"]
         if collect:
             try:
                 self._collect()
@@ -170,19 +176,23 @@ class SparkEngine:
     # --- the driver process ---------------------------------------------------------------------------
 
     async def _supervise(self) -> None:
-        """Keep a driver running. One that dies before it was ever ready, twice, may have a checkpoint that
-        cannot be read (a power cut can leave one): it is set aside. That loses nothing, because a new
-        query starts at the frontier, which follows from the notification files."""
+        """Keep a driver running. A checkpoint that is damaged (a power cut can leave one) is set aside, and so is one
+        with which a driver fails again and again for a reason that does not show. That loses nothing, because a
+        new query starts at the frontier, which follows from the notification files."""
         pause_seconds, failures = 1.0, 0
         while True:
             await self._wait_for_master()
             try:
-                was_ready = await self._run_driver()
-                failures = 0 if was_ready else failures + 1
-                if failures == 2:
-                    self._set_checkpoint_aside()
-                # One that was ready has run for a while: the next need not wait.
-                pause_seconds = 0.1 if was_ready else min(max(2 * pause_seconds, 1.0), _LONGEST_PAUSE_SECONDS)
+                if (damage := damage_in(self._checkpoint)) is not None:
+                    self._set_checkpoint_aside(damage)
+                ready_seconds, code = await self._run_driver()
+                # One that was killed, or has lost its cluster, says nothing about the checkpoint.
+                failures = failures + 1 if code == 1 and ready_seconds < _SETTLED_SECONDS else 0
+                if failures == _MOST_FAILURES and self._checkpoint.exists():
+                    self._set_checkpoint_aside(f"{failures} drivers in a row have failed with it")
+                # One that was ready need not be given time to recover.
+                grown = min(max(2 * pause_seconds, 1.0), _LONGEST_PAUSE_SECONDS)
+                pause_seconds = 0.1 if ready_seconds > 0 and failures < _MOST_FAILURES else grown
             except Exception as exc:
                 self._state = f"cannot start the Spark driver: {exc}"
                 logger.exception("cannot start the Spark driver; trying again in %.0f s", pause_seconds)
@@ -197,12 +207,15 @@ class SparkEngine:
                 self._progress(trouble)
             await asyncio.sleep(_MASTER_SECONDS)
 
-    async def _run_driver(self) -> bool:
-        """Start a driver and wait for its end; returns whether it was ready in between."""
+    async def _run_driver(self) -> tuple[float, int]:
+        """Start a driver and wait for its end; returns for how many seconds it was ready, and its exit code."""
         driver = self._start_driver()
-        was_ready = False
+        ready_since: float | None = None
         while driver.poll() is None:
-            was_ready = was_ready or self._ready
+            if self._ready and ready_since is None:
+                ready_since = time.monotonic()
+            if ready_since is not None and time.monotonic() - ready_since > _SETTLED_SECONDS:
+                self._failure = None
             await asyncio.sleep(_LOOK_SECONDS)
         self._ready = False
         self._ui = None
@@ -210,10 +223,10 @@ class SparkEngine:
         logger.error(
             "the Spark driver ended with code %s (%s) and is started again; its log is %s",
             driver.returncode,
-            self._state,
+            self.state,
             self._log_path,
         )
-        return was_ready
+        return 0.0 if ready_since is None else time.monotonic() - ready_since, driver.returncode
 
     @property
     def _checkpoint(self) -> Path:
@@ -257,12 +270,11 @@ class SparkEngine:
                 child.kill()
                 await asyncio.to_thread(child.wait)
 
-    def _set_checkpoint_aside(self) -> None:
-        if self._checkpoint.exists():
-            aside = self._checkpoint.with_name("checkpoint.unusable")
-            shutil.rmtree(aside, ignore_errors=True)
-            self._checkpoint.rename(aside)
-            logger.error("Spark's checkpoint is set aside as %s; starting anew at the frontier", aside)
+    def _set_checkpoint_aside(self, reason: str) -> None:
+        aside = set_aside(self._checkpoint)
+        logger.error(
+            "Spark's checkpoint is set aside as %s (%s); starting anew at the frontier", aside, reason
+        )
 
 
 def _close_input(driver: "subprocess.Popen[bytes]") -> None:

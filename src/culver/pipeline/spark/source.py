@@ -21,7 +21,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from culver.pipeline import notifications
 from culver.pipeline.files import SiteFiles
-from culver.pipeline.head import HeadFile
+from culver.pipeline.head import Head, HeadFile
 from culver.pipeline.notifications import Notifications
 from culver.pipeline.spark.signals import SignalSender
 from culver.pipeline.spark.watch import FileWatch
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from culver.pipeline.ranges import RangeProcessor
 
 _WAIT_SECONDS = 0.5  # for the head to move, before Spark is told that there is nothing new
+_HEAD_TRIES = 100
 _SMALLEST_RANGE = 2_000  # events; a smaller batch is not worth splitting among cores
 
 SCHEMA = StructType(
@@ -82,9 +83,7 @@ class LogStreamReader(DataSourceStreamReader):
         self._batch: tuple[int, float] | None = None  # events of the batch under way, and when it began
 
     def initialOffset(self) -> Offset:  # noqa: N802
-        head = _head_file(self._data_dir).read()
-        if head is None:
-            raise RuntimeError(f"the site has not written {SiteFiles(Path(self._data_dir)).head} yet")
+        head = _read_head(self._data_dir)
         return {
             "offset": head.frontier, "index_version": head.index_version, "slices": head.slices, "start_up": 0
         }  # fmt: skip
@@ -130,8 +129,7 @@ class LogStreamReader(DataSourceStreamReader):
         if first == last:
             if start == end:
                 return []
-            head = _head_file(self._data_dir).read()
-            missing_from = head.frontier if head is not None else first
+            missing_from = _read_head(self._data_dir).frontier
             return [Range(first, first, version), *self._ranges(missing_from, first, version, slices)]
         return self._ranges(first, last, version, slices)
 
@@ -205,6 +203,15 @@ def _manifest_row(block: Notifications) -> pa.RecordBatch:
 @functools.cache
 def _head_file(data_dir: str) -> HeadFile:
     return HeadFile.open(SiteFiles(Path(data_dir)).head)
+
+
+def _read_head(data_dir: str) -> Head:
+    """The head, also where it is being written this instant. Raises RuntimeError where there is none."""
+    for _ in range(_HEAD_TRIES):
+        if (head := _head_file(data_dir).read()) is not None:
+            return head
+        time.sleep(0.001)
+    raise RuntimeError(f"{SiteFiles(Path(data_dir)).head} holds no head; the site writes one when it starts")
 
 
 @functools.cache

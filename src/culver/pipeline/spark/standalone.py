@@ -3,6 +3,7 @@
     DIR/cluster.json     the master's address and the processes; there while the cluster is up
     DIR/master.log, DIR/worker-1.log, ...
     DIR/work/            what executors write
+    DIR/recovery/        the Master's memory: one that is started again knows the applications and Workers of the last
 
 Everything listens on the loopback address only.
 """
@@ -10,13 +11,14 @@ Everything listens on the loopback address only.
 import json
 import os
 import re
+import shutil
 import socket
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from culver.errors import Conflict, InvalidConfiguration, Unavailable
+from culver.errors import Conflict, InvalidConfiguration, NotFound, Unavailable
 from culver.pipeline.spark import java, processes
 from culver.pipeline.spark.machine import use_this_python
 from culver.pipeline.spark.processes import ProcessRecord
@@ -32,7 +34,10 @@ _OPTIONS = (
     "-XX:TieredStopAtLevel=1",
     "-XX:-UsePerfData",
     "-Dspark.deploy.maxExecutorRetries=-1",
+    "-Dspark.deploy.recoveryMode=FILESYSTEM",
 )
+_MASTER_IS_UP = "I have been elected leader"
+_WORKER_IS_UP = "Successfully registered with master"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +46,8 @@ class ClusterState:
 
     master_url: str
     processes: tuple[ProcessRecord, ...]
+    cores: int = 1
+    memory: str = "1g"
 
     @property
     def running(self) -> list[ProcessRecord]:
@@ -62,7 +69,7 @@ class StandaloneCluster:
         try:
             document = json.loads(self._path.read_text())
             records = tuple(ProcessRecord(**item) for item in document["processes"])
-            return ClusterState(document["master_url"], records)
+            return ClusterState(document["master_url"], records, document["cores"], document["memory"])
         except FileNotFoundError:
             return None
         except (OSError, ValueError, KeyError, TypeError) as exc:
@@ -84,23 +91,30 @@ class StandaloneCluster:
             (self._directory / "work").mkdir(parents=True, exist_ok=True)
         except OSError as exc:
             raise InvalidConfiguration(f"cannot use {self._directory}: {exc.strerror}") from exc
-        state = ClusterState(f"spark://{HOST}:{port}", ())
+        state = ClusterState(f"spark://{HOST}:{port}", (), cores, memory)
+        shutil.rmtree(self._recovery, ignore_errors=True)
         try:
             progress("starting the Master")
-            arguments = ["--host", HOST, "--port", str(port), "--webui-port", "0"]
-            state = self._start(state, "master", "org.apache.spark.deploy.master.Master", arguments)
-            self._wait_for(state.processes[-1], "I have been elected leader")
+            state = self._start(state, "master")
+            self._wait_for(state.processes[-1], _MASTER_IS_UP)
             progress(f"starting {workers} Workers")
             for number in range(1, workers + 1):
-                arguments = ["--host", HOST, "--webui-port", "0", "--cores", str(cores), "--memory", memory]
-                arguments += ["--work-dir", str(self._directory / "work"), state.master_url]
-                name = f"worker-{number}"
-                state = self._start(state, name, "org.apache.spark.deploy.worker.Worker", arguments)
+                state = self._start(state, f"worker-{number}")
             for process in state.processes[1:]:
-                self._wait_for(process, "Successfully registered with master")
+                self._wait_for(process, _WORKER_IS_UP)
         except BaseException:
             self.down()
             raise
+        return state
+
+    def restart(self, role: str) -> ClusterState:
+        """Start again a process that has died, and wait until it is back at work. Raises Unavailable, NotFound."""
+        state = self.state()
+        if state is None or role not in {process.role for process in state.processes}:
+            raise NotFound(f"no {role} was started in {self._directory}")
+        state = self._start(state, role)
+        [process] = (process for process in state.processes if process.role == role)
+        self._wait_for(process, _MASTER_IS_UP if role == "master" else _WORKER_IS_UP)
         return state
 
     def down(self) -> list[ProcessRecord]:
@@ -112,12 +126,26 @@ class StandaloneCluster:
         self._path.unlink(missing_ok=True)
         return stopped
 
-    def _start(self, state: ClusterState, role: str, main_class: str, arguments: list[str]) -> ClusterState:
+    @property
+    def _recovery(self) -> Path:
+        return self._directory / "recovery"
+
+    def _command(self, state: ClusterState, role: str) -> list[str]:
+        arguments = ["--host", HOST, "--webui-port", "0"]
+        if role == "master":
+            arguments += ["--port", state.master_url.rpartition(":")[2]]
+            options = (*_OPTIONS, f"-Dspark.deploy.recoveryDirectory={self._recovery}")
+            return java.command("org.apache.spark.deploy.master.Master", arguments, options)
+        arguments += ["--cores", str(state.cores), "--memory", state.memory]
+        arguments += ["--work-dir", str(self._directory / "work"), state.master_url]
+        return java.command("org.apache.spark.deploy.worker.Worker", arguments, _OPTIONS)
+
+    def _start(self, state: ClusterState, role: str) -> ClusterState:
         use_this_python()
         home = java.spark_home()
         environment = {**os.environ, "SPARK_HOME": str(home), "SPARK_SCALA_VERSION": _scala_version(home)}
         environment["SPARK_LOCAL_IP"] = HOST
-        command = java.command(main_class, arguments, _OPTIONS)
+        command = self._command(state, role)
         log = os.open(self._log(role), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
         try:
             pid = os.posix_spawn(
@@ -133,10 +161,10 @@ class StandaloneCluster:
             )
         finally:
             os.close(log)
-        state = ClusterState(state.master_url, (*state.processes, processes.record(role, pid)))
-        document = {"master_url": state.master_url, "processes": [asdict(item) for item in state.processes]}
+        others = (process for process in state.processes if process.role != role)
+        state = replace(state, processes=(*others, processes.record(role, pid)))
         made = self._path.with_suffix(".new")
-        made.write_text(json.dumps(document, indent=1))
+        made.write_text(json.dumps(asdict(state), indent=1))
         made.rename(self._path)
         return state
 

@@ -1,0 +1,85 @@
+"""Spark's checkpoint as far as the site looks into it: whether a query can go on from it, and the way back.
+
+    checkpoint/metadata      the query's id, one JSON object
+               offsets/N     "v1", settings, and where batch N ends; written before it runs
+               commits/N     "v1" and one JSON object; written when it is through
+
+Nothing is lost with a checkpoint. A query without one starts at the frontier, which follows from the notification
+files; so what cannot be read is set aside, and named, before Spark fails at it.
+"""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+_LINES_OF_OFFSETS, _LINES_OF_COMMITS = 3, 2
+
+
+def damage_in(checkpoint: Path) -> str | None:
+    """What is wrong, as a sentence with the file's name; None where a query can start from it, or there is none.
+
+    Looks at what Spark reads at a start: the metadata, the last commit and the last two offsets."""
+    try:
+        # In this order: a driver that is just about to end may still write, offsets before commits.
+        commits = _numbers(checkpoint / "commits")
+        offsets = _numbers(checkpoint / "offsets")
+        if (checkpoint / "metadata").exists():
+            _object(checkpoint / "metadata", _text(checkpoint / "metadata"))
+        elif offsets:
+            raise ValueError(f"{checkpoint / 'metadata'} is missing")
+        if commits and (not offsets or offsets[-1] < commits[-1]):
+            raise ValueError(
+                f"{checkpoint / 'offsets' / str(commits[-1])} is missing, though it was committed"
+            )
+        if offsets and offsets[-1] > 0 and offsets[-2:-1] != [offsets[-1] - 1]:
+            raise ValueError(f"{checkpoint / 'offsets' / str(offsets[-1] - 1)} is missing")
+        if offsets and offsets[-1] > 0 and (not commits or commits[-1] < offsets[-1] - 1):
+            raise ValueError(f"{checkpoint / 'commits' / str(offsets[-1] - 1)} is missing")
+        for number in offsets[-2:]:
+            path = checkpoint / "offsets" / str(number)
+            end = _last_line(path, _LINES_OF_OFFSETS)
+            if not all(isinstance(end.get(name), int) for name in ("offset", "index_version", "start_up")):
+                raise ValueError(f"{path} names no position of the log")
+        if commits:
+            _last_line(checkpoint / "commits" / str(commits[-1]), _LINES_OF_COMMITS)
+    except (OSError, ValueError) as exc:
+        return str(exc)
+    return None
+
+
+def set_aside(checkpoint: Path) -> Path:
+    """Move it out of the way, in the place of one that was moved before; returns where it is now."""
+    aside = checkpoint.with_name("checkpoint.unusable")
+    shutil.rmtree(aside, ignore_errors=True)
+    checkpoint.rename(aside)
+    return aside
+
+
+def _numbers(directory: Path) -> list[int]:
+    if not directory.exists():
+        return []
+    return sorted(int(path.name) for path in directory.iterdir() if path.name.isdigit())
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="replace")
+
+
+def _last_line(path: Path, count: int) -> dict[str, Any]:
+    lines = _text(path).splitlines()
+    if len(lines) != count or lines[0] != "v1":
+        raise ValueError(f"{path} is torn or altered")
+    for line in lines[1:-1]:
+        _object(path, line)
+    return _object(path, lines[-1])
+
+
+def _object(path: Path, text: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except ValueError as exc:
+        raise ValueError(f"{path} is torn or altered") from exc
+    if not isinstance(found, dict):
+        raise ValueError(f"{path} is torn or altered")
+    return found

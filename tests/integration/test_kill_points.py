@@ -1,0 +1,158 @@
+"""Spark's processes killed at the moments that matter between an event's publication and the commit of its batch.
+
+head moves | offset log | partial results | join | notification file | commit log
+          1            2                 3      4 (in the middle)   5
+"""
+
+import contextlib
+import random
+import signal
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from culver.assembly import RunningSite
+from culver.config import PipelineSettings, Settings
+from support.events import random_event
+from support.moments import CREATED, RENAMED_FROM, RENAMED_TO, Strike
+from support.scenes import Expectation, check, delivered, random_steps, ready, run, subscribe
+from support.until import until
+
+pytestmark = pytest.mark.spark
+
+
+Point = Callable[[RunningSite], Awaitable[None]]
+
+
+def of_this_site(name: str) -> list[psutil.Process]:
+    found = []
+    for child in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            found += [child] if name in " ".join(child.cmdline()) else []
+    return found
+
+
+def virtual_machine() -> psutil.Process:
+    [driver] = of_this_site("culver.pipeline.spark.driver")
+    [machine] = [child for child in driver.children() if "SparkSubmit" in " ".join(child.cmdline())]
+    return machine
+
+
+def writer(name: str) -> int:
+    """The process that writes a file, which is a part of its name until it is finished."""
+    return int(name.split(".")[-2])
+
+
+def numbers_in(directory: Path) -> set[int]:
+    return {int(path.name) for path in directory.iterdir() if path.name.isdigit()}
+
+
+class Points:
+    """One site's life. Each method is one point: events are published, something dies, and what has been reached by
+    then is looked at; whether nothing was lost is for `check` to say."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self.rng = random.Random(15)
+        self.expected = Expectation()
+        self._partials = data_dir / "partials"
+        self._notifications = data_dir / "delivery" / "notifications"
+        self._offsets = data_dir / "spark" / "checkpoint" / "offsets"
+        self._commits = data_dir / "spark" / "checkpoint" / "commits"
+
+    async def live(self, site: RunningSite) -> None:
+        await subscribe(site, self.rng, self.expected, 60)
+        await random_steps(site, self.rng, self.expected, 20)
+        points: list[Point] = [
+            self.half_a_file,
+            self.before_the_join,
+            self.before_the_offset_log,
+            self.after_the_offset_log,
+            self.before_the_commit,
+            self.all_workers,
+        ]
+        for point in points:
+            await ready(site)
+            await delivered(site)
+            await point(site)
+            await random_steps(site, self.rng, self.expected, 6)
+            await check(site, self.expected)
+
+    async def before_the_offset_log(self, site: RunningSite) -> None:
+        machine, logged = virtual_machine(), numbers_in(self._offsets)
+        machine.send_signal(signal.SIGSTOP)
+        await self._publish(site)
+        assert numbers_in(self._offsets) == logged
+        [driver] = of_this_site("culver.pipeline.spark.driver")
+        driver.kill()
+        machine.kill()
+
+    async def after_the_offset_log(self, site: RunningSite) -> None:
+        machine = virtual_machine().pid
+
+        def logged(what: int, name: str) -> int | None:
+            return machine if what & RENAMED_TO and name.isdigit() else None
+
+        await self._strike(site, Strike(self._offsets, logged))
+        assert max(numbers_in(self._offsets)) > max(numbers_in(self._commits))
+
+    async def before_the_join(self, site: RunningSite) -> None:
+        """Whoever puts the second partial result of a range finds both, and would join them."""
+        last, there = 0, set[str]()
+
+        def second(what: int, name: str) -> int | None:
+            nonlocal last
+            if what & RENAMED_FROM:
+                last = writer(name)
+            elif what & RENAMED_TO:
+                there.add(name)
+            return last if len(there) == 2 else None
+
+        self._partials.mkdir(exist_ok=True)
+        await self._strike(site, Strike(self._partials, second))
+
+    async def half_a_file(self, site: RunningSite) -> None:
+        def begun(what: int, name: str) -> int | None:
+            return writer(name) if what & CREATED and name.endswith(".tmp") else None
+
+        for _ in range(5):
+            await self._strike(site, Strike(self._notifications, begun))
+            if list(self._notifications.glob("*.tmp")):
+                return
+            await delivered(site)  # it was finished before it could be killed
+        raise AssertionError("no file was left unfinished")
+
+    async def before_the_commit(self, site: RunningSite) -> None:
+        machine = virtual_machine().pid
+
+        def done(what: int, name: str) -> int | None:
+            return machine if what & RENAMED_TO and name.endswith(".ntf") else None
+
+        await self._strike(site, Strike(self._notifications, done))
+
+    async def all_workers(self, site: RunningSite) -> None:
+        """With the process that forks them, and the one that plans batches."""
+        for process in of_this_site("culver.pipeline.spark.daemon"):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        await self._publish(site)
+
+    async def _strike(self, site: RunningSite, strike: Strike) -> None:
+        with strike:
+            await self._publish(site)
+            await until(lambda: strike.struck)
+
+    async def _publish(self, site: RunningSite) -> None:
+        events = [random_event(self.rng) for _ in range(100)]
+        receipt = await site.publish(events)
+        self.expected.events.update(
+            zip(range(receipt.first_offset, receipt.next_offset), events, strict=True)
+        )
+
+
+def test_no_moment_of_a_kill_loses_or_repeats_anything(tmp_path: Path) -> None:
+    # Spark tries a task of a local master once, unless told otherwise.
+    pipeline = PipelineSettings(engine="spark", spark_master="local[2,4]", placement="hashed", slices=2)
+    points = Points(tmp_path / "data")
+    run(Settings(data_dir=tmp_path / "data", pipeline=pipeline), points.live)

@@ -1,0 +1,50 @@
+"""The meeting of slices: complete only with one version, and damage is not joined."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from culver.errors import StorageCorrupt
+from culver.pipeline import partials
+from culver.pipeline.notifications import Notifications
+
+
+def part(version: int, *numbers: int) -> Notifications:
+    """Each registration gets event 10 of [10, 12)."""
+    return Notifications(
+        10,
+        12,
+        version,
+        np.array(numbers, np.int64),
+        np.arange(len(numbers) + 1, dtype=np.int64),
+        np.zeros(len(numbers), np.uint16),
+        np.full(2, 20, np.uint32),
+    )
+
+
+def test_last_slice_gets_what_all_have_found(tmp_path: Path) -> None:
+    directory = tmp_path / "partials"
+    assert partials.put(directory, part(5, 1, 4), 0, 2) is None
+    joined = partials.put(directory, part(5, 2), 1, 2)
+    assert joined is not None
+    assert joined.numbers.tolist() == [1, 2, 4]
+    partials.clear(directory, joined, 2)
+    assert list(directory.iterdir()) == []
+
+
+def test_worker_of_an_earlier_run_does_not_take_the_place_of_a_slice(tmp_path: Path) -> None:
+    """It outlived its driver, and puts what it found with an older version between the two slices of the new run."""
+    assert partials.put(tmp_path, part(5, 1), 0, 2) is None
+    assert partials.put(tmp_path, part(4, 9), 0, 2) is None
+    joined = partials.put(tmp_path, part(5, 2), 1, 2)
+    assert joined is not None
+    assert (joined.index_version, joined.numbers.tolist()) == (5, [1, 2])
+
+
+def test_torn_partial_result_is_named_and_not_joined(tmp_path: Path) -> None:
+    partials.put(tmp_path, part(5, 1, 4), 0, 2)
+    [path] = tmp_path.iterdir()
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(StorageCorrupt, match=path.name):
+        partials.put(tmp_path, part(5, 2), 1, 2)
