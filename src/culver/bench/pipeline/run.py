@@ -23,6 +23,7 @@ from culver.bench.workloads import Workload
 from culver.matching.index.snapshot import versions_in
 
 _SEED = 1
+_SAMPLED_PER_SECOND = 5_000  # events that a live subscriber gets, at most
 _SETTLE_SECONDS = 4.0  # in which nothing happens before a site is taken to be at rest
 
 
@@ -87,7 +88,8 @@ class _Run:
         return {"registered_per_second": round(per_second, 1)}
 
     def _latency(self, site: SiteProcess, rate: int, prefix: str = "") -> dict[str, Any]:
-        plan = LatencyPlan(rate, self._plan.seconds, self._plan.warm_up_seconds)
+        sampled = max(1, rate // _SAMPLED_PER_SECOND)
+        plan = LatencyPlan(rate, self._plan.seconds, self._plan.warm_up_seconds, sampled=sampled)
         self._tell(f"{rate:,} events/s for {plan.seconds:g} s")
         events = self._plan.workload.events(plan.events, _SEED)
         measured = asyncio.run(measure_latency(site.websocket_url, events, plan)).record()
