@@ -31,13 +31,15 @@ _MAX_BATCH = 500  # events in one message, however many a stall has made due
 class LatencyPlan:
     """`warm_up_seconds` of the same traffic come first and are not counted. `drain_limit_seconds` is how
     long the last events may take to arrive before the run counts as failed. Every `sampled`-th event is for the
-    subscriber; at high rates one subscriber that gets everything would be most of the load."""
+    subscriber; at high rates one subscriber that gets everything would be most of the load. A message goes out
+    once so many events as `batch` are due, and waiting for the others counts."""
 
     rate: int
     seconds: float
     warm_up_seconds: float
     drain_limit_seconds: float = 30.0
     sampled: int = 1
+    batch: int = 1
 
     @property
     def warm_up_events(self) -> int:
@@ -86,7 +88,7 @@ async def measure_latency(url: str, events: Sequence[dict[str, Any]], plan: Late
                 async with asyncio.TaskGroup() as tasks:
                     listening = tasks.create_task(_listen(subscriber, received))
                     acknowledging = tasks.create_task(_discard_acknowledgements(publisher))
-                    await _send_on_schedule(publisher, encoded, sent, start, plan.rate)
+                    await _send_on_schedule(publisher, encoded, sent, start, plan)
                     await _drain(listening, received, plan.drain_limit_seconds)
                     acknowledging.cancel()
             except* BenchmarkFailed as failures:
@@ -121,19 +123,24 @@ def measure_floor(directory: Path, plan: LatencyPlan) -> NDArray[np.float64]:
 
 
 async def _send_on_schedule(
-    publisher: ClientConnection, encoded: list[str], sent: NDArray[np.float64], start: float, rate: int
+    publisher: ClientConnection,
+    encoded: list[str],
+    sent: NDArray[np.float64],
+    start: float,
+    plan: LatencyPlan,
 ) -> None:
     """Send at each moment what is due by then, in one message."""
-    at, count = 0, len(encoded)
+    at, count, rate = 0, len(encoded), plan.rate
     while at < count:
         now = time.perf_counter()
         due = min(count, at + _MAX_BATCH, int((now - start) * rate) + 1) if now >= start else 0
-        if due > at:
+        last_of_batch = min(at + plan.batch, count) - 1
+        if due > last_of_batch:
             await wire.send(publisher, wire.publish_message(at, encoded[at:due]))
             sent[at:due] = now
             at = due
         else:
-            await asyncio.sleep(max(0.0, start + at / rate - now))
+            await asyncio.sleep(max(0.0, start + last_of_batch / rate - now))
 
 
 async def _listen(subscriber: ClientConnection, received: NDArray[np.float64]) -> None:

@@ -18,7 +18,7 @@ from culver.bench.pipeline.backlog import fill_log, measure_backlog
 from culver.bench.pipeline.bare import Bare, measure_bare
 from culver.bench.registration import register_workload
 from culver.bench.siteprocess import SiteProcess
-from culver.bench.throughput import measure_throughput
+from culver.bench.throughput import BATCH, measure_throughput
 from culver.bench.workloads import Workload
 from culver.matching.index.snapshot import versions_in
 
@@ -87,9 +87,9 @@ class _Run:
             per_second = register_workload(http, plan.workload, plan.subscriptions, _SEED)
         return {"registered_per_second": round(per_second, 1)}
 
-    def _latency(self, site: SiteProcess, rate: int, prefix: str = "") -> dict[str, Any]:
+    def _latency(self, site: SiteProcess, rate: int, prefix: str = "", batch: int = 1) -> dict[str, Any]:
         sampled = max(1, rate // _SAMPLED_PER_SECOND)
-        plan = LatencyPlan(rate, self._plan.seconds, self._plan.warm_up_seconds, sampled=sampled)
+        plan = LatencyPlan(rate, self._plan.seconds, self._plan.warm_up_seconds, sampled=sampled, batch=batch)
         self._tell(f"{rate:,} events/s for {plan.seconds:g} s")
         events = self._plan.workload.events(plan.events, _SEED)
         measured = asyncio.run(measure_latency(site.websocket_url, events, plan)).record()
@@ -114,13 +114,13 @@ class _Run:
         return round(100 * (site.cpu_seconds() - before) / self._plan.idle_seconds, 2)
 
     def _half_load(self, site: SiteProcess) -> dict[str, Any]:
-        """Latency at half of what the whole site takes through its gateway."""
+        """Latency at half of what the whole site takes through its gateway, sent in batches of the same size."""
         count = self._plan.gateway_events
         self._tell(f"{count:,} events as fast as they are acknowledged")
         events = self._plan.workload.events(count, _SEED + 2)
         whole = asyncio.run(measure_throughput(site.url, site.websocket_url, events))
         rate = round(whole.events / whole.deliver_seconds / 2)
-        measured = self._latency(site, rate, "half_load_")
+        measured = self._latency(site, rate, "half_load_", BATCH)
         return {"gateway_events_per_second": whole.record()["events_per_second"], **measured}
 
     def _backlog(self, matcher: Bare) -> dict[str, Any]:
