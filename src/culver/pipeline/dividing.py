@@ -60,6 +60,12 @@ def _chosen(
     name, slices = settings.placement, settings.slices or workers
     if name == AUTO:
         choice = choose(_measure(writer, directory, settings, slices, log))
+        placed = writer.placed
+        if writer.version and placed.slices == choice.slices > 1 and choice.name != Undivided.name:
+            # Divided already, and to be divided still: another way is hardly worth building everything anew.
+            choice = Choice(
+                placed.name, placed.slices, f"{placed.name}: as it is. By what was measured, {choice.reason}"
+            )
     elif name in PLACEMENTS:
         choice = Choice(name, slices, f"{name}: as the setting pipeline.placement says")
     else:

@@ -26,6 +26,7 @@ _MOST_BUCKETS = 256
 _FEWEST_BITS, _MOST_BITS = 8, 16  # of a number that are left to tell it from the others of its bucket
 _WIDEST = 1 << 27  # from the lowest to the highest number
 _NARROW = 1 << 20  # numbers among which a few are found by marks
+_MOST_KEPT = 1 << 25  # pairs that there is working memory for between calls
 _FEW_PAIRS = 20_000  # that are sorted sooner than buckets are set up
 
 Rows = NDArray[np.uint16]
@@ -79,6 +80,8 @@ class Grouping:
         bounds = np.empty(len(numbers) + 1, np.int64)
         rows = np.empty(pairs, np.uint16)
         count = finish(np.array(heads), np.array(starts), self._packed, low, bits, numbers, bounds, rows)
+        if len(self._packed) > _MOST_KEPT:
+            self._packed = np.empty(0, np.uint32)
         return Groups(numbers[:count].copy(), bounds[: count + 1].copy(), rows)
 
     def _spread(self, tile: Matches, low: int, width: int) -> Groups:

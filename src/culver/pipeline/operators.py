@@ -27,6 +27,7 @@ from culver.placement.placement import Placement
 Mask = NDArray[np.bool_]
 
 _TILE = 8_192  # events whose matches fit into the cache
+_MOST_BYTES = 256 * 1024 * 1024  # of a batch that is joined from pieces
 _MOST_CELLS = 2_000_000  # columns times events of a batch that is joined from unlike pieces
 
 
@@ -34,24 +35,26 @@ def access_point(start: int, end: int, pieces: Iterable[tuple[int, pa.RecordBatc
     """The events of `[start, end)`, in order, in as few batches as is wise, from the pieces that the log holds.
 
     Pieces with other attributes join into one batch only while that stays small: a thousand kinds of events,
-    each with a hundred names of its own, would make a table of mostly nothing. Raises StorageCorrupt where
-    a piece is missing: an event must never be passed over in silence."""
+    each with a hundred names of its own, would make a table of mostly nothing. Nor do more bytes than Arrow's offsets
+    reach. Raises StorageCorrupt where a piece is missing: an event must never be passed over in silence."""
     joined: list[pa.RecordBatch] = []
     group: list[pa.RecordBatch] = []
     columns: set[str] = set()
-    rows = 0
+    rows = size = 0
     expected = start
     for offset, piece in pieces:
         if offset != expected:
             break
         expected += piece.num_rows
         names = columns.union(piece.schema.names)
-        if group and len(names) > len(columns) and len(names) * (rows + piece.num_rows) > _MOST_CELLS:
+        sparse = len(names) > len(columns) and len(names) * (rows + piece.num_rows) > _MOST_CELLS
+        if group and (sparse or size + piece.nbytes > _MOST_BYTES):
             joined.append(batches.concat(group))
-            group, names, rows = [], set(piece.schema.names), 0
+            group, names, rows, size = [], set(piece.schema.names), 0, 0
         group.append(piece)
         columns = names
         rows += piece.num_rows
+        size += piece.nbytes
     if expected != end:
         raise StorageCorrupt(
             f"the log ends or breaks at offset {expected}, before {end}, which was acknowledged"

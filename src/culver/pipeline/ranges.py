@@ -46,35 +46,36 @@ class RangeProcessor:
     def process(self, start: int, end: int, index_version: int) -> Iterator[Notifications]:
         """Match what delivery does not have of `[start, end)` in all slices, block by block; nothing where nothing
         is left to do (a batch that is run again after a restart)."""
-        for block in self._blocks(start, end):
+        for block, _ in self._blocks(start, end):
             yield self._match(block, self._newest_or(index_version))
 
     def process_slice(
-        self, start: int, end: int, index_version: int, own: int
+        self, start: int, end: int, index_version: int, own: int, slices: int
     ) -> Iterator[tuple[Notifications, bool]]:
-        """The same in one slice; the second value tells whether that is all there is to the block. It is where the
-        version is gone: slices must not work with different ones, so all of it is matched here and now."""
-        for block in self._blocks(start, end):
-            try:
-                index = self._open(index_version)
-                index.slice(own)
-            except NotFound:
+        """The same in one of so many slices; the second value tells whether that is all there is to the block.
+
+        It is where the other slices cannot be counted on to do the same: where the version is gone or has been
+        divided anew since, for slices must not work with different ones, and where delivery has a part of the block.
+        Then all of it is matched here and now."""
+        for block, cut in self._blocks(start, end):
+            index = None if cut else self._open_slice(index_version, own, slices)
+            if index is None:
                 yield self._match(block, self._newest_or(index_version)), True
             else:
                 parts, seconds = self._read(block)
-                yield self._match_slice(block, parts, index, own, seconds), index.slices == 1
+                yield self._match_slice(block, parts, index, own, seconds), False
 
     def close(self) -> None:
-        if self._index is not None:
-            self._index.close()
+        self._forget_index()
 
-    def _blocks(self, start: int, end: int) -> Iterator[tuple[int, int]]:
-        """Where a range is cut does not depend on how much of it delivery has: other slices cut it there, too."""
-        head = self._head()
-        frontier = head.frontier if head is not None else start
+    def _blocks(self, start: int, end: int) -> Iterator[tuple[tuple[int, int], bool]]:
+        """The blocks that delivery does not have, and whether it has a part of one, which is then cut off: the log
+        may be trimmed there. Other blocks are the same for all slices."""
         for first in range(start, end, MOST_EVENTS):
+            head = self._head()
+            frontier = head.frontier if head is not None else start
             if (last := min(end, first + MOST_EVENTS)) > frontier:
-                yield first, last
+                yield (max(first, frontier), last), first < frontier
 
     def _read(self, block: tuple[int, int]) -> tuple[list[pa.RecordBatch], float]:
         """The events of a block, and the seconds that took."""
@@ -117,8 +118,12 @@ class RangeProcessor:
 
     def _newest_or(self, version: int) -> DividedIndex:
         try:
-            return self._open(version)
+            index = self._open(version)
+            for number in range(index.slices):
+                index.slice(number)
+            return index
         except NotFound:
+            self._forget_index()
             # The newest version gives the same answer: registrations carry the positions between which they
             # are in effect, and one is dropped only when the frontier has passed its end. Its number may be
             # lower, where the index was rebuilt.
@@ -127,10 +132,25 @@ class RangeProcessor:
                 raise
             return self._newest_or(head.index_version)
 
+    def _open_slice(self, version: int, own: int, slices: int) -> DividedIndex | None:
+        """The version with one slice open; None where it is gone, or has another number of slices."""
+        try:
+            index = self._open(version)
+            if index.slices != slices:
+                return None
+            index.slice(own)
+        except NotFound:
+            return None
+        return index
+
     def _open(self, version: int) -> DividedIndex:
         if self._index is None or self._index.version != version:
             opened = DividedIndex(self._directory, version)
-            if self._index is not None:
-                self._index.close()
+            self._forget_index()
             self._index = opened
         return self._index
+
+    def _forget_index(self) -> None:
+        if self._index is not None:
+            self._index.close()
+        self._index = None

@@ -123,7 +123,7 @@ def test_processor_tells_what_each_slice_was_sent_and_found(slices: int, tmp_pat
         log.append(log.prepare(batches.encode([random_event(rng) for _ in range(120)], 0)))
         processor = RangeProcessor(files.index, log, lambda: Head(120, 1, 0, slices))
         [block] = processor.process(0, 120, 1)
-        parts = [part for own in range(slices) for part, _ in processor.process_slice(0, 120, 1, own)]
+        parts = [part for own in range(slices) for part, _ in processor.process_slice(0, 120, 1, own, slices)]
         processor.close()
     assert [each.slice for each in block.work] == list(range(slices))
     assert sum(each.pairs for each in block.work) == len(block.rows)

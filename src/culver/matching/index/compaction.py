@@ -45,7 +45,7 @@ class Compaction:
             chunks = encode(table)
             if self._cancelled.is_set():
                 return
-            self.file = segment_file(self._version, chunks)
+            self.file = segment_file(self._version, self.sources[0].slice, chunks)
             container.write(self._directory / self.file, chunks)
             self.segment = open_segment(self._directory / self.file)
         self.done = not self._cancelled.is_set()
@@ -55,8 +55,9 @@ class Compaction:
         self._cancelled.set()
 
 
-def segment_file(version: int, chunks: Sequence[bytes]) -> str:
+def segment_file(version: int, place: int, chunks: Sequence[bytes]) -> str:
+    """The name of a segment that is made after `version`, in the slice at `place`."""
     crc = 0
     for chunk in chunks:
         crc = zlib.crc32(chunk, crc)
-    return f"{version:020d}-{crc:08x}{SEGMENT_SUFFIX}"
+    return f"{version:020d}-{place}-{crc:08x}{SEGMENT_SUFFIX}"

@@ -3,8 +3,8 @@
     index/
       00000000000000000041.version          a manifest per version
       00000000000000000042.version
-      00000000000000000017-5d0c8a31.segment     shared by the versions that name it
-      00000000000000000042-9b2e117f.segment
+      00000000000000000017-0-5d0c8a31.segment   of slice 0, shared by the versions that name it
+      00000000000000000042-0-9b2e117f.segment
 
     container of kind "version"
       meta     {"version": 42, "registry_version": 40, "placement": {"name": ..., "slices": ..., "state": ...},

@@ -223,7 +223,8 @@ class IndexWriter:
     def _is_busy(self, stored: StoredPart) -> bool:
         """Whether the compaction under way will replace this part. Its tombstones may have grown since."""
         return self._compaction is not None and any(
-            stored.segment is source.segment for source in self._compaction.sources
+            stored.segment is source.segment and stored.slice == source.slice  # slices may share one
+            for source in self._compaction.sources
         )
 
     def _small_and_others(self, parts: Sequence[StoredPart]) -> tuple[list[StoredPart], list[StoredPart]]:
@@ -245,7 +246,7 @@ class IndexWriter:
         """A new segment of a slice with these tables and what is left of some small parts."""
         table, until = merge_parts([stored.part() for stored in small], horizon, *tables)
         chunks = encode(table)
-        file = segment_file(number, chunks)
+        file = segment_file(number, place, chunks)
         container.write(self._directory / file, chunks)
         written = StoredPart(file, open_segment(self._directory / file), slice=place)
         return written if until is None else replace(written, tombstones=gathered(until))

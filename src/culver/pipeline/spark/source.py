@@ -170,7 +170,7 @@ class LogStreamReader(DataSourceStreamReader):
         span = partition.start, partition.end, partition.index_version
         if partition.own is None:
             return ((block, True) for block in processor.process(*span))
-        return processor.process_slice(*span, partition.own)
+        return processor.process_slice(*span, partition.own, partition.slices)
 
 
 def _write(
