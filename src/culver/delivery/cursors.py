@@ -31,6 +31,7 @@ CREATE TABLE IF NOT EXISTS mailboxes (
     cursor INTEGER NOT NULL,
     gaps TEXT NOT NULL
 ) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS mailboxes_by_number ON mailboxes (number);
 CREATE TABLE IF NOT EXISTS progress (one INTEGER PRIMARY KEY CHECK (one = 1), base INTEGER NOT NULL);
 """
 # Cursors never go back, also where two writes about one subscription meet.

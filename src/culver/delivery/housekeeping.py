@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from culver.delivery.cursors import CursorStore
 from culver.delivery.files import NotificationFiles
 from culver.delivery.mailboxes import Mailboxes
+from culver.delivery.messages import Gap
 from culver.delivery.ranges import LEVELS, Range, merge, plan_merges, plan_storing, prune
 from culver.delivery.slots import NONE
 from culver.log.log import PublicationLog
@@ -75,16 +76,12 @@ class Housekeeper:
             self._settled = self._noted
             self._noted_us, self._noted = now_us, self._mailboxes.frontier
         mailboxes = self._mailboxes
-        losers: set[int] = set()
         for done, (slot, end) in enumerate(mailboxes.expiring(await self._bounds(now_us))):
-            if mailboxes.drop(slot, end, "expired") is not None:
-                losers.add(slot)
+            self._note(mailboxes.drop(slot, end, "expired"))
             await _pause(done)
         for done, slot in enumerate(mailboxes.overflowing()):
-            if mailboxes.drop_overflow(slot) is not None:
-                losers.add(slot)
+            self._note(mailboxes.drop_overflow(slot))
             await _pause(done)
-        self.unwritten |= {mailboxes.subscription(slot) for slot in losers}
         slots = {name: mailboxes.slot_of(name) for name in self.unwritten}
         if slots:
             # A subscription may have been removed during a pause, or since an earlier try.
@@ -92,6 +89,11 @@ class Housekeeper:
             await asyncio.wrap_future(self._cursors.write(stored))
             self.unwritten.difference_update(slots)
         return list(slots)
+
+    def _note(self, gap: Gap | None) -> None:
+        """At once: a subscription may be gone after a pause, and the gaps of others must not be lost with it."""
+        if gap is not None:
+            self.unwritten.add(gap.subscription)
 
     async def tidy_files(self) -> None:
         """Delete what nobody needs, write what has no file, merge what is small, and move large contents out of

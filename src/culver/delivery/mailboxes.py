@@ -208,15 +208,11 @@ class Mailboxes:
             self._take_out(slot, offset + 1)
 
     def overflowing(self) -> list[int]:
-        """Slots that hold more than their limits in count or bytes."""
+        """Slots that hold more than their limit in count, or may hold more than their limit in bytes."""
         columns, used = self._columns, slice(self._columns.used)
-        many = columns.pending[used] > columns.most_count[used]
-        large = columns.size[used] > columns.most_bytes[used]
-        return [
-            slot
-            for slot in np.flatnonzero(many | large).tolist()
-            if many[slot] or self.pending_bytes(slot) > columns.most_bytes[slot]
-        ]
+        over = columns.pending[used] > columns.most_count[used]
+        over |= columns.size[used] > columns.most_bytes[used]
+        return np.flatnonzero(over).tolist()
 
     def ages(self, below: int) -> list[int]:
         """The age limits, in microseconds, of the mailboxes with something older than that offset."""
@@ -393,6 +389,8 @@ class Mailboxes:
         for item in self.ranges:
             if item.end > since:
                 present = item.notifications.numbers
+                if not len(present) or present[-1] < numbers.min() or present[0] > numbers.max():
+                    continue
                 slots = self._numbers.slots_of(present)
                 slots[~np.isin(present, numbers)] = NONE
                 self._count(item, slots)

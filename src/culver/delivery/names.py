@@ -41,8 +41,13 @@ class Names:
 
     def add_block(self, block: Block) -> None:
         span = _Span(block.number, block.first, block.count, block.name)
+        spans = self._sets.setdefault(block.name, [])
+        # The registry gives places again where all members of a block have gone, one by one.
+        for gone in [other for other in spans if other.first + other.rows > block.first]:
+            spans.remove(gone)
+            self._spans.remove(gone)
         insort(self._spans, span)
-        insort(self._sets.setdefault(block.name, []), span, key=_FIRST)
+        insort(spans, span, key=_FIRST)
 
     def remove_block(self, block: Block) -> None:
         span = _Span(block.number, block.first, block.count, block.name)

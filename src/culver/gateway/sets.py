@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from culver.errors import CulverError, InvalidFilter, InvalidRequest, TooLarge
+from culver.gateway.arrow import read_table
 from culver.gateway.bodies import media_type, read_body
 from culver.gateway.context import Gateway, gateway_of
 from culver.gateway.parameters import Fields, Query, parse_json
@@ -144,12 +145,7 @@ def _read_arrow(gateway: Gateway, name: str, body: bytes, query: Query) -> tuple
     options = read_lifetime_and_limits(gateway, Fields(members))
     first = None if query.text("first") is None else query.integer("first", 0, 0, _MAX_FIRST)
     prepared = prepare(query.required("filter"), gateway.settings.filters)
-    try:
-        with pa.ipc.open_stream(pa.py_buffer(body)) as reader:
-            table = reader.read_all()
-        table.validate(full=True)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as exc:
-        raise InvalidRequest(f"the body is not an Arrow IPC stream: {exc}", field="body") from exc
+    table = read_table(body)
     form = _Form()
     _check_shape(gateway, prepared, table.columns, form)
     try:
@@ -158,6 +154,8 @@ def _read_arrow(gateway: Gateway, name: str, body: bytes, query: Query) -> tuple
         )
     except InvalidFilter as exc:
         raise _located(exc, form) from exc
+    except (pa.ArrowException, UnicodeError) as exc:
+        raise InvalidRequest(f"the columns cannot be read: {exc}", field="body") from exc
     return BlockSpec(name, prepared, arrays, first, **options), form
 
 

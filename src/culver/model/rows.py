@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from culver.errors import InvalidFilter
 from culver.model.prepared import Bound
@@ -21,6 +22,7 @@ from culver.model.values import Timestamp
 Columns = tuple[pa.Array, ...]
 
 _MOMENTS = pa.timestamp("us", tz="UTC")
+_MOST_BYTES = 256 * 1024 * 1024  # of the texts of one column, written out
 _EXACT = 2**53  # integers up to here are reals as well
 _NAMES = {bool: "a boolean", int: "a number", float: "a number", str: "a string", dict: "a timestamp"}
 _WANTED = "a number, a string, a boolean or a timestamp"
@@ -51,6 +53,7 @@ def column_of_array(array: pa.Array | pa.ChunkedArray, parameter: int) -> pa.Arr
     """A column out of an Arrow array of any type that holds such values."""
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
+    _check_size(array, parameter)
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
     if array.null_count:
@@ -62,10 +65,36 @@ def column_of_array(array: pa.Array | pa.ChunkedArray, parameter: int) -> pa.Arr
             0, parameter, f"has the Arrow type {array.type}; {_WANTED} (with a time zone) is wanted"
         )
     try:
-        return array.cast(kind, safe=not pa.types.is_timestamp(kind))
-    except pa.ArrowInvalid:  # an unsigned integer beyond 64 bits with a sign
+        # Nanoseconds lose digits that no timestamp has here; any other loss is refused.
+        return array.cast(kind, safe=not (pa.types.is_timestamp(array.type) and array.type.unit == "ns"))
+    except pa.ArrowInvalid:
+        if pa.types.is_timestamp(kind):
+            raise refusal(
+                0, parameter, "or one below it is a moment beyond all years that there are"
+            ) from None
+        # An unsigned integer beyond 64 bits with a sign.
         row = int(np.argmax(array.to_numpy() > np.uint64(2**63 - 1)))
         raise refusal(row, parameter, f"does not fit in {kind}") from None
+
+
+def _check_size(array: pa.Array, parameter: int) -> None:
+    """Refuse an array that says much with little: where many rows share one long text."""
+    if pa.types.is_dictionary(array.type):
+        texts = array.dictionary
+        longest = pc.max(pc.binary_length(texts)).as_py() or 0 if _is_text(texts.type) else 8
+        size = longest * len(array)
+    else:
+        size = pc.sum(pc.binary_length(array)).as_py() or 0 if pa.types.is_string_view(array.type) else 0
+    if size > _MOST_BYTES:
+        raise refusal(
+            0,
+            parameter,
+            f"and those below it may take {size} bytes, more than {_MOST_BYTES}; send fewer rows",
+        )
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
 def write_columns(columns: Columns) -> bytes:
@@ -103,7 +132,7 @@ def _kind_of(kind: pa.DataType) -> pa.DataType | None:
         return pa.float64()
     if pa.types.is_boolean(kind):
         return pa.bool_()
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+    if _is_text(kind):
         return pa.string()
     if pa.types.is_timestamp(kind) and kind.tz is not None:
         return _MOMENTS

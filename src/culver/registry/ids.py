@@ -13,6 +13,9 @@ _DURABLE_PREFIX = "sub-"
 _CHOSEN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~-]{0,127}")
 _RANDOM_CHARACTERS = 12  # of base32: 60 bits, out of 8 random bytes each
 _LONGEST_NAME = 100  # characters of a set's name, so that its members' ids are never too long
+PLACES = 10**18
+"""Members of a set are numbered below this: a number has 18 digits at most."""
+
 _MEMBER = re.compile(r"(.+)\.(0|[1-9][0-9]{0,17})", re.ASCII)
 
 

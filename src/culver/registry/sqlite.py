@@ -17,7 +17,7 @@ from culver.model.rows import write_columns
 from culver.registry.block import Block, BlockSpec
 from culver.registry.blocks import BlockTable, new_block, single_members
 from culver.registry.database import open_database, translate
-from culver.registry.ids import check_id, check_set_name, new_ids
+from culver.registry.ids import PLACES, check_id, check_set_name, new_ids
 from culver.registry.registration import Registration
 from culver.registry.registry import Changes, Position, SetSummary, SubscriptionSpec
 
@@ -99,6 +99,8 @@ class SqliteRegistry:
                     field="first",
                     next=first,
                 )
+            if first + len(spec) > PLACES:
+                raise Conflict(f"set {spec.name!r} has no numbers left; use another name", field="name")
             since = position(version)
             number = _next_number(connection)
             block = new_block(spec, number, first, since, version, now_us, values)

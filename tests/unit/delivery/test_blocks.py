@@ -9,6 +9,7 @@ import pytest
 
 from culver.config import DeliverySettings
 from culver.delivery.mailboxes import Mailboxes, StoredMailbox
+from culver.delivery.names import Names
 from culver.delivery.slots import NONE
 from culver.errors import NotFound
 from culver.registry.block import Block
@@ -162,3 +163,12 @@ def test_end_of_a_block_ends_its_sessions_and_forgets_its_cursors(tmp_path: Path
             await hub.close()
 
     run(scenario())
+
+
+def test_members_are_found_where_earlier_blocks_with_their_places_have_gone() -> None:
+    names = Names()
+    for place in range(3):
+        names.add_block(block(10 + place, place, 1))  # whose members leave, one by one
+    names.add_block(block(20, 0, 3))
+    assert [names.number(f"quotes.{place}") for place in range(3)] == [20, 21, 22]
+    assert names.subscription(NONE, 22) == "quotes.2"

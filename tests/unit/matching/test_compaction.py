@@ -4,12 +4,16 @@ import random
 from collections.abc import Mapping
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
+from numpy.typing import NDArray
 
 from culver.errors import StorageFull
 from culver.matching.index import Entry, Index, IndexWriter, container
 from culver.matching.index.compaction import Compaction
+from culver.matching.index.slicing import Undivided
+from culver.matching.index.table import ClauseTable
 from culver.model.batch import concat, encode
 from culver.model.evaluate import evaluate
 from culver.model.event import Event
@@ -249,3 +253,30 @@ def test_random_registrations_match_like_the_reference_whenever_compactions_come
             ]
             assert numbers == expected, (SEED, version, row)
     assert installed > 5
+
+
+def test_slices_that_share_a_segment_are_compacted_one_by_one(tmp_path: Path) -> None:
+    """Registrations that every slice holds make the same segment in each, and a new process opens it once."""
+
+    class Everywhere(Undivided):
+        slices = 2
+
+        def assign(self, table: ClauseTable) -> NDArray[np.bool_]:
+            return np.ones((len(table.numbers), 2), np.bool_)
+
+        def holders(self, numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
+            return np.ones((len(numbers), 2), np.bool_)
+
+    writer = IndexWriter(tmp_path)
+    writer.divide(Everywhere())
+    writer.publish(1, entries(0, 100), [], 0)
+    again = IndexWriter(tmp_path)
+    again.divide(Everywhere())
+    again.publish(2, [], [(number, 50) for number in range(40)], 60)
+    while (compaction := again.plan_compaction(60)) is not None:
+        compaction.run()
+        again.install(compaction)
+    for own in range(2):
+        with Index.open(tmp_path, again.version, own) as index:
+            matches = index.match(batch_of({"x": 1}), 100)
+        assert sorted(matches.numbers.tolist()) == list(range(40, 100)), own

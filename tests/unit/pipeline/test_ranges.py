@@ -1,0 +1,66 @@
+"""A slice matches a block as a whole where it cannot count on the others to do the same."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from culver.config import LogSettings
+from culver.log.files import FileLog
+from culver.matching.index import Entry, IndexWriter
+from culver.model import batch as batches
+from culver.model.language import parse
+from culver.pipeline.files import SiteFiles
+from culver.pipeline.head import Head
+from culver.pipeline.notifications import Notifications
+from culver.pipeline.ranges import RangeProcessor
+from culver.placement.hashed import Hashed
+from support.events import random_event
+
+EVENTS = 90
+
+
+def as_pairs(found: Notifications, start: int = 0) -> set[tuple[int, int]]:
+    return {
+        (int(number), int(offset))
+        for number in found.numbers
+        for offset in found.offsets_of(int(number))
+        if offset >= start
+    }
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> SiteFiles:
+    found = SiteFiles(tmp_path)
+    writer = IndexWriter(found.index)
+    writer.divide(Hashed(3))
+    writer.publish(1, [Entry(number, parse(f"n >= {number}")) for number in range(1, 60)], [], 0)
+    rng = random.Random(4)
+    with FileLog(found.log, LogSettings()) as log:
+        log.append(log.prepare(batches.encode([random_event(rng) for _ in range(EVENTS)], 0)))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("version", "slices", "frontier", "is_whole"),
+    [
+        pytest.param(1, 3, 0, False, id="as planned"),
+        pytest.param(1, 1, 0, True, id="planned for fewer slices"),
+        pytest.param(1, 4, 0, True, id="planned for more slices"),
+        pytest.param(9, 3, 0, True, id="the version is gone"),
+        pytest.param(1, 3, 40, True, id="delivery has a part of the block"),
+        pytest.param(1, 3, EVENTS, None, id="delivery has all of it"),
+    ],
+)
+def test_what_a_slice_does(
+    files: SiteFiles, version: int, slices: int, frontier: int, is_whole: bool | None
+) -> None:
+    with FileLog(files.log, LogSettings()) as log:
+        processor = RangeProcessor(files.index, log, lambda: Head(EVENTS, 1, frontier, 3))
+        for own in range(slices):
+            found = list(processor.process_slice(0, EVENTS, version, own, slices))
+            assert [whole for _, whole in found] == ([] if is_whole is None else [is_whole])
+        [whole] = RangeProcessor(files.index, log, lambda: Head(EVENTS, 1, 0, 3)).process(0, EVENTS, 1)
+        if is_whole:
+            assert as_pairs(found[0][0]) == as_pairs(whole, frontier)
+        processor.close()
