@@ -1,7 +1,6 @@
 """`culver subs load`, `sets` and `remove-set`: many subscriptions of one form."""
 
 import io
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,8 +9,9 @@ import click
 import msgspec
 
 from culver.cli.failures import about_filter
+from culver.cli.listing import json_option, list_all
 from culver.cli.options import run_async, url_option
-from culver.client.client import connect
+from culver.client.client import Client, connect
 from culver.client.rows import as_table
 from culver.client.types import Mailbox, Rows
 from culver.errors import InvalidRequest
@@ -80,7 +80,7 @@ def load(
 
 
 @click.command("sets")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
+@json_option
 @url_option
 def list_sets(as_json: bool, url: str) -> None:
     """List the sets of a site, by name.
@@ -90,21 +90,14 @@ def list_sets(as_json: bool, url: str) -> None:
       culver subs sets
     """
 
-    async def work() -> None:
-        async with connect(url) as client:
-            shown = 0
-            async for each in client.sets():
-                if as_json:
-                    click.echo(json.dumps(msgspec.to_builtins(each), ensure_ascii=False))
-                else:
-                    if shown == 0:
-                        click.echo(f"{'SET':<24} {'COUNT':>9}  FILTER")
-                    click.echo(f"{each.set:<24} {each.count:>9}  {'; '.join(each.filters)}")
-                shown += 1
-            if shown == 0:
-                click.echo("there are no sets", err=True)
-
-    run_async(work())
+    list_all(
+        url,
+        Client.sets,
+        ("SET", "COUNT"),
+        lambda each: (each.set, each.count, "; ".join(each.filters)),
+        "there are no sets",
+        as_json=as_json,
+    )
 
 
 @click.command("remove-set")

@@ -1,19 +1,16 @@
 """`culver subs`: manage durable subscriptions."""
 
-import json
 from datetime import datetime
 from typing import Any
 
 import click
-import msgspec
 
 from culver.cli import sets
 from culver.cli.failures import about_filter
+from culver.cli.listing import json_line, json_option, list_all, one_line
 from culver.cli.options import run_async, url_option
-from culver.client.client import connect
+from culver.client.client import Client, connect
 from culver.client.types import Mailbox, Subscription
-
-_json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
 
 
 @click.group(no_args_is_help=True)
@@ -30,7 +27,7 @@ for command in sets.COMMANDS:
 
 
 @subs.command("list")
-@_json_option
+@json_option
 @url_option
 def list_subscriptions(as_json: bool, url: str) -> None:
     """List the durable subscriptions of a site, by name.
@@ -40,28 +37,19 @@ def list_subscriptions(as_json: bool, url: str) -> None:
       culver subs list
     """
 
-    async def work() -> None:
-        async with connect(url) as client:
-            shown = 0
-            async for subscription in client.subscriptions():
-                if as_json:
-                    click.echo(_json_line(subscription))
-                else:
-                    if shown == 0:
-                        click.echo(f"{'ID':<24} {'PENDING':>9}  FILTER")
-                    click.echo(
-                        f"{subscription.id:<24} {subscription.pending:>9}  {_one_line(subscription.filter)}"
-                    )
-                shown += 1
-            if shown == 0:
-                click.echo("there are no durable subscriptions", err=True)
-
-    run_async(work())
+    list_all(
+        url,
+        Client.subscriptions,
+        ("ID", "PENDING"),
+        lambda each: (each.id, each.pending, each.filter),
+        "there are no durable subscriptions",
+        as_json=as_json,
+    )
 
 
 @subs.command("show")
 @click.argument("name")
-@_json_option
+@json_option
 @url_option
 def show(name: str, as_json: bool, url: str) -> None:
     """Show one durable subscription.
@@ -76,7 +64,7 @@ def show(name: str, as_json: bool, url: str) -> None:
             return await client.subscription(name)
 
     subscription = run_async(work())
-    click.echo(_json_line(subscription) if as_json else _describe(subscription))
+    click.echo(json_line(subscription) if as_json else _describe(subscription))
 
 
 @subs.command("add")
@@ -94,7 +82,7 @@ def show(name: str, as_json: bool, url: str) -> None:
 @click.option(
     "--max-age", type=click.IntRange(1), metavar="SECONDS", help="How long its mailbox keeps an event."
 )
-@_json_option
+@json_option
 @url_option
 def add(
     name: str,
@@ -130,7 +118,7 @@ def add(
     with about_filter(filter_text):
         subscription = run_async(work())
     if as_json:
-        click.echo(_json_line(subscription))
+        click.echo(json_line(subscription))
     else:
         click.echo(f"{subscription.id} takes effect from position {subscription.since}")
 
@@ -155,10 +143,6 @@ def remove(names: tuple[str, ...], url: str) -> None:
     run_async(work())
 
 
-def _json_line(subscription: Subscription) -> str:
-    return json.dumps(msgspec.to_builtins(subscription), ensure_ascii=False)
-
-
 def _describe(subscription: Subscription) -> str:
     mailbox = subscription.mailbox
     keeps = "nothing: it lives as long as its connection"
@@ -166,7 +150,7 @@ def _describe(subscription: Subscription) -> str:
         keeps = f"at most {mailbox.max_count} events, {mailbox.max_bytes} bytes, {mailbox.max_age_seconds} s"
     rows: list[tuple[str, Any]] = [
         ("id", subscription.id),
-        ("filter", _one_line(subscription.filter)),
+        ("filter", one_line(subscription.filter)),
         ("in effect since", f"position {subscription.since}"),
         ("created", _moment(subscription.created_at)),
         ("expires", _moment(subscription.expires_at) if subscription.expires_at else "never"),
@@ -178,7 +162,3 @@ def _describe(subscription: Subscription) -> str:
 
 def _moment(moment: datetime) -> str:
     return moment.isoformat(sep=" ", timespec="seconds")
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())

@@ -234,14 +234,8 @@ class Client:
 
     async def subscriptions(self, page_size: int = 100) -> AsyncIterator[Subscription]:
         """All durable subscriptions, ordered by id, fetched a page at a time."""
-        after: str | None = None
-        while True:
-            page = await self._request("GET", "/v1/subscriptions", after=after, limit=page_size)
-            for document in page["subscriptions"]:
-                yield _convert(document, Subscription)
-            after = page["next"]
-            if after is None:
-                return
+        async for document in self._pages("subscriptions", page_size):
+            yield _convert(document, Subscription)
 
     # --- sets ---
 
@@ -298,14 +292,8 @@ class Client:
 
     async def sets(self, page_size: int = 100) -> AsyncIterator[SubscriptionSet]:
         """All sets, ordered by name, fetched a page at a time."""
-        after: str | None = None
-        while True:
-            page = await self._request("GET", "/v1/sets", after=after, limit=page_size)
-            for document in page["sets"]:
-                yield _convert(document, SubscriptionSet)
-            after = page["next"]
-            if after is None:
-                return
+        async for document in self._pages("sets", page_size):
+            yield _convert(document, SubscriptionSet)
 
     async def delete_set(self, name: str) -> int:
         """End all subscriptions of a set and drop their mailboxes; returns how many there were."""
@@ -349,6 +337,16 @@ class Client:
         if self._state is ClientState.CLOSED:
             raise ClientError("the client is closed")
         return self._link
+
+    async def _pages(self, what: str, page_size: int) -> AsyncIterator[Any]:
+        after: str | None = None
+        while True:
+            page = await self._request("GET", f"/v1/{what}", after=after, limit=page_size)
+            for document in page[what]:
+                yield document
+            after = page["next"]
+            if after is None:
+                return
 
     async def _request(self, method: str, path: str, body: Any = None, **query: Any) -> Any:
         _, document = await self._open_link().http(method, path, body=body, **query)

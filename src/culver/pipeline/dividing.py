@@ -81,7 +81,7 @@ def _chosen(
 def _measure(
     writer: IndexWriter, directory: Path, settings: PipelineSettings, workers: int, log: PublicationLog
 ) -> Measured:
-    size = writer.stored_bytes
+    size = sum(held for _, held in writer.contents())
     memory = settings.worker_memory_bytes or _machine_bytes() // max(1, workers)
     seconds, share = _GUESSED_SECONDS, 0.0
     if size > memory // 4:  # it may be a question of the rest, which takes time to find out

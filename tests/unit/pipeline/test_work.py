@@ -1,7 +1,9 @@
 """What the operators measure, how it travels with the result, and how it is added up."""
 
 import random
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,12 +25,18 @@ from support.events import random_event
 from support.notifications import make_notifications
 
 
-def work(number: int, **changes: object) -> Work:
-    members: dict[str, object] = {
-        "slice": number, "events": 10, "sent": 4, "pairs": 7, "ap_seconds": 0.25, "m_seconds": 0.5, "ep_seconds": 1.0,
-        "worker": "host:1",
-    }  # fmt: skip
-    return Work(**(members | changes))  # type: ignore[arg-type]
+def work(number: int, **changes: Any) -> Work:
+    made = Work(
+        slice=number,
+        events=10,
+        sent=4,
+        pairs=7,
+        ap_seconds=0.25,
+        m_seconds=0.5,
+        ep_seconds=1.0,
+        worker="host:1",
+    )
+    return replace(made, **changes)
 
 
 def with_work(start: int, end: int, *records: Work) -> Notifications:

@@ -87,11 +87,6 @@ class IndexWriter:
             )
 
     @property
-    def stored_bytes(self) -> int:
-        """Of all segments of the newest version."""
-        return sum((self._directory / stored.file).stat().st_size for stored in self._current.parts)
-
-    @property
     def segments(self) -> int:
         """How many segments the newest version has."""
         return len(self._current.parts)

@@ -1,9 +1,10 @@
 """A standalone Spark cluster on this machine, for trying out what else runs on many: a Master and some Workers.
 
-    DIR/cluster.json     the master's address and the processes; there while the cluster is up
-    DIR/master.log, DIR/worker-1.log, ...
-    DIR/work/            what executors write
-    DIR/recovery/        the Master's memory: one that is started again knows the applications and Workers of the last
+    its directory
+      cluster.json     the master's address and the processes; there while the cluster is up
+      master.log, worker-1.log, ...
+      work             what executors write
+      recovery         the Master's memory: one that is started again knows the applications and Workers of the last
 
 Everything listens on the loopback address only.
 """

@@ -1,0 +1,53 @@
+"""Listing what a site has: a table for people, or one JSON object a line."""
+
+import json
+from collections.abc import AsyncIterator, Callable
+from typing import TypeVar
+
+import click
+import msgspec
+
+from culver.cli.options import run_async
+from culver.client.client import Client, connect
+
+T = TypeVar("T")
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
+
+
+def list_all(
+    url: str,
+    fetch: Callable[[Client], AsyncIterator[T]],
+    heads: tuple[str, str],
+    row: Callable[[T], tuple[str, int, str]],
+    nothing: str,
+    *,
+    as_json: bool,
+) -> None:
+    """Print everything that is fetched: a name, a number and a filter for each, under `heads` for the first two.
+    `nothing` is said on standard error where there is none."""
+
+    async def work() -> None:
+        async with connect(url) as client:
+            shown = 0
+            async for each in fetch(client):
+                if as_json:
+                    click.echo(json_line(each))
+                else:
+                    if shown == 0:
+                        click.echo(f"{heads[0]:<24} {heads[1]:>9}  FILTER")
+                    name, number, text = row(each)
+                    click.echo(f"{name:<24} {number:>9}  {one_line(text)}")
+                shown += 1
+            if shown == 0:
+                click.echo(nothing, err=True)
+
+    run_async(work())
+
+
+def json_line(value: object) -> str:
+    return json.dumps(msgspec.to_builtins(value), ensure_ascii=False)
+
+
+def one_line(text: str) -> str:
+    return " ".join(text.split())
