@@ -33,13 +33,12 @@ class Segment:
 
     __slots__ = (
         "__weakref__", "arrays", "dense", "dimensions", "latest", "literals", "matches_per_row", "needs", "pool",
-        "repeats", "source",
+        "repeats",
     )  # fmt: skip
 
     def __init__(self, opened: container.Container, source: str) -> None:
         if opened.kind != KIND:
             raise StorageCorrupt(f"{source} is a {opened.kind}, not a segment")
-        self.source = source
         self.arrays = SegmentArrays(*(opened.arrays[name] for name in SegmentArrays._fields))
         self.dimensions = tuple((name, Line(line)) for name, line in opened.meta["dimensions"])
         self.pool = _texts(opened.arrays["pool_start"], opened.arrays["pool_bytes"])
