@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 
 from culver.disk import sync_directory
 from culver.errors import StorageCorrupt
-from culver.pipeline.work import Work
+from culver.pipeline.work import SchemeWork, Work
 
 _MAGIC = b"CULVNTF2"
 _PREFIX = struct.Struct("<8sII")
@@ -151,7 +151,7 @@ def read(path: Path, *, check_rows: bool = True) -> Notifications:
         rows = np.frombuffer(data, np.uint16, pairs, at := at + sizes.nbytes)
         intact = zlib.crc32(data[_CHECKED_FROM:at]) == crc and len(data) == at + rows.nbytes
         intact = intact and (not check_rows or zlib.crc32(data[at:]) == header["rows_crc32"])
-        work = tuple(Work(**each) for each in header.get("work", ()))
+        work = tuple(_work(each) for each in header.get("work", ()))
     except (ValueError, KeyError, TypeError) as exc:
         raise StorageCorrupt(f"{path} has a header that cannot be read") from exc
     if not intact:
@@ -159,6 +159,11 @@ def read(path: Path, *, check_rows: bool = True) -> Notifications:
     return Notifications(
         header["start"], header["end"], header["index_version"], numbers, bounds, rows, sizes, work
     )
+
+
+def _work(members: dict[str, Any]) -> Work:
+    schemes = tuple(SchemeWork(*each) for each in members.pop("schemes", ()))
+    return Work(**members, schemes=schemes)
 
 
 def _bytes(array: NDArray[Any]) -> memoryview:

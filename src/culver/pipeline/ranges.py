@@ -19,7 +19,7 @@ from culver.pipeline.divided import DividedIndex
 from culver.pipeline.grouping import MOST_EVENTS, Grouping
 from culver.pipeline.head import Head
 from culver.pipeline.notifications import Notifications
-from culver.pipeline.work import Meter, Work, worker_name
+from culver.pipeline.work import Meter, SchemeWork, Work, worker_name
 
 
 def warm_up() -> None:
@@ -113,6 +113,7 @@ class RangeProcessor:
             m_seconds=meter.m_seconds,
             ep_seconds=took - meter.route_seconds - meter.m_seconds,  # the exit point asks for the tiles
             worker=self._worker,
+            schemes=tuple(SchemeWork(*each) for each in piece.take_done()),
         )
         return replace(found, work=(work,))
 
