@@ -10,7 +10,8 @@ order      which boxes lie near one another      tombstones  what has ended in a
 columns    a batch as keys                       matcher     a batch against segments
 literals   strings among a segment's literals    kernels     the inner loops
 residual   what is no interval                   vectors     their vector instructions
-portable   keys that mean the same everywhere
+portable   keys that mean the same everywhere    texts       segments of other schemes
+content    segments of any scheme                beside      matching with those
 
 Under `residual`: lookups (which needs a value meets), recall (which it met before), arithmetic (needs that
 compute), held (needs per row).

@@ -6,7 +6,7 @@ container of kind "texts"
            text_start, text_bytes      what each was written as
 
 The filter is made once in a process, however many versions name the segment, and only where events are matched: a
-text takes about a tenth of a millisecond to parse. Those parsed lately are remembered, for a new segment mostly holds
+text of two conditions takes about 0.1 ms to parse. Those parsed lately are remembered, for a new segment mostly holds
 what was in the small ones before it.
 """
 
@@ -109,7 +109,7 @@ class TextSegment:
         return find(self.arrays.numbers, numbers)
 
     def prepare(self, filters: Filters) -> None:
-        """Make the filter, unless there is one: about a tenth of a millisecond for each registration."""
+        """Make the filter, unless there is one."""
         with self._lock:
             self._made(filters)
 
