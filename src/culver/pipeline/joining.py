@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from culver.matching.grouping import Groups, Rows
+from culver.matching.groups import Groups, Rows
 from culver.matching.index.arrays import compiled
 
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from culver.errors import StorageCorrupt
-from culver.matching.grouping import Found, Groups
+from culver.matching.groups import Found, Groups
 from culver.matching.index import Index, Memory
 from culver.model import batch as batches
 from culver.pipeline import joining

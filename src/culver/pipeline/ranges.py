@@ -14,7 +14,7 @@ from culver import matching
 from culver.errors import NotFound
 from culver.log.files import FileLogReader
 from culver.log.log import PublicationLog
-from culver.matching.grouping import MOST_EVENTS
+from culver.matching.groups import MOST_EVENTS
 from culver.matching.index import Memory
 from culver.pipeline import joining, operators
 from culver.pipeline.divided import DividedIndex

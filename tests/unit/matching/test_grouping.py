@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from culver.matching.filter import Matches, matches_of
-from culver.matching.grouping import MOST_EVENTS, Grouping, Groups
+from culver.matching.groups import MOST_EVENTS, Groups
+from culver.matching.index.grouping import Grouping
 
 
 def random_matches(seed: int, events: int, low: int, high: int, most: int) -> Matches:

@@ -27,7 +27,7 @@ from culver.bench.streamhub import paper, sliced
 from culver.bench.streamhub.findings import Finding, Quoted
 from culver.bench.streamhub.plan import SEED, StreamhubPlan
 from culver.log.files import FileLogReader
-from culver.matching.grouping import MOST_EVENTS, Found
+from culver.matching.groups import MOST_EVENTS, Found
 from culver.matching.index import Memory
 from culver.matching.index.slicing import Undivided
 from culver.pipeline import operators, ranges

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from culver.matching.grouping import Groups, Rows
+from culver.matching.groups import Groups, Rows
 from culver.matching.index.arrays import Integers, Ranks
 from culver.matching.index.columns import BatchColumns
 from culver.matching.index.gathering import Pages, by_registration, gather_rows, turn_over

@@ -32,11 +32,12 @@ from numpy.typing import NDArray
 
 from culver.errors import NotFound, StorageCorrupt
 from culver.matching.filter import Matches, select_rows, spread_rows
-from culver.matching.grouping import Found, Grouping, Listed
+from culver.matching.groups import Found
 from culver.matching.index import container
 from culver.matching.index.columns import BatchColumns
 from culver.matching.index.compiler import compile_entries
 from culver.matching.index.gatherer import Gatherer
+from culver.matching.index.grouping import Grouping, Listed
 from culver.matching.index.matcher import Part, match_parts, rows_at_a_time
 from culver.matching.index.segment import Segment, open_segment
 from culver.matching.index.slicing import UNDIVIDED, Placed

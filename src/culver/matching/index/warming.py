@@ -3,7 +3,7 @@
 import numpy as np
 import pyarrow as pa
 
-from culver.matching import grouping
+from culver.matching.index import grouping
 from culver.matching.index.bounds import Line
 from culver.matching.index.columns import BatchColumns
 from culver.matching.index.compiler import Entry, compile_entries

@@ -1,40 +1,15 @@
-"""Matches by registration: what the exit point hands on. Here for few pairs of event and registration; many are
-gathered as they are found (`index.gatherer`)."""
-
-from typing import NamedTuple, Protocol
+"""Hot: matches that are listed event by event, grouped by registration. For few pairs; many are gathered as they are
+found (`gatherer`)."""
 
 import numpy as np
 from numpy.typing import NDArray
 
 from culver.matching.filter import Matches
+from culver.matching.groups import MOST_EVENTS, Groups, Rows
 from culver.matching.index.arrays import compiled
 from culver.matching.index.vectors import lowest
 
-MOST_EVENTS = 1 << 16
-"""That are grouped together: a row then takes two bytes."""
-
 _NARROW = 1 << 20  # numbers among which a few are found by marks
-
-Rows = NDArray[np.uint16]
-
-
-class Groups(NamedTuple):
-    """Registration `numbers[i]` (ascending) gets the events `rows[bounds[i]:bounds[i + 1]]` (ascending)."""
-
-    numbers: NDArray[np.int64]
-    bounds: NDArray[np.int64]
-    rows: Rows
-
-
-class Found(Protocol):
-    """What some events match, to be grouped before the next of its kind is asked for: they share memory."""
-
-    @property
-    def pairs(self) -> int:
-        """Of an event and a registration, or a few more."""
-
-    def groups(self) -> Groups:
-        """May be called once."""
 
 
 class Grouping:
