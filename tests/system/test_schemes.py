@@ -67,6 +67,7 @@ def test_all_schemes_side_by_side_through_changes_and_a_kill(tmp_path: Path) -> 
         service.kill()
         service.start()
         service.wait_until_ready()
+        service.wait_until_delivered()  # what was not in files is matched again
         check(service)
         publish(service)
         check(service)

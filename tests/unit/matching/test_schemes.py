@@ -10,7 +10,7 @@ import pytest
 
 from culver.errors import InvalidConfiguration
 from culver.matching.filter import Filter
-from culver.matching.index import Entry, Index, IndexWriter
+from culver.matching.index import Entry, Index, IndexWriter, Memory
 from culver.matching.index.snapshot import read_version
 from culver.matching.index.texts import TextSegment
 from culver.model.batch import concat, encode
@@ -18,6 +18,7 @@ from culver.model.evaluate import evaluate
 from culver.model.event import Event
 from culver.model.language import parse
 from culver.model.values import Value
+from culver.pipeline.joining import join
 from culver.placement.hashed import Hashed
 from culver.plugins import filter_named
 from support.events import random_event
@@ -147,6 +148,29 @@ def test_slices_hold_their_share_of_every_scheme(tmp_path: Path) -> None:
         expected = [entry.number for entry in left if evaluate(entry.predicate.condition, event) is True]
         assert sorted(halves[0][row] + halves[1][row]) == expected
     assert sum(count for count, _ in writer.schemes().values()) == sum(n % 7 > 0 for n in range(120))
+
+
+@pytest.mark.parametrize("some", [False, True])
+@pytest.mark.parametrize("count", [3, 200])
+def test_what_is_found_by_registration_has_every_scheme_in_its_time(
+    count: int, some: bool, tmp_path: Path
+) -> None:
+    writer = IndexWriter(tmp_path)
+    added = [Entry(n, parse("x >= 0"), 101, SCHEMES[n % 3]) for n in range(30)]
+    writer.publish(1, added, [(n, 100 + count) for n in range(0, 30, 4)], 0)
+    batch = batch_of(*[{"x": n % 2 - 1} for n in range(count + 1)])
+    chosen = np.arange(count + 1) % 3 > 0 if some else None
+    with Index.open(tmp_path, 1, filters=filter_named) as index:
+        groups = join([each.groups() for each in index.find(batch, 90, 10, chosen, Memory())])
+        assert [scheme for scheme, _, _ in index.take_done()] == ["counting", "reference"]
+    expected = [
+        (n, 10 + row)
+        for n in range(30)
+        for row in range(1, count + 1)
+        if row % 2 and (n % 4 or row < count) and (not some or row % 3)
+    ]
+    numbers = np.repeat(groups.numbers, np.diff(groups.bounds))
+    assert list(zip(numbers.tolist(), groups.rows.tolist(), strict=True)) == expected
 
 
 def test_filters_are_made_once_and_only_where_events_are_matched(tmp_path: Path) -> None:

@@ -33,20 +33,14 @@ class TextPart:
     segment: TextSegment
     until: NDArray[np.int64]
 
-    def changes_within(self, start: int, end: int) -> bool:
-        """Whether some registrations may be in effect for a part only of the positions from `start` to `end`."""
-        ending = bool(np.any((self.until > start) & (self.until < end)))
-        return ending or self.segment.latest > start
-
     def in_effect(self) -> int:
         """How many registrations have not ended."""
         return int(np.count_nonzero(self.until == FOREVER))
 
-    def match(self, batch: pa.RecordBatch, first_position: int, filters: Filters) -> Matches:
-        """The registrations in effect that each row matches; row i is at log position first_position + i."""
+    def match(self, batch: pa.RecordBatch, positions: NDArray[np.int64], filters: Filters) -> Matches:
+        """The registrations in effect that each row matches; row i is at log position positions[i]."""
         found = self.segment.match(batch, filters)
         arrays = self.segment.arrays
-        positions = np.arange(first_position, first_position + batch.num_rows)
         positions = np.repeat(positions, np.diff(found.offsets))
         places = np.searchsorted(arrays.numbers, found.numbers)
         kept = (arrays.since[places] <= positions) & (positions < self.until[places])
@@ -56,28 +50,36 @@ class TextPart:
 
 
 class Beside:
-    """Some parts of other schemes, matched one after another. What it has done is counted for its owner alone."""
+    """Some parts of other schemes, at least one, matched one after another. What it has done is counted for its owner
+    alone."""
 
     def __init__(self, parts: Sequence[TextPart], filters: Filters) -> None:
         self.parts = sorted(parts, key=lambda part: part.segment.scheme)
         self._filters = filters
         self._done: dict[str, tuple[int, float]] = {}
 
-    def match(self, columnar: Matches, batch: pa.RecordBatch, first_position: int) -> Matches:
-        """What the columnar segments have found, and what these find."""
-        results = [columnar]
+    def match(self, batch: pa.RecordBatch, positions: NDArray[np.int64]) -> Matches:
+        """What all of them find; row i is at log position positions[i]."""
+        results: list[Matches] = []
         for part in self.parts:
             began = perf_counter()
-            found = part.match(batch, first_position, self._filters)
+            results.append(part.match(batch, positions, self._filters))
             pairs, seconds = self._done.get(part.segment.scheme, (0, 0.0))
-            self._done[part.segment.scheme] = pairs + len(found.numbers), seconds + perf_counter() - began
-            results.append(found)
-        bases = starts(np.array([len(found.numbers) for found in results[:-1]], np.int64))
-        offsets = np.concatenate([found.offsets for found in results])
-        numbers = np.concatenate([found.numbers for found in results])
-        return Matches(*join(offsets, numbers, bases, batch.num_rows))
+            pairs += len(results[-1].numbers)
+            self._done[part.segment.scheme] = pairs, seconds + perf_counter() - began
+        return joined(results)
 
     def take_done(self) -> tuple[Done, ...]:
         """What was done since the last call, by scheme."""
         done, self._done = self._done, {}
         return tuple((scheme, *each) for scheme, each in sorted(done.items()))
+
+
+def joined(results: Sequence[Matches]) -> Matches:
+    """What several have found for the same events, put together by event."""
+    if len(results) == 1:
+        return results[0]
+    bases = starts(np.array([len(found.numbers) for found in results[:-1]], np.int64))
+    offsets = np.concatenate([found.offsets for found in results])
+    numbers = np.concatenate([found.numbers for found in results])
+    return Matches(*join(offsets, numbers, bases, len(results[0].offsets) - 1))

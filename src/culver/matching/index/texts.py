@@ -87,12 +87,11 @@ class TextSegment:
     """Registrations in ascending order of number. Immutable but for the filter, which is made when it is first asked
     for; safe to share between threads, who match one after another."""
 
-    __slots__ = ("__weakref__", "_filter", "_lock", "arrays", "latest", "scheme")
+    __slots__ = ("__weakref__", "_filter", "_lock", "arrays", "scheme")
 
     def __init__(self, opened: container.Container) -> None:
         self.scheme = str(opened.meta["scheme"])
         self.arrays = TextArrays(*(opened.arrays[name] for name in TextArrays._fields))
-        self.latest = int(self.arrays.since.max(initial=0))  # position from which all are in effect
         self._filter: Filter | None = None
         self._lock = threading.Lock()
 
