@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 
+import numpy as np
 import pyarrow as pa
 
 from culver import matching
@@ -17,6 +18,7 @@ from culver.log.log import PublicationLog
 from culver.matching.groups import MOST_EVENTS
 from culver.matching.index import Memory
 from culver.pipeline import joining, operators
+from culver.pipeline.checksum import checksum
 from culver.pipeline.divided import DividedIndex
 from culver.pipeline.head import Head
 from culver.pipeline.notifications import Notifications
@@ -27,6 +29,7 @@ def warm_up() -> None:
     """Load all that a range needs, so that the first event need not wait. Harmless to call again."""
     matching.warm_up()
     joining.load()
+    checksum(np.zeros(0, np.uint16))
 
 
 class RangeProcessor:
