@@ -171,6 +171,15 @@ class Mailboxes:
     def pending(self, slot: int) -> int:
         return int(self._columns.pending[slot])
 
+    def count(self) -> int:
+        """How many mailboxes there are."""
+        return int(np.count_nonzero(self._columns.newest_number[: self._columns.used] != NONE))
+
+    def knows(self, numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which of these registrations, ascending, have a mailbox."""
+        known: NDArray[np.bool_] = self._numbers.slots_of(numbers) != NONE
+        return known
+
     def all_pending(self) -> int:
         """What waits in all mailboxes together."""
         return int(self._columns.pending[: self._columns.used].sum())
