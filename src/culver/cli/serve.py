@@ -36,6 +36,12 @@ _LOG_FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
     "--port", type=click.IntRange(0, 65535), help="Port to listen on; 0 is any free one.  [default: 8080]"
 )
 @click.option(
+    "--gateways",
+    metavar="N",
+    type=click.IntRange(1, 64),
+    help="Gateway processes, on the ports from --port on, each with its share of the subscriptions.  [default: 1]",
+)
+@click.option(
     "--data-dir",
     metavar="DIR",
     type=click.Path(file_okay=False, path_type=Path),
@@ -61,6 +67,7 @@ def serve(
     spark_ui: bool | None,
     host: str | None,
     port: int | None,
+    gateways: int | None,
     data_dir: Path | None,
     config: Path | None,
     log_level: str | None,
@@ -90,6 +97,7 @@ def serve(
             "pipeline.spark_ui": spark_ui,
             "gateway.host": host,
             "gateway.port": port,
+            "gateway.processes": gateways,
             "data_dir": data_dir,
         },
     )

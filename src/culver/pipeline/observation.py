@@ -168,6 +168,17 @@ class PlacementInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class GatewayInfo:
+    """One of a site's gateways; number 0 is in the site's own process."""
+
+    number: int
+    port: int
+    state: str
+    subscriptions: int  # of its share
+    sessions: int  # that are connected to it
+
+
+@dataclass(frozen=True, slots=True)
 class SiteObservation:
     """A whole site at one moment."""
 
@@ -181,4 +192,5 @@ class SiteObservation:
     queues: Queues
     index: tuple[IndexSlice, ...]
     pipeline: EngineObservation
-    deliveries_sent: int = 0  # which the gateway knows
+    deliveries_sent: int = 0  # by all gateways; each knows its own, and adds it where it tells this
+    gateways: tuple[GatewayInfo, ...] = ()
