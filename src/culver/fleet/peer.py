@@ -45,8 +45,8 @@ class Answer:
 
 class Peer(asyncio.Protocol):
     """Lives on the event loop. Requests of the other end are calls of `methods`, begun in the order in which they
-    came; an answer is given when the call is done. Any other message goes to `on_message`. When the other end is gone,
-    every open request fails with Unavailable, and `lost` is set."""
+    came; an answer is given when the call is done. Any other message goes to `on_message`. When the other end is
+    gone, every open request fails with Unavailable, and `lost` is set."""
 
     def __init__(self, methods: Methods, on_message: Callable[[Any], None]) -> None:
         self._methods = methods
