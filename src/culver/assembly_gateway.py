@@ -22,7 +22,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import uvloop
+from numpy.typing import NDArray
 
 from culver.delivery.following import FollowedFiles
 from culver.delivery.hub import Hub
@@ -48,7 +50,7 @@ class FollowingGateway:
     """One run of a gateway: what the site announces goes into the hub."""
 
     def __init__(self) -> None:
-        self.peer = Peer({"pending": self._pending}, self._on_message)
+        self.peer = Peer({"pending": self._pending, "wanted": self._wanted}, self._on_message)
         self.welcome: asyncio.Future[Welcome] = asyncio.get_running_loop().create_future()
         self._waiting: deque[Announcement] = deque()
         self._hub: Hub | None = None
@@ -104,8 +106,8 @@ class FollowingGateway:
             case Accepted(start, end, next_offset):
                 self._log.extend(next_offset)
                 self._hub.accept(self._files.read(start, end, self._hub.knows))
-            case Merged(start, end):
-                self._files.merged(start, end, self._hub.knows)
+            case Merged(start, end, pruned):
+                self._files.merged(start, end, self._hub.knows, pruned=pruned)
         self._worked_off += 1
 
     def _tell(self) -> None:
@@ -116,6 +118,10 @@ class FollowingGateway:
     def _pending(self, subscriptions: list[str]) -> list[int]:
         assert self._hub is not None
         return [self._hub.pending(subscription) for subscription in subscriptions]
+
+    def _wanted(self, numbers: NDArray[np.int64], last: NDArray[np.int64]) -> NDArray[np.bool_]:
+        assert self._hub is not None
+        return self._hub.mailboxes.wanted(numbers, last)
 
 
 def _registrations(welcome: Welcome) -> list[Registration | Block]:

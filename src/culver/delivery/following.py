@@ -49,11 +49,12 @@ class FollowedFiles:
         """What a file has for this gateway's registrations."""
         return self._ours(self._read(start, end), knows)
 
-    def merged(self, start: int, end: int, knows: Knows) -> None:
+    def merged(self, start: int, end: int, knows: Knows, *, pruned: bool) -> None:
         """One file has taken the place of those between. What is let go of here already stays so."""
         old = [item for item in self._mailboxes.ranges if start <= item.start and item.end <= end]
         if old:
-            self._mailboxes.exchange(old, Range(old[0].start, self.read(start, end, knows)))
+            new = Range(old[0].start, self.read(start, end, knows))
+            self._mailboxes.exchange(old, new, pruned=pruned)
 
     def surplus(self, name: str) -> None:
         """The site deletes it."""

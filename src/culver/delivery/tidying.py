@@ -11,10 +11,13 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from culver.delivery.cursors import CursorStore
 from culver.delivery.files import NotificationFiles
 from culver.delivery.mailboxes import Mailboxes
-from culver.delivery.ranges import LEVELS, Range, merge, plan_merges, plan_storing, prune
+from culver.delivery.ranges import LEVELS, Range, last_offsets, merge, plan_merges, plan_storing, prune
 from culver.delivery.slots import NEVER, NONE
 from culver.pipeline.notifications import parse_file_name
 
@@ -24,14 +27,14 @@ _GRACE_US = 1_000_000
 class Followers(Protocol):
     """The gateways that read the same files in other processes."""
 
-    @property
-    def alone(self) -> bool:
-        """There are none, and never will be."""
-
     def needed_from(self) -> int:
         """The lowest offset that one of them needs, also one that is down at the moment."""
 
-    def merged(self, item: Range) -> None:
+    async def wanted(self, numbers: NDArray[np.int64], last: NDArray[np.int64]) -> NDArray[np.bool_] | None:
+        """Which registrations of a file one of them still has something to deliver for there; see
+        `Mailboxes.wanted`. None where one of them cannot be asked."""
+
+    def merged(self, item: Range, *, pruned: bool) -> None:
         """This range, which is on disk, has taken the place of those that it covers."""
 
     def release(self, names: Sequence[str]) -> list[str]:
@@ -42,12 +45,13 @@ class Followers(Protocol):
 class Nobody:
     """No followers."""
 
-    alone = True
-
     def needed_from(self) -> int:
         return NEVER
 
-    def merged(self, item: Range) -> None:
+    async def wanted(self, numbers: NDArray[np.int64], last: NDArray[np.int64]) -> NDArray[np.bool_]:
+        return np.zeros(len(numbers), np.bool_)
+
+    def merged(self, item: Range, *, pruned: bool) -> None:
         return
 
     def release(self, names: Sequence[str]) -> list[str]:
@@ -118,15 +122,17 @@ class FileKeeper:
     async def _merge(self, group: list[Range]) -> None:
         content = await asyncio.to_thread(merge, group)
         pruned = False
-        # What others want is not known here.
-        if content.end <= self._settled and self._followers.alone:
-            wanted = self._mailboxes.wanted(content)
-            pruned = not wanted.all()
-            if pruned:
-                content = await asyncio.to_thread(prune, content, wanted)
+        if content.end <= self._settled:
+            last = last_offsets(content)
+            others = await self._followers.wanted(content.numbers, last)
+            if others is not None:
+                wanted = others | self._mailboxes.wanted(content.numbers, last)
+                pruned = not wanted.all()
+                if pruned:
+                    content = await asyncio.to_thread(prune, content, wanted)
         merged = await asyncio.to_thread(self._files.store, content)
         self._mailboxes.exchange(group, merged, pruned=pruned)
-        self._followers.merged(merged)
+        self._followers.merged(merged, pruned=pruned)
         await self._delete([item.name for item in group if item.stored])
 
     async def _delete(self, names: Iterable[str]) -> None:

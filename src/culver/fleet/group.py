@@ -11,10 +11,14 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
+import numpy as np
+from numpy.typing import NDArray
+
 from culver.delivery.hub import Finished
 from culver.delivery.ranges import Range
 from culver.delivery.shares import Share, share_of
 from culver.delivery.slots import NEVER
+from culver.errors import Unavailable
 from culver.fleet.member import Attachment, Member
 from culver.fleet.messages import Accepted, Announcement, Merged, Registered, Welcome
 from culver.fleet.peer import Methods
@@ -109,16 +113,24 @@ class Group:
 
     # --- delivery.tidying.Followers -------------------------------------------------------------------
 
-    @property
-    def alone(self) -> bool:
-        return not self._members
-
     def needed_from(self) -> int:
         """Nothing goes before every gateway has told once what it needs."""
         return min((each.report.needed_from for each in self._members), default=NEVER)
 
-    def merged(self, item: Range) -> None:
-        self._announce(Merged(item.notifications.start, item.notifications.end))
+    async def wanted(self, numbers: NDArray[np.int64], last: NDArray[np.int64]) -> NDArray[np.bool_] | None:
+        # Their registrations were announced before this is asked: whoever has a row there knows of it.
+        try:
+            peers = [each.peer for each in self._members]
+            answers = await asyncio.gather(*(peer.request("wanted", numbers, last) for peer in peers))
+        except Unavailable:
+            return None
+        wanted = np.zeros(len(numbers), np.bool_)
+        for answer in answers:
+            wanted |= answer
+        return wanted
+
+    def merged(self, item: Range, *, pruned: bool) -> None:
+        self._announce(Merged(item.notifications.start, item.notifications.end, pruned))
 
     def release(self, names: Sequence[str]) -> list[str]:
         """A gateway that runs may be about to read any file that it has been told of."""
@@ -151,8 +163,8 @@ class Group:
         for subscription in subscriptions if self._members else ():
             if number := share_of(subscription, self.gateways):
                 shares.setdefault(number, []).append(subscription)
-        asked = [self._members[n - 1].peer.request("pending", ids) for n, ids in shares.items()]
-        answers = await asyncio.gather(*asked)
+        peers = [(self._members[number - 1].peer, ids) for number, ids in shares.items()]
+        answers = await asyncio.gather(*(peer.request("pending", ids) for peer, ids in peers))
         return {
             subscription: count
             for ids, counts in zip(shares.values(), answers, strict=True)

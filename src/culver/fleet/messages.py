@@ -51,10 +51,12 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """The file of this range has taken the place of those between."""
+    """The file of this range has taken the place of those between; with `pruned`, without the rows that nobody
+    wants any more."""
 
     start: int
     end: int
+    pruned: bool
 
 
 Announcement = Registered | Accepted | Merged
