@@ -42,7 +42,7 @@ class Share:
         ours = (self.number - _hash(block.name) - block.first) % self.gateways
         places = np.arange(block.count, dtype=np.int64)
         others = places[places % self.gateways != ours] + block.number
-        return replace(block, holes=np.union1d(block.holes, others))
+        return replace(block, holes=np.union1d(block.holes, others) if len(block.holes) else others)
 
     def new_live_id(self) -> str:
         """An id for a live subscription, which belongs to the gateway that its subscriber is connected to."""
