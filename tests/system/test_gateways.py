@@ -4,6 +4,8 @@ import asyncio
 import itertools
 import json
 import random
+import subprocess
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -159,6 +161,27 @@ def running_gateways(http: httpx.Client, url: str) -> list[str]:
             return [each["url"] for each in gateways]
         assert time.monotonic() < deadline, gateways
         time.sleep(0.05)
+
+
+@pytest.mark.system
+def test_inline_engine_with_several_gateways_is_refused_at_the_start(tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "culver",
+        "serve",
+        "--engine",
+        "inline",
+        "--gateways",
+        "2",
+        "--port",
+        "0",
+    ]
+    command += ["--data-dir", str(tmp_path / "data")]
+    refused = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert refused.returncode == 2
+    assert "several gateways need the spark engine" in refused.stderr
+    assert "Traceback" not in refused.stderr
 
 
 @pytest.mark.system

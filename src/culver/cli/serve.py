@@ -85,6 +85,7 @@ def serve(
       culver serve
       culver serve --engine inline --port 9000 --data-dir /var/lib/culver
       culver serve --spark-master spark://head:7077 --config culver.toml
+      culver serve --gateways 3
     """
     parent = context.find_root().params
     configure_logging(log_level or parent.get("log_level") or "warning", _LOG_FORMAT)
@@ -119,6 +120,10 @@ def _run(settings: Settings) -> int:
         def on_ready(url: str, spark_ui: str | None) -> None:
             seconds = startup.finish()
             click.echo(f"Culver is ready on {url} (engine {settings.pipeline.engine}, {seconds:.1f} s)")
+            if settings.gateway.processes > 1:
+                click.echo(
+                    f"{settings.gateway.processes} gateways share its subscriptions: see {url}/v1/gateways"
+                )
             if spark_ui is not None:
                 click.echo(f"Spark's web interface is on {spark_ui}")
             for line in try_out_lines(url, invocation(), os.environ):
