@@ -2,18 +2,15 @@
 
 import asyncio
 import contextlib
-import fcntl
 import gc
 import logging
 import os
 import signal
-import socket
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import uvloop
@@ -21,13 +18,15 @@ import uvloop
 from culver.config import Settings
 from culver.delivery.hub import Hub
 from culver.delivery.shares import Share, share_of
-from culver.errors import Conflict, InvalidConfiguration, StorageCorrupt
+from culver.errors import InvalidConfiguration, StorageCorrupt
 from culver.fleet.group import Group
 from culver.fleet.live import LiveSubscriptions
+from culver.fleet.locks import site_lock
 from culver.fleet.messages import Welcome
 from culver.fleet.peer import Methods
+from culver.fleet.ports import check_gateways, listeners
 from culver.gateway.app import create_app
-from culver.gateway.server import GatewayServer, bind
+from culver.gateway.server import GatewayServer
 from culver.gateway.site import Session
 from culver.log.commit import GroupCommitter
 from culver.log.files import FileLog
@@ -51,7 +50,6 @@ from culver.registry.sqlite import SqliteRegistry
 logger = logging.getLogger(__name__)
 
 _HOUSEKEEPING_SECONDS = 1.0
-_MOST_GATEWAYS = 64
 # The garbage collector stops the loop, for tens of milliseconds where it walks all that 40,000 subscriptions are
 # made of, and by default it does that every few seconds. What a site lets go of is hardly ever a cycle.
 _COLLECTIONS = (10_000, 10, 50)
@@ -173,13 +171,21 @@ class RunningSite:
             sent = self._deliveries_sent() + self._group.deliveries_sent(without=number)
             return self.status(), replace(self.observe(), deliveries_sent=sent)
 
+        async def subscribe(specs: Sequence[SubscriptionSpec]) -> list[Registration]:
+            is_gone = self._group.watch(number)
+            made = await self.subscribe(specs)
+            for each in made if is_gone() else ():
+                if not each.durable:  # its connection ended with the gateway
+                    await self._live.end(each.id)
+            return made
+
         async def subscribe_block(spec: BlockSpec) -> Block:
             return replace(await self.subscribe_block(spec), values=b"")
 
         return {
             "look": look,
             "publish": self.publish,
-            "subscribe": self.subscribe,
+            "subscribe": subscribe,
             "subscribe_block": subscribe_block,
             "sets": self.sets,
             "unsubscribe_set": self.unsubscribe_set,
@@ -350,10 +356,11 @@ class RunningSite:
 async def open_site(settings: Settings, progress: Progress = lambda text: None) -> AsyncIterator[RunningSite]:
     """A site without its gateways, recovered from the data directory and running."""
     files = SiteFiles(settings.data_dir)
-    _check_gateways(settings)
+    check_gateways(settings)
     with contextlib.ExitStack() as stack:
-        stack.enter_context(_locked(settings.data_dir))
-        group = Group([stack.enter_context(listener) for listener in _listeners(settings)])
+        stack.enter_context(site_lock(settings.data_dir))
+        sockets = [stack.enter_context(listener) for listener in listeners(settings)]
+        group = Group(sockets, settings.data_dir)
         progress("opening the publication log")
         log = FileLog(files.log, settings.log)
         stack.callback(log.close)
@@ -375,47 +382,6 @@ async def open_site(settings: Settings, progress: Progress = lambda text: None) 
         site = RunningSite(settings, log, registry, index, choice, hub, group, progress)
         async with site.running():
             yield site
-
-
-def _check_gateways(settings: Settings) -> None:
-    count = settings.gateway.processes
-    if not 1 <= count <= _MOST_GATEWAYS:
-        raise InvalidConfiguration(
-            f"gateway.processes must be from 1 to {_MOST_GATEWAYS}, it is {count}", field="gateway.processes"
-        )
-    if count > 1 and settings.pipeline.engine == "inline":
-        raise InvalidConfiguration(
-            "the inline engine hands its results on in memory, to the one gateway in its own process; several "
-            "gateways need the spark engine",
-            field="gateway.processes",
-        )
-
-
-def _listeners(settings: Settings) -> Iterator[socket.socket]:
-    """Of the further gateways: ports behind the site's own, or any where it has any."""
-    gateway = settings.gateway
-    for number in range(1, gateway.processes):
-        yield bind(replace(gateway, port=gateway.port + number if gateway.port else 0))
-
-
-@contextlib.contextmanager
-def _locked(data_dir: Path) -> Iterator[None]:
-    """Hold the data directory for this process alone. Raises Conflict where another has it."""
-    try:
-        data_dir.mkdir(parents=True, exist_ok=True)
-        lock = (data_dir / "lock").open("a")
-    except OSError as exc:
-        message = f"cannot use {data_dir} as data directory: {exc.strerror}"
-        raise InvalidConfiguration(message, field="data_dir") from exc
-    with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as exc:
-            message = (
-                f"another Culver is running on the data directory {data_dir}; stop it, or give --data-dir"
-            )
-            raise Conflict(message, field="data_dir") from exc
-        yield
 
 
 async def _cancel(task: "asyncio.Task[None]") -> None:

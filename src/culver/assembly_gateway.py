@@ -1,4 +1,5 @@
-"""The composition root of a further gateway: `python -m culver.assembly_gateway SOCKET LISTENER`, by the site only.
+"""The composition root of a further gateway: started by the site alone, as
+`python -m culver.assembly_gateway SOCKET LISTENER DATA_DIR`.
 
     1. the site's welcome: settings, share, the files there are; from then on announcements come, and wait
     2. a hub over those files, with the cursors of the share
@@ -20,6 +21,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,6 +30,7 @@ from numpy.typing import NDArray
 
 from culver.delivery.following import FollowedFiles
 from culver.delivery.hub import Hub
+from culver.fleet.locks import gateway_lock
 from culver.fleet.messages import Accepted, Announcement, Merged, Reached, Registered, Report, Welcome
 from culver.fleet.peer import Peer
 from culver.fleet.remote import RemoteSite
@@ -162,6 +165,8 @@ async def _run(half: socket.socket, listener: socket.socket) -> int:
         # Their connections ended with the gateway that was here before.
         for subscription in gateway.live:
             await site.live.end(subscription)
+        if gateway.peer.lost.is_set():
+            return 0
         app = create_app(site)
         await stack.enter_async_context(GatewayServer(app, welcome.settings.gateway, listener=listener))
         keeper = asyncio.create_task(
@@ -171,6 +176,8 @@ async def _run(half: socket.socket, listener: socket.socket) -> int:
         gc.collect()
         gc.freeze()
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        # First of all: what is acknowledged from now on belongs to whoever comes next.
+        await hub.close()
         return 1 if gateway.failed.is_set() else 0
 
 
@@ -197,10 +204,11 @@ async def _keep_house(peer: Peer, hub: Hub, site: RemoteSite, deliveries_sent: C
 def main() -> int:
     logging.basicConfig(level=logging.WARNING, format=_LOG_FORMAT, stream=sys.stderr)
     half, listener = (socket.socket(fileno=int(handle)) for handle in sys.argv[1:3])
+    data_dir = Path(sys.argv[3])
     # As in the site: see `culver.assembly`.
     sys.setswitchinterval(0.0002)
     gc.set_threshold(10_000, 10, 50)
-    with half, listener:
+    with half, listener, gateway_lock(data_dir):
         return uvloop.run(_run(half, listener))
 
 

@@ -10,6 +10,7 @@ import socket
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,13 +32,13 @@ class Group:
     """Implements delivery's Followers and the catalogue's RegistrationSink, for the gateways from 1 on. Owns their
     listening sockets. Lives on the event loop."""
 
-    def __init__(self, listeners: Sequence[socket.socket]) -> None:
+    def __init__(self, listeners: Sequence[socket.socket], data_dir: Path) -> None:
         self.gateways = 1 + len(listeners)
         self._finished: list[int] = []
         self._finished_blocks: dict[int, set[int]] = {}  # and which gateways have done with them
         self._released: list[tuple[Sequence[str], list[tuple[Attachment, int]]]] = []
         self._members = [
-            Member(Share(number, self.gateways), listener, partial(self._note, number))
+            Member(Share(number, self.gateways), listener, data_dir, partial(self._note, number))
             for number, listener in enumerate(listeners, 1)
         ]
 
@@ -54,6 +55,11 @@ class Group:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             await asyncio.gather(*(each.stop() for each in self._members))
+
+    def watch(self, number: int) -> Callable[[], bool]:
+        """Tells whether the process that gateway has now is gone."""
+        run = self._members[number - 1].attachment
+        return lambda: run is None or run.peer.lost.is_set()
 
     @property
     def started(self) -> bool:

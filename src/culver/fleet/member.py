@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 from culver.delivery.hub import Finished
 from culver.delivery.shares import Share
@@ -49,7 +50,11 @@ class Member:
     """What it last told stays known while it is down: its needs above all."""
 
     def __init__(
-        self, share: Share, listener: socket.socket, on_finished: Callable[[Finished], None]
+        self,
+        share: Share,
+        listener: socket.socket,
+        data_dir: Path,
+        on_finished: Callable[[Finished], None],
     ) -> None:
         self.share = share
         self.port: int = listener.getsockname()[1]
@@ -60,6 +65,7 @@ class Member:
         """It has run at least once."""
         self.attachment: Attachment | None = None
         self._listener = listener
+        self._data_dir = data_dir
         self._on_finished = on_finished
         self._process: subprocess.Popen[bytes] | None = None
         self._heard = 0.0
@@ -127,7 +133,7 @@ class Member:
         handles = (half.fileno(), self._listener.fileno())
         # A session of its own, so that Ctrl-C in a terminal reaches the site alone, which then stops it.
         return subprocess.Popen(
-            [sys.executable, "-m", _MODULE, *map(str, handles)],
+            [sys.executable, "-m", _MODULE, *map(str, handles), str(self._data_dir)],
             stdin=subprocess.DEVNULL,
             pass_fds=handles,
             start_new_session=True,

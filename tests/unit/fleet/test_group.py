@@ -3,6 +3,7 @@
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
@@ -22,7 +23,7 @@ def group() -> Iterator[Group]:
         listeners = [stack.enter_context(socket.socket()) for _ in range(2)]
         for listener in listeners:
             listener.bind(("127.0.0.1", 0))
-        yield Group(listeners)
+        yield Group(listeners, Path("unused"))
 
 
 def attach(group: Group, number: int) -> Attachment:
@@ -52,9 +53,9 @@ def test_nothing_is_let_go_before_every_gateway_has_told_its_needs(group: Group)
 
 
 def test_site_alone_needs_nothing_for_others() -> None:
-    assert Group([]).needed_from() == NEVER
-    assert Group([]).release(["a"]) == ["a"]
-    assert Group([]).take_finished(Finished([1], [2])) == Finished([1], [2])
+    assert Group([], Path("unused")).needed_from() == NEVER
+    assert Group([], Path("unused")).release(["a"]) == ["a"]
+    assert Group([], Path("unused")).take_finished(Finished([1], [2])) == Finished([1], [2])
 
 
 def test_file_goes_once_every_gateway_that_runs_is_past_it(group: Group) -> None:
