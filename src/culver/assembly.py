@@ -39,7 +39,14 @@ from culver.pipeline.engine import Engine, Progress
 from culver.pipeline.files import SiteFiles
 from culver.pipeline.head import Head, HeadFile, HeadTracker
 from culver.pipeline.notifications import Notifications, NotificationSink
-from culver.pipeline.observation import GatewayInfo, IndexSlice, PlacementInfo, Queues, SiteObservation
+from culver.pipeline.observation import (
+    GatewayInfo,
+    IndexScheme,
+    IndexSlice,
+    PlacementInfo,
+    Queues,
+    SiteObservation,
+)
 from culver.pipeline.spark.masters import parallelism
 from culver.placement.auto import Choice
 from culver.registry.block import Block, BlockSpec
@@ -274,6 +281,7 @@ class RunningSite:
             ),
             index=tuple(IndexSlice(number, *each) for number, each in enumerate(contents)),
             pipeline=pipeline,
+            schemes=tuple(IndexScheme(name, *each) for name, each in sorted(self._index.schemes().items())),
             deliveries_sent=self._group.deliveries_sent(),
             gateways=(
                 GatewayInfo(0, self._port, "running", self._hub.subscriptions, self._hub.sessions),

@@ -13,11 +13,12 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from numpy.typing import NDArray
 
-from culver.matching.filter import Matches
+from culver.matching.filter import Matches, matches_of
 from culver.matching.filters import columnar
 from culver.matching.filters.columnar import ColumnarFilter
-from culver.matching.index import Entry, Index, IndexWriter, chunks, tiers
+from culver.matching.index import Entry, Index, IndexWriter, Memory, chunks, snapshot, tiers
 from culver.matching.index.bulk import compile_rows
 from culver.matching.index.compiler import compile_entries
 from culver.matching.index.matcher import FOREVER, Part, match_parts, merge_parts
@@ -27,6 +28,8 @@ from culver.model import batch as batches
 from culver.model.evaluate import evaluate
 from culver.model.event import Event
 from culver.model.predicate import Predicate
+from culver.pipeline.joining import join
+from culver.plugins import filter_named
 from support.clauses import described, from_chunks
 from support.families import NEEDS, Events, Family, Member, box_family, prepared, random_family
 
@@ -71,6 +74,31 @@ class Checker:
                     f"seed {self.seed}, {path}, row {row} of {len(events)}: number {number} is named "
                     f"{count[number]} times instead of {wanted}\n  filter {text}\n  event  {events[row].data}"
                 )
+
+
+def gathered(
+    index: Index, batch: pa.RecordBatch, first: int, first_row: int, chosen: NDArray[np.bool_] | None
+) -> Matches:
+    """What is found for groups of registrations, listed event by event again."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(snapshot, "_FEW_ROWS", -1)
+        patch.setattr(snapshot, "_SPARSE", 2**62)
+        memory = Memory()
+        parts = [each.groups() for each in index.find(batch, first - first_row, first_row, chosen, memory)]
+    groups = join(parts)
+    assert (np.diff(groups.numbers) > 0).all()
+    assert groups.bounds[0] == 0
+    assert groups.bounds[-1] == len(groups.rows)
+    rows: list[list[int]] = [[] for _ in range(batch.num_rows)]
+    for number, (begin, end) in zip(
+        groups.numbers.tolist(), itertools.pairwise(groups.bounds.tolist()), strict=True
+    ):
+        of_one = groups.rows[begin:end].astype(np.int64)
+        assert begin < end
+        assert (np.diff(of_one) > 0).all()
+        for row in of_one.tolist():
+            rows[row - first_row].append(number)
+    return matches_of(rows)
 
 
 def batch_of(events: Sequence[Event]) -> pa.RecordBatch:
@@ -212,6 +240,8 @@ class IndexHistory:
 
     def __init__(self, directory: Path, seed: int, checker: Checker) -> None:
         self._rng = random.Random(seed)
+        self._scheme_rng = random.Random(f"schemes of {seed}")
+        self._schemes = ("columnar",) * 8 + (() if seed % 3 else ("counting", "counting", "reference"))
         self._directory = directory
         self._checker = checker
         self._writer = IndexWriter(directory)
@@ -258,13 +288,16 @@ class IndexHistory:
         if rng.random() < 0.5:
             self._horizon = max(self._horizon, self._position - 20)
         version = self._writer.registry_version + rng.randrange(1, 3)
-        entries = [Entry(number, each, self._windows[number][0]) for number, each in coming.items()]
+        entries = [
+            Entry(number, each, self._windows[number][0], self._scheme_rng.choice(self._schemes))
+            for number, each in coming.items()
+        ]
         self._writer.publish(version, entries, ended, self._horizon)
 
     def _check(self, events: Sequence[Event]) -> None:
         truth = self._checker.truth(self._predicates, events)
         batch = batch_of(events)
-        with Index.open(self._directory, self._writer.version) as index:
+        with Index.open(self._directory, self._writer.version, filters=filter_named) as index:
             for first in (self._horizon, self._position + self._rng.randrange(100), 2**62):
                 expected = [
                     {n for n in found if self._windows[n][0] <= first + row < self._windows[n][1]}
@@ -272,8 +305,15 @@ class IndexHistory:
                 ]
                 path = f"index version {index.version} at {first}"
                 self._checker.same(path, index.match(batch, first), expected, self._predicates, events)
+                chosen = np.array([self._rng.random() < 0.7 for _ in events])
+                some = [found if taken else set() for found, taken in zip(expected, chosen, strict=True)]
+                for how, wanted, mask in (("all", expected, None), ("some", some, chosen)):
+                    found = gathered(index, batch, first, self._rng.choice((0, 1, 60_000)), mask)
+                    self._checker.same(f"{path}, {how} gathered", found, wanted, self._predicates, events)
         parts = self._writer._current.parts
-        self.seen += paths_of(stored.segment for stored in parts)
+        columnar = [stored.segment for stored in parts if isinstance(stored.segment, Segment)]
+        self.seen += paths_of(columnar)
+        self.seen["other schemes"] += len(columnar) < len(parts)
         self.seen["tombstones"] += sum(len(stored.tombstones) for stored in parts)
         self.seen["several segments"] += len(parts) > 1
 
@@ -300,6 +340,7 @@ def test_families_match_like_the_reference_in_an_index_on_disk(
         "compactions",
         "tombstones",
         "several segments",
+        "other schemes",
     }
     assert pairs >= (5_000_000 if full_length else 500_000)
 

@@ -10,7 +10,7 @@ container of kind "segment"
 import itertools
 import weakref
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,11 +19,16 @@ from culver.errors import StorageCorrupt
 from culver.matching.index import container
 from culver.matching.index.arrays import SegmentArrays
 from culver.matching.index.bounds import Line
+from culver.matching.index.gathering import slots_by_registration
 from culver.matching.index.layout import lay_out
 from culver.matching.index.literals import literals_of
 from culver.matching.index.residual import Needs
 from culver.matching.index.restoring import restore
-from culver.matching.index.table import ClauseTable, starts
+from culver.matching.index.table import ClauseTable, find, starts
+from culver.matching.index.texts import KIND as TEXTS
+from culver.matching.index.texts import TextSegment
+from culver.matching.index.vectors import LANES
+from culver.model.scheme import COLUMNAR
 
 KIND = "segment"
 
@@ -31,9 +36,11 @@ KIND = "segment"
 class Segment:
     """Registrations in ascending order of number. Immutable; safe to share between threads."""
 
+    scheme: ClassVar[str] = COLUMNAR
+
     __slots__ = (
-        "__weakref__", "arrays", "dense", "dimensions", "latest", "literals", "matches_per_row", "needs", "pool",
-        "repeats",
+        "__weakref__", "_slots_of", "arrays", "blocks", "dense", "dimensions", "latest", "literals",
+        "matches_per_row", "needs", "pool", "repeats",
     )  # fmt: skip
 
     def __init__(self, opened: container.Container, source: str) -> None:
@@ -48,22 +55,27 @@ class Segment:
         numbers = self.arrays.numbers
         self.dense = len(numbers) > 0 and int(numbers[-1]) - int(numbers[0]) == len(numbers) - 1
         self.matches_per_row = 8.0  # lately: how much room a result will need
+        boxes, others = len(self.arrays.slot_registration) // LANES, len(self.arrays.clause_tokens) > 0
+        others = others or len(self.arrays.free_registration) > 0
+        self.blocks = boxes + (-(-len(numbers) // LANES) if others else 0)  # see `gathering`
+        self._slots_of: tuple[NDArray[np.int32], NDArray[np.int32]] | None = None
         self.latest = int(self.arrays.since.max(initial=0))  # position from which all are in effect
 
     def __len__(self) -> int:
         return len(self.arrays.numbers)
+
+    def slots_of(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Which boxes each registration has, see `gathering.by_registration`."""
+        if self._slots_of is None:
+            self._slots_of = slots_by_registration(self.arrays.slot_registration, len(self))
+        return self._slots_of
 
     def table(self) -> ClauseTable:
         return restore(self.arrays, self.dimensions, self.pool)
 
     def places(self, numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """Where these registrations are, and which of them are here at all."""
-        own = self.arrays.numbers
-        places = np.searchsorted(own, numbers)
-        there = np.zeros(len(numbers), np.bool_)
-        inside = places < len(own)
-        there[inside] = own[places[inside]] == numbers[inside]
-        return places, there
+        return find(self.arrays.numbers, numbers)
 
 
 def encode(table: ClauseTable) -> list[bytes]:
@@ -92,17 +104,21 @@ def _arrays(table: ClauseTable) -> dict[str, NDArray[Any]]:
     return arrays
 
 
-_open: "weakref.WeakValueDictionary[tuple[str, int, int, int], Segment]" = weakref.WeakValueDictionary()
+AnySegment = Segment | TextSegment
+
+_open: "weakref.WeakValueDictionary[tuple[str, int, int, int], AnySegment]" = weakref.WeakValueDictionary()
 
 
-def open_segment(path: Path) -> Segment:
-    """Map a segment file. Versions share segments, so one that is open in this process is not read and
+def open_segment(path: Path) -> AnySegment:
+    """Map a segment file of any scheme. Versions share segments, so one that is open in this process is not read and
     checked again. Raises FileNotFoundError, StorageCorrupt."""
     status = path.stat()
     key = (str(path), status.st_ino, status.st_mtime_ns, status.st_size)
     segment = _open.get(key)
     if segment is None:
-        segment = _open[key] = Segment(container.read(path), str(path))
+        opened = container.read(path)
+        segment = TextSegment(opened) if opened.kind == TEXTS else Segment(opened, str(path))
+        _open[key] = segment
     return segment
 
 
