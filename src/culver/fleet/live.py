@@ -4,7 +4,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from culver.errors import CulverError, NotFound
+from culver.errors import CulverError, NotFound, Unavailable
 from culver.gateway.site import Session
 
 logger = logging.getLogger(__name__)
@@ -28,6 +28,8 @@ class LiveSubscriptions:
             await self._remove(subscription)
         except NotFound:
             pass  # it has expired, or was removed by hand
+        except Unavailable:
+            return  # the site is stopping; at its next start it has no live subscriptions
         except CulverError as exc:
             logger.warning("cannot end %s yet: %s", subscription, exc)
             return

@@ -1,9 +1,13 @@
 """Which gateway of a site has what a client asks for, and where that gateway is for this client."""
 
+from urllib.parse import quote
+
 from starlette.requests import HTTPConnection
 
 from culver.errors import Elsewhere
 from culver.gateway.context import gateway_of
+
+_UNKNOWN_HOST = "127.0.0.1"
 
 
 def check_here(connection: HTTPConnection, subscription: str) -> None:
@@ -16,12 +20,15 @@ def check_here(connection: HTTPConnection, subscription: str) -> None:
 
 def url_of(connection: HTTPConnection, port: int) -> str:
     """A gateway's address: the host that this client has used for this one, with the port of the other."""
-    scheme = {"ws": "http", "wss": "https"}.get(connection.url.scheme, connection.url.scheme)
-    host = connection.url.hostname or "127.0.0.1"
+    scheme = {"ws": "http", "wss": "https"}.get(connection.scope["scheme"], connection.scope["scheme"])
+    try:
+        host = connection.url.hostname or _UNKNOWN_HOST
+    except ValueError:  # a Host header that is none
+        host = _UNKNOWN_HOST
     return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
 def location(connection: HTTPConnection, error: Elsewhere) -> str:
     """What the `Location` of a redirection says."""
-    query = connection.url.query
-    return f"{error.details['url']}{connection.url.path}" + (f"?{query}" if query else "")
+    query = connection.scope["query_string"].decode("latin-1")
+    return f"{error.details['url']}{quote(connection.scope['path'])}" + (f"?{query}" if query else "")

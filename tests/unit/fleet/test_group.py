@@ -92,6 +92,20 @@ def test_block_is_finished_when_all_gateways_have_done_with_it(group: Group) -> 
     run(scenario())
 
 
+def test_process_of_a_gateway_is_watched_even_when_another_has_taken_its_place(group: Group) -> None:
+    async def scenario() -> None:
+        assert group.watch(1)()
+        first = attach(group, 1)
+        is_gone = group.watch(1)
+        assert not is_gone()
+        first.peer.lost.set()
+        attach(group, 1)
+        assert is_gone()
+        assert not group.watch(1)()
+
+    run(scenario())
+
+
 def test_gateway_hears_of_its_own_subscriptions_only(group: Group) -> None:
     async def scenario() -> None:
         attachments = [attach(group, number) for number in (1, 2)]

@@ -3,6 +3,8 @@
 import asyncio
 import json
 
+import pytest
+
 import culver
 from support.fake_site import FakeSite
 from support.gateway import gateway_settings, memory_client, run, served, socket_to
@@ -27,6 +29,20 @@ def test_receiving_is_redirected_to_the_gateway_that_has_the_mailbox() -> None:
             assert acknowledged.headers["location"] == "http://site:8082/v1/subscriptions/alerts/ack"
             assert (await client.get("/v1/subscriptions/alerts")).status_code == 200
             assert (await client.delete("/v1/subscriptions/alerts")).status_code == 204
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("host", ["[", "[::1]:8080", "", "a b", "site:x"])
+def test_odd_host_headers_get_an_address_all_the_same(host: str) -> None:
+    async def scenario() -> None:
+        site = FakeSite()
+        site.ports["alerts"] = 8082
+        async with memory_client(site) as client:
+            answer = await client.get("/v1/subscriptions/alerts/events", headers={"Host": host})
+            assert answer.status_code == 307
+            assert answer.json()["url"].startswith("http://")
+            assert answer.json()["url"].endswith(":8082")
 
     run(scenario())
 
