@@ -1,6 +1,7 @@
 """Several gateways of one site: whatever is killed, every mailbox has what the reference says."""
 
 import asyncio
+import contextlib
 import itertools
 import json
 import random
@@ -149,7 +150,12 @@ def take_out(http: httpx.Client, url: str, name: str, most: int) -> Events:
 
 
 def gateway_processes(service: Service) -> list[psutil.Process]:
-    return [each for each in service.processes() if "culver.assembly_gateway" in each.cmdline()]
+    found: list[psutil.Process] = []
+    for each in service.processes():
+        with contextlib.suppress(psutil.NoSuchProcess):  # one of Spark's, which come and go
+            if "culver.assembly_gateway" in each.cmdline():
+                found.append(each)
+    return found
 
 
 def running_gateways(http: httpx.Client, url: str) -> list[str]:
