@@ -2,23 +2,29 @@
 
 import asyncio
 import contextlib
-import fcntl
 import gc
 import logging
 import os
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import uvloop
 
 from culver.config import Settings
 from culver.delivery.hub import Hub
-from culver.errors import Conflict, CulverError, InvalidConfiguration, NotFound, StorageCorrupt
+from culver.delivery.shares import Share, share_of
+from culver.errors import InvalidConfiguration, StorageCorrupt
+from culver.fleet.group import Group
+from culver.fleet.live import LiveSubscriptions
+from culver.fleet.locks import site_lock
+from culver.fleet.messages import Welcome
+from culver.fleet.peer import Methods
+from culver.fleet.ports import check_gateways, listeners
 from culver.gateway.app import create_app
 from culver.gateway.server import GatewayServer
 from culver.gateway.site import Session
@@ -33,7 +39,14 @@ from culver.pipeline.engine import Engine, Progress
 from culver.pipeline.files import SiteFiles
 from culver.pipeline.head import Head, HeadFile, HeadTracker
 from culver.pipeline.notifications import Notifications, NotificationSink
-from culver.pipeline.observation import IndexScheme, IndexSlice, PlacementInfo, Queues, SiteObservation
+from culver.pipeline.observation import (
+    GatewayInfo,
+    IndexScheme,
+    IndexSlice,
+    PlacementInfo,
+    Queues,
+    SiteObservation,
+)
 from culver.pipeline.spark.masters import parallelism
 from culver.placement.auto import Choice
 from culver.registry.block import Block, BlockSpec
@@ -92,9 +105,13 @@ class RunningSite:
         index: IndexWriter,
         choice: Choice,
         hub: Hub,
+        group: Group,
         progress: Progress,
     ) -> None:
         self._settings = settings
+        self._group = group
+        self._port = settings.gateway.port
+        self._deliveries_sent: Callable[[], int] = lambda: 0
         self._files = SiteFiles(settings.data_dir)
         self._log = log
         self._registry = registry
@@ -108,7 +125,7 @@ class RunningSite:
             registry,
             index,
             self._tracker,
-            hub,
+            self,
             log_end=lambda: log.next_offset,
             horizon=lambda: hub.stored_frontier,
             on_head_moved=self._head_moved,
@@ -118,7 +135,7 @@ class RunningSite:
         self._began = time.monotonic()
         self._engine = create_engine(settings, self._files, log, self, self._head, progress)
         self._subscriptions = registry.count()  # as of the last housekeeping
-        self._left_behind: set[str] = set()  # live subscriptions whose end could not be written yet
+        self._live = LiveSubscriptions(self._catalog.remove)
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -138,11 +155,68 @@ class RunningSite:
             stack.push_async_callback(_cancel, keeper)
             yield
 
+    @contextlib.asynccontextmanager
+    async def with_gateways(self, port: int, deliveries_sent: Callable[[], int]) -> AsyncIterator[None]:
+        """Run the further gateways too, once the site's own listens on `port`; it tells how much it has sent."""
+        self._port, self._deliveries_sent = port, deliveries_sent
+        async with self._group.running(self._methods, self._welcome):
+            yield
+
+    def _welcome(self, share: Share) -> Welcome:
+        ranges = tuple(
+            (item.start, item.notifications.start, item.notifications.end)
+            for item in self._hub.mailboxes.ranges
+        )
+        ports = (self._port, *self._group.ports)
+        level = logging.getLogger().getEffectiveLevel()
+        return Welcome(self._settings, share, ports, ranges, self._hub.frontier, self._log.next_offset, level)
+
+    def _methods(self, number: int) -> Methods:
+        """What a gateway may ask of the site."""
+
+        def look() -> tuple[dict[str, Any], SiteObservation]:
+            sent = self._deliveries_sent() + self._group.deliveries_sent(without=number)
+            return self.status(), replace(self.observe(), deliveries_sent=sent)
+
+        async def subscribe(specs: Sequence[SubscriptionSpec]) -> list[Registration]:
+            is_gone = self._group.watch(number)
+            made = await self.subscribe(specs)
+            for each in made if is_gone() else ():
+                if not each.durable:  # its connection ended with the gateway
+                    await self._live.end(each.id)
+            return made
+
+        async def subscribe_block(spec: BlockSpec) -> Block:
+            return replace(await self.subscribe_block(spec), values=b"")
+
+        return {
+            "look": look,
+            "publish": self.publish,
+            "subscribe": subscribe,
+            "subscribe_block": subscribe_block,
+            "sets": self.sets,
+            "unsubscribe_set": self.unsubscribe_set,
+            "replace": self.replace,
+            "unsubscribe": self.unsubscribe,
+            "subscription": self.subscription,
+            "subscriptions": self.subscriptions,
+            "pending": self.pending,
+        }
+
+    def register(self, registrations: Iterable[Registration | Block]) -> None:
+        """The catalogue's sink."""
+        changed = list(registrations)
+        self._hub.register(changed)
+        self._group.register(changed)
+
     # --- what moves the head --------------------------------------------------------------------------
 
     def accept(self, notifications: Notifications, *, stored: bool) -> None:
         """The engine's sink."""
+        before = self._hub.frontier
         self._hub.accept(notifications, stored=stored)
+        if self._hub.frontier > before:
+            self._group.accepted(notifications.start, notifications.end, self._log.next_offset)
         self._tracker.accepted(self._hub.frontier)
         self._head_moved()
 
@@ -166,16 +240,23 @@ class RunningSite:
 
     @property
     def ready(self) -> bool:
-        return self._engine.ready and self._catalog.trouble is None
+        return self._engine.ready and self._catalog.trouble is None and self._group.started
+
+    @property
+    def _state(self) -> str:
+        return self._catalog.trouble or self._group.trouble or self._engine.state
+
+    async def refresh(self) -> None:
+        """It is all here."""
 
     def status(self) -> dict[str, Any]:
         return {
             "ready": self.ready,
             "engine": self._engine.name,
-            "state": self._catalog.trouble or self._engine.state,
+            "state": self._state,
             "log_first_offset": self._log.first_offset,
             "log_next_offset": self._log.next_offset,
-            "delivered_offset": self._hub.frontier,
+            "delivered_offset": self._group.frontier(self._hub.frontier),
             "subscriptions": self._subscriptions,
             "index_version": self._index.registry_version,
         }
@@ -185,7 +266,7 @@ class RunningSite:
         choice, contents = self._choice, self._index.contents()
         return SiteObservation(
             engine=self._engine.name,
-            state=self._catalog.trouble or self._engine.state,
+            state=self._state,
             ready=self.ready,
             uptime_seconds=time.monotonic() - self._began,
             log_next_offset=end,
@@ -196,11 +277,16 @@ class RunningSite:
                 index=max(0, end - head.log_end),
                 match=max(0, head.log_end - pipeline.position - pipeline.ahead),
                 accept=pipeline.ahead,
-                mailboxes=self._hub.mailboxes.all_pending(),
+                mailboxes=self._hub.mailboxes.all_pending() + self._group.pending,
             ),
             index=tuple(IndexSlice(number, *each) for number, each in enumerate(contents)),
             pipeline=pipeline,
             schemes=tuple(IndexScheme(name, *each) for name, each in sorted(self._index.schemes().items())),
+            deliveries_sent=self._group.deliveries_sent(),
+            gateways=(
+                GatewayInfo(0, self._port, "running", self._hub.subscriptions, self._hub.sessions),
+                *self._group.infos(),
+            ),
         )
 
     def publish(self, events: Sequence[Event]) -> "asyncio.Future[Receipt]":
@@ -236,24 +322,22 @@ class RunningSite:
     async def subscriptions(self, after: str | None, limit: int) -> list[Registration]:
         return await self._catalog.page(after, limit)
 
-    def pending(self, registration: Registration) -> int:
-        return self._hub.pending(registration.id)
+    async def pending(self, registrations: Sequence[Registration]) -> list[int]:
+        others = await self._group.ask_pending([each.id for each in registrations if each.durable])
+        return [
+            others[each.id] if each.id in others else self._hub.pending(each.id) for each in registrations
+        ]
+
+    def elsewhere(self, subscription: str) -> int | None:
+        number = share_of(subscription, self._group.gateways)
+        return self._group.ports[number - 1] if number else None
+
+    def new_live_id(self) -> str:
+        return Share(0, self._group.gateways).new_live_id()
 
     async def open_session(self, registration: Registration, after: int | None = None) -> Session:
         session = await self._hub.open_session(registration, after)
-        return session if registration.durable else _LiveSession(session, self)
-
-    async def end_live(self, subscription: str) -> None:
-        """End a live subscription now, or when the disk allows it. Never fails."""
-        self._left_behind.add(subscription)
-        try:
-            await self._catalog.remove(subscription)
-        except NotFound:
-            pass  # it has expired, or was removed by hand
-        except CulverError as exc:
-            logger.warning("cannot end %s yet: %s", subscription, exc)
-            return
-        self._left_behind.discard(subscription)
+        return session if registration.durable else self._live.session(session)
 
     # --- housekeeping ---------------------------------------------------------------------------------
 
@@ -267,37 +351,24 @@ class RunningSite:
 
     async def _keep_house_once(self) -> None:
         await self._catalog.remove_expired()
-        for subscription in tuple(self._left_behind):
-            await self.end_live(subscription)
+        await self._live.try_again()
         self._subscriptions = await self._catalog.count()
-        done_with = await self._hub.housekeep(clock_us())
+        done_with = self._group.take_finished(await self._hub.housekeep(clock_us()))
         await self._catalog.forget(done_with.numbers, done_with.blocks)
-        await asyncio.to_thread(self._log.trim, min(self._hub.frontier, self._hub.needed_from()))
+        needed = min(self._hub.frontier, self._hub.needed_from(), self._group.needed_from())
+        await asyncio.to_thread(self._log.trim, needed)
         await self._catalog.retire(self._hub.index_version)
-
-
-class _LiveSession:
-    """A session whose end is the end of its subscription."""
-
-    def __init__(self, session: Session, site: RunningSite) -> None:
-        self._session = session
-        self._site = site
-        self.registration = session.registration
-        self.receive = session.receive
-        self.rewind = session.rewind
-        self.acknowledge = session.acknowledge
-
-    async def close(self) -> None:
-        await self._session.close()
-        await self._site.end_live(self.registration.id)
 
 
 @contextlib.asynccontextmanager
 async def open_site(settings: Settings, progress: Progress = lambda text: None) -> AsyncIterator[RunningSite]:
-    """A site without its gateway, recovered from the data directory and running."""
+    """A site without its gateways, recovered from the data directory and running."""
     files = SiteFiles(settings.data_dir)
+    check_gateways(settings)
     with contextlib.ExitStack() as stack:
-        stack.enter_context(_locked(settings.data_dir))
+        stack.enter_context(site_lock(settings.data_dir))
+        sockets = [stack.enter_context(listener) for listener in listeners(settings)]
+        group = Group(sockets, settings.data_dir)
         progress("opening the publication log")
         log = FileLog(files.log, settings.log)
         stack.callback(log.close)
@@ -308,36 +379,17 @@ async def open_site(settings: Settings, progress: Progress = lambda text: None) 
         index, choice = open_index(files.index, settings.pipeline, workers, log, registry.version)
         logger.info("placement %s", choice.reason)
         progress("opening the mailboxes")
-        hub = Hub.open(files.delivery, log, settings.delivery, clock_us)
+        share = Share(0, group.gateways)
+        hub = Hub.open(files.delivery, log, settings.delivery, clock_us, share, group)
         if hub.frontier > log.next_offset:
             raise StorageCorrupt(
                 f"deliveries reach offset {hub.frontier}, but the log in {files.log} ends at {log.next_offset}: log "
                 "files are missing. Put them back, or move the whole data directory away to start empty"
             )
         hub.register(registry.registrations())
-        site = RunningSite(settings, log, registry, index, choice, hub, progress)
+        site = RunningSite(settings, log, registry, index, choice, hub, group, progress)
         async with site.running():
             yield site
-
-
-@contextlib.contextmanager
-def _locked(data_dir: Path) -> Iterator[None]:
-    """Hold the data directory for this process alone. Raises Conflict where another has it."""
-    try:
-        data_dir.mkdir(parents=True, exist_ok=True)
-        lock = (data_dir / "lock").open("a")
-    except OSError as exc:
-        message = f"cannot use {data_dir} as data directory: {exc.strerror}"
-        raise InvalidConfiguration(message, field="data_dir") from exc
-    with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as exc:
-            message = (
-                f"another Culver is running on the data directory {data_dir}; stop it, or give --data-dir"
-            )
-            raise Conflict(message, field="data_dir") from exc
-        yield
 
 
 async def _cancel(task: "asyncio.Task[None]") -> None:
@@ -369,10 +421,11 @@ async def _run(settings: Settings, progress: Callable[[str], None], on_ready: On
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, on_signal)
-    async with (
-        open_site(settings, progress) as site,
-        GatewayServer(create_app(site), settings.gateway) as gateway,
-    ):
+    async with open_site(settings, progress) as site, contextlib.AsyncExitStack() as stack:
+        app = create_app(site)
+        gateway = await stack.enter_async_context(GatewayServer(app, settings.gateway))
+        sent: Callable[[], int] = app.state.gateway.metrics.deliveries_sent
+        await stack.enter_async_context(site.with_gateways(gateway.port, sent))
         announcer = asyncio.create_task(_announce(site, gateway.url, on_ready))
         await stop.wait()
         await _cancel(announcer)

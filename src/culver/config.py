@@ -27,6 +27,9 @@ class GatewaySettings:
     events_per_second: int = 100_000  # per client address; 0 switches the limit off
     requests_per_second: int = 5_000  # per client address; 0 switches the limit off
     poll_seconds: float = 60.0  # longest wait of one long poll
+    processes: int = (
+        1  # gateways of the site, each with its share of the subscriptions; the first is the site itself
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@
     │   └── RateLimited
     ├── NotFound
     ├── Conflict
+    ├── Elsewhere               another gateway of the site has it
     ├── StorageError
     │   ├── StorageFull
     │   └── StorageCorrupt
@@ -106,6 +107,12 @@ class Conflict(CulverError):
     """The request contradicts what exists, such as a subscription id that is taken."""
 
     code = "conflict"
+
+
+class Elsewhere(CulverError):
+    """Another gateway of the site has the subscription; `details` holds its `url`."""
+
+    code = "elsewhere"
 
 
 class StorageError(CulverError):

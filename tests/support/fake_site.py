@@ -32,7 +32,7 @@ from culver.pipeline.observation import (
 )
 from culver.registry.block import Block, BlockSpec
 from culver.registry.blocks import new_block
-from culver.registry.ids import split_member
+from culver.registry.ids import new_ids, split_member
 from culver.registry.registration import Registration
 from culver.registry.registry import SetSummary, SubscriptionSpec
 
@@ -52,6 +52,7 @@ class FakeSite:
         self.hold.set()
         self.sessions: set[FakeSession] = set()
         self.stopping = False
+        self.ports: dict[str, int] = {}  # of the gateways that have subscriptions which this one has not
         self.now_us = time.time_ns() // 1000
         self._predicates: dict[int, Predicate] = {}
         self._number = 0
@@ -183,7 +184,19 @@ class FakeSite:
         ids = sorted(name for name in self.registrations if after is None or name > after)
         return [self.registrations[name] for name in ids[:limit]]
 
-    def pending(self, registration: Registration) -> int:
+    async def refresh(self) -> None:
+        return
+
+    async def pending(self, registrations: Sequence[Registration]) -> list[int]:
+        return [self._pending(registration) for registration in registrations]
+
+    def elsewhere(self, subscription: str) -> int | None:
+        return self.ports.get(subscription)
+
+    def new_live_id(self) -> str:
+        return new_ids(1, durable=False)[0]
+
+    def _pending(self, registration: Registration) -> int:
         start = self.acknowledged.get(registration.id, -1) + 1
         return sum(self.matches(registration, offset) for offset in range(start, len(self.events)))
 

@@ -16,20 +16,31 @@ import httpx
 import psutil
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+def free_port(count: int = 1) -> int:
+    """The first of so many free ports in a row."""
+    while True:
+        with contextlib.ExitStack() as stack:
+            port = 0
+            try:
+                for number in range(count):
+                    probe = stack.enter_context(socket.socket())
+                    probe.bind(("127.0.0.1", port + number if port else 0))
+                    port = port or probe.getsockname()[1]
+            except (OSError, OverflowError):
+                continue
+            return port
 
 
 class Service:
     """`culver serve` on a free port. Used as a context manager, it is stopped at the end, whatever happens."""
 
-    def __init__(self, data_dir: Path, engine: str = "inline", *arguments: str, **environment: str) -> None:
+    def __init__(
+        self, data_dir: Path, engine: str = "inline", *arguments: str, gateways: int = 1, **environment: str
+    ) -> None:
         self.data_dir = data_dir
         self.engine = engine
-        self.port = free_port()
+        self.gateways = gateways
+        self.port = free_port(gateways)
         self.url = f"http://127.0.0.1:{self.port}"
         self.log_path = data_dir.with_name(data_dir.name + ".log")
         self._arguments = arguments
@@ -49,7 +60,7 @@ class Service:
 
     def start(self) -> None:
         command = [sys.executable, "-m", "culver", "serve", "--engine", self.engine, "--port", str(self.port)]
-        command += ["--data-dir", str(self.data_dir), *self._arguments]
+        command += ["--data-dir", str(self.data_dir), "--gateways", str(self.gateways), *self._arguments]
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
                 command,

@@ -26,6 +26,7 @@ def test_codes_stay_as_they_are() -> None:
         "RateLimited": ("rate_limited", True),
         "NotFound": ("not_found", False),
         "Conflict": ("conflict", False),
+        "Elsewhere": ("elsewhere", False),
         "StorageError": ("storage_error", True),
         "StorageFull": ("storage_full", True),
         "StorageCorrupt": ("storage_corrupt", False),

@@ -36,6 +36,12 @@ _LOG_FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
     "--port", type=click.IntRange(0, 65535), help="Port to listen on; 0 is any free one.  [default: 8080]"
 )
 @click.option(
+    "--gateways",
+    metavar="N",
+    type=click.IntRange(1, 64),
+    help="Gateway processes, on the ports from --port on, each with its share of the subscriptions.  [default: 1]",
+)
+@click.option(
     "--data-dir",
     metavar="DIR",
     type=click.Path(file_okay=False, path_type=Path),
@@ -61,6 +67,7 @@ def serve(
     spark_ui: bool | None,
     host: str | None,
     port: int | None,
+    gateways: int | None,
     data_dir: Path | None,
     config: Path | None,
     log_level: str | None,
@@ -78,6 +85,7 @@ def serve(
       culver serve
       culver serve --engine inline --port 9000 --data-dir /var/lib/culver
       culver serve --spark-master spark://head:7077 --config culver.toml
+      culver serve --gateways 3
     """
     parent = context.find_root().params
     configure_logging(log_level or parent.get("log_level") or "warning", _LOG_FORMAT)
@@ -90,6 +98,7 @@ def serve(
             "pipeline.spark_ui": spark_ui,
             "gateway.host": host,
             "gateway.port": port,
+            "gateway.processes": gateways,
             "data_dir": data_dir,
         },
     )
@@ -111,6 +120,10 @@ def _run(settings: Settings) -> int:
         def on_ready(url: str, spark_ui: str | None) -> None:
             seconds = startup.finish()
             click.echo(f"Culver is ready on {url} (engine {settings.pipeline.engine}, {seconds:.1f} s)")
+            if settings.gateway.processes > 1:
+                click.echo(
+                    f"{settings.gateway.processes} gateways share its subscriptions: see {url}/v1/gateways"
+                )
             if spark_ui is not None:
                 click.echo(f"Spark's web interface is on {spark_ui}")
             for line in try_out_lines(url, invocation(), os.environ):

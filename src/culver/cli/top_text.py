@@ -4,6 +4,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from culver.cli.top_view import BatchView, OperatorView, SchemeView, SliceView, View
+from culver.pipeline.observation import GatewayInfo
 
 WIDTH = 80
 _BAR = 15
@@ -55,6 +56,9 @@ def _lines(view: View, url: str) -> Iterator[str]:
         f"         {queues.accept:,} matched behind a missing file (in {view.waiting_files:,}), "
         f"{queues.mailboxes:,} in mailboxes"
     )
+    if len(view.gateways) > 1:
+        yield ""
+        yield from _gateways(view.gateways)
 
 
 def _operators(view: View) -> Iterator[str]:
@@ -116,6 +120,13 @@ def _batches(batches: BatchView) -> Iterator[str]:
     slowest = sorted(parts, key=lambda item: -item[1])[:3]
     if slowest:
         yield "         last one: " + ", ".join(f"{k} {moment(s)}" for k, s in slowest)
+
+
+def _gateways(gateways: Sequence[GatewayInfo]) -> Iterator[str]:
+    yield f"{'GATEWAY':<8}" + _columns("PORT", "SUBSCRIPTIONS", "SESSIONS", width=16) + "  STATE"
+    for each in gateways:
+        figures = (str(each.port), f"{each.subscriptions:,}", f"{each.sessions:,}")
+        yield f"{each.number:<8}" + _columns(*figures, width=16) + f"  {each.state}"
 
 
 def _columns(*texts: str, width: int, third: int | None = None) -> str:

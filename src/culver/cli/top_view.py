@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from culver.pipeline.observation import (
     BatchTotals,
     EngineObservation,
+    GatewayInfo,
     PlacementInfo,
     Queues,
     SchemeTotals,
@@ -86,6 +87,7 @@ class View:
     written_bytes_per_second: float
     write_busy: float
     batches: BatchView
+    gateways: tuple[GatewayInfo, ...]
 
 
 def compare(before: SiteObservation, after: SiteObservation) -> View:
@@ -123,6 +125,7 @@ def compare(before: SiteObservation, after: SiteObservation) -> View:
         written_bytes_per_second=(written.bytes - written_before.bytes) / seconds,
         write_busy=(written.seconds - written_before.seconds) / seconds,
         batches=_batches(before.pipeline.batches, after.pipeline.batches, seconds),
+        gateways=after.gateways,
     )
 
 

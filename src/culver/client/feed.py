@@ -22,6 +22,7 @@ from culver.errors import ClientError, ConnectionFailed, CulverError, RequestRef
 
 logger = logging.getLogger("culver.client")
 _FLUSH_SECONDS = 2.0
+_MOST_HOPS = 3  # from gateway to gateway
 
 
 class Feed:
@@ -46,6 +47,7 @@ class Feed:
         self._drained = asyncio.Event()
         self._attached = asyncio.Event()
         self._connection: Connection | None = None  # the one it is attached to, while it is
+        self._gateway: str | None = None  # the one to try first, where it is not the client's own
         self._acker = Acker(str(source), self.acknowledge, self._attached.wait)
         self._loss: ClientError | None = None
         self._removed = False
@@ -138,11 +140,8 @@ class Feed:
         self._buffer.resume()
         self._loss = None
         await self.source.prepare(self._link)
-        connection = await self._link.connection()
-        if connection.receives(self.source.subscription):
-            raise ClientError(f"{self.source} is already being received by this client")
         resumed = self.source.since is not None
-        gap = await self.source.attach(connection, self, self._buffer)
+        connection, gap = await self._attach_where_it_is()
         if gap is not None:
             self.announce(gap)
         if resumed:
@@ -151,6 +150,24 @@ class Feed:
             self._connection = connection
             self._attached.set()
         self._changed.set()
+
+    async def _attach_where_it_is(self) -> tuple[Connection, Gap | None]:
+        """At the gateway that has the subscription; others say which one that is."""
+        for _ in range(_MOST_HOPS):
+            gateway, self._gateway = self._gateway, None
+            connection = await self._link.connection(gateway)
+            if connection.receives(self.source.subscription):
+                raise ClientError(f"{self.source} is already being received by this client")
+            try:
+                gap = await self.source.attach(connection, self, self._buffer)
+            except RequestRefused as exc:
+                if exc.details.get("code") != "elsewhere":
+                    raise
+                self._gateway = str(exc.details["url"])
+                continue
+            self._gateway = gateway
+            return connection, gap
+        raise ConnectionFailed(f"the gateways do not agree who has {self.source}")
 
     async def _detach(self) -> None:
         """End what the site holds for this feed on the connection; a lost connection has ended it already."""

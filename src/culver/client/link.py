@@ -1,4 +1,9 @@
-"""The client's way to the site: one WebSocket and one HTTP client, each opened when it is first needed."""
+"""The client's way to the site: a WebSocket and an HTTP client, each opened when it is first needed.
+
+A site may have several gateways. One that does not have a subscription names the one that has it: over HTTP by a
+redirection, which is followed here; over the WebSocket by an error, after which the subscription's feed asks for a
+connection to that gateway.
+"""
 
 import asyncio
 import random
@@ -6,7 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from culver.client.address import Address
+from culver.client.address import Address, parse_address
 from culver.client.boundary import http_errors, refusal
 from culver.client.connection import Connection
 from culver.errors import ClientError, ConnectionFailed
@@ -21,19 +26,23 @@ class Link:
     def __init__(self, address: Address, timeout_seconds: float) -> None:
         self.address = address
         self._timeout_seconds = timeout_seconds
-        self._connection: Connection | None = None
+        self._connections: dict[str, Connection] = {}  # by the gateway's address
         self._opening = asyncio.Lock()
         self._http: httpx.AsyncClient | None = None
         self._closed = False
 
-    async def connection(self) -> Connection:
-        """The WebSocket connection, opened now if there is none. Raises ConnectionFailed."""
+    async def connection(self, url: str | None = None) -> Connection:
+        """The WebSocket connection to the site, or to one of its gateways, opened now if there is none. Raises
+        ConnectionFailed."""
+        address = self.address if url is None else parse_address(url)
         async with self._opening:
             if self._closed:
                 raise ClientError("the client is closed")
-            if self._connection is None or self._connection.lost:
-                self._connection = await Connection.open(self.address, self._timeout_seconds)
-            return self._connection
+            connection = self._connections.get(address.http)
+            if connection is None or connection.lost:
+                connection = await Connection.open(address, self._timeout_seconds)
+                self._connections[address.http] = connection
+            return connection
 
     async def http(
         self,
@@ -76,8 +85,8 @@ class Link:
     async def close(self) -> None:
         self._closed = True
         async with self._opening:
-            connection, self._connection = self._connection, None
-        if connection is not None:
+            connections, self._connections = self._connections, {}
+        for connection in connections.values():
             await connection.close()
         if self._http is not None:
             await self._http.aclose()
@@ -92,6 +101,7 @@ class Link:
                 base_url=self.address.http,
                 timeout=self._timeout_seconds,
                 trust_env=not self.address.loopback,
+                follow_redirects=True,
             )
         return self._http
 

@@ -5,6 +5,9 @@
 
 One thread writes. Whatever waits when it gets to work goes into one transaction, so that thousands of
 acknowledgements share one sync of the disk. Writes take effect in the order in which they were handed over.
+
+All gateways of a site have the same file, and each writes about the subscriptions of its share; SQLite lets one write
+at a time. With another number of gateways a subscription's row is read by another of them: nothing has to be moved.
 """
 
 import json
@@ -12,7 +15,7 @@ import logging
 import queue
 import sqlite3
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -52,6 +55,8 @@ INSERT INTO progress VALUES (1, ?) ON CONFLICT (one) DO UPDATE SET base = max(ba
 """
 _LARGEST_TRANSACTION = 256  # writes; all who wait for them are answered in one go, which must not take long
 
+_BUSY_SECONDS = 30.0  # how long another gateway may be writing
+
 _Statement = tuple[str, tuple[Any, ...]]
 
 
@@ -67,17 +72,20 @@ class CursorStore:
         self._thread.start()
 
     @classmethod
-    def open(cls, path: Path) -> tuple["CursorStore", dict[str, StoredMailbox], int]:
-        """The store, the mailboxes it holds, and the base."""
+    def open(
+        cls, path: Path, owns: Callable[[str], bool] = lambda subscription: True
+    ) -> tuple["CursorStore", dict[str, StoredMailbox], int]:
+        """The store, what it holds of the mailboxes of these subscriptions, and the base."""
         connection = None
         try:
-            connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+            connection = sqlite3.connect(path, _BUSY_SECONDS, isolation_level=None, check_same_thread=False)
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=FULL")
             connection.executescript(_SCHEMA)
             stored = {
                 subscription: StoredMailbox(number, cursor, _read_gaps(subscription, gaps))
                 for subscription, number, cursor, gaps in connection.execute("SELECT * FROM mailboxes")
+                if owns(subscription)
             }
             base = connection.execute("SELECT base FROM progress").fetchone()
         except (sqlite3.Error, ValueError, TypeError) as exc:

@@ -1,56 +1,31 @@
-"""What is done about once a second: limits are enforced, files are let go of and merged.
+"""What is done about once a second for the mailboxes: limits are enforced, and what has ended is forgotten.
 
-The inline engine hands over ranges that have no file; they get one here, many in one. The order makes a crash at any
-moment harmless. Gaps are on disk before the files of the dropped rows go; the base
-is on disk before the files below it go; a merged file is on disk before its inputs go.
+Gaps are on disk before anything that was dropped may go.
 """
 
 import asyncio
-from collections.abc import Iterable
 
 from culver.delivery.cursors import CursorStore
-from culver.delivery.files import NotificationFiles
 from culver.delivery.mailboxes import Mailboxes
 from culver.delivery.messages import Gap
-from culver.delivery.ranges import LEVELS, Range, merge, plan_merges, plan_storing, prune
 from culver.delivery.slots import NONE
-from culver.log.log import PublicationLog
-from culver.pipeline.notifications import parse_file_name
+from culver.log.log import ReadableLog
 from culver.registry.block import Block
 
-_GRACE_US = 1_000_000
 _DROPS_AT_A_TIME = 64  # mailboxes, before the event loop gets a turn
 
 
 class Housekeeper:
-    """Runs on the event loop's thread, one call at a time; files are worked on in threads."""
+    """Runs on the event loop's thread, one call at a time."""
 
-    def __init__(
-        self,
-        mailboxes: Mailboxes,
-        files: NotificationFiles,
-        cursors: CursorStore,
-        log: PublicationLog,
-        waiting: Iterable[str],
-        now_us: int,
-    ) -> None:
+    def __init__(self, mailboxes: Mailboxes, cursors: CursorStore, log: ReadableLog) -> None:
         self._mailboxes = mailboxes
-        self._files = files
         self._cursors = cursors
         self._log = log
-        self._surplus = set(waiting)  # files that are of no use once the frontier has passed them
         self._forgotten: list[tuple[str, int]] = []
         self._forgotten_blocks: list[Block] = []
-        # What was accepted less than the grace time ago is kept, whoever wants it: its registration may
-        # be on its way here.
-        self._noted_us, self._noted = now_us, mailboxes.frontier
-        self._settled = 0
         # Mailboxes with a gap that is not on disk: while there are any, nothing that it names may go.
         self.unwritten: set[str] = set()
-
-    def surplus(self, name: str) -> None:
-        """A file that repeats what others hold."""
-        self._surplus.add(name)
 
     def forget(self, subscription: str, number: int) -> None:
         """A subscription, up to this registration, has ended. On disk after the next `flush`."""
@@ -72,9 +47,6 @@ class Housekeeper:
 
     async def enforce_limits(self, now_us: int) -> list[str]:
         """Drop what is too old or too much; returns the subscriptions that lost something."""
-        if now_us - self._noted_us >= _GRACE_US:
-            self._settled = self._noted
-            self._noted_us, self._noted = now_us, self._mailboxes.frontier
         mailboxes = self._mailboxes
         for done, (slot, end) in enumerate(mailboxes.expiring(await self._bounds(now_us))):
             self._note(mailboxes.drop(slot, end, "expired"))
@@ -95,23 +67,6 @@ class Housekeeper:
         if gap is not None:
             self.unwritten.add(gap.subscription)
 
-    async def tidy_files(self) -> None:
-        """Delete what nobody needs, write what has no file, merge what is small, and move large contents out of
-        memory."""
-        await self._retire()
-        await self.store_files()
-        for group in plan_merges(self._mailboxes.ranges):
-            await self._merge(group)
-        for item in list(self._mailboxes.ranges):
-            if item.stored and not item.mapped and item.size >= LEVELS[0].below_bytes:
-                secured = await asyncio.to_thread(self._files.secure, item)
-                self._mailboxes.exchange([item], secured)
-
-    async def store_files(self) -> None:
-        """Write files for what is in memory only."""
-        for group in plan_storing(self._mailboxes.ranges):
-            await self._merge(group)
-
     async def _bounds(self, now_us: int) -> dict[int, int]:
         """For each age limit that matters, the first offset that is young enough."""
         shortest = self._mailboxes.shortest_age()
@@ -125,40 +80,6 @@ class Housekeeper:
             return {age: self._log.offset_at(now_us - age) for age in ages}
 
         return await asyncio.to_thread(look_up) if ages else {}
-
-    async def _retire(self) -> None:
-        below = min(self._mailboxes.needed_from(), self._settled)
-        ends = [item.end for item in list(self._mailboxes.ranges)[:-1] if item.end <= below]
-        names: list[str] = []
-        if ends:
-            await asyncio.wrap_future(self._cursors.write([], base=ends[-1]))
-            names = [item.name for item in self._mailboxes.retire(ends[-1]) if item.stored]
-        passed = {name for name in self._surplus if _end_of(name) <= self._mailboxes.frontier}
-        self._surplus -= passed
-        await self._delete([*names, *passed])
-
-    async def _merge(self, group: list[Range]) -> None:
-        content = await asyncio.to_thread(merge, group)
-        pruned = False
-        if content.end <= self._settled:
-            wanted = self._mailboxes.wanted(content)
-            pruned = not wanted.all()
-            if pruned:
-                content = await asyncio.to_thread(prune, content, wanted)
-        merged = await asyncio.to_thread(self._files.store, content)
-        self._mailboxes.exchange(group, merged, pruned=pruned)
-        await self._delete([item.name for item in group if item.stored])
-
-    async def _delete(self, names: Iterable[str]) -> None:
-        used = {item.name for item in self._mailboxes.ranges}
-        unused = [name for name in names if name not in used]
-        if unused:
-            await asyncio.to_thread(self._files.delete, unused)
-
-
-def _end_of(name: str) -> int:
-    bounds = parse_file_name(name)
-    return bounds[1] if bounds is not None else NONE
 
 
 async def _pause(done: int) -> None:

@@ -1,4 +1,5 @@
-"""The hub: takes notifications from the pipeline and serves the sessions of all subscriptions of a site.
+"""The hub: takes notifications from the pipeline and serves the sessions of a site's subscriptions, all of them or
+those of one gateway's share.
 
 It is the shell around `Mailboxes` and `LiveBuffer`: files, cursors, threads and the event loop are here and in the
 modules it names, decisions are there.
@@ -17,15 +18,18 @@ from culver.config import DeliverySettings
 from culver.delivery import kernels
 from culver.delivery.cursors import CursorStore
 from culver.delivery.files import NotificationFiles
+from culver.delivery.following import FileRange, FollowedFiles
 from culver.delivery.housekeeping import Housekeeper
 from culver.delivery.live import LiveBuffer
 from culver.delivery.mailboxes import Mailboxes
 from culver.delivery.payloads import PayloadReader
 from culver.delivery.ranges import Range
 from culver.delivery.sessions import DurableSession, LiveSession
+from culver.delivery.shares import WHOLE, Share
 from culver.delivery.slots import NONE
+from culver.delivery.tidying import FileKeeper, Followers, Nobody
 from culver.errors import Conflict, InvalidRequest, NotFound, StorageError, Unavailable
-from culver.log.log import PublicationLog
+from culver.log.log import ReadableLog
 from culver.pipeline.notifications import Notifications, file_name
 from culver.registry.block import Block
 from culver.registry.registration import Registration
@@ -53,17 +57,18 @@ class Hub:
     def __init__(
         self,
         mailboxes: Mailboxes,
-        files: NotificationFiles,
+        files: FileKeeper | FollowedFiles,
         cursors: CursorStore,
-        log: PublicationLog,
+        log: ReadableLog,
         settings: DeliverySettings,
-        housekeeper: Housekeeper,
+        share: Share,
     ) -> None:
         self._mailboxes = mailboxes
         self._files = files
         self._cursors = cursors
         self._settings = settings
-        self._housekeeper = housekeeper
+        self._share = share
+        self._housekeeper = Housekeeper(mailboxes, cursors, log)
         self._log = log
         self._payloads = PayloadReader(log)
         self._closed = False
@@ -80,16 +85,23 @@ class Hub:
 
     @classmethod
     def open(
-        cls, directory: Path, log: PublicationLog, settings: DeliverySettings, clock_us: Callable[[], int]
+        cls,
+        directory: Path,
+        log: ReadableLog,
+        settings: DeliverySettings,
+        clock_us: Callable[[], int],
+        share: Share = WHOLE,
+        followers: Followers | None = None,
     ) -> "Hub":
-        """Recover from the files below `directory`. Raises StorageCorrupt, StorageError."""
+        """Recover from the files below `directory`, which this hub looks after. Raises StorageCorrupt,
+        StorageError."""
         kernels.load()
         try:
             files = NotificationFiles(directory / "notifications")
             path = directory / "cursors.db"
             if not path.exists() and not files.empty:
                 logger.warning("%s is missing: every mailbox is delivered again from its oldest event", path)
-            cursors, stored, base = CursorStore.open(path)
+            cursors, stored, base = CursorStore.open(path, share.owns)
             try:
                 recovered = files.recover(base, log.first_offset)
             except BaseException:
@@ -99,8 +111,31 @@ class Hub:
             raise StorageError(f"cannot open the mailboxes in {directory}: {exc.strerror}") from exc
         mailboxes = Mailboxes(settings, stored)
         mailboxes.restore(recovered.ranges, recovered.frontier)
-        housekeeper = Housekeeper(mailboxes, files, cursors, log, recovered.waiting, clock_us())
-        return cls(mailboxes, files, cursors, log, settings, housekeeper)
+        keeper = FileKeeper(mailboxes, files, cursors, recovered.waiting, followers or Nobody(), clock_us())
+        return cls(mailboxes, keeper, cursors, log, settings, share)
+
+    @classmethod
+    def follow(
+        cls,
+        directory: Path,
+        log: ReadableLog,
+        settings: DeliverySettings,
+        share: Share,
+        ranges: Iterable[FileRange],
+        frontier: int,
+    ) -> tuple["Hub", FollowedFiles]:
+        """A hub for a share of the subscriptions, over files that another process looks after; the caller passes
+        on what happens to them. Raises StorageCorrupt, StorageError, FileNotFoundError."""
+        kernels.load()
+        cursors, stored, _ = CursorStore.open(directory / "cursors.db", share.owns)
+        mailboxes = Mailboxes(settings, stored)
+        files = FollowedFiles(directory / "notifications", mailboxes)
+        try:
+            files.restore(ranges, frontier)
+        except BaseException:
+            cursors.close()
+            raise
+        return cls(mailboxes, files, cursors, log, settings, share), files
 
     @property
     def frontier(self) -> int:
@@ -125,13 +160,31 @@ class Hub:
     def payloads(self) -> PayloadReader:
         return self._payloads
 
+    @property
+    def subscriptions(self) -> int:
+        """Of its share."""
+        return self._mailboxes.count() + len(self._buffers)
+
+    @property
+    def sessions(self) -> int:
+        """That are connected."""
+        return len(self._live) + sum(map(len, self._durable.values()))
+
+    def knows(self, numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which of these registrations, ascending, anybody here may receive something for."""
+        known = self._mailboxes.knows(numbers)
+        return known | np.isin(numbers, list(self._buffers)) if self._buffers else known
+
     def register(self, registrations: Iterable[Registration | Block]) -> None:
-        """Registrations that began, changed or ended: all of them at start-up, then each change."""
+        """Registrations that began, changed or ended: all of them at start-up, then each change. Those of other
+        shares are passed over."""
         self._registered = True
         durable: list[Registration] = []
         for registration in registrations:
             if isinstance(registration, Block):
                 self._register_block(registration)
+            elif not self._share.owns(registration.id):
+                continue
             elif registration.durable:
                 durable.append(registration)
             elif registration.until is not None:
@@ -163,7 +216,7 @@ class Hub:
             )
         item = self._mailboxes.accept(notifications, stored=stored)
         if item is None:
-            self._housekeeper.surplus(file_name(notifications.start, notifications.end))
+            self._files.surplus(file_name(notifications.start, notifications.end))
             return
         for number in self._concerned(notifications.numbers):
             buffer = self._buffers.get(number)
@@ -260,7 +313,7 @@ class Hub:
                 for subscription in await self._housekeeper.enforce_limits(now_us):
                     for session in self._durable.get(subscription, ()):
                         session.wake()
-                await self._housekeeper.tidy_files()
+                await self._files.tidy_files(now_us)
                 self._finished_blocks += self._mailboxes.consumed_blocks()
                 self._finished += self._mailboxes.consumed()
                 self._finished += [n for n, until in self._ended_live.items() if until <= self.frontier]
@@ -284,7 +337,7 @@ class Hub:
             session.end(Unavailable("the site is stopping"))
         async with self._housekeeping:
             try:
-                await self._housekeeper.store_files()
+                await self._files.store_files()
             except (StorageError, OSError) as exc:
                 logger.warning("some events will be matched again at the next start: %s", exc)
             await self._payloads.close()
@@ -303,7 +356,7 @@ class Hub:
         return session
 
     def _register_block(self, block: Block) -> None:
-        self._mailboxes.register_block(block)
+        self._mailboxes.register_block(self._share.part_of(block))
         if block.until is None:
             return
         self._housekeeper.forget_block(block)

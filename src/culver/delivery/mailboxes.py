@@ -171,6 +171,15 @@ class Mailboxes:
     def pending(self, slot: int) -> int:
         return int(self._columns.pending[slot])
 
+    def count(self) -> int:
+        """How many mailboxes there are."""
+        return int(np.count_nonzero(self._columns.newest_number[: self._columns.used] != NONE))
+
+    def knows(self, numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which of these registrations, ascending, have a mailbox."""
+        known: NDArray[np.bool_] = self._numbers.slots_of(numbers) != NONE
+        return known
+
     def all_pending(self) -> int:
         """What waits in all mailboxes together."""
         return int(self._columns.pending[: self._columns.used].sum())
@@ -296,13 +305,12 @@ class Mailboxes:
             self._exact_from = max(self._exact_from, retired[-1].end)
         return retired
 
-    def wanted(self, notifications: Notifications) -> NDArray[np.bool_]:
-        """Which registrations of a file still have something to deliver there."""
-        n = notifications
-        slots = self._numbers.slots_of(n.numbers)
-        last = n.rows[n.bounds[1:] - 1].astype(np.int64) + n.start if len(n.rows) else slots
+    def wanted(self, numbers: NDArray[np.int64], last: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which registrations of a file still have something to deliver there, given the last offset that each has
+        in it (see `last_offsets`)."""
+        slots = self._numbers.slots_of(numbers)
         wanted: NDArray[np.bool_] = (slots != NONE) & (last >= self._columns.floor[slots])
-        return wanted & (np.diff(n.bounds) > 0)
+        return wanted
 
     def exchange(self, old: Sequence[Range], new: Range, *, pruned: bool = False) -> None:
         """Put one range in the place of adjacent ones. With `pruned`, the rows that nobody wants are gone,

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from culver.errors import NotFound, StorageCorrupt
-from culver.log.log import PublicationLog
+from culver.log.log import ReadableLog
 from culver.model.batch import PAYLOAD
 
 _BLOCK_EVENTS = 512
@@ -30,7 +30,7 @@ class PayloadReader:
 
     def __init__(
         self,
-        log: PublicationLog,
+        log: ReadableLog,
         *,
         cache_bytes: int = _CACHE_BYTES,
         answer_bytes: int = _ANSWER_BYTES,

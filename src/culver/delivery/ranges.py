@@ -131,6 +131,15 @@ def rows_of(notifications: Notifications, number: int) -> Rows:
     return n.rows[n.bounds[at] : n.bounds[at + 1]]
 
 
+def last_offsets(notifications: Notifications) -> NDArray[np.int64]:
+    """The last offset that each registration of a file has in it; -1 where it has none."""
+    n = notifications
+    last = np.full(len(n.numbers), -1, np.int64)
+    present = np.diff(n.bounds) > 0
+    last[present] = n.rows[n.bounds[1:][present] - 1].astype(np.int64) + n.start
+    return last
+
+
 def merge(ranges: Sequence[Range]) -> Notifications:
     """One content for adjacent ranges: the same rows, in one file. Best called in a thread: it is work, and
     most of it needs no interpreter."""

@@ -12,10 +12,11 @@ from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
-from culver.errors import CulverError, InvalidRequest, NotFound, Unavailable
+from culver.errors import CulverError, Elsewhere, InvalidRequest, NotFound, Unavailable
 from culver.gateway import events, filters, operations, polling, sets, sse, subscriptions
 from culver.gateway.context import Gateway, Interrupted, client_of, gateway_of
 from culver.gateway.origins import SAFE_METHODS, check_origin
+from culver.gateway.owners import location
 from culver.gateway.problems import internal_problem, problem_document, problem_response
 from culver.gateway.site import Site
 from culver.gateway.websocket import serve_websocket
@@ -23,7 +24,7 @@ from culver.gateway.websocket import serve_websocket
 _logger = logging.getLogger(__name__)
 
 # What operators ask must be answered most of all when there is too much of everything else.
-_ALWAYS_ANSWERED = frozenset({"/healthz", "/readyz", "/metrics", "/v1/pipeline"})
+_ALWAYS_ANSWERED = frozenset({"/healthz", "/readyz", "/metrics", "/v1/pipeline", "/v1/gateways"})
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
@@ -60,6 +61,7 @@ def _routes() -> list[BaseRoute]:
         _route("POST", "/v1/filters/test", filters.test),
         _route("POST", "/v1/filters/explain", filters.explain),
         _route("GET", "/v1/pipeline", operations.pipeline),
+        _route("GET", "/v1/gateways", operations.gateways),
         Route("/healthz", operations.health, methods=["GET"]),
         Route("/readyz", operations.readiness, methods=["GET"]),
         Route("/metrics", operations.prometheus, methods=["GET"]),
@@ -127,7 +129,8 @@ async def _unknown_path(scope: Scope, receive: Receive, send: Send) -> None:
 async def _answer_error(connection: Request | WebSocket, error: Exception) -> Response:
     if not isinstance(error, CulverError):
         raise error
-    return _problem(gateway_of(connection), error)
+    headers = {"Location": location(connection, error)} if isinstance(error, Elsewhere) else None
+    return _problem(gateway_of(connection), error, headers)
 
 
 async def _answer_http_error(connection: Request | WebSocket, error: Exception) -> Response:

@@ -199,7 +199,7 @@ def _receiving_paths(settings: Settings) -> Node:
         "receiving",
         "Wait for what a durable subscription gets",
         {"200": _answer("What waited, or came first; empty when the time is up", "Items")},
-        (400, 409),
+        (307, 400, 409),
         parameters=[
             _query("limit", {"type": "integer", "minimum": 1, "maximum": 1000, "default": 100}, "Most items"),
             _query(
@@ -215,7 +215,7 @@ def _receiving_paths(settings: Settings) -> Node:
         "receiving",
         "Be done with everything up to a delivery",
         {"200": _answer("Acknowledged, durably", "Acknowledged")},
-        (400, 403, 409, 413, 415),
+        (307, 400, 403, 409, 413, 415),
         requestBody=_body(_ref("Acknowledgement"), {"delivery_id": "alerts:17"}),
     )
     last_id = {
@@ -235,7 +235,7 @@ def _receiving_paths(settings: Settings) -> Node:
                 "receiving",
                 "Server-Sent Events of a durable subscription",
                 stream,
-                (400, 409),
+                (307, 400, 409),
                 parameters=[last_id],
             ),
         },
@@ -281,11 +281,13 @@ def _other_paths() -> Node:
     }
     health = {"200": {"description": "The process lives", "content": {_JSON: {"schema": {"type": "object"}}}}}
     observed: Node = {"200": _answer("Counters since the start, and the queues now", "SiteObservation")}
+    listed: Node = {"200": _answer("The first is the site's own", "Gateways")}
     text: Node = {"text/plain": {"schema": {"type": "string"}}}
     return {
         "/v1/filters/test": {"post": test},
         "/v1/filters/explain": {"post": explain},
         "/v1/pipeline": {"get": _bare("pipeline", "What do the operators do, and what waits?", observed)},
+        "/v1/gateways": {"get": _bare("gateways", "Which gateways has the site?", listed)},
         "/healthz": {"get": _bare("health", "Does the process live?", health)},
         "/readyz": {"get": _bare("readiness", "Do published events reach subscribers?", ready)},
         "/metrics": {
@@ -354,11 +356,13 @@ def _problem_responses() -> Node:
     for code, kind in KINDS.items():
         codes.setdefault(kind.status, []).append(code)
     retry = {"Retry-After": {"schema": {"type": "integer"}, "description": "Seconds"}}
+    where = {"Location": {"schema": _TEXT_SCHEMA, "description": "The same, at the gateway that has it"}}
+    headers = {307: where, 429: retry, 503: retry}
     responses: Node = {}
     for status, names in sorted(codes.items()):
         responses[f"Problem{status}"] = {
             "description": "Codes: " + ", ".join(names),
             "content": {PROBLEM_TYPE: {"schema": _ref("Problem")}},
-            **({"headers": retry} if status in (429, 503) else {}),
+            **({"headers": headers[status]} if status in headers else {}),
         }
     return responses

@@ -9,6 +9,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from culver.gateway import metrics, openapi
 from culver.gateway.context import gateway_of
 from culver.gateway.encoding import encode
+from culver.gateway.owners import url_of
 
 
 async def health(request: Request) -> Response:
@@ -19,6 +20,7 @@ async def health(request: Request) -> Response:
 async def readiness(request: Request) -> Response:
     """200 while published events reach subscribers, otherwise 503; the site's status either way."""
     gateway = gateway_of(request)
+    await gateway.site.refresh()
     ready = gateway.site.ready and not gateway.stopping
     document = {**gateway.site.status(), "ready": ready}
     headers = None if ready else {"Retry-After": "1"}
@@ -26,14 +28,35 @@ async def readiness(request: Request) -> Response:
 
 
 async def prometheus(request: Request) -> Response:
-    return Response(gateway_of(request).metrics.render(), media_type=metrics.CONTENT_TYPE)
+    gateway = gateway_of(request)
+    await gateway.site.refresh()
+    return Response(gateway.metrics.render(), media_type=metrics.CONTENT_TYPE)
 
 
 async def pipeline(request: Request) -> Response:
     """What each operator and each slice has done since the start, and what waits."""
     gateway = gateway_of(request)
-    observation = replace(gateway.site.observe(), deliveries_sent=gateway.metrics.deliveries_sent())
-    return Response(encode(observation), media_type="application/json")
+    await gateway.site.refresh()
+    seen = gateway.site.observe()
+    seen = replace(seen, deliveries_sent=seen.deliveries_sent + gateway.metrics.deliveries_sent())
+    return Response(encode(seen), media_type="application/json")
+
+
+async def gateways(request: Request) -> Response:
+    """The site's gateways, and what each of them has."""
+    site = gateway_of(request).site
+    await site.refresh()
+    members = [
+        {
+            "number": each.number,
+            "url": url_of(request, each.port),
+            "state": each.state,
+            "subscriptions": each.subscriptions,
+            "sessions": each.sessions,
+        }
+        for each in site.observe().gateways
+    ]
+    return Response(encode({"gateways": members}), media_type="application/json")
 
 
 async def describe(request: Request) -> Response:

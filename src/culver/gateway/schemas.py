@@ -120,6 +120,22 @@ def all_schemas(settings: Settings) -> dict[str, Schema]:
         ),
         "FilterText": _object({"filter": _filter(settings)}),
         "Clauses": _object({"clauses": _CLAUSES}),
+        "Gateways": _object(
+            {
+                "gateways": {
+                    "type": "array",
+                    "items": _object(
+                        {
+                            "number": _COUNT,
+                            "url": _TEXT,
+                            "state": _TEXT | {"description": "running, or what is wrong"},
+                            "subscriptions": _COUNT | {"description": "Of its share"},
+                            "sessions": _COUNT | {"description": "That are connected to it"},
+                        }
+                    ),
+                }
+            }
+        ),
         "Status": {
             "type": "object",
             "properties": {

@@ -42,10 +42,13 @@ class GatewayServer:
         app: Starlette,
         settings: GatewaySettings,
         *,
+        listener: socket.socket | None = None,
         head_seconds: float = HEAD_SECONDS,
         stall_seconds: float = STALL_SECONDS,
     ) -> None:
+        """`listener` is a socket that listens already; without one the settings say where to listen."""
         self._settings = settings
+        self._listener = listener
         self._gateway: Gateway = app.state.gateway
         self._server = _Server(_config(app, settings, head_seconds, stall_seconds))
         self._socket: socket.socket | None = None
@@ -67,7 +70,7 @@ class GatewayServer:
     async def start(self) -> None:
         """Returns once requests are answered. Raises InvalidConfiguration where the address cannot be
         used."""
-        self._socket = _bind(self._settings)
+        self._socket = self._listener or bind(self._settings)
         self._port = self._socket.getsockname()[1]
         self._gateway.open_connections = lambda: len(self._server.server_state.connections)
         self._task = asyncio.create_task(self._server.serve([self._socket]), name="gateway")
@@ -174,7 +177,8 @@ def _config(app: Starlette, settings: GatewaySettings, head: float, stall: float
     )
 
 
-def _bind(settings: GatewaySettings) -> socket.socket:
+def bind(settings: GatewaySettings) -> socket.socket:
+    """A socket that listens where the settings say. Raises InvalidConfiguration."""
     if not 0 <= settings.port <= 65_535:
         raise InvalidConfiguration(
             f"gateway.port must be from 0 to 65535, it is {settings.port}", field="gateway.port"

@@ -54,6 +54,10 @@ class Site(Protocol):
     def observe(self) -> SiteObservation:
         """What `/v1/pipeline`, `/metrics` and `culver top` tell of the operators."""
 
+    async def refresh(self) -> None:
+        """Have `ready`, `status` and `observe` answer as of now, where they come from another process. Raises
+        Unavailable."""
+
     def publish(self, events: Sequence[Event]) -> "asyncio.Future[Receipt]":
         """Answers once the events are on disk. Raises Unavailable, and the answer StorageFull or StorageError; then
         none of them is promised. Whoever does not want the answer any more may cancel it."""
@@ -82,8 +86,15 @@ class Site(Protocol):
     async def subscriptions(self, after: str | None, limit: int) -> list[Registration]:
         """A page, ordered by id."""
 
-    def pending(self, registration: Registration) -> int:
-        """How many deliveries wait, unacknowledged, in a durable subscription's mailbox."""
+    async def pending(self, registrations: Sequence[Registration]) -> list[int]:
+        """How many deliveries wait, unacknowledged, in the mailbox of each (0 for a live subscription). Raises
+        Unavailable where a gateway that has one of them is not there."""
+
+    def elsewhere(self, subscription: str) -> int | None:
+        """The port of the gateway that has this subscription's mailbox; None where it is this one."""
+
+    def new_live_id(self) -> str:
+        """An id for a live subscription that is connected to this gateway."""
 
     async def open_session(self, registration: Registration, after: int | None = None) -> Session:
         """Connect to a subscription. For a durable one, `after` skips what came up to that offset without

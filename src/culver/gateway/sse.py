@@ -24,7 +24,7 @@ from culver.gateway.parameters import Query, check_delivery_id, offset_within
 from culver.gateway.problems import encode_problem, problem_document
 from culver.gateway.sessions import open_live
 from culver.gateway.site import Session
-from culver.gateway.subscriptions import durable_registration, live_spec, new_live_id
+from culver.gateway.subscriptions import durable_registration, live_spec
 
 _HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 _LAST_ID = "last-event-id"
@@ -40,7 +40,7 @@ async def stream_live(request: Request) -> Response:
     text = query.required("filter")
     last = request.headers.get(_LAST_ID)
     after = check_delivery_id(last, _LAST_ID)[1] if last else None
-    spec = await live_spec(gateway, new_live_id(), text, query.text("scheme"))
+    spec = await live_spec(gateway, gateway.site.new_live_id(), text, query.text("scheme"))
     return EventStream(gateway, await open_live(gateway.site, spec, after))
 
 

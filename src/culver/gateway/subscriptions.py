@@ -10,13 +10,14 @@ from culver.errors import Conflict, CulverError, InvalidFilter, InvalidRequest, 
 from culver.gateway.bodies import read_body, require_json
 from culver.gateway.context import Gateway, gateway_of
 from culver.gateway.encoding import encode, timestamp_text
+from culver.gateway.owners import check_here
 from culver.gateway.parameters import Fields, Query, check_subscription_id, parse_json, prefixed
 from culver.gateway.work import compute
 from culver.model.language import parse
 from culver.model.predicate import Predicate
 from culver.model.scheme import COLUMNAR
 from culver.plugins import FILTERS
-from culver.registry.ids import check_id, new_ids
+from culver.registry.ids import check_id
 from culver.registry.registration import Registration
 from culver.registry.registry import SubscriptionSpec
 
@@ -36,7 +37,7 @@ async def create(request: Request) -> Response:
     spec = await _read_spec(gateway, content, with_id=True)
     (registration,) = await gateway.site.subscribe([spec])
     location = f"/v1/subscriptions/{quote(registration.id)}"
-    return answer(subscription_members(gateway, registration), 201, {"Location": location})
+    return answer(subscription_members(gateway, registration, 0), 201, {"Location": location})
 
 
 async def list_page(request: Request) -> Response:
@@ -47,14 +48,15 @@ async def list_page(request: Request) -> Response:
     if after is not None:
         check_subscription_id(after, "after")
     page = await gateway.site.subscriptions(after, limit)
-    members = [subscription_members(gateway, registration) for registration in page]
+    pending = await gateway.site.pending(page)
+    members = [subscription_members(gateway, *each) for each in zip(page, pending, strict=True)]
     return answer({"subscriptions": members, "next": page[-1].id if len(page) == limit else None})
 
 
 async def read(request: Request) -> Response:
     gateway = gateway_of(request)
     Query(request.query_params, ())
-    return answer(subscription_members(gateway, await gateway.site.subscription(_path_id(request))))
+    return await _answer_one(gateway, await gateway.site.subscription(_path_id(request)))
 
 
 async def replace(request: Request) -> Response:
@@ -63,7 +65,7 @@ async def replace(request: Request) -> Response:
     subscription = _path_id(request)
     content = await _read_json(request, gateway)
     spec = await _read_spec(gateway, content, with_id=False, subscription=subscription)
-    return answer(subscription_members(gateway, await gateway.site.replace(spec)))
+    return await _answer_one(gateway, await gateway.site.replace(spec))
 
 
 async def remove(request: Request) -> Response:
@@ -74,9 +76,11 @@ async def remove(request: Request) -> Response:
 
 
 async def durable_registration(request: Request) -> Registration:
-    """The durable subscription that the path names. Raises NotFound, or Conflict for a live one: it belongs
-    to the connection that made it, and ends with it."""
-    return check_durable(await gateway_of(request).site.subscription(_path_id(request)))
+    """The durable subscription that the path names. Raises NotFound, Elsewhere, or Conflict for a live one: it
+    belongs to the connection that made it, and ends with it."""
+    subscription = _path_id(request)
+    check_here(request, subscription)
+    return check_durable(await gateway_of(request).site.subscription(subscription))
 
 
 def check_durable(registration: Registration) -> Registration:
@@ -91,10 +95,6 @@ def check_durable(registration: Registration) -> Registration:
 async def parse_filter(gateway: Gateway, text: str) -> Predicate:
     """The predicate of a filter's text. Raises InvalidFilter with the field `filter`."""
     return await compute(len(text) * _PARSE_WEIGHT, _parse, gateway, text)
-
-
-def new_live_id() -> str:
-    return new_ids(1, durable=False)[0]
 
 
 async def live_spec(gateway: Gateway, subscription: str, text: str, scheme: str | None) -> SubscriptionSpec:
@@ -115,7 +115,7 @@ def check_scheme(name: str | None) -> str:
     return COLUMNAR if name is None else name
 
 
-def subscription_members(gateway: Gateway, registration: Registration) -> dict[str, Any]:
+def subscription_members(gateway: Gateway, registration: Registration, pending: int) -> dict[str, Any]:
     """A SUBSCRIPTION as clients see it."""
     expires_at = registration.expires_at_us
     members: dict[str, Any] = {
@@ -127,7 +127,7 @@ def subscription_members(gateway: Gateway, registration: Registration) -> dict[s
         "created_at": timestamp_text(registration.created_at_us),
         "expires_at": None if expires_at is None else timestamp_text(expires_at),
         "mailbox": None,
-        "pending": 0,
+        "pending": pending,
     }
     if registration.durable:
         defaults = gateway.settings.delivery
@@ -136,7 +136,6 @@ def subscription_members(gateway: Gateway, registration: Registration) -> dict[s
             "max_bytes": _either(registration.mailbox_bytes, defaults.mailbox_bytes),
             "max_age_seconds": _either(registration.mailbox_age_seconds, defaults.mailbox_age_seconds),
         }
-        members["pending"] = gateway.site.pending(registration)
     return members
 
 
@@ -216,6 +215,11 @@ async def _read_json(request: Request, gateway: Gateway) -> Any:
     require_json(request.headers)
     body = await read_body(request, gateway.settings.gateway.max_body_bytes)
     return await compute(len(body), parse_json, body)
+
+
+async def _answer_one(gateway: Gateway, registration: Registration) -> Response:
+    (pending,) = await gateway.site.pending([registration])
+    return answer(subscription_members(gateway, registration, pending))
 
 
 def _path_id(request: Request) -> str:

@@ -15,11 +15,12 @@ from typing import Any
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketDisconnected
 
 from culver.config import EventSettings
-from culver.errors import Conflict, CulverError, InvalidRequest, NotFound, TooLarge, Unavailable
+from culver.errors import Conflict, CulverError, Elsewhere, InvalidRequest, NotFound, TooLarge, Unavailable
 from culver.gateway.context import Gateway, Interrupted, Interruption, client_of, gateway_of
 from culver.gateway.encoding import ReceiveLimit, batches, delivery_members, encode, gap_members
 from culver.gateway.events import publish
 from culver.gateway.outbox import Outbox, Window
+from culver.gateway.owners import check_here
 from culver.gateway.parameters import (
     MAX_OFFSET,
     REQUEST_DEPTH,
@@ -35,7 +36,7 @@ from culver.gateway.protocols import DIRECT
 from culver.gateway.references import Reference, check_reference, find_reference
 from culver.gateway.sessions import open_live
 from culver.gateway.site import Session
-from culver.gateway.subscriptions import check_durable, live_spec, new_live_id
+from culver.gateway.subscriptions import check_durable, live_spec
 from culver.gateway.work import compute
 from culver.log.log import Receipt
 from culver.model.event import Event
@@ -242,7 +243,7 @@ class _Connection:
         scheme = fields.optional_text("scheme")
         after = fields.optional_integer("after", 0, MAX_OFFSET)
         fields.close()
-        subscription = new_live_id()
+        subscription = self._gateway.site.new_live_id()
         spec = await live_spec(self._gateway, subscription, text, scheme)
         await self._open(subscription, reference, lambda: open_live(self._gateway.site, spec, after))
 
@@ -251,6 +252,7 @@ class _Connection:
         after = fields.optional_text("after")
         offset = None if after is None else offset_within(subscription, after, "after")
         fields.close()
+        check_here(self._socket, subscription)
 
         async def open_durable() -> Session:
             registration = check_durable(await self._gateway.site.subscription(subscription))
@@ -360,7 +362,7 @@ class _Connection:
         if reference is not None:
             document["ref"] = reference
         await self._outbox.send(encode_problem(document))
-        self._errors += not error.retryable
+        self._errors += not (error.retryable or isinstance(error, Elsewhere))
         if self._errors >= MAX_ERRORS:
             self._end(POLICY_VIOLATION, f"{MAX_ERRORS} erroneous messages")
 

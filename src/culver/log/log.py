@@ -26,11 +26,8 @@ class Receipt(NamedTuple):
     next_offset: int
 
 
-class PublicationLog(Protocol):
-    """Events in one sequence, numbered from 0. One writer; any number of readers in any process.
-
-    Safe to call from several threads.
-    """
+class ReadableLog(Protocol):
+    """What reading takes, in any process. Safe to call from several threads."""
 
     @property
     def first_offset(self) -> int:
@@ -40,15 +37,6 @@ class PublicationLog(Protocol):
     def next_offset(self) -> int:
         """The offset that the next event gets. Everything below is on disk."""
 
-    def prepare(self, batches: Sequence[pa.RecordBatch]) -> list[Body]:
-        """What `append` takes. Touches no file, so that it may run where waiting is not allowed. Raises
-        TooLarge."""
-
-    def append(self, group: Sequence[Body]) -> int:
-        """Write all of it and make it durable with one `fdatasync`; returns the first event's offset.
-
-        All or nothing: raises StorageFull or StorageError, and then none of it is ever read."""
-
     def read(self, start: int, end: int) -> Iterator[tuple[int, pa.RecordBatch]]:
         """The events of `[start, end)` as (offset of the first row, batch), in order, cut to the range.
 
@@ -57,6 +45,19 @@ class PublicationLog(Protocol):
 
     def offset_at(self, received_us: int) -> int:
         """The first offset whose event was received at or after that time; `next_offset` if none was."""
+
+
+class PublicationLog(ReadableLog, Protocol):
+    """Events in one sequence, numbered from 0. One writer; any number of readers in any process."""
+
+    def prepare(self, batches: Sequence[pa.RecordBatch]) -> list[Body]:
+        """What `append` takes. Touches no file, so that it may run where waiting is not allowed. Raises
+        TooLarge."""
+
+    def append(self, group: Sequence[Body]) -> int:
+        """Write all of it and make it durable with one `fdatasync`; returns the first event's offset.
+
+        All or nothing: raises StorageFull or StorageError, and then none of it is ever read."""
 
     def trim(self, before: int) -> None:
         """Give back the disk space of what lies below `before`; it may keep more, never less."""

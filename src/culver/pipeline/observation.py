@@ -201,6 +201,17 @@ class PlacementInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class GatewayInfo:
+    """One of a site's gateways; number 0 is in the site's own process."""
+
+    number: int
+    port: int
+    state: str
+    subscriptions: int  # of its share
+    sessions: int  # that are connected to it
+
+
+@dataclass(frozen=True, slots=True)
 class SiteObservation:
     """A whole site at one moment."""
 
@@ -215,4 +226,5 @@ class SiteObservation:
     index: tuple[IndexSlice, ...]
     pipeline: EngineObservation
     schemes: tuple[IndexScheme, ...] = ()  # that have segments in the index, by name
-    deliveries_sent: int = 0  # which the gateway knows
+    deliveries_sent: int = 0  # by all gateways; each knows its own, and adds it where it tells this
+    gateways: tuple[GatewayInfo, ...] = ()

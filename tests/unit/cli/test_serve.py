@@ -56,6 +56,15 @@ def test_address_of_sparks_web_interface_is_shown_where_it_is_asked_for(
     assert capsys.readouterr().out.splitlines()[1] == "Spark's web interface is on http://127.0.0.1:4040"
 
 
+def test_number_of_gateways_is_a_setting_and_is_told(
+    started: list[Settings], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["serve", "--gateways", "3"]) == 0
+    assert started[0].gateway.processes == 3
+    second = capsys.readouterr().out.splitlines()[1]
+    assert second == "3 gateways share its subscriptions: see http://127.0.0.1:8080/v1/gateways"
+
+
 def test_options_win_over_the_environment_and_that_over_the_file(
     started: list[Settings], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,6 +19,7 @@ from culver.pipeline.observation import (
     BatchTotals,
     EngineObservation,
     FileTotals,
+    GatewayInfo,
     IndexScheme,
     IndexSlice,
     PlacementInfo,
@@ -165,6 +166,18 @@ def wide() -> View:
     slices = tuple(replace(view.slices[0], slice=number) for number in range(40))
     reason = PlacementInfo("hashed", 40, "hashed: " + "because " * 30)
     return replace(view, state="failed: " + "some words of Java " * 10, slices=slices, placement=reason)
+
+
+def test_gateways_are_shown_where_there_are_several() -> None:
+    gateways = (GatewayInfo(0, 8080, "running", 1_200, 7), GatewayInfo(1, 8081, "starting again", 1_199, 0))
+    view = compare(observation(10.0, 1), replace(observation(12.0, 2), gateways=gateways))
+    assert render(view, "http://127.0.0.1:8080").splitlines()[-3:] == [
+        "GATEWAY             PORT   SUBSCRIPTIONS        SESSIONS  STATE",
+        "0                   8080           1,200               7  running",
+        "1                   8081           1,199               0  starting again",
+    ]
+    alone = compare(observation(10.0, 1), replace(observation(12.0, 2), gateways=gateways[:1]))
+    assert "GATEWAY" not in render(alone, "http://127.0.0.1:8080")
 
 
 def test_frame_is_never_wider_than_the_narrowest_terminal() -> None:

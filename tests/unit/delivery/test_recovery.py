@@ -12,6 +12,7 @@ from culver.config import LogSettings
 from culver.delivery import files as delivery_files
 from culver.delivery.hub import Hub
 from culver.delivery.messages import Delivery, Gap
+from culver.delivery.tidying import FileKeeper
 from culver.errors import StorageCorrupt, StorageError
 from culver.pipeline.notifications import Notifications, file_name
 from support.notifications import (
@@ -272,8 +273,9 @@ def test_rows_that_nobody_wants_any_more_are_left_out_when_files_are_merged(disk
         await hub.acknowledge("others", 70)
         # Two passes, more than the grace time apart, before the files are merged.
         hub.accept(disk.write(make_notifications(140, 150, {})))
-        await hub._housekeeper.enforce_limits(2 * SECOND_US)
-        await hub._housekeeper.enforce_limits(4 * SECOND_US)
+        assert isinstance(hub._files, FileKeeper)
+        hub._files.settle(2 * SECOND_US)
+        hub._files.settle(4 * SECOND_US)
         await hub.housekeep(4 * SECOND_US)
         (merged,) = hub.mailboxes.ranges
         assert rows_by_number(merged.notifications) == {7: list(range(70))}

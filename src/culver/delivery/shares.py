@@ -1,0 +1,59 @@
+"""Which gateway has which subscription: a function of its id and of how many gateways there are, and of nothing else.
+
+    "alerts"                          any id: its hash
+    "quotes.6" "quotes.7" "quotes.8"  members of a set: the hash of its name, and their places in turn
+
+A set's members are dealt out one by one, so that which of a block's numbers belong to a gateway follows from
+arithmetic, and not from a hash for each of millions of ids.
+"""
+
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+
+import numpy as np
+
+from culver.registry.block import Block
+from culver.registry.ids import new_ids, split_member
+
+
+def share_of(subscription: str, gateways: int) -> int:
+    """From 0 to `gateways` - 1; the same on every machine and in every run."""
+    member = split_member(subscription)
+    if member is None:
+        return _hash(subscription) % gateways
+    name, place = member
+    return (_hash(name) + place) % gateways
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """The subscriptions of gateway `number` out of `gateways`."""
+
+    number: int = 0
+    gateways: int = 1
+
+    def owns(self, subscription: str) -> bool:
+        return self.gateways == 1 or share_of(subscription, self.gateways) == self.number
+
+    def part_of(self, block: Block) -> Block:
+        """The block as if only the members in this share had stayed in it."""
+        if self.gateways == 1:
+            return block
+        ours = (self.number - _hash(block.name) - block.first) % self.gateways
+        places = np.arange(block.count, dtype=np.int64)
+        others = places[places % self.gateways != ours] + block.number
+        return replace(block, holes=np.union1d(block.holes, others) if len(block.holes) else others)
+
+    def new_live_id(self) -> str:
+        """An id for a live subscription, which belongs to the gateway that its subscriber is connected to."""
+        while True:
+            (subscription,) = new_ids(1, durable=False)
+            if self.owns(subscription):
+                return subscription
+
+
+WHOLE = Share()
+
+
+def _hash(text: str) -> int:
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big")

@@ -1,0 +1,68 @@
+"""Who has a data directory: one site at a time, and its gateways.
+
+    lock            held by the site
+    lock.gateways   held, shared, by each further gateway for as long as it lives
+
+A site that was killed may be started again before its gateways have noticed. They have its ports, and still write
+acknowledgements, so the new site waits for them before it reads anything.
+"""
+
+import contextlib
+import fcntl
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+from culver.errors import Conflict, InvalidConfiguration
+
+_PATIENCE_SECONDS = 15.0
+_LOOK_SECONDS = 0.02
+
+
+@contextlib.contextmanager
+def site_lock(data_dir: Path) -> Iterator[None]:
+    """Hold the data directory for this process alone. Raises Conflict where another has it."""
+    try:
+        data_dir.mkdir(parents=True, exist_ok=True)
+        lock = (data_dir / "lock").open("a")
+    except OSError as exc:
+        message = f"cannot use {data_dir} as data directory: {exc.strerror}"
+        raise InvalidConfiguration(message, field="data_dir") from exc
+    with lock:
+        if not _try(lock, fcntl.LOCK_EX):
+            message = (
+                f"another Culver is running on the data directory {data_dir}; stop it, or give --data-dir"
+            )
+            raise Conflict(message, field="data_dir")
+        _wait_for_gateways(data_dir)
+        yield
+
+
+@contextlib.contextmanager
+def gateway_lock(data_dir: Path) -> Iterator[None]:
+    """Held by a further gateway, which the site has started."""
+    with (data_dir / "lock.gateways").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_SH)
+        yield
+
+
+def _wait_for_gateways(data_dir: Path) -> None:
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    with (data_dir / "lock.gateways").open("a") as lock:
+        while not _try(lock, fcntl.LOCK_EX):
+            if time.monotonic() > deadline:
+                raise Conflict(
+                    f"gateways of an earlier Culver are still running on the data directory {data_dir}; stop "
+                    "the processes culver.assembly_gateway",
+                    field="data_dir",
+                )
+            time.sleep(_LOOK_SECONDS)
+
+
+def _try(lock: IO[str], kind: int) -> bool:
+    try:
+        fcntl.flock(lock, kind | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
