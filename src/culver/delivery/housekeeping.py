@@ -6,20 +6,21 @@ is on disk before the files below it go; a merged file is on disk before its inp
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from culver.delivery.cursors import CursorStore
 from culver.delivery.files import NotificationFiles
 from culver.delivery.mailboxes import Mailboxes
 from culver.delivery.messages import Gap
-from culver.delivery.ranges import LEVELS, Range, merge, plan_merges, plan_storing, prune
+from culver.delivery.ranges import LEVELS, Range, merge, merge_in_steps, plan_merges, plan_storing, prune
 from culver.delivery.slots import NONE
 from culver.log.log import PublicationLog
-from culver.pipeline.notifications import parse_file_name
+from culver.pipeline.notifications import Notifications, parse_file_name
 from culver.registry.block import Block
 
 _GRACE_US = 1_000_000
-_DROPS_AT_A_TIME = 64  # mailboxes, before the event loop gets a turn
+_AT_A_TIME = 32  # mailboxes or small ranges, before others on the event loop have their turn
+_SMALL_BYTES = 256 * 1024  # of a range that is merged on the loop
 
 
 class Housekeeper:
@@ -138,7 +139,7 @@ class Housekeeper:
         await self._delete([*names, *passed])
 
     async def _merge(self, group: list[Range]) -> None:
-        content = await asyncio.to_thread(merge, group)
+        content = await _merged(group)
         pruned = False
         if content.end <= self._settled:
             wanted = self._mailboxes.wanted(content)
@@ -156,11 +157,23 @@ class Housekeeper:
             await asyncio.to_thread(self._files.delete, unused)
 
 
+async def _merged(group: Sequence[Range]) -> Notifications:
+    """On the loop, between other work, where the ranges are small: in a thread, each step would have the loop wait
+    for the interpreter. In a thread where a step takes long."""
+    if max(item.size for item in group) > _SMALL_BYTES:
+        return await asyncio.to_thread(merge, group)
+    content: Notifications | None = None
+    for done, content in enumerate(merge_in_steps(group)):
+        await _pause(done)
+    assert content is not None
+    return content
+
+
 def _end_of(name: str) -> int:
     bounds = parse_file_name(name)
     return bounds[1] if bounds is not None else NONE
 
 
 async def _pause(done: int) -> None:
-    if done % _DROPS_AT_A_TIME == _DROPS_AT_A_TIME - 1:
+    if done % _AT_A_TIME == _AT_A_TIME - 1:
         await asyncio.sleep(0)

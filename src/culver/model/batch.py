@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from culver.model.event import Event
-from culver.model.values import Kind, Timestamp, Value, kind_of
+from culver.model.values import KIND_OF_TYPE, Kind, Timestamp, Value
 
 PAYLOAD = "payload"
 RECEIVED = "received_us"
@@ -252,7 +252,6 @@ def _build(events: Sequence[Event], shapes: dict[_Shape, list[int]], received_us
     # by one zip, which never touches a value in Python.
     whole = len(shapes) == 1
     columns: dict[_Column, Any] = {}
-    kinds: dict[_Column, Kind] = {}
     for shape, rows in shapes.items():
         group = events if whole else [events[row] for row in rows]
         transposed = itertools.chain(
@@ -260,7 +259,6 @@ def _build(events: Sequence[Event], shapes: dict[_Shape, list[int]], received_us
             zip(*[event.data.values() for event in group], strict=True),
         )
         for column, values in zip(_columns_of_shape(shape), transposed, strict=True):
-            kinds[column] = kind_of(values[0])
             if whole:
                 columns[column] = values
                 continue
@@ -269,16 +267,20 @@ def _build(events: Sequence[Event], shapes: dict[_Shape, list[int]], received_us
             cells = columns[column]
             for row, value in zip(rows, values, strict=True):
                 cells[row] = value
-    fields = list(_BASE_FIELDS)
     arrays = [
         pa.array([event.payload for event in events], pa.binary()),
         pa.repeat(pa.scalar(received_us, pa.int64()), len(events)),
     ]
     for column, cells in columns.items():
-        where, _, name = column
-        kind = kinds[column]
-        if kind is Kind.TIMESTAMP:
+        if column[1] is Timestamp:
             cells = [None if moment is None else moment.microseconds for moment in cells]
-        fields.append(pa.field(_column_name(where, kind, name), ARROW_TYPES[kind]))
-        arrays.append(pa.array(cells, ARROW_TYPES[kind]))
-    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+        arrays.append(pa.array(cells, ARROW_TYPES[KIND_OF_TYPE[column[1]]]))
+    return pa.RecordBatch.from_arrays(arrays, schema=_schema(tuple(columns)))
+
+
+@functools.lru_cache(maxsize=256)
+def _schema(columns: tuple[_Column, ...]) -> pa.Schema:
+    """Small batches of a few schemas come by the thousand."""
+    kinds = [(where, KIND_OF_TYPE[kind], name) for where, kind, name in columns]
+    fields = [pa.field(_column_name(where, kind, name), ARROW_TYPES[kind]) for where, kind, name in kinds]
+    return pa.schema([*_BASE_FIELDS, *fields])
