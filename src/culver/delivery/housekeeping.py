@@ -162,11 +162,11 @@ async def _merged(group: Sequence[Range]) -> Notifications:
     for the interpreter. In a thread where a step takes long."""
     if max(item.size for item in group) > _SMALL_BYTES:
         return await asyncio.to_thread(merge, group)
-    content: Notifications | None = None
     for done, content in enumerate(merge_in_steps(group)):
+        if content is not None:
+            return content
         await _pause(done)
-    assert content is not None
-    return content
+    raise AssertionError("the last step has the content")
 
 
 def _end_of(name: str) -> int:

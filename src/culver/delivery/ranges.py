@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culver.delivery.kernels import constant, gather, tally
-from culver.pipeline.grouping import MOST_EVENTS
+from culver.matching.groups import MOST_EVENTS
 from culver.pipeline.notifications import Notifications, file_name
 
 Rows = NDArray[np.uint16]

@@ -1,24 +1,34 @@
-"""The exit point's join: the partial results of several slices become one.
+"""The exit point's join: the partial results of several slices, or of the segments of one, become one.
 
 slice 0   registration 3: 0 5      7: 1               a registration may be in several slices, but an event is
 slice 1   registration 3: 2        9: 1 2             matched against it in one of them only, so nothing is
 joined    registration 3: 0 2 5    7: 1    9: 1 2     there twice
 """
 
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from culver.matching.groups import Groups, Rows
 from culver.matching.index.arrays import compiled
-from culver.pipeline.grouping import Groups, Rows
 
 
 def join(parts: Sequence[Groups]) -> Groups:
     """The groups of all parts, which are over the same events."""
+    parts = [part for part in parts if len(part.numbers)]
+    if not parts:
+        return Groups(np.empty(0, np.int64), np.zeros(1, np.int64), np.empty(0, np.uint16))
     if len(parts) == 1:
         return parts[0]
+    parts = sorted(parts, key=lambda part: int(part.numbers[0]))
     numbers = np.concatenate([part.numbers for part in parts])
+    if all(one.numbers[-1] < other.numbers[0] for one, other in itertools.pairwise(parts)):
+        rows = np.concatenate([part.rows for part in parts])
+        bounds = np.zeros(len(numbers) + 1, np.int64)
+        np.cumsum(np.concatenate([np.diff(part.bounds) for part in parts]), out=bounds[1:])
+        return Groups(numbers, bounds, rows)
     begin = np.concatenate([part.bounds[:-1] for part in parts])
     lengths = np.concatenate([np.diff(part.bounds) for part in parts])
     rows = np.concatenate([part.rows for part in parts])

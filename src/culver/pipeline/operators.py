@@ -3,8 +3,8 @@
 StreamHub, section 3.2: the access point (AP) sends each event to the slices that may match it, matching (M)
 finds the subscriptions, the exit point (EP) joins the partial results and groups them for those who deliver.
 
-    log  --access_point-->  batches  --route-->  M slice 0  --tiles-->  exit_point --,
-                                            -->  M slice 1  --tiles-->  exit_point --+--join--> notifications
+    log  --access_point-->  batches  --route-->  M slice 0  --found-->  exit_point --,
+                                            -->  M slice 1  --found-->  exit_point --+--join--> notifications
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -15,18 +15,16 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from culver.errors import StorageCorrupt
-from culver.matching.filter import Matches
-from culver.matching.index import Index
+from culver.matching.groups import Found, Groups
+from culver.matching.index import Index, Memory
 from culver.model import batch as batches
 from culver.pipeline import joining
-from culver.pipeline.grouping import Grouping, Groups
 from culver.pipeline.notifications import Notifications
 from culver.pipeline.work import Meter, shared
 from culver.placement.placement import Placement
 
 Mask = NDArray[np.bool_]
 
-_TILE = 8_192  # events whose matches fit into the cache
 _MOST_BYTES = 256 * 1024 * 1024  # of a batch that is joined from pieces
 _MOST_CELLS = 2_000_000  # columns times events of a batch that is joined from unlike pieces
 
@@ -68,25 +66,26 @@ def match(
     index: Index,
     start: int,
     parts: Sequence[pa.RecordBatch],
+    memory: Memory,
     send: Callable[[int, pa.RecordBatch], Mask] | None = None,
     meter: Meter | None = None,
-) -> Iterator[Matches]:
-    """The registrations of a slice that each event satisfies and in whose time it falls, in tiles, in order.
-    `send` says which events of a tile, that begins at an offset, are this slice's; without, all are. `meter` is
-    told what each tile took."""
+) -> Iterator[Found]:
+    """The registrations of a slice that each event of a block satisfies and in whose time it falls. `send` says which
+    events of a batch, that begins at an offset, are this slice's; without, all are. `meter` is told what that took,
+    without what is done between two findings."""
     meter = Meter() if meter is None else meter
+    row = 0
     for part in parts:
-        for first in range(0, part.num_rows, _TILE):
-            tile = part.slice(first, _TILE)
-            began = perf_counter()
-            chosen = None if send is None else send(start, tile)
-            routed = perf_counter()
-            found = index.match(tile, start) if chosen is None else index.match_some(tile, chosen, start)
-            took = perf_counter() - routed
-            sent = tile.num_rows if chosen is None else int(np.count_nonzero(chosen))
-            meter.add(sent, routed - began, took)
+        began = perf_counter()
+        chosen = None if send is None else send(start + row, part)
+        routed = perf_counter()
+        sent = part.num_rows if chosen is None else int(np.count_nonzero(chosen))
+        meter.add(sent, routed - began, 0.0)
+        for found in index.find(part, start, row, chosen, memory):
+            meter.add(0, 0.0, perf_counter() - routed)
             yield found
-            start += tile.num_rows
+            routed = perf_counter()
+        row += part.num_rows
 
 
 def sent_to(placement: Placement, own: int) -> Callable[[int, pa.RecordBatch], Mask]:
@@ -96,10 +95,10 @@ def sent_to(placement: Placement, own: int) -> Callable[[int, pa.RecordBatch], M
 
 
 def exit_point(
-    start: int, index: Index, parts: Sequence[pa.RecordBatch], tiles: Iterable[Matches], grouping: Grouping
+    start: int, index: Index, parts: Sequence[pa.RecordBatch], found: Iterable[Found]
 ) -> Notifications:
-    """The matches of all tiles joined, grouped by registration."""
-    groups = grouping.group(tiles, *index.numbers)
+    """All that was found, grouped by registration."""
+    groups = joining.join([each.groups() for each in found])
     sizes = np.concatenate([batches.payload_sizes(part) for part in parts])
     return Notifications(start, start + len(sizes), index.version, *groups, sizes)
 

@@ -14,9 +14,10 @@ from culver import matching
 from culver.errors import NotFound
 from culver.log.files import FileLogReader
 from culver.log.log import PublicationLog
-from culver.pipeline import grouping, joining, operators
+from culver.matching.groups import MOST_EVENTS
+from culver.matching.index import Memory
+from culver.pipeline import joining, operators
 from culver.pipeline.divided import DividedIndex
-from culver.pipeline.grouping import MOST_EVENTS, Grouping
 from culver.pipeline.head import Head
 from culver.pipeline.notifications import Notifications
 from culver.pipeline.work import Meter, Work, worker_name
@@ -25,7 +26,6 @@ from culver.pipeline.work import Meter, Work, worker_name
 def warm_up() -> None:
     """Load all that a range needs, so that the first event need not wait. Harmless to call again."""
     matching.warm_up()
-    grouping.load()
     joining.load()
 
 
@@ -40,7 +40,7 @@ class RangeProcessor:
         self._log = log
         self._head = head
         self._index: DividedIndex | None = None
-        self._grouping = Grouping()
+        self._memory = Memory()
         self._worker = worker_name()
 
     def process(self, start: int, end: int, index_version: int) -> Iterator[Notifications]:
@@ -101,8 +101,9 @@ class RangeProcessor:
         send = None if index.placement is None else operators.sent_to(index.placement, own)
         meter = Meter()
         began = perf_counter()
-        tiles = operators.match(piece, start, parts, send, meter)
-        found = operators.exit_point(start, piece, parts, tiles, self._grouping)
+        found = operators.exit_point(
+            start, piece, parts, operators.match(piece, start, parts, self._memory, send, meter)
+        )
         took = perf_counter() - began
         work = Work(
             slice=own,
@@ -111,7 +112,7 @@ class RangeProcessor:
             pairs=len(found.rows),
             ap_seconds=read_seconds + meter.route_seconds,
             m_seconds=meter.m_seconds,
-            ep_seconds=took - meter.route_seconds - meter.m_seconds,  # the exit point asks for the tiles
+            ep_seconds=took - meter.route_seconds - meter.m_seconds,  # the exit point asks for what is found
             worker=self._worker,
         )
         return replace(found, work=(work,))

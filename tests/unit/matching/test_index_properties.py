@@ -13,11 +13,12 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from numpy.typing import NDArray
 
-from culver.matching.filter import Matches
+from culver.matching.filter import Matches, matches_of
 from culver.matching.filters import columnar
 from culver.matching.filters.columnar import ColumnarFilter
-from culver.matching.index import Entry, Index, IndexWriter, chunks, tiers
+from culver.matching.index import Entry, Index, IndexWriter, Memory, chunks, snapshot, tiers
 from culver.matching.index.bulk import compile_rows
 from culver.matching.index.compiler import compile_entries
 from culver.matching.index.matcher import FOREVER, Part, match_parts, merge_parts
@@ -27,6 +28,7 @@ from culver.model import batch as batches
 from culver.model.evaluate import evaluate
 from culver.model.event import Event
 from culver.model.predicate import Predicate
+from culver.pipeline.joining import join
 from support.clauses import described, from_chunks
 from support.families import NEEDS, Events, Family, Member, box_family, prepared, random_family
 
@@ -71,6 +73,31 @@ class Checker:
                     f"seed {self.seed}, {path}, row {row} of {len(events)}: number {number} is named "
                     f"{count[number]} times instead of {wanted}\n  filter {text}\n  event  {events[row].data}"
                 )
+
+
+def gathered(
+    index: Index, batch: pa.RecordBatch, first: int, first_row: int, chosen: NDArray[np.bool_] | None
+) -> Matches:
+    """What is found for groups of registrations, listed event by event again."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(snapshot, "_FEW_ROWS", -1)
+        patch.setattr(snapshot, "_SPARSE", 2**62)
+        memory = Memory()
+        parts = [each.groups() for each in index.find(batch, first - first_row, first_row, chosen, memory)]
+    groups = join(parts)
+    assert (np.diff(groups.numbers) > 0).all()
+    assert groups.bounds[0] == 0
+    assert groups.bounds[-1] == len(groups.rows)
+    rows: list[list[int]] = [[] for _ in range(batch.num_rows)]
+    for number, (begin, end) in zip(
+        groups.numbers.tolist(), itertools.pairwise(groups.bounds.tolist()), strict=True
+    ):
+        of_one = groups.rows[begin:end].astype(np.int64)
+        assert begin < end
+        assert (np.diff(of_one) > 0).all()
+        for row in of_one.tolist():
+            rows[row - first_row].append(number)
+    return matches_of(rows)
 
 
 def batch_of(events: Sequence[Event]) -> pa.RecordBatch:
@@ -272,6 +299,11 @@ class IndexHistory:
                 ]
                 path = f"index version {index.version} at {first}"
                 self._checker.same(path, index.match(batch, first), expected, self._predicates, events)
+                chosen = np.array([self._rng.random() < 0.7 for _ in events])
+                some = [found if taken else set() for found, taken in zip(expected, chosen, strict=True)]
+                for how, wanted, mask in (("all", expected, None), ("some", some, chosen)):
+                    found = gathered(index, batch, first, self._rng.choice((0, 1, 60_000)), mask)
+                    self._checker.same(f"{path}, {how} gathered", found, wanted, self._predicates, events)
         parts = self._writer._current.parts
         self.seen += paths_of(stored.segment for stored in parts)
         self.seen["tombstones"] += sum(len(stored.tombstones) for stored in parts)

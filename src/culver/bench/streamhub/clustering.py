@@ -19,7 +19,7 @@ from culver.bench.matching.run import one_core
 from culver.bench.streamhub import paper, sliced
 from culver.bench.streamhub.findings import Finding, Quoted
 from culver.bench.streamhub.plan import SEED, StreamhubPlan
-from culver.matching.index import ClauseTable
+from culver.matching.index import ClauseTable, Memory
 from culver.matching.index.slicing import Undivided
 from culver.pipeline import operators, ranges
 from culver.pipeline.divided import DividedIndex
@@ -129,14 +129,15 @@ def _matched(index: DividedIndex, events: pa.RecordBatch) -> Cost:
         routing += time.perf_counter() - began
         return mask
 
+    memory = Memory()
     started = time.perf_counter()
     for own in range(index.slices):
         if index.placement is None:
-            tiles = operators.match(index.slice(own), 0, [events])
+            found = operators.match(index.slice(own), 0, [events], memory)
         else:
             send = operators.sent_to(index.placement, own)
-            tiles = operators.match(index.slice(own), 0, [events], timed)
-        for _ in tiles:
+            found = operators.match(index.slice(own), 0, [events], memory, timed)
+        for _ in found:
             pass
     seconds = time.perf_counter() - started
     scale = 1e6 / events.num_rows

@@ -1,8 +1,8 @@
 """Figure 8: the operators one by one, and all three, on one core and in two processes, without Spark.
 
     AP    the log's files -> batches, and which slices each event is sent to
-    M     batches in memory -> matches
-    EP    matches in memory -> groups of each slice, joined
+    M     batches in memory -> what they match
+    EP    that -> groups of each slice, joined (timed by itself within M and EP)
     all   the log's files -> notifications in memory
 
 In two processes, AP, EP and all have a range of the log each. M's slices, where there are several, are dealt out to
@@ -16,7 +16,6 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
@@ -28,12 +27,13 @@ from culver.bench.streamhub import paper, sliced
 from culver.bench.streamhub.findings import Finding, Quoted
 from culver.bench.streamhub.plan import SEED, StreamhubPlan
 from culver.log.files import FileLogReader
-from culver.matching.filter import Matches
+from culver.matching.groups import MOST_EVENTS, Found
+from culver.matching.index import Memory
 from culver.matching.index.slicing import Undivided
 from culver.pipeline import operators, ranges
 from culver.pipeline.divided import DividedIndex
-from culver.pipeline.grouping import MOST_EVENTS, Grouping
 from culver.pipeline.notifications import Notifications
+from culver.pipeline.work import Meter
 
 FIGURE = "8"
 RATE = "events"
@@ -72,29 +72,30 @@ class _Stage:
         self._job = job
         self._reader = FileLogReader(job.log)
         self._index = DividedIndex(job.index, sliced.VERSION)
-        self._grouping = Grouping()
+        self._memory = Memory()
         step = min(MOST_EVENTS, job.end - job.start)
         self.blocks = [(at, min(job.end, at + step)) for at in range(job.start, job.end, step)]
         if job.operator in ("M", "EP"):
             self.blocks = self.blocks[:1]  # what waits in memory
             self._parts = self._read(self.blocks[0])
-        if job.operator == "EP":
-            self._tiles = [list(self._match(self.blocks[0], own, self._parts)) for own in job.own]
 
-    def run(self, block: Block) -> int:
-        """How many notifications there are."""
+    def run(self, block: Block) -> tuple[int, float]:
+        """How many notifications there are, and the seconds that the operator took."""
+        began = time.perf_counter()
+        meter = Meter()
         match self._job.operator:
             case "AP":
-                return self._access_point(block)
+                count = self._access_point(block)
             case "M":
                 own = self._job.own
-                return sum(len(tile.numbers) for one in own for tile in self._match(block, one, self._parts))
+                count = sum(each.pairs for one in own for each in self._match(block, one, self._parts))
             case "EP":
-                return len(self._exit_point(block, self._parts, self._tiles).rows)
+                count = len(self._exit_point(block, self._parts, meter).rows)
             case _:
-                parts = self._read(block)
-                tiles = [self._match(block, own, parts) for own in self._job.own]
-                return len(self._exit_point(block, parts, tiles).rows)
+                return len(
+                    self._exit_point(block, self._read(block), meter).rows
+                ), time.perf_counter() - began
+        return count, time.perf_counter() - began - meter.route_seconds - meter.m_seconds
 
     def block_bytes(self) -> int:
         return sum(part.nbytes for part in self._read(self.blocks[0]))
@@ -109,18 +110,20 @@ class _Stage:
                 placement.route(part).chosen(block[0])
         return 0
 
-    def _match(self, block: Block, own: int, parts: Sequence[pa.RecordBatch]) -> Iterator[Matches]:
+    def _match(
+        self, block: Block, own: int, parts: Sequence[pa.RecordBatch], meter: Meter | None = None
+    ) -> Iterator[Found]:
         placement = self._index.placement
         send = None if placement is None else operators.sent_to(placement, own)
-        return operators.match(self._index.slice(own), block[0], parts, send)
+        return operators.match(self._index.slice(own), block[0], parts, self._memory, send, meter)
 
-    def _exit_point(
-        self, block: Block, parts: Sequence[pa.RecordBatch], tiles: Sequence[Any]
-    ) -> Notifications:
+    def _exit_point(self, block: Block, parts: Sequence[pa.RecordBatch], meter: Meter) -> Notifications:
         return operators.join(
             [
-                operators.exit_point(block[0], self._index.slice(own), parts, found, self._grouping)
-                for own, found in zip(self._job.own, tiles, strict=True)
+                operators.exit_point(
+                    block[0], self._index.slice(own), parts, self._match(block, own, parts, meter)
+                )
+                for own in self._job.own
             ]
         )
 
@@ -134,10 +137,12 @@ def work(barrier: threading.Barrier, jobs: Sequence[Job]) -> list[Flow]:
         stage.run(stage.blocks[0])
         barrier.wait()
         events = notifications = turn = 0
-        started = time.perf_counter()
-        while (elapsed := time.perf_counter() - started) < job.seconds or not turn:
+        elapsed = 0.0
+        while elapsed < job.seconds:
             block = stage.blocks[turn % len(stage.blocks)]
-            notifications += stage.run(block)
+            found, seconds = stage.run(block)
+            notifications += found
+            elapsed += seconds
             events += block[1] - block[0]
             turn += 1
         flows.append(Flow(events / elapsed, size * events / elapsed, notifications / elapsed))

@@ -10,7 +10,8 @@ order      which boxes lie near one another      tombstones  what has ended in a
 columns    a batch as keys                       matcher     a batch against segments
 literals   strings among a segment's literals    kernels     the inner loops
 residual   what is no interval                   vectors     their vector instructions
-portable   keys that mean the same everywhere
+portable   keys that mean the same everywhere   gathering   matches by registration as they are found
+                                                 gatherer    the same with memory that is used again
 
 Under `residual`: lookups (which needs a value meets), recall (which it met before), arithmetic (needs that
 compute), held (needs per row).
@@ -19,7 +20,7 @@ compute), held (needs per row).
 from culver.matching.index.bulk import compile_rows
 from culver.matching.index.bulk_plan import compiles_by_column
 from culver.matching.index.compiler import Entry
-from culver.matching.index.snapshot import Index
+from culver.matching.index.snapshot import Index, Memory
 from culver.matching.index.table import ClauseTable, select_registrations
 from culver.matching.index.writer import IndexWriter
 
@@ -28,6 +29,7 @@ __all__ = [
     "Entry",
     "Index",
     "IndexWriter",
+    "Memory",
     "compile_rows",
     "compiles_by_column",
     "select_registrations",

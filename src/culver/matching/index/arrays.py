@@ -19,6 +19,7 @@ Shorts = NDArray[np.int32]
 Ranks = NDArray[np.uint16]
 Reals = NDArray[np.float64]
 Bytes = NDArray[np.uint8]
+Masks = NDArray[np.uint64]
 
 
 class SegmentArrays(NamedTuple):

@@ -1,13 +1,15 @@
 """The compiled inner loops of matching. Everything here works on flat arrays, drawn in `layout`, and is hot."""
 
+from typing import NamedTuple
+
 import numpy as np
 
-from culver.matching.index.arrays import Bytes, Integers, Ranks, Reals, SegmentArrays, Shorts, compiled
+from culver.matching.index.arrays import Bytes, Integers, Masks, Ranks, Reals, SegmentArrays, Shorts, compiled
 from culver.matching.index.collecting import collect
 from culver.matching.index.tokens import TOKENS
 from culver.matching.index.vectors import LANES, WINDOW, count_up_to, emit, lowest, real_of, within
 
-_TILE = 128  # events that go through a chunk together, while it is in the cache
+TILE = 128  # events that go through a chunk together, while it is in the cache
 _STAMPS = 255  # rows that can be told apart in a byte
 _NODE = 2 * LANES  # entries of a node for each dimension: lows and spans
 _MIRROR = 0x7FFF_FFFF_FFFF_FFFF
@@ -34,7 +36,7 @@ def _by_chunk(work: Integers, listed: int, chunks: int, starts: Integers, ordere
         chunk_of = np.empty(listed, np.int64)
         for i in range(listed):
             chunk_of[i] = work[3 * i + 2]
-        ordered[:] = np.argsort(chunk_of)
+        ordered[:listed] = np.argsort(chunk_of, kind="mergesort")
         return
     for i in range(listed):
         starts[work[3 * i + 2] + 1] += 1
@@ -104,28 +106,32 @@ def _search(
     ordered: Integers,
     listed: int,
     ranks: Ranks,
-    found: Shorts,
-    count: int,
+    slots: Integers,
+    masks: Masks,
     begins: Integers,
     ends: Integers,
-) -> tuple[Shorts, int]:
-    """Find the boxes that the events lie in, chunk by chunk. What item i of the work finds goes to
-    found[begins[i] : ends[i]]. Returns `found`, larger where it had to grow, and how much is in it."""
+) -> tuple[Integers, Masks]:
+    """Find the boxes that the events lie in, chunk by chunk. What item i of the work finds goes to places begins[i]
+    up to ends[i]: the first slot of a block, and a mask of its 64. Returns slots and masks, larger where they had to
+    grow."""
     group_start, group_needy = segment.group_dimension_start, segment.group_needy
     chunk_blocks, chunk_nodes, nodes = segment.chunk_blocks, segment.chunk_nodes, segment.nodes
-    slot_registration, slot_needs, needs = segment.slot_registration, segment.slot_needs, segment.needs
+    slot_needs, needs = segment.slot_needs, segment.needs
     one = np.uint64(1)
-    rank = 0
+    rank = count = 0
     for i in range(listed):
         item = ordered[i]
         row, group, chunk = work[3 * item], work[3 * item + 1], work[3 * item + 2]
         begins[item] = count
         width = group_start[group + 1] - group_start[group]
         blocks = chunk_blocks[chunk + 1] - chunk_blocks[chunk]
-        if count + LANES * (blocks + 1) > len(found):
-            larger = np.empty(2 * (count + LANES * (blocks + 1)), np.int32)
-            larger[:count] = found[:count]
-            found = larger
+        if count + blocks >= len(slots):
+            longer, wider = (
+                np.empty(2 * (count + blocks), np.int64),
+                np.empty(2 * (count + blocks), np.uint64),
+            )
+            longer[:count], wider[:count] = slots[:count], masks[:count]
+            slots, masks = longer, wider
         needy = group_needy[group] != 0
         if needy:
             for n in range(held_start[row], held_start[row + 1]):
@@ -155,27 +161,122 @@ def _search(
                 for d in range(width):
                     hits &= within(nodes, leaves + block * step + d * _NODE, ranks[rank + d])
                 slot = (chunk_blocks[chunk] + block) * LANES
-                if not needy:
-                    count = emit(hits, slot_registration, slot, found, count)
-                    continue
-                while hits != 0:
-                    hit = slot + lowest(hits)
-                    hits &= hits - one
-                    holds = True
-                    for n in range(slot_needs[hit], slot_needs[hit + 1]):
-                        need = needs[n]
-                        if (held[need] == 0) if need >= 0 else (held[~need] != 0):
-                            holds = False
-                            break
-                    if holds:
-                        found[count] = slot_registration[hit]
-                        count += 1
+                if needy:
+                    left = hits
+                    while left != 0:
+                        hit = slot + lowest(left)
+                        for n in range(slot_needs[hit], slot_needs[hit + 1]):
+                            need = needs[n]
+                            if (held[need] == 0) if need >= 0 else (held[~need] != 0):
+                                hits ^= left & (~left + one)
+                                break
+                        left &= left - one
+                slots[np.uintp(count)] = slot
+                masks[np.uintp(count)] = hits
+                count += hits != 0
         if needy:
             for n in range(held_start[row], held_start[row + 1]):
                 held[held_needs[n]] = 0
         ends[item] = count
         rank += width
-    return found, count
+    return slots, masks
+
+
+class Findings(NamedTuple):
+    """What the events of a tile find, in memory that is used again for the next tile.
+
+    Row r, counted from the tile's first, finds the registrations found[runs[r] : runs[r + 1]]. The items of `work`
+    (row, group, chunk), which come by rows, find boxes: item i those in places begins[i] up to ends[i] of `slots`,
+    where a block begins, and `masks`. `ordered` are the items by chunk, and by row within it."""
+
+    found: Shorts
+    runs: Integers
+    work: Integers
+    ordered: Integers
+    begins: Integers
+    ends: Integers
+    slots: Integers
+    masks: Masks
+    ranks: Ranks
+    held: Bytes
+    marked: Bytes
+    starts: Integers
+
+
+@compiled
+def no_findings(segment: SegmentArrays) -> Findings:
+    none = np.empty(0, np.int64)
+    return Findings(
+        np.empty(4096, np.int32), np.empty(TILE + 1, np.int64), np.empty(3 * 4 * TILE, np.int64), none, none, none,
+        np.empty(4096, np.int64), np.empty(4096, np.uint64), np.empty(4 * TILE, np.uint16),
+        np.zeros(len(segment.need_bucket), np.uint8), np.zeros(TOKENS, np.uint8),
+        np.zeros(len(segment.chunk_axes), np.int64),
+    )  # fmt: skip
+
+
+@compiled
+def search_tile(
+    segment: SegmentArrays,
+    tile: int,
+    end: int,
+    rows: int,
+    values: Integers,
+    there: Bytes,
+    held_start: Integers,
+    held_needs: Shorts,
+    memory: Findings,
+) -> tuple[Findings, int]:
+    """What the rows from `tile` up to `end` find, and how many items of work there are. See `match_rows` for
+    the arguments."""
+    held = memory.held
+    found, _, work, listed = collect(
+        segment, tile, end, rows, values, there, held_start, held_needs, held, memory.marked, memory.found,
+        memory.runs, memory.work,
+    )  # fmt: skip
+    ordered, begins, ends = memory.ordered, memory.begins, memory.ends
+    if listed > len(ordered):
+        ordered, begins, ends = (
+            np.empty(listed, np.int64),
+            np.empty(listed, np.int64),
+            np.empty(listed, np.int64),
+        )
+    _by_chunk(work, listed, len(segment.chunk_axes) - 1, memory.starts, ordered)
+    widest = 1
+    for group in range(len(segment.group_needy)):
+        widest = max(widest, segment.group_dimension_start[group + 1] - segment.group_dimension_start[group])
+    ranks = memory.ranks
+    if listed * widest > len(ranks):
+        ranks = np.empty(2 * listed * widest, np.uint16)
+    _rank(segment, rows, values, work, ordered, listed, ranks)
+    slots, masks = _search(
+        segment,
+        held_start,
+        held_needs,
+        held,
+        work,
+        ordered,
+        listed,
+        ranks,
+        memory.slots,
+        memory.masks,
+        begins,
+        ends,
+    )
+    findings = Findings(
+        found,
+        memory.runs,
+        work,
+        ordered,
+        begins,
+        ends,
+        slots,
+        masks,
+        ranks,
+        held,
+        memory.marked,
+        memory.starts,
+    )
+    return findings, listed
 
 
 @compiled
@@ -200,51 +301,32 @@ def match_rows(
     that a registration may be found through several clauses, `dense` that the numbers follow one another without
     a hole. `numbers` is room for the result, which is part of it where it suffices.
     """
-    chunks = len(segment.chunk_axes) - 1
-    widest = 1
-    for group in range(len(segment.group_needy)):
-        widest = max(widest, segment.group_dimension_start[group + 1] - segment.group_dimension_start[group])
-    ranks = np.empty(4 * _TILE * widest, np.uint16)
-    held = np.zeros(len(segment.need_bucket), np.uint8)
-    marked = np.zeros(TOKENS, np.uint8)
     seen = np.zeros(
         len(segment.numbers) if repeats else 0, np.uint8
     )  # the stamp of the row that found it last
-    found = np.empty(4096, np.int32)
-    runs = np.empty(_TILE + 1, np.int64)
-    work = np.empty(3 * 4 * _TILE, np.int64)
-    starts = np.zeros(chunks + 1, np.int64)
     offsets = np.zeros(rows + 1, np.int64)
-    own, since = segment.numbers, segment.since
+    own, since, slot_registration = segment.numbers, segment.since, segment.slot_registration
     lowest_number = own[0] if len(own) > 0 else 0
     total = 0
-    for tile in range(0, rows, _TILE):
-        end = min(rows, tile + _TILE)
-        found, count, work, listed = collect(
-            segment, tile, end, rows, values, there, held_start, held_needs, held, marked, found, runs, work
-        )
-        begins = np.empty(listed, np.int64)
-        ends = np.empty(listed, np.int64)
-        ordered = np.empty(listed, np.int64)
-        _by_chunk(work, listed, chunks, starts, ordered)
-        if listed * widest > len(ranks):
-            ranks = np.empty(2 * listed * widest, np.uint16)
-        _rank(segment, rows, values, work, ordered, listed, ranks)
-        found, count = _search(
-            segment, held_start, held_needs, held, work, ordered, listed, ranks, found, count, begins, ends
-        )
-        if total + count >= len(numbers):
-            larger = np.empty(total + count + 1 + (total + count) // end * (rows - end), np.int64)
-            larger[:total] = numbers[:total]
-            numbers = larger
+    memory = no_findings(segment)
+    boxed = np.empty(4096, np.int32)
+    for tile in range(0, rows, TILE):
+        end = min(rows, tile + TILE)
+        memory, listed = search_tile(segment, tile, end, rows, values, there, held_start, held_needs, memory)
+        runs, work, begins, ends = memory.runs, memory.work, memory.begins, memory.ends
+        slots, masks = memory.slots, memory.masks
         item = 0
         for row in range(tile, end):
-            begin, last = runs[row - tile], runs[row - tile + 1]
+            found, begin, last = memory.found, runs[row - tile], runs[row - tile + 1]
             stamp = np.uint8(row % _STAMPS + 1)
             if stamp == 1:
                 seen[:] = 0
             while True:
                 size = last - begin
+                if total + size >= len(numbers):
+                    larger = np.empty(2 * (total + size) + 64, np.int64)
+                    larger[:total] = numbers[:total]
+                    numbers = larger
                 if not windowed and not repeats:
                     # Unsigned, because an index that may be negative keeps the loop from being vectorised well.
                     if dense:
@@ -276,7 +358,12 @@ def match_rows(
                         total += counts
                 if item == listed or work[3 * item] != row:
                     break
-                begin, last = begins[item], ends[item]
+                room = LANES * (ends[item] - begins[item] + 1)
+                if room > len(boxed):
+                    boxed = np.empty(2 * room, np.int32)
+                found, begin, last = boxed, 0, 0
+                for hit in range(begins[item], ends[item]):
+                    last = emit(masks[np.uintp(hit)], slot_registration, slots[np.uintp(hit)], boxed, last)
                 item += 1
             offsets[row + 1] = total
     return offsets, numbers[:total]

@@ -45,8 +45,7 @@ def match_parts(parts: Sequence[Part], batch: pa.RecordBatch, first_position: in
     """The registrations in effect that each row matches; row i is at log position first_position + i."""
     if batch.num_rows == 0 or not parts:
         return Matches(np.zeros(batch.num_rows + 1, np.int64), np.empty(0, np.int64))
-    widest = max(len(part.segment.dimensions) for part in parts)
-    step = max(1, _MAX_CELLS // max(1, widest))
+    step = rows_at_a_time(parts)
     if batch.num_rows <= step:
         return _match_slice(parts, batch, first_position)
     pieces = [
@@ -57,6 +56,12 @@ def match_parts(parts: Sequence[Part], batch: pa.RecordBatch, first_position: in
     offsets = np.zeros(batch.num_rows + 1, np.int64)
     np.cumsum(counts, out=offsets[1:])
     return Matches(offsets, np.concatenate([piece.numbers for piece in pieces]))
+
+
+def rows_at_a_time(parts: Sequence[Part]) -> int:
+    """How many events to match together, so that their keys do not take too much memory."""
+    widest = max((len(part.segment.dimensions) for part in parts), default=1)
+    return max(1, _MAX_CELLS // max(1, widest))
 
 
 def _match_slice(parts: Sequence[Part], batch: pa.RecordBatch, first_position: int) -> Matches:

@@ -19,11 +19,13 @@ from culver.errors import StorageCorrupt
 from culver.matching.index import container
 from culver.matching.index.arrays import SegmentArrays
 from culver.matching.index.bounds import Line
+from culver.matching.index.gathering import slots_by_registration
 from culver.matching.index.layout import lay_out
 from culver.matching.index.literals import literals_of
 from culver.matching.index.residual import Needs
 from culver.matching.index.restoring import restore
 from culver.matching.index.table import ClauseTable, starts
+from culver.matching.index.vectors import LANES
 
 KIND = "segment"
 
@@ -32,8 +34,8 @@ class Segment:
     """Registrations in ascending order of number. Immutable; safe to share between threads."""
 
     __slots__ = (
-        "__weakref__", "arrays", "dense", "dimensions", "latest", "literals", "matches_per_row", "needs", "pool",
-        "repeats",
+        "__weakref__", "_slots_of", "arrays", "blocks", "dense", "dimensions", "latest", "literals",
+        "matches_per_row", "needs", "pool", "repeats",
     )  # fmt: skip
 
     def __init__(self, opened: container.Container, source: str) -> None:
@@ -48,10 +50,20 @@ class Segment:
         numbers = self.arrays.numbers
         self.dense = len(numbers) > 0 and int(numbers[-1]) - int(numbers[0]) == len(numbers) - 1
         self.matches_per_row = 8.0  # lately: how much room a result will need
+        boxes, others = len(self.arrays.slot_registration) // LANES, len(self.arrays.clause_tokens) > 0
+        others = others or len(self.arrays.free_registration) > 0
+        self.blocks = boxes + (-(-len(numbers) // LANES) if others else 0)  # see `gathering`
+        self._slots_of: tuple[NDArray[np.int32], NDArray[np.int32]] | None = None
         self.latest = int(self.arrays.since.max(initial=0))  # position from which all are in effect
 
     def __len__(self) -> int:
         return len(self.arrays.numbers)
+
+    def slots_of(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Which boxes each registration has, see `gathering.by_registration`."""
+        if self._slots_of is None:
+            self._slots_of = slots_by_registration(self.arrays.slot_registration, len(self))
+        return self._slots_of
 
     def table(self) -> ClauseTable:
         return restore(self.arrays, self.dimensions, self.pool)

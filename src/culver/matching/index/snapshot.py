@@ -20,6 +20,7 @@ Opening a version costs what is not open in the process yet: a segment's checksu
 first time (0.3 s per GB that the page cache holds), and shared by all versions from then on.
 """
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
@@ -31,17 +32,32 @@ from numpy.typing import NDArray
 
 from culver.errors import NotFound, StorageCorrupt
 from culver.matching.filter import Matches, select_rows, spread_rows
+from culver.matching.groups import Found
 from culver.matching.index import container
+from culver.matching.index.columns import BatchColumns
 from culver.matching.index.compiler import compile_entries
-from culver.matching.index.matcher import Part, match_parts
+from culver.matching.index.gatherer import Gatherer
+from culver.matching.index.grouping import Grouping, Listed
+from culver.matching.index.matcher import Part, match_parts, rows_at_a_time
 from culver.matching.index.segment import Segment, open_segment
 from culver.matching.index.slicing import UNDIVIDED, Placed
 from culver.matching.index.table import ClauseTable
 from culver.matching.index.tombstones import NONE, Tombstones
 
+_FEW_ROWS = 64
+_SPARSE = 16  # registrations to every pair: with more, it does not pay to look at each
+
 KIND = "version"
 VERSION_SUFFIX = ".version"
 SEGMENT_SUFFIX = ".segment"
+
+
+class Memory:
+    """For `Index.find`, used again from call to call. Not thread-safe."""
+
+    def __init__(self) -> None:
+        self.grouping = Grouping()
+        self.gatherer = Gatherer()
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +215,34 @@ class Index:
             # Each registration is in effect for all events or for none: it does not matter where an event is.
             found = self.match(batch.take(pa.array(rows)), first_offset)
         return spread_rows(found, rows, batch.num_rows)
+
+    def find(
+        self,
+        batch: pa.RecordBatch,
+        start: int,
+        first_row: int,
+        chosen: NDArray[np.bool_] | None,
+        memory: Memory,
+    ) -> Iterator[Found]:
+        """The same, all or the chosen, to be grouped by registration: the events are the rows from `first_row` on,
+        and row r is at log offset `start + r`."""
+        if self._parts is None:
+            raise ValueError("the index is closed")
+        parts, count = self._parts, batch.num_rows
+        expected = sum(part.segment.matches_per_row for part in parts) * count
+        if count <= _FEW_ROWS or expected * _SPARSE < sum(len(part.segment) for part in parts):
+            first = start + first_row
+            matches = self.match(batch, first) if chosen is None else self.match_some(batch, chosen, first)
+            yield Listed(matches, self.numbers, first_row, memory.grouping)
+            return
+        rows = np.arange(first_row, first_row + count).astype(np.uint16)
+        if chosen is not None and not chosen.all():
+            rows, batch = rows[chosen], batch.take(pa.array(np.flatnonzero(chosen)))
+        step = rows_at_a_time(parts)
+        for begin in range(0, len(rows), step):
+            columns = BatchColumns(batch.slice(begin, step))
+            for part in parts:
+                yield memory.gatherer.find(part, columns, rows[begin : begin + step], start)
 
     def sample(self) -> ClauseTable:
         """The clauses of its largest segment below a hundred thousand registrations, or of its smallest: to find out

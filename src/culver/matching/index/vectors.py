@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 
 LANES = 64
 WINDOW = 16
-_EMIT_LANES = 16
+_EMIT_BITS = 512  # of a vector that is packed
+_MASKS = 8  # in a vector
+_ALL = 2**64 - 1
 
 _BIT, _SHORT, _WORD, _LONG = (ir.IntType(bits) for bits in (1, 16, 32, 64))
 
@@ -54,26 +56,78 @@ def _emit(context: Any, mask: Any, source: Any, at: Any, target: Any, count: Any
         mask, source, at, target, count = arguments
         read = context.make_array(signature.args[1])(context, builder, source).data
         written = context.make_array(signature.args[3])(context, builder, target).data
-        vector = ir.VectorType(_WORD, _EMIT_LANES)
-        bits = ir.VectorType(_BIT, _EMIT_LANES)
+        element = read.type.pointee
+        lanes = _EMIT_BITS // element.width
+        vector = ir.VectorType(element, lanes)
+        bits = ir.VectorType(_BIT, lanes)
         compress = cgutils.get_or_insert_function(
             builder.module,
             ir.FunctionType(vector, [vector, bits, vector]),
-            f"llvm.experimental.vector.compress.v{_EMIT_LANES}i32",
+            f"llvm.experimental.vector.compress.v{lanes}i{element.width}",
         )
-        for lane in range(0, LANES, _EMIT_LANES):
+        for lane in range(0, LANES, lanes):
             shifted = builder.lshr(mask, ir.Constant(_LONG, lane))
-            part = builder.trunc(shifted, ir.IntType(_EMIT_LANES))
+            part = builder.trunc(shifted, ir.IntType(lanes))
             values = _load(builder, read, builder.add(at, ir.Constant(_LONG, lane)), vector)
             chosen = builder.bitcast(part, bits)
             packed = builder.call(compress, [values, chosen, ir.Constant(vector, ir.Undefined)])
             address = builder.bitcast(builder.gep(written, [count]), vector.as_pointer())
             stored = builder.store(packed, address)
-            stored.align = _WORD.width // 8
+            stored.align = element.width // 8
             count = builder.add(count, builder.zext(builder.ctpop(part), _LONG))
         return count
 
     return types.int64(types.uint64, source, types.int64, target, types.int64), generate
+
+
+def _transpose(context: Any, masks: Any, at: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        vector = ir.VectorType(_LONG, _MASKS)
+        places = [builder.add(arguments[1], ir.Constant(_LONG, i)) for i in range(0, LANES, _MASKS)]
+        rows = [_load(builder, data, place, vector) for place in places]
+        # Quarters of ever smaller squares change places: first those whose masks are in different vectors ...
+        for size in (32, 16, 8):
+            lower = ir.Constant(vector, [_lower_of(size)] * _MASKS)
+            by = ir.Constant(vector, [size] * _MASKS)
+            for i in range(len(rows)):
+                if (other := i + size // _MASKS) & (size // _MASKS) and i < other:
+                    above, below = rows[i], rows[other]
+                    changed = builder.and_(builder.xor(builder.lshr(above, by), below), lower)
+                    rows[i] = builder.xor(above, builder.shl(changed, by))
+                    rows[other] = builder.xor(below, changed)
+        # ... then those whose masks are in one.
+        rotate = cgutils.get_or_insert_function(
+            builder.module, ir.FunctionType(vector, [vector] * 3), f"llvm.fshl.v{_MASKS}i64"
+        )
+        for size in (4, 2, 1):
+            lower = _lower_of(size)
+            kept = [lower if i & size == 0 else lower ^ _ALL for i in range(_MASKS)]
+            turned = ir.Constant(vector, [size if i & size == 0 else LANES - size for i in range(_MASKS)])
+            partner = ir.Constant(ir.VectorType(_WORD, _MASKS), [i ^ size for i in range(_MASKS)])
+            keep, take = ir.Constant(vector, kept), ir.Constant(vector, [each ^ _ALL for each in kept])
+            for i, row in enumerate(rows):
+                other = builder.shuffle_vector(row, row, partner)
+                other = builder.call(rotate, [other, other, turned])
+                rows[i] = builder.or_(builder.and_(row, keep), builder.and_(other, take))
+        for place, row in zip(places, rows, strict=True):
+            stored = builder.store(row, builder.bitcast(builder.gep(data, [place]), vector.as_pointer()))
+            stored.align = _LONG.width // 8
+        return context.get_dummy_value()
+
+    return types.none(masks, types.int64), generate
+
+
+def _lower_of(size: int) -> int:
+    """A mask of 64 bits: of every two runs of so many bits, the lower one."""
+    return sum(((1 << size) - 1) << begin for begin in range(0, LANES, 2 * size))
+
+
+def _ones(context: Any, mask: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.ctpop(arguments[0])
+
+    return types.int64(types.uint64), generate
 
 
 def _copy(context: Any, source: Any, at: Any, length: Any, target: Any, to: Any) -> Any:
@@ -152,11 +206,15 @@ if TYPE_CHECKING:
     def within(nodes: NDArray[np.uint16], at: int, rank: np.uint16) -> np.uint64:
         """Bit i tells whether low <= rank <= low + span, low being nodes[at + i] and span nodes[at + 64 + i]."""
 
-    def emit(
-        mask: np.uint64, source: NDArray[np.int32], at: int, target: NDArray[np.int32], count: int
-    ) -> int:
+    def emit(mask: np.uint64, source: NDArray[Any], at: int, target: NDArray[Any], count: int) -> int:
         """Append source[at + i] to target[count:] for each bit i of the mask; returns the new count. May write
-        nonsense into the 16 places behind it: keep that much room."""
+        nonsense into the places behind it, 64 in all: keep that much room."""
+
+    def transpose(masks: NDArray[np.uint64], at: int) -> None:
+        """Of the 64 masks from masks[at] on, bit j of mask i and bit i of mask j change places."""
+
+    def ones(mask: np.uint64) -> int:
+        """How many bits are set."""
 
     def copy(source: NDArray[np.int32], at: int, length: int, target: NDArray[np.int32], to: int) -> None:
         """Copy source[at : at + length], but no more than 16, to target[to:]. Writes nonsense behind it, up to 16
@@ -173,4 +231,6 @@ if TYPE_CHECKING:
 
 else:
     within, emit, lowest, real_of = map(intrinsic, (_within, _emit, _lowest, _real_of))
-    copy, count_up_to, prefetch = map(intrinsic, (_copy, _count_up_to, _prefetch))
+    copy, count_up_to, prefetch, transpose, ones = map(
+        intrinsic, (_copy, _count_up_to, _prefetch, _transpose, _ones)
+    )

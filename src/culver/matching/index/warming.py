@@ -1,10 +1,13 @@
 """Loading every kernel before the first event."""
 
+import numpy as np
 import pyarrow as pa
 
+from culver.matching.index import grouping
 from culver.matching.index.bounds import Line
 from culver.matching.index.columns import BatchColumns
 from culver.matching.index.compiler import Entry, compile_entries
+from culver.matching.index.gatherer import Gatherer
 from culver.matching.index.matcher import Part, match_parts
 from culver.matching.index.portable import event_hashes, event_keys
 from culver.matching.index.segment import in_memory
@@ -38,10 +41,12 @@ def load_kernels() -> None:
         Entry(number, Predicate("", Constant(True), ((constraint,),)))
         for number, constraint in enumerate(constraints)
     ]
+    grouping.load()
     # Two segments, so that their results are joined.
     parts = [Part(in_memory(compile_entries(entries))) for _ in range(2)]
     batch: pa.RecordBatch
     for batch in encode_events([Event({}, {"number": 1, "text": "ab", "list": ("a",)}, b"{}")], 0):
         match_parts(parts, batch, 0)
+        Gatherer().find(parts[0], BatchColumns(batch), np.zeros(1, np.uint16), 0).groups()
         event_keys(BatchColumns(batch), ("text", Line.STRINGS))
         event_hashes(BatchColumns(batch), ("text", Line.STRINGS))
