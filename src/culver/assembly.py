@@ -10,7 +10,6 @@ import signal
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -146,8 +145,9 @@ class RunningSite:
         self._tracker.accepted(self._hub.frontier)
         self._head_moved()
 
-    def _on_committed(self, next_offset: int) -> None:
-        self._tracker.committed(next_offset)
+    def _on_committed(self, first_offset: int, events: Sequence[Event]) -> None:
+        self._hub.payloads.remember(first_offset, [event.payload for event in events])
+        self._tracker.committed(first_offset + len(events))
         self._head_moved()
 
     def _head_moved(self) -> None:
@@ -203,13 +203,7 @@ class RunningSite:
         )
 
     def publish(self, events: Sequence[Event]) -> "asyncio.Future[Receipt]":
-        answer = self._committer.publish(events)
-        answer.add_done_callback(partial(self._remember, events))
-        return answer
-
-    def _remember(self, events: Sequence[Event], answer: "asyncio.Future[Receipt]") -> None:
-        if not answer.cancelled() and answer.exception() is None:
-            self._hub.payloads.remember(answer.result().first_offset, [event.payload for event in events])
+        return self._committer.publish(events)
 
     async def subscribe(self, specs: Sequence[SubscriptionSpec]) -> list[Registration]:
         return await self._catalog.add(specs)

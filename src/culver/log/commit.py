@@ -38,7 +38,7 @@ class GroupCommitter:
     """Publishes from one event loop into a log, which it does not own.
 
     Appending, and encoding what is not small, happens in one thread of its own. `on_committed` is called on the
-    loop with the log's new `next_offset` after each commit, in order. What waits is bounded by the settings:
+    loop with the first offset and the events of each commit, in order. What waits is bounded by the settings:
     beyond that, publishers wait for room, first come, first served. A request is never split, and one
     larger than the bounds is let in alone.
     """
@@ -47,7 +47,7 @@ class GroupCommitter:
         self,
         log: PublicationLog,
         settings: LogSettings,
-        on_committed: Callable[[int], None],
+        on_committed: Callable[[int, Sequence[Event]], None],
         clock_us: Callable[[], int],
     ) -> None:
         self._log = log
@@ -181,8 +181,10 @@ class GroupCommitter:
     def _finish(self, outcome: "_Outcome") -> None:
         """Answer a commit: what is in the log, and what has failed."""
         first = outcome.first
+        events: list[Event] = []
         for request in outcome.taken:
             self._release(request)
+            events += request.events
             following = first + len(request.events)
             if not request.answer.cancelled():
                 request.answer.set_result(Receipt(first, following))
@@ -195,7 +197,7 @@ class GroupCommitter:
         self._pace()
         if outcome.taken:
             try:
-                self._on_committed(first)
+                self._on_committed(outcome.first, events)
             except Exception:
                 _logger.exception("a listener failed to take note of the commit up to offset %d", first)
         self._admit()
