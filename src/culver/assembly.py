@@ -44,8 +44,9 @@ logger = logging.getLogger(__name__)
 
 _HOUSEKEEPING_SECONDS = 1.0
 # The garbage collector stops the loop, for tens of milliseconds where it walks all that 40,000 subscriptions are
-# made of, and by default it does that every few seconds. What a site lets go of is hardly ever a cycle.
-_COLLECTIONS = (10_000, 10, 50)
+# made of, and by default it does that every few seconds. What a site lets go of is hardly ever a cycle. The young are
+# few at a time, for less than half a millisecond.
+_COLLECTIONS = (3_000, 30, 50)
 
 OnReady = Callable[[str, str | None], None]
 

@@ -20,7 +20,7 @@ from culver.registry.block import Block
 
 _GRACE_US = 1_000_000
 _AT_A_TIME = 32  # mailboxes or small ranges, before others on the event loop have their turn
-_SMALL_BYTES = 256 * 1024  # of a range that is merged on the loop
+_SMALL_BYTES = 512 * 1024  # of a range that is merged on the loop, in half a millisecond
 
 
 class Housekeeper:
