@@ -115,7 +115,8 @@ def test_many_publishers_need_few_commits_and_one_thread_off_the_loop(tmp_path: 
 def test_dense_publishers_share_commits_that_begin_apart_and_a_lone_one_does_not_wait(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(commit, "_PACE_SECONDS", 3600.0)
+    monkeypatch.setattr(commit, "_SHORTEST_PACE_SECONDS", 3600.0)
+    monkeypatch.setattr(commit, "_LONGEST_PACE_SECONDS", 3600.0)
 
     async def run() -> None:
         with GatedLog(tmp_path) as log:
@@ -140,7 +141,8 @@ def test_dense_publishers_share_commits_that_begin_apart_and_a_lone_one_does_not
 
 
 def test_closing_does_not_wait_for_the_pace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commit, "_PACE_SECONDS", 3600.0)
+    monkeypatch.setattr(commit, "_SHORTEST_PACE_SECONDS", 3600.0)
+    monkeypatch.setattr(commit, "_LONGEST_PACE_SECONDS", 3600.0)
 
     async def run() -> None:
         with GatedLog(tmp_path) as log:
