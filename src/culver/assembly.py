@@ -32,7 +32,7 @@ from culver.pipeline.engine import Engine, Progress
 from culver.pipeline.files import SiteFiles
 from culver.pipeline.head import Head, HeadFile, HeadTracker
 from culver.pipeline.notifications import Notifications, NotificationSink
-from culver.pipeline.observation import IndexSlice, PlacementInfo, Queues, SiteObservation
+from culver.pipeline.observation import IndexScheme, IndexSlice, PlacementInfo, Queues, SiteObservation
 from culver.pipeline.spark.masters import parallelism
 from culver.placement.auto import Choice
 from culver.registry.block import Block, BlockSpec
@@ -201,6 +201,7 @@ class RunningSite:
             ),
             index=tuple(IndexSlice(number, *each) for number, each in enumerate(contents)),
             pipeline=pipeline,
+            schemes=tuple(IndexScheme(name, *each) for name, each in sorted(self._index.schemes().items())),
         )
 
     def publish(self, events: Sequence[Event]) -> "asyncio.Future[Receipt]":

@@ -69,6 +69,18 @@ def test_added_subscription_is_in_effect_from_the_position_on(registry: SqliteRe
     assert list(registry.registrations()) == [made]
 
 
+def test_filtering_scheme_is_kept_and_goes_with_each_registration(open_registry: OpenRegistry) -> None:
+    with open_registry() as registry:
+        one, two = registry.add([spec("one", scheme="counting"), spec("two")], at(1), 1)
+        assert (one.scheme, two.scheme) == ("counting", "columnar")
+        assert registry.replace(spec("one", scheme="reference"), at(5), 2).scheme == "reference"
+        registry.remove(["two"], at(6), 3)
+    with open_registry() as registry:
+        schemes = [each.scheme for each in expanded(registry.changes(0).added)]
+        assert schemes == ["counting", "columnar", "reference"]
+        assert [each.scheme for each in registry.page(None, 9)] == ["reference"]
+
+
 def test_replacement_changes_over_at_one_position(registry: SqliteRegistry) -> None:
     (old,) = registry.add([spec("alerts", "a = 1")], at(100), 1)
     new = registry.replace(spec("alerts", "a = 2", expires_at_us=9), at(250), 2)

@@ -187,6 +187,7 @@ WRONG_MESSAGES: list[tuple[str, str, str | None]] = [
     ('{"op": "subscribe", "ref": 9}', "invalid_request", "filter"),
     ('{"op": "subscribe", "ref": 9, "filter": "a ="}', "invalid_filter", "filter"),
     ('{"op": "subscribe", "ref": 9, "filter": "a = 1", "after": -1}', "invalid_request", "after"),
+    ('{"op": "subscribe", "ref": 9, "filter": "a = 1", "scheme": "magic"}', "invalid_request", "scheme"),
     ('{"op": "attach", "ref": 9, "subscription": "none"}', "not_found", "id"),
     ('{"op": "attach", "ref": 9, "subscription": "a/b"}', "invalid_request", "subscription"),
     ('{"op": "attach", "ref": 9, "subscription": "a", "after": "b:1"}', "invalid_request", "after"),

@@ -3,6 +3,7 @@ of it with the object. Behaves as `gateway.site` says, and fails on demand."""
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,9 +22,11 @@ from culver.pipeline.observation import (
     BATCH_SECONDS,
     BatchTotals,
     EngineObservation,
+    IndexScheme,
     IndexSlice,
     PlacementInfo,
     Queues,
+    SchemeTotals,
     SiteObservation,
     SliceTotals,
 )
@@ -85,7 +88,19 @@ class FakeSite:
             placement=PlacementInfo("replicated", 1, "replicated: there is one worker"),
             queues=Queues(match=4, mailboxes=3),
             index=(IndexSlice(0, len(self.registrations), 1000),),
-            pipeline=EngineObservation(end, slices=(done,), batches=BatchTotals(2, 9, 0.5, counts)),
+            pipeline=EngineObservation(
+                end,
+                slices=(done,),
+                batches=BatchTotals(2, 9, 0.5, counts),
+                schemes=(
+                    SchemeTotals("columnar", 2 * end, 0.2 * end),
+                    SchemeTotals("counting", end, 0.1 * end),
+                ),
+            ),
+            schemes=tuple(
+                IndexScheme(name, count, 10 * count)
+                for name, count in Counter(each.scheme for each in self.registrations.values()).items()
+            ),
         )
 
     def publish(self, events: Sequence[Event]) -> asyncio.Task[Receipt]:
@@ -213,6 +228,7 @@ class FakeSite:
             mailbox_count=spec.mailbox_count,
             mailbox_bytes=spec.mailbox_bytes,
             mailbox_age_seconds=spec.mailbox_age_seconds,
+            scheme=spec.scheme,
         )
         self._predicates[registration.number] = spec.predicate
         self.registrations[registration.id] = registration

@@ -45,6 +45,10 @@ def random_predicate(rng: random.Random) -> Predicate:
             continue
 
 
+def random_scheme(rng: random.Random) -> str:
+    return rng.choices(("columnar", "counting", "reference"), (6, 3, 1))[0]
+
+
 async def ready(site: RunningSite) -> None:
     await until(lambda: site.ready, 120)
 
@@ -65,7 +69,9 @@ async def received(site: RunningSite, registration: Registration) -> list[int]:
 
 async def subscribe(site: RunningSite, rng: random.Random, expected: Expectation, count: int) -> None:
     predicates = [random_predicate(rng) for _ in range(count)]
-    added = await site.subscribe([SubscriptionSpec(predicate) for predicate in predicates])
+    added = await site.subscribe(
+        [SubscriptionSpec(predicate, scheme=random_scheme(rng)) for predicate in predicates]
+    )
     for registration, predicate in zip(added, predicates, strict=True):
         expected.windows[registration.id] = [(registration.since, None, predicate)]
 
@@ -80,7 +86,8 @@ async def random_steps(
             await subscribe(site, rng, expected, rng.randrange(1, 6))
         elif step < 0.4 and replacing:
             subscription, predicate = rng.choice(ids), random_predicate(rng)
-            replaced = await site.replace(SubscriptionSpec(predicate, id=subscription))
+            spec = SubscriptionSpec(predicate, id=subscription, scheme=random_scheme(rng))
+            replaced = await site.replace(spec)
             since, _, before = expected.windows[subscription].pop()
             expected.windows[subscription] += [
                 (since, replaced.since, before),

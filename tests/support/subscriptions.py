@@ -21,8 +21,11 @@ def spec(
     *,
     durable: bool = True,
     expires_at_us: int | None = None,
+    scheme: str = "columnar",
 ) -> SubscriptionSpec:
-    return SubscriptionSpec(predicate(text), id=id, durable=durable, expires_at_us=expires_at_us)
+    return SubscriptionSpec(
+        predicate(text), id=id, durable=durable, expires_at_us=expires_at_us, scheme=scheme
+    )
 
 
 def block_spec(

@@ -18,14 +18,14 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print one JS
 def list_all(
     url: str,
     fetch: Callable[[Client], AsyncIterator[T]],
-    heads: tuple[str, str],
-    row: Callable[[T], tuple[str, int, str]],
+    heads: tuple[str, ...],
+    row: Callable[[T], tuple[str | int, ...]],
     nothing: str,
     *,
     as_json: bool,
 ) -> None:
-    """Print everything that is fetched: a name, a number and a filter for each, under `heads` for the first two.
-    `nothing` is said on standard error where there is none."""
+    """Print everything that is fetched: a name, a number, perhaps more, and a filter for each, under `heads` for all
+    but the last. `nothing` is said on standard error where there is none."""
 
     async def work() -> None:
         async with connect(url) as client:
@@ -35,14 +35,19 @@ def list_all(
                     click.echo(json_line(each))
                 else:
                     if shown == 0:
-                        click.echo(f"{heads[0]:<24} {heads[1]:>9}  FILTER")
-                    name, number, text = row(each)
-                    click.echo(f"{name:<24} {number:>9}  {one_line(text)}")
+                        click.echo(_line(*heads, "FILTER"))
+                    *cells, text = row(each)
+                    click.echo(_line(*cells, one_line(str(text))))
                 shown += 1
             if shown == 0:
                 click.echo(nothing, err=True)
 
     run_async(work())
+
+
+def _line(name: object, number: object, *more: object) -> str:
+    *cells, text = more
+    return f"{name:<24} {number:>9}  " + "".join(f"{cell:<10} " for cell in cells) + str(text)
 
 
 def json_line(value: object) -> str:

@@ -24,6 +24,14 @@ def url_option(command: Decorated) -> Decorated:
     )(command)
 
 
+def scheme_option(command: Decorated) -> Decorated:
+    return click.option(
+        "--scheme",
+        metavar="NAME",
+        help="The site's filter that matches it: columnar (the default), counting or reference.",
+    )(command)
+
+
 def run_async(work: Coroutine[Any, Any, Result]) -> Result:
     """Run a client's work to its end. Ctrl-C cancels it, lets it close its connection, and is raised."""
     return asyncio.run(work)

@@ -8,7 +8,7 @@ from typing import IO
 import click
 
 from culver.cli.failures import FAILURE, SUCCESS, about_filter
-from culver.cli.options import run_async, url_option
+from culver.cli.options import run_async, scheme_option, url_option
 from culver.client.client import connect
 from culver.client.types import Gap, Message
 
@@ -29,6 +29,7 @@ from culver.client.types import Gap, Message
     metavar="SECONDS",
     help="Stop after that time; the exit code is 1 if --count was not reached.",
 )
+@scheme_option
 @url_option
 def sub(
     filter_text: str | None,
@@ -36,6 +37,7 @@ def sub(
     as_json: bool,
     durable: str | None,
     timeout: float | None,
+    scheme: str | None,
     url: str,
 ) -> int:
     """Subscribe to a filter and print its events as they come.
@@ -53,13 +55,14 @@ def sub(
     if filter_text is None and durable is None:
         raise click.UsageError("give a FILTER, or the name of a durable subscription with --durable")
     with about_filter(filter_text):
-        return run_async(_receive(url, filter_text, durable, count, timeout, as_json))
+        return run_async(_receive(url, filter_text, durable, scheme, count, timeout, as_json))
 
 
 async def _receive(
     url: str,
     filter_text: str | None,
     durable: str | None,
+    scheme: str | None,
     count: int | None,
     timeout: float | None,
     as_json: bool,
@@ -68,7 +71,7 @@ async def _receive(
     received = 0
     async with (
         connect(url) as client,
-        client.subscribe(filter_text, durable=durable, gaps=True) as stream,
+        client.subscribe(filter_text, durable=durable, scheme=scheme, gaps=True) as stream,
     ):
         click.echo(f"listening from position {stream.since}", err=True)
         try:

@@ -8,7 +8,7 @@ import click
 from culver.cli import sets
 from culver.cli.failures import about_filter
 from culver.cli.listing import json_line, json_option, list_all, one_line
-from culver.cli.options import run_async, url_option
+from culver.cli.options import run_async, scheme_option, url_option
 from culver.client.client import Client, connect
 from culver.client.types import Mailbox, Subscription
 
@@ -40,8 +40,8 @@ def list_subscriptions(as_json: bool, url: str) -> None:
     list_all(
         url,
         Client.subscriptions,
-        ("ID", "PENDING"),
-        lambda each: (each.id, each.pending, each.filter),
+        ("ID", "PENDING", "SCHEME"),
+        lambda each: (each.id, each.pending, each.scheme, each.filter),
         "there are no durable subscriptions",
         as_json=as_json,
     )
@@ -70,7 +70,9 @@ def show(name: str, as_json: bool, url: str) -> None:
 @subs.command("add")
 @click.argument("name")
 @click.argument("filter_text", metavar="FILTER")
-@click.option("--replace", is_flag=True, help="Give the filter and limits to a subscription that exists.")
+@click.option(
+    "--replace", is_flag=True, help="Give the filter, scheme and limits to a subscription that exists."
+)
 @click.option(
     "--expires-in",
     type=click.FloatRange(0, min_open=True),
@@ -82,6 +84,7 @@ def show(name: str, as_json: bool, url: str) -> None:
 @click.option(
     "--max-age", type=click.IntRange(1), metavar="SECONDS", help="How long its mailbox keeps an event."
 )
+@scheme_option
 @json_option
 @url_option
 def add(
@@ -92,6 +95,7 @@ def add(
     max_count: int | None,
     max_bytes: int | None,
     max_age: int | None,
+    scheme: str | None,
     as_json: bool,
     url: str,
 ) -> None:
@@ -109,10 +113,10 @@ def add(
         async with connect(url) as client:
             if replace:
                 return await client.replace_subscription(
-                    name, filter_text, expires_in_seconds=expires_in, mailbox=mailbox
+                    name, filter_text, expires_in_seconds=expires_in, mailbox=mailbox, scheme=scheme
                 )
             return await client.create_subscription(
-                filter_text, id=name, expires_in_seconds=expires_in, mailbox=mailbox
+                filter_text, id=name, expires_in_seconds=expires_in, mailbox=mailbox, scheme=scheme
             )
 
     with about_filter(filter_text):
@@ -151,6 +155,7 @@ def _describe(subscription: Subscription) -> str:
     rows: list[tuple[str, Any]] = [
         ("id", subscription.id),
         ("filter", one_line(subscription.filter)),
+        ("scheme", subscription.scheme),
         ("in effect since", f"position {subscription.since}"),
         ("created", _moment(subscription.created_at)),
         ("expires", _moment(subscription.expires_at) if subscription.expires_at else "never"),

@@ -3,7 +3,7 @@
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from culver.cli.top_view import BatchView, OperatorView, SliceView, View
+from culver.cli.top_view import BatchView, OperatorView, SchemeView, SliceView, View
 
 WIDTH = 80
 _BAR = 15
@@ -39,6 +39,9 @@ def _lines(view: View, url: str) -> Iterator[str]:
     )
     yield ""
     yield from _operators(view)
+    if len(view.schemes) > 1:
+        yield ""
+        yield from _schemes(view.schemes)
     yield ""
     yield from _slices(view.slices)
     yield ""
@@ -78,6 +81,15 @@ def _operator(operator: OperatorView, queue: str) -> str:
         queue,
         width=12,
     )
+
+
+def _schemes(schemes: Sequence[SchemeView]) -> Iterator[str]:
+    """Of M; where there is one scheme only, the operator says it all."""
+    yield f"{'SCHEME':<16}" + _columns("SUBSCRIPTIONS", "PAIRS/S", "BUSY", width=14)
+    for each in schemes:
+        yield f"{each.scheme:<16}" + _columns(
+            f"{each.registrations:,}", amount(each.pairs_per_second), percent(each.busy), width=14
+        )
 
 
 def _slices(slices: Sequence[SliceView]) -> Iterator[str]:

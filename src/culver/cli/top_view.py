@@ -9,6 +9,7 @@ from culver.pipeline.observation import (
     EngineObservation,
     PlacementInfo,
     Queues,
+    SchemeTotals,
     SiteObservation,
     SliceTotals,
 )
@@ -23,6 +24,16 @@ class OperatorView:
     pairs_per_second: float
     busy: float
     seconds_per_event: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class SchemeView:
+    """The operator M of one filtering scheme, in all slices."""
+
+    scheme: str
+    registrations: int
+    pairs_per_second: float
+    busy: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +77,7 @@ class View:
     notifications_per_second: float
     sent_per_second: float
     operators: tuple[OperatorView, ...]
+    schemes: tuple[SchemeView, ...]
     slices: tuple[SliceView, ...]
     queues: Queues
     waiting_files: int
@@ -102,6 +114,7 @@ def compare(before: SiteObservation, after: SiteObservation) -> View:
             _operator("m", seconds, done, lambda each: (each.sent, each.pairs, each.m_seconds)),
             _operator("ep", seconds, done, lambda each: (each.sent, each.pairs, each.ep_seconds)),
         ),
+        schemes=_schemes(before, after, seconds),
         slices=_slices(after, done, seconds),
         queues=after.queues,
         waiting_files=after.pipeline.waiting_files,
@@ -136,6 +149,25 @@ def _operator(
     return OperatorView(
         name, events / seconds, pairs / seconds, busy / seconds, busy / events if events else None
     )
+
+
+def _schemes(before: SiteObservation, after: SiteObservation, seconds: float) -> tuple[SchemeView, ...]:
+    """Those that hold something or have done something."""
+    earlier = {each.scheme: each for each in before.pipeline.schemes}
+    done = {each.scheme: each for each in after.pipeline.schemes}
+    held = {each.scheme: each.registrations for each in after.schemes}
+    views = []
+    for name in sorted(done.keys() | held.keys()):
+        now, then = done.get(name, SchemeTotals(name)), earlier.get(name, SchemeTotals(name))
+        views.append(
+            SchemeView(
+                name,
+                held.get(name, 0),
+                (now.pairs - then.pairs) / seconds,
+                (now.seconds - then.seconds) / seconds,
+            )
+        )
+    return tuple(views)
 
 
 def _slices(after: SiteObservation, done: Sequence[SliceTotals], seconds: float) -> tuple[SliceView, ...]:

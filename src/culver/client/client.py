@@ -143,6 +143,7 @@ class Client:
         filter_text: str | None = None,
         *,
         durable: str | None = None,
+        scheme: str | None = None,
         ack: Literal["auto", "manual"] = "auto",
         gaps: Literal[False] = False,
     ) -> Stream[Message]: ...
@@ -153,6 +154,7 @@ class Client:
         filter_text: str | None = None,
         *,
         durable: str | None = None,
+        scheme: str | None = None,
         ack: Literal["auto", "manual"] = "auto",
         gaps: Literal[True],
     ) -> Stream[Message | Gap]: ...
@@ -162,6 +164,7 @@ class Client:
         filter_text: str | None = None,
         *,
         durable: str | None = None,
+        scheme: str | None = None,
         ack: Literal["auto", "manual"] = "auto",
         gaps: bool = False,
     ) -> Stream[Message] | Stream[Message | Gap]:
@@ -171,7 +174,8 @@ class Client:
         connection it goes on with a gap. With `durable="name"` it is made with that name where it does not
         exist, keeps its events in a mailbox until they are acknowledged, and goes on where it was; the
         filter may then be left out to receive what exists. `ack="auto"` acknowledges a message when the
-        next one is asked for, `ack="manual"` leaves it to `await message.ack()`.
+        next one is asked for, `ack="manual"` leaves it to `await message.ack()`. `scheme` names the filter on the
+        site that matches it, which changes no answer.
 
         A gap is yielded as a Gap with `gaps=True`; otherwise it is logged as a warning and counted.
         """
@@ -180,9 +184,9 @@ class Client:
             raise InvalidRequest(f"ack is 'auto' or 'manual', not {ack!r}", field="ack")
         source: Source
         if durable is not None:
-            source = DurableSource(durable, filter_text)
+            source = DurableSource(durable, filter_text, scheme)
         elif filter_text is not None:
-            source = LiveSource(filter_text)
+            source = LiveSource(filter_text, scheme)
         else:
             raise InvalidRequest("a live subscription needs a filter", field="filter")
         feed = Feed(
@@ -205,9 +209,10 @@ class Client:
         id: str | None = None,  # noqa: A002
         expires_in_seconds: float | None = None,
         mailbox: Mailbox | None = None,
+        scheme: str | None = None,
     ) -> Subscription:
-        """Make a durable subscription; without an id the site chooses one."""
-        body = _specification(filter_text, expires_in_seconds, mailbox)
+        """Make a durable subscription; without an id the site chooses one, and without a scheme the columnar."""
+        body = _specification(filter_text, expires_in_seconds, mailbox, scheme)
         if id is not None:
             body["id"] = id
         return _convert(await self._request("POST", "/v1/subscriptions", body), Subscription)
@@ -219,10 +224,11 @@ class Client:
         *,
         expires_in_seconds: float | None = None,
         mailbox: Mailbox | None = None,
+        scheme: str | None = None,
     ) -> Subscription:
         """Give a subscription a new filter and options; its mailbox stays. Events are matched with the new
-        filter from position `since` of the answer on."""
-        body = _specification(filter_text, expires_in_seconds, mailbox)
+        filter, by the new scheme, from position `since` of the answer on."""
+        body = _specification(filter_text, expires_in_seconds, mailbox, scheme)
         return _convert(await self._request("PUT", subscription_path(id), body), Subscription)
 
     async def delete_subscription(self, id: str) -> None:  # noqa: A002
@@ -369,13 +375,15 @@ def connect(url: str | None = None, **options: Any) -> Client:
 
 
 def _specification(
-    filter_text: str, expires_in_seconds: float | None, mailbox: Mailbox | None
+    filter_text: str, expires_in_seconds: float | None, mailbox: Mailbox | None, scheme: str | None
 ) -> dict[str, Any]:
     body: dict[str, Any] = {"filter": filter_text}
     if expires_in_seconds is not None:
         body["expires_in_seconds"] = expires_in_seconds
     if mailbox is not None:
         body["mailbox"] = {k: v for k, v in msgspec.structs.asdict(mailbox).items() if v is not None}
+    if scheme is not None:
+        body["scheme"] = scheme
     return body
 
 

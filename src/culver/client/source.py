@@ -31,8 +31,9 @@ class LiveSource:
 
     durable = False
 
-    def __init__(self, filter_text: str) -> None:
+    def __init__(self, filter_text: str, scheme: str | None) -> None:
         self._filter = filter_text
+        self._scheme = scheme
         self.subscription = ""
         self.since: int | None = None
 
@@ -49,7 +50,9 @@ class LiveSource:
         first_time = self.since is None
         missing_from = max(buffer.last_offset + 1, self.since or 0)
         after = None if first_time or missing_from == 0 else missing_from - 1
-        answer = await connection.subscribe(receiver, "subscribe", filter=self._filter, after=after)
+        answer = await connection.subscribe(
+            receiver, "subscribe", filter=self._filter, scheme=self._scheme, after=after
+        )
         self.subscription, self.since = answer["subscription"], answer["since"]
         if first_time or self.since is None:
             return None
@@ -65,12 +68,13 @@ class LiveSource:
 
 class DurableSource:
     """Has a mailbox on the site, which keeps what was not acknowledged. Made where it does not exist; one
-    that exists must have the same filter."""
+    that exists must have the same filter; its scheme, which changes no answer, stays as it is."""
 
     durable = True
 
-    def __init__(self, name: str, filter_text: str | None) -> None:
+    def __init__(self, name: str, filter_text: str | None, scheme: str | None) -> None:
         self._filter = filter_text
+        self._scheme = scheme
         self.subscription = name
         self.since: int | None = None
 
@@ -84,9 +88,8 @@ class DurableSource:
         if self._filter is None or self.since is not None:
             return
         try:
-            await link.http(
-                "POST", "/v1/subscriptions", body={"filter": self._filter, "id": self.subscription}
-            )
+            body = {"filter": self._filter, "id": self.subscription, "scheme": self._scheme}
+            await link.http("POST", "/v1/subscriptions", body=body)
         except RequestRefused as exc:
             if exc.details.get("code") != "conflict":
                 raise

@@ -86,6 +86,7 @@ class SyncClient:
         filter_text: str | None = None,
         *,
         durable: str | None = None,
+        scheme: str | None = None,
         ack: Literal["auto", "manual"] = "auto",
         gaps: Literal[False] = False,
     ) -> "SyncStream[SyncMessage]": ...
@@ -96,6 +97,7 @@ class SyncClient:
         filter_text: str | None = None,
         *,
         durable: str | None = None,
+        scheme: str | None = None,
         ack: Literal["auto", "manual"] = "auto",
         gaps: Literal[True],
     ) -> "SyncStream[SyncMessage | Gap]": ...
@@ -105,13 +107,14 @@ class SyncClient:
         filter_text: str | None = None,
         *,
         durable: str | None = None,
+        scheme: str | None = None,
         ack: Literal["auto", "manual"] = "auto",
         gaps: bool = False,
     ) -> "SyncStream[SyncMessage] | SyncStream[SyncMessage | Gap]":
         """As Client.subscribe, as a plain iterator."""
 
         async def make() -> Stream[Any]:
-            options: dict[str, Any] = {"durable": durable, "ack": ack, "gaps": gaps}
+            options: dict[str, Any] = {"durable": durable, "scheme": scheme, "ack": ack, "gaps": gaps}
             return self._client.subscribe(filter_text, **options)
 
         return SyncStream[Any](self, self._run(make()))
@@ -123,10 +126,11 @@ class SyncClient:
         id: str | None = None,  # noqa: A002
         expires_in_seconds: float | None = None,
         mailbox: Mailbox | None = None,
+        scheme: str | None = None,
     ) -> Subscription:
         return self._run(
             self._client.create_subscription(
-                filter_text, id=id, expires_in_seconds=expires_in_seconds, mailbox=mailbox
+                filter_text, id=id, expires_in_seconds=expires_in_seconds, mailbox=mailbox, scheme=scheme
             )
         )
 
@@ -137,10 +141,11 @@ class SyncClient:
         *,
         expires_in_seconds: float | None = None,
         mailbox: Mailbox | None = None,
+        scheme: str | None = None,
     ) -> Subscription:
         return self._run(
             self._client.replace_subscription(
-                id, filter_text, expires_in_seconds=expires_in_seconds, mailbox=mailbox
+                id, filter_text, expires_in_seconds=expires_in_seconds, mailbox=mailbox, scheme=scheme
             )
         )
 

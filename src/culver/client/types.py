@@ -41,7 +41,7 @@ class Mailbox(msgspec.Struct, frozen=True, kw_only=True):
 class Subscription(msgspec.Struct, frozen=True, kw_only=True):
     """A subscription as the site has it. Every matching event from position `since` on is delivered; of a
     durable one, `pending` wait, unacknowledged. A live one (another client's, while it is connected) has no
-    mailbox."""
+    mailbox. `scheme` is the name of the site's filter that matches it."""
 
     id: str
     filter: str
@@ -51,6 +51,7 @@ class Subscription(msgspec.Struct, frozen=True, kw_only=True):
     durable: bool = True
     mailbox: Mailbox | None = None
     pending: int = 0
+    scheme: str = "columnar"
 
 
 class SubscriptionSet(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,6 +9,7 @@ from culver.gateway.schemas import (
     EXAMPLE_EVENT,
     EXAMPLE_FILTER,
     EXAMPLE_ROWS,
+    SCHEME,
     all_schemas,
 )
 
@@ -248,6 +249,7 @@ def _receiving_paths(settings: Settings) -> Node:
                 description="The subscription lives as long as the connection.",
                 parameters=[
                     _query("filter", {"type": "string"}, "The filter", required=True, example=EXAMPLE_FILTER),
+                    _query("scheme", SCHEME, "The filter that matches it"),
                     last_id,
                 ],
             )

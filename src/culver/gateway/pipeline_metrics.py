@@ -26,6 +26,7 @@ class PipelineCollector(Collector):
         yield from _operators(seen.pipeline.slices)
         yield from _written(seen.pipeline.written)
         yield from _slices(seen)
+        yield from _schemes(seen)
         queue = GaugeMetricFamily(
             "culver_queue_events", "Events on their way, by what they wait for", None, ["queue"]
         )
@@ -88,6 +89,22 @@ def _slices(seen: SiteObservation) -> Iterator[Metric]:
         "How subscriptions are placed on slices, and why",
         {"name": placement.name, "slices": str(placement.slices), "reason": placement.reason},
     )
+
+
+def _schemes(seen: SiteObservation) -> Iterator[Metric]:
+    registrations = GaugeMetricFamily(
+        "culver_scheme_registrations", "Registrations in effect of a filtering scheme", None, ["scheme"]
+    )
+    pairs = CounterMetricFamily("culver_scheme_pairs", "Matches that a scheme's M found", None, ["scheme"])
+    seconds = CounterMetricFamily(
+        "culver_scheme_seconds", "Time that a scheme's M was at work", None, ["scheme"]
+    )
+    for held in seen.schemes:
+        registrations.add_metric([held.scheme], held.registrations)
+    for done in seen.pipeline.schemes:
+        pairs.add_metric([done.scheme], done.pairs)
+        seconds.add_metric([done.scheme], done.seconds)
+    yield from (registrations, pairs, seconds)
 
 
 def _batches(batches: BatchTotals) -> Iterator[Metric]:

@@ -7,7 +7,9 @@ import msgspec
 
 from culver.config import Settings
 from culver.gateway.problems import KINDS
+from culver.model.scheme import COLUMNAR
 from culver.pipeline.observation import SiteObservation
+from culver.plugins import FILTERS
 
 Schema = dict[str, Any]
 
@@ -22,6 +24,12 @@ EXAMPLE_CLOUDEVENT = {
     "data": {"symbol": "ACME", "price": 21.5},
 }
 
+SCHEME: Schema = {
+    "type": "string",
+    "enum": sorted(FILTERS),
+    "default": COLUMNAR,
+    "description": "The filtering scheme: the filter that matches it",
+}
 _OFFSET: Schema = {"type": "integer", "minimum": 0, "description": "A position in the log"}
 _TIME: Schema = {"type": "string", "format": "date-time"}
 _EVENT: Schema = {"$ref": "#/components/schemas/Event"}
@@ -182,10 +190,10 @@ def _mailbox_limits(settings: Settings) -> Schema:
 
 def _new_subscription(settings: Settings) -> Schema:
     identifier = {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._~-]{0,127}$"}
-    properties = {"filter": _filter(settings), "id": identifier, **_options()}
+    properties = {"filter": _filter(settings), "id": identifier, "scheme": SCHEME, **_options()}
     return _object(
         properties,
-        optional=("id", *_options()),
+        optional=("id", "scheme", *_options()),
         additionalProperties=False,
         examples=[{"id": "alerts", "filter": EXAMPLE_FILTER, "expires_in_seconds": 86400}],
     )
@@ -217,8 +225,8 @@ def _new_rows(settings: Settings) -> Schema:
 
 def _replacement(settings: Settings) -> Schema:
     return _object(
-        {"filter": _filter(settings), **_options()},
-        optional=tuple(_options()),
+        {"filter": _filter(settings), "scheme": SCHEME, **_options()},
+        optional=("scheme", *_options()),
         additionalProperties=False,
         examples=[{"filter": "price > 30"}],
     )
@@ -236,6 +244,7 @@ def _subscription() -> Schema:
         {
             "id": {"type": "string"},
             "filter": {"type": "string"},
+            "scheme": SCHEME,
             "durable": {"type": "boolean", "description": "false for a connection's live subscription"},
             "since": _OFFSET | {"description": "Every matching event from this position on is delivered"},
             "created_at": _TIME,

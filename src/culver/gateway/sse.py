@@ -36,11 +36,11 @@ _logger = logging.getLogger(__name__)
 async def stream_live(request: Request) -> Response:
     """A live subscription that lives as long as the connection."""
     gateway = gateway_of(request)
-    query = Query(request.query_params, ("filter",))
+    query = Query(request.query_params, ("filter", "scheme"))
     text = query.required("filter")
     last = request.headers.get(_LAST_ID)
     after = check_delivery_id(last, _LAST_ID)[1] if last else None
-    spec = await live_spec(gateway, new_live_id(), text)
+    spec = await live_spec(gateway, new_live_id(), text, query.text("scheme"))
     return EventStream(gateway, await open_live(gateway.site, spec, after))
 
 

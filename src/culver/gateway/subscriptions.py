@@ -14,6 +14,8 @@ from culver.gateway.parameters import Fields, Query, check_subscription_id, pars
 from culver.gateway.work import compute
 from culver.model.language import parse
 from culver.model.predicate import Predicate
+from culver.model.scheme import COLUMNAR
+from culver.plugins import FILTERS
 from culver.registry.ids import check_id, new_ids
 from culver.registry.registration import Registration
 from culver.registry.registry import SubscriptionSpec
@@ -95,8 +97,22 @@ def new_live_id() -> str:
     return new_ids(1, durable=False)[0]
 
 
-async def live_spec(gateway: Gateway, subscription: str, text: str) -> SubscriptionSpec:
-    return SubscriptionSpec(await parse_filter(gateway, text), subscription, durable=False)
+async def live_spec(gateway: Gateway, subscription: str, text: str, scheme: str | None) -> SubscriptionSpec:
+    """`scheme` is as it was sent. Raises InvalidRequest, InvalidFilter."""
+    chosen = check_scheme(scheme)
+    return SubscriptionSpec(await parse_filter(gateway, text), subscription, durable=False, scheme=chosen)
+
+
+def check_scheme(name: str | None) -> str:
+    """The filtering scheme of that name, or the one that goes without saying. Raises InvalidRequest."""
+    if name is not None and name not in FILTERS:
+        known = sorted(FILTERS)
+        raise InvalidRequest(
+            f"there is no filtering scheme {name[:100]!r}; known: {', '.join(known)}",
+            field="scheme",
+            known=known,
+        )
+    return COLUMNAR if name is None else name
 
 
 def subscription_members(gateway: Gateway, registration: Registration) -> dict[str, Any]:
@@ -105,6 +121,7 @@ def subscription_members(gateway: Gateway, registration: Registration) -> dict[s
     members: dict[str, Any] = {
         "id": registration.id,
         "filter": registration.filter,
+        "scheme": registration.scheme,
         "durable": registration.durable,
         "since": registration.since,
         "created_at": timestamp_text(registration.created_at_us),
@@ -163,6 +180,7 @@ def _read_options(gateway: Gateway, content: Any, *, with_id: bool) -> tuple[str
     fields = Fields(content)
     text = fields.text("filter")
     options = read_lifetime_and_limits(gateway, fields)
+    options["scheme"] = check_scheme(fields.optional_text("scheme"))
     if with_id and (subscription := fields.optional_text("id")) is not None:
         options["id"] = check_id(subscription, durable=True)
     fields.close()

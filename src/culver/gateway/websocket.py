@@ -239,10 +239,11 @@ class _Connection:
 
     async def _subscribe(self, fields: Fields, reference: Reference) -> None:
         text = fields.text("filter")
+        scheme = fields.optional_text("scheme")
         after = fields.optional_integer("after", 0, MAX_OFFSET)
         fields.close()
         subscription = new_live_id()
-        spec = await live_spec(self._gateway, subscription, text)
+        spec = await live_spec(self._gateway, subscription, text, scheme)
         await self._open(subscription, reference, lambda: open_live(self._gateway.site, spec, after))
 
     async def _attach(self, fields: Fields, reference: Reference) -> None:

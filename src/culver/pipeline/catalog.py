@@ -288,7 +288,10 @@ class Catalog:
 
 def _entry(registration: Registration, predicate: Predicate | None) -> Entry:
     return Entry(
-        registration.number, predicate or parse(registration.filter, UNLIMITED_FILTERS), registration.since
+        registration.number,
+        predicate or parse(registration.filter, UNLIMITED_FILTERS),
+        registration.since,
+        registration.scheme,
     )
 
 

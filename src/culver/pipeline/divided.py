@@ -5,7 +5,7 @@ from pathlib import Path
 from culver.matching.index import Index
 from culver.matching.index.snapshot import placed_in
 from culver.placement.placement import Placement
-from culver.plugins import placement_named
+from culver.plugins import filter_named, placement_named
 
 
 class DividedIndex:
@@ -26,7 +26,7 @@ class DividedIndex:
     def slice(self, number: int) -> Index:
         """Raises NotFound, StorageCorrupt."""
         if number not in self._opened:
-            self._opened[number] = Index.open(self._directory, self.version, number)
+            self._opened[number] = Index.open(self._directory, self.version, number, filter_named)
         return self._opened[number]
 
     def close(self) -> None:

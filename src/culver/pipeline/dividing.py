@@ -14,7 +14,7 @@ from culver.matching.index.slicing import Slicing, Undivided
 from culver.pipeline import operators
 from culver.placement.auto import Choice, Measured, choose
 from culver.placement.event_space import selective_share
-from culver.plugins import PLACEMENTS, placement_named
+from culver.plugins import PLACEMENTS, filter_named, placement_named
 
 logger = logging.getLogger(__name__)
 
@@ -28,7 +28,9 @@ def open_index(
 ) -> tuple[IndexWriter, Choice]:
     """The writer of a site's index, and how it is divided. An index that is damaged, or divided in another way, is
     made empty, to be filled again from the registry. Raises InvalidConfiguration, StorageError."""
-    writer = IndexWriter(directory)
+    # Where this process matches events too, on its event loop, filters should not be made there.
+    filters = filter_named if settings.engine == "inline" else None
+    writer = IndexWriter(directory, filters)
     problems = list(writer.problems)
     if writer.registry_version > registry_version:
         problems.append(
@@ -41,7 +43,7 @@ def open_index(
     if problems:
         logger.warning("rebuilding the index from the registry: %s", "; ".join(problems))
         shutil.rmtree(directory)
-        writer = IndexWriter(directory)
+        writer = IndexWriter(directory, filters)
     writer.divide(_slicing(writer, choice))
     return writer, choice
 
@@ -85,7 +87,7 @@ def _measure(
     memory = settings.worker_memory_bytes or _machine_bytes() // max(1, workers)
     seconds, share = _GUESSED_SECONDS, 0.0
     if size > memory // 4:  # it may be a question of the rest, which takes time to find out
-        with Index.open(directory, writer.version) as index:
+        with Index.open(directory, writer.version, filters=filter_named) as index:
             seconds = _seconds_per_event(index, log)
             share = selective_share(index.sample(), workers)
     return Measured(size, memory, workers, seconds, share)

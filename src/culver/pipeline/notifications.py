@@ -4,12 +4,12 @@ A notification file is written where its content is made, in a Spark worker, and
 engine makes is handed over in memory, and delivery writes the files.
 It is grouped by registration, so that a mailbox finds its share with one binary search:
 
-    magic "CULVNTF2" | u32 crc32 of what follows, up to the rows | u32 header length
-    header (JSON: start, end, index_version, registrations, pairs, crc32 of the rows, and the work that it took, see
-            `culver.pipeline.work`), padded with spaces to 8 bytes
+    magic "CULVNTF3" | u32 crc32 of what follows, up to the rows | u32 header length
+    header (JSON: start, end, index_version, registrations, pairs, checksum of the rows (`culver.pipeline.checksum`),
+            and the work that it took (`culver.pipeline.work`)), padded with spaces to 8 bytes
     numbers   int64[registrations]      ascending
     bounds    int64[registrations + 1]  where each registration's rows begin
-    sizes     uint32[end - start]       payload bytes of each event of the range
+    sizes     uint32[end - start]       payload bytes of each event of the range, padded with zeros to 8 bytes
     rows      uint16[pairs]             event offset - start, ascending within a registration
 
 The file's name is its range, `START-END.ntf` in 20 digits each. The same range matched against the same index
@@ -33,9 +33,9 @@ from numpy.typing import NDArray
 
 from culver.disk import sync_directory
 from culver.errors import StorageCorrupt
-from culver.pipeline.work import Work
+from culver.pipeline.work import SchemeWork, Work
 
-_MAGIC = b"CULVNTF2"
+_MAGIC = b"CULVNTF3"
 _PREFIX = struct.Struct("<8sII")
 _LENGTH = struct.Struct("<I")
 _CHECKED_FROM = 12
@@ -98,13 +98,14 @@ def write(directory: Path, notifications: Notifications, *, durable: bool, suffi
             "index_version": n.index_version,
             "registrations": len(n.numbers),
             "pairs": len(n.rows),
-            "rows_crc32": zlib.crc32(rows),
+            "rows_checksum": _checksum(n.rows),
             "work": [asdict(each) for each in n.work],
         }
     ).encode()
     header += b" " * (-(len(header) + _PREFIX.size) % 8)
     parts: list[bytes | memoryview] = [
-        _LENGTH.pack(len(header)), header, _bytes(n.numbers), _bytes(n.bounds), _bytes(n.sizes)
+        _LENGTH.pack(len(header)), header, _bytes(n.numbers), _bytes(n.bounds), _bytes(n.sizes),
+        bytes(-n.sizes.nbytes % 8),
     ]  # fmt: skip
     crc = 0
     for part in parts:
@@ -148,10 +149,10 @@ def read(path: Path, *, check_rows: bool = True) -> Notifications:
         numbers = np.frombuffer(data, np.int64, count, at)
         bounds = np.frombuffer(data, np.int64, count + 1, at := at + numbers.nbytes)
         sizes = np.frombuffer(data, np.uint32, header["end"] - header["start"], at := at + bounds.nbytes)
-        rows = np.frombuffer(data, np.uint16, pairs, at := at + sizes.nbytes)
+        rows = np.frombuffer(data, np.uint16, pairs, at := at + sizes.nbytes + -sizes.nbytes % 8)
         intact = zlib.crc32(data[_CHECKED_FROM:at]) == crc and len(data) == at + rows.nbytes
-        intact = intact and (not check_rows or zlib.crc32(data[at:]) == header["rows_crc32"])
-        work = tuple(Work(**each) for each in header.get("work", ()))
+        intact = intact and (not check_rows or _checksum(rows) == header["rows_checksum"])
+        work = tuple(_work(each) for each in header.get("work", ()))
     except (ValueError, KeyError, TypeError) as exc:
         raise StorageCorrupt(f"{path} has a header that cannot be read") from exc
     if not intact:
@@ -159,6 +160,18 @@ def read(path: Path, *, check_rows: bool = True) -> Notifications:
     return Notifications(
         header["start"], header["end"], header["index_version"], numbers, bounds, rows, sizes, work
     )
+
+
+def _work(members: dict[str, Any]) -> Work:
+    schemes = tuple(SchemeWork(*each) for each in members.pop("schemes", ()))
+    return Work(**members, schemes=schemes)
+
+
+def _checksum(rows: NDArray[np.uint16]) -> int:
+    # Compiled, which is not for the processes that only name files.
+    from culver.pipeline.checksum import checksum
+
+    return checksum(rows)
 
 
 def _bytes(array: NDArray[Any]) -> memoryview:

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 
+from culver.model.scheme import COLUMNAR
 from culver.pipeline.work import Work
 
 BATCH_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -37,6 +38,15 @@ class SliceTotals:
 
 
 _ADDED = tuple(member.name for member in fields(SliceTotals))[1:]
+
+
+@dataclass(frozen=True, slots=True)
+class SchemeTotals:
+    """All that the operator M of one filtering scheme did, in all slices."""
+
+    scheme: str
+    pairs: int = 0
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +90,7 @@ class EngineObservation:
     workers: Mapping[str, int] = field(default_factory=dict)  # host:pid, and records that came from there
     batches: BatchTotals = field(default_factory=BatchTotals)
     spark_ui: str | None = None
+    schemes: tuple[SchemeTotals, ...] = ()  # by name; together what the slices say of M
 
 
 class Tally:
@@ -88,6 +99,7 @@ class Tally:
     def __init__(self) -> None:
         self._blocks = 0
         self._slices: dict[int, SliceTotals] = {}
+        self._schemes: dict[str, SchemeTotals] = {}  # but for the columnar
         self._written = FileTotals()
         self._workers: dict[str, int] = {}
         self._batches = self._batch_events = 0
@@ -101,6 +113,9 @@ class Tally:
         self._blocks += 1
         for each in work:
             self._slices[each.slice] = self._slices.get(each.slice, SliceTotals(each.slice)).plus(each)
+            for scheme, pairs, seconds in each.schemes:
+                so_far = self._schemes.get(scheme, SchemeTotals(scheme))
+                self._schemes[scheme] = SchemeTotals(scheme, so_far.pairs + pairs, so_far.seconds + seconds)
             if each.files:
                 before = self._written
                 self._written = FileTotals(
@@ -139,7 +154,16 @@ class Tally:
                 dict(self.stages),
             ),
             spark_ui,
+            self._scheme_totals(),
         )
+
+    def _scheme_totals(self) -> tuple[SchemeTotals, ...]:
+        """The columnar scheme has done what no other has."""
+        others, slices = self._schemes.values(), self._slices.values()
+        pairs = sum(each.pairs for each in slices) - sum(each.pairs for each in others)
+        seconds = sum(each.m_seconds for each in slices) - sum(each.seconds for each in others)
+        every = [SchemeTotals(COLUMNAR, pairs, seconds), *others]
+        return tuple(sorted(every, key=lambda each: each.scheme))
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +182,15 @@ class IndexSlice:
     slice: int
     registrations: int
     bytes: int  # of its compiled arrays
+
+
+@dataclass(frozen=True, slots=True)
+class IndexScheme:
+    """What the index holds of one filtering scheme; a registration counts in each slice that it is in."""
+
+    scheme: str
+    registrations: int
+    bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,4 +214,5 @@ class SiteObservation:
     queues: Queues
     index: tuple[IndexSlice, ...]
     pipeline: EngineObservation
+    schemes: tuple[IndexScheme, ...] = ()  # that have segments in the index, by name
     deliveries_sent: int = 0  # which the gateway knows

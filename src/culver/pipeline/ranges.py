@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 
+import numpy as np
 import pyarrow as pa
 
 from culver import matching
@@ -17,16 +18,18 @@ from culver.log.log import PublicationLog
 from culver.matching.groups import MOST_EVENTS
 from culver.matching.index import Memory
 from culver.pipeline import joining, operators
+from culver.pipeline.checksum import checksum
 from culver.pipeline.divided import DividedIndex
 from culver.pipeline.head import Head
 from culver.pipeline.notifications import Notifications
-from culver.pipeline.work import Meter, Work, worker_name
+from culver.pipeline.work import Meter, SchemeWork, Work, worker_name
 
 
 def warm_up() -> None:
     """Load all that a range needs, so that the first event need not wait. Harmless to call again."""
     matching.warm_up()
     joining.load()
+    checksum(np.zeros(0, np.uint16))
 
 
 class RangeProcessor:
@@ -114,6 +117,7 @@ class RangeProcessor:
             m_seconds=meter.m_seconds,
             ep_seconds=took - meter.route_seconds - meter.m_seconds,  # the exit point asks for what is found
             worker=self._worker,
+            schemes=tuple(SchemeWork(*each) for each in piece.take_done()),
         )
         return replace(found, work=(work,))
 

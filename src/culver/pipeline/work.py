@@ -8,6 +8,15 @@ heavy: every process of Spark needs it.
 import os
 import socket
 from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+
+class SchemeWork(NamedTuple):
+    """What the operator M of one scheme, other than the columnar, did on one block."""
+
+    scheme: str
+    pairs: int
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +35,9 @@ class Work:
     files: int = 0  # that the worker has finished since the record before: a file cannot tell of itself
     written_bytes: int = 0
     write_seconds: float = 0.0  # until they were on disk
+    schemes: tuple[
+        SchemeWork, ...
+    ] = ()  # of `pairs` and `m_seconds`, the part that is not the columnar scheme's
 
 
 class Meter:

@@ -2,6 +2,7 @@
 
     registrations   one row per registration, by number; never reused, for AUTOINCREMENT remembers the
                     highest number there ever was
+                    its `scheme` is there since format 3; registrations before that are columnar
     blocks, holes   see `blocks`; since format 2
     state           one row: the registry's version
 
@@ -21,7 +22,7 @@ from culver.disk import sync_directory
 from culver.errors import CulverError, InvalidRequest, StorageCorrupt, StorageError, StorageFull
 
 _APPLICATION = 0x43554C56  # "CULV"
-_FORMAT = 2
+_FORMAT = 3
 
 _BLOCKS = """
 CREATE TABLE blocks (
@@ -49,6 +50,8 @@ CREATE INDEX blocks_expiring ON blocks (expires_at_us) WHERE until IS NULL AND e
 CREATE TABLE holes (number INTEGER PRIMARY KEY);
 """
 
+_SCHEME = "scheme TEXT NOT NULL DEFAULT 'columnar'"
+
 _SCHEMA = f"""
 BEGIN IMMEDIATE;
 CREATE TABLE registrations (
@@ -65,7 +68,8 @@ CREATE TABLE registrations (
     expires_at_us INTEGER,
     mailbox_count INTEGER,
     mailbox_bytes INTEGER,
-    mailbox_age_seconds INTEGER
+    mailbox_age_seconds INTEGER,
+    {_SCHEME}
 );
 CREATE UNIQUE INDEX in_effect ON registrations (id) WHERE until IS NULL;
 CREATE INDEX added ON registrations (version);
@@ -84,6 +88,13 @@ _FROM_FORMAT_1 = f"""
 BEGIN IMMEDIATE;
 {_BLOCKS}
 PRAGMA user_version = 2;
+COMMIT;
+"""
+
+_FROM_FORMAT_2 = f"""
+BEGIN IMMEDIATE;
+ALTER TABLE registrations ADD COLUMN {_SCHEME};
+PRAGMA user_version = 3;
 COMMIT;
 """
 
@@ -136,6 +147,8 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
         raise _corrupt(path, finding)
     if format_ == 1:
         connection.executescript(_FROM_FORMAT_1)
+    if format_ <= 2:
+        connection.executescript(_FROM_FORMAT_2)
     found = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
     if missing := {"registrations", "blocks", "holes", "state"} - found:
         raise _corrupt(path, f"it has no table {min(missing)}")

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from culver.model.scheme import COLUMNAR
+
 
 @dataclass(frozen=True, slots=True)
 class Registration:
@@ -18,3 +20,4 @@ class Registration:
     mailbox_count: int | None
     mailbox_bytes: int | None
     mailbox_age_seconds: int | None
+    scheme: str = COLUMNAR  # the name of the filter that matches it

@@ -14,7 +14,7 @@ block, whose members have numbers in a row and ids made of the set's name and th
                    block 20   numbers 20 21       ids quotes.3 quotes.4
 
 A member is a subscription like any other. One that is replaced or removed leaves its block, and what became of it is
-a registration of its own; the members that have stayed may end together.
+a registration of its own; the members that have stayed may end together. Members are always of the columnar scheme.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from culver.model.predicate import Predicate
+from culver.model.scheme import COLUMNAR
 from culver.registry.block import Block, BlockSpec
 from culver.registry.registration import Registration
 
@@ -29,7 +30,8 @@ from culver.registry.registration import Registration
 @dataclass(frozen=True, slots=True)
 class SubscriptionSpec:
     """What a subscriber asks for. `id` None has the registry choose one. Times are microseconds UTC.
-    A mailbox limit of None is the site's default; a live subscription (`durable=False`) has no mailbox."""
+    A mailbox limit of None is the site's default; a live subscription (`durable=False`) has no mailbox. `scheme` is
+    the name of the filter that matches it, which is for the caller to check."""
 
     predicate: Predicate
     id: str | None = None
@@ -38,6 +40,7 @@ class SubscriptionSpec:
     mailbox_count: int | None = None
     mailbox_bytes: int | None = None
     mailbox_age_seconds: int | None = None
+    scheme: str = COLUMNAR
 
 
 @dataclass(frozen=True, slots=True)

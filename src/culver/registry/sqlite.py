@@ -23,10 +23,10 @@ from culver.registry.registry import Changes, Position, SetSummary, Subscription
 
 _COLUMNS = (
     "number, id, filter, durable, since, until, removed, version, created_at_us, expires_at_us, "
-    "mailbox_count, mailbox_bytes, mailbox_age_seconds"
+    "mailbox_count, mailbox_bytes, mailbox_age_seconds, scheme"
 )
-_INSERT = f"INSERT INTO registrations ({_COLUMNS}) VALUES ({', '.join('?' * 13)})"
-_INSERT_ENDED = f"INSERT INTO registrations ({_COLUMNS}, ended_version) VALUES ({', '.join('?' * 14)})"
+_INSERT = f"INSERT INTO registrations ({_COLUMNS}) VALUES ({', '.join('?' * 14)})"
+_INSERT_ENDED = f"INSERT INTO registrations ({_COLUMNS}, ended_version) VALUES ({', '.join('?' * 15)})"
 _PAGE_ROWS = 5_000
 _LAST_NUMBER = 2**63 - 1
 
@@ -357,6 +357,7 @@ def _row(
         spec.mailbox_count,
         spec.mailbox_bytes,
         spec.mailbox_age_seconds,
+        spec.scheme,
     )
 
 

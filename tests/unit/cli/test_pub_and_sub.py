@@ -225,10 +225,13 @@ def test_subscriptions_are_added_listed_shown_replaced_and_removed(
     assert main(["subs", "list"]) == 0
     assert capsys.readouterr().err == "there are no durable subscriptions\n"
     assert run("add", "alerts", "n > 1", "--max-count", "10") == "alerts takes effect from position 0\n"
-    assert run("list") == f"{'ID':<24} {'PENDING':>9}  FILTER\n{'alerts':<24} {0:>9}  n > 1\n"
+    heads = f"{'ID':<24} {'PENDING':>9}  SCHEME     FILTER\n"
+    assert run("list") == f"{heads}{'alerts':<24} {0:>9}  columnar   n > 1\n"
     assert json.loads(run("list", "--json"))["mailbox"]["max_count"] == 10
     assert "filter           n > 1\n" in run("show", "alerts")
-    assert json.loads(run("add", "alerts", "n > 2", "--replace", "--json"))["filter"] == "n > 2"
+    replaced = json.loads(run("add", "alerts", "n > 2", "--replace", "--scheme", "counting", "--json"))
+    assert (replaced["filter"], replaced["scheme"]) == ("n > 2", "counting")
+    assert "scheme           counting\n" in run("show", "alerts")
     assert json.loads(run("show", "alerts", "--json"))["filter"] == "n > 2"
     assert run("remove", "alerts") == "alerts is removed\n"
 
@@ -239,6 +242,15 @@ def test_what_does_not_exist_or_is_taken_is_a_failure_of_one_line(capsys: pytest
         assert capsys.readouterr().err.count("\n") == 1
     assert main(["subs", "add", "alerts", "TRUE"]) == 0
     assert main(["subs", "add", "alerts", "TRUE"]) == 1
+    capsys.readouterr()
+    for arguments in (
+        ["subs", "add", "other", "TRUE"],
+        ["sub", "TRUE"],
+        ["sub", "TRUE", "--durable", "other"],
+    ):
+        assert main([*arguments, "--scheme", "magic"]) == 2
+        error = capsys.readouterr().err
+        assert "known: columnar, counting, reference" in error
 
 
 # --- failures -------------------------------------------------------------------------------------------

@@ -19,9 +19,11 @@ from culver.pipeline.observation import (
     BatchTotals,
     EngineObservation,
     FileTotals,
+    IndexScheme,
     IndexSlice,
     PlacementInfo,
     Queues,
+    SchemeTotals,
     SiteObservation,
     SliceTotals,
 )
@@ -135,6 +137,27 @@ waiting: 1 to be stored, 2 for the index, 3,000 to be matched,
 def test_frame_reads_like_this() -> None:
     view = compare(observation(3_600.0, 1), observation(3_602.0, 2))
     assert render(view, "http://127.0.0.1:8080") == FRAME
+
+
+SCHEMES = """write             1.50 files   3.00 MB/s       5.0 %
+
+SCHEME           SUBSCRIPTIONS       PAIRS/S          BUSY
+columnar                     0        4.00 k        15.0 %
+counting                 1,500        2.00 k         5.0 %
+
+SLICE"""
+
+
+def test_several_schemes_have_lines_of_their_own() -> None:
+    def seen(uptime: float, n: int) -> SiteObservation:
+        done = (SchemeTotals("columnar", 8_000 * n, 0.3 * n), SchemeTotals("counting", 4_000 * n, 0.1 * n))
+        plain = observation(uptime, n)
+        held = (IndexScheme("counting", 1_500, 12_000),)
+        return replace(plain, pipeline=replace(plain.pipeline, schemes=done), schemes=held)
+
+    text = render(compare(seen(3_600.0, 1), seen(3_602.0, 2)), "http://127.0.0.1:8080")
+    assert SCHEMES in text
+    assert max(map(len, text.split("\n"))) <= WIDTH
 
 
 def wide() -> View:

@@ -229,12 +229,35 @@ def test_durable_subscriptions_are_managed() -> None:
             assert (await client.subscription("one")).pending == 2
             replaced = await client.replace_subscription("one", "a > 5")
             assert (replaced.filter, replaced.since, replaced.expires_at) == ("a > 5", 2, None)
+            assert (made.scheme, replaced.scheme) == ("columnar", "columnar")
+            replaced = await client.replace_subscription("one", "a > 5", scheme="counting")
+            assert replaced.scheme == "counting"
             names = [each.id async for each in client.subscriptions(page_size=1)]
             assert names == sorted(["one", unnamed.id])
             await client.delete_subscription("one")
             with pytest.raises(culver.RequestRefused) as caught:
                 await client.subscription("one")
             assert caught.value.details["code"] == "not_found"
+
+    run(scenario())
+
+
+def test_subscribers_choose_the_scheme_that_they_are_matched_by() -> None:
+    async def scenario() -> None:
+        site = _site()
+        async with served(site) as server, culver.connect(server.url) as client:
+            await client.create_subscription("TRUE", id="made", scheme="reference")
+            async with (
+                client.subscribe("TRUE", scheme="counting") as live,
+                client.subscribe("TRUE", durable="kept", scheme="counting") as kept,
+                client.subscribe("TRUE", durable="made", scheme="counting") as made,
+            ):
+                schemes = [site.registrations[each.subscription].scheme for each in (live, kept, made)]
+            assert schemes == ["counting", "counting", "reference"]
+            with pytest.raises(culver.RequestRefused) as caught:
+                await client.subscribe("TRUE", scheme="magic").__aenter__()
+            assert caught.value.field == "scheme"
+            assert caught.value.details["known"] == ["columnar", "counting", "reference"]
 
     run(scenario())
 

@@ -43,7 +43,11 @@ def test_durable_messages_are_acknowledged(url: str) -> None:
 def test_subscriptions_and_filters_are_managed(url: str) -> None:
     with culver.connect_sync(url) as client:
         client.create_subscription("a > 1", id="one")
-        client.replace_subscription("one", "a > 2")
+        assert client.subscription("one").scheme == "columnar"
+        client.replace_subscription("one", "a > 2", scheme="counting")
+        assert client.create_subscription("a > 1", id="two", scheme="reference").scheme == "reference"
+        assert [each.scheme for each in client.subscriptions()] == ["counting", "reference"]
+        client.delete_subscription("two")
         assert [each.filter for each in client.subscriptions()] == ["a > 2"]
         client.delete_subscription("one")
         assert client.subscriptions() == []

@@ -56,7 +56,8 @@ def test_metrics_count_what_happens() -> None:
 def test_pipeline_tells_counters_and_queues_with_what_the_gateway_has_sent() -> None:
     async def scenario() -> None:
         async with memory_client(FakeSite()) as client:
-            await client.post("/v1/subscriptions", json={"filter": "n >= 0", "id": "s"})
+            spec = {"filter": "n >= 0", "id": "s", "scheme": "counting"}
+            await client.post("/v1/subscriptions", json=spec)
             await client.post("/v1/events", json=[{"n": 1}, {"n": 2}])
             await client.get("/v1/subscriptions/s/events")
             document = (await client.get("/v1/pipeline")).json()
@@ -64,11 +65,16 @@ def test_pipeline_tells_counters_and_queues_with_what_the_gateway_has_sent() -> 
         assert document["deliveries_sent"] == 2
         assert document["queues"]["mailboxes"] == 3
         assert document["pipeline"]["slices"][0]["pairs"] == 6
+        assert document["pipeline"]["schemes"][1] == {"scheme": "counting", "pairs": 2, "seconds": 0.2}
+        assert document["schemes"] == [{"scheme": "counting", "registrations": 1, "bytes": 10}]
         values = dict(re.findall(r"^(\w+(?:\{[^}]*\})?) (\S+)$", text, re.M))
         assert float(values['culver_operator_events_total{operator="m",slice="0"}']) == 2
         assert float(values['culver_operator_pairs_total{operator="ep",slice="0"}']) == 6
         assert float(values['culver_operator_seconds_total{operator="ap",slice="0"}']) == pytest.approx(0.2)
         assert float(values['culver_slice_registrations{slice="0"}']) == 1
+        assert float(values['culver_scheme_registrations{scheme="counting"}']) == 1
+        assert float(values['culver_scheme_pairs_total{scheme="columnar"}']) == 4
+        assert float(values['culver_scheme_seconds_total{scheme="counting"}']) == pytest.approx(0.2)
         assert float(values['culver_queue_events{queue="match"}']) == 4
         assert float(values["culver_mailbox_deliveries"]) == 3
         assert float(values['culver_batch_seconds_bucket{le="0.1"}']) == 1

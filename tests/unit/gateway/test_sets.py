@@ -161,3 +161,20 @@ def test_limits_and_names_and_media_types_are_refused_by_name() -> None:
             assert plain.status_code == 415
 
     run(scenario())
+
+
+def test_rows_are_columnar_and_a_scheme_is_refused() -> None:
+    async def scenario() -> None:
+        async with memory_client(FakeSite()) as client:
+            body = {"filter": FILTER, "rows": [["ACME", 20]], "scheme": "counting"}
+            by_query = {"filter": FILTER, "scheme": "counting"}
+            rows = stream(pa.array(["ACME"]), pa.array([20.0]))
+            refused = [
+                await client.post("/v1/sets/quotes", json=body),
+                await client.post("/v1/sets/quotes", content=rows, params=by_query, headers=ARROW),
+            ]
+            assert [(each.status_code, each.json()["field"]) for each in refused] == [(400, "scheme")] * 2
+            await client.post("/v1/sets/quotes", json={"filter": FILTER, "rows": [["ACME", 20]]})
+            assert (await client.get("/v1/subscriptions/quotes.0")).json()["scheme"] == "columnar"
+
+    run(scenario())

@@ -27,6 +27,7 @@ def test_a_subscription_is_made_with_its_position_and_can_be_read_again() -> Non
         assert made.json() == {
             "id": "alerts",
             "filter": "price > 20",
+            "scheme": "columnar",
             "durable": True,
             "since": 7,
             "created_at": made.json()["created_at"],
@@ -63,6 +64,43 @@ def test_options_of_a_subscription_are_kept() -> None:
         assert expires_at is not None
         assert 0 < expires_at - site.now_us < 60_000_000
         assert made["expires_at"].endswith("Z")
+
+    run(scenario())
+
+
+def test_a_subscription_names_its_filtering_scheme_and_a_replacement_its_own() -> None:
+    async def scenario() -> None:
+        async with memory_client(FakeSite()) as client:
+            body = {"filter": "a = 1", "id": "s", "scheme": "counting"}
+            assert (await client.post("/v1/subscriptions", json=body)).json()["scheme"] == "counting"
+            listed = (await client.get("/v1/subscriptions")).json()["subscriptions"]
+            assert [each["scheme"] for each in listed] == ["counting"]
+            for sent, kept in (("reference", "reference"), (None, "columnar")):
+                put = await client.put("/v1/subscriptions/s", json={"filter": "a = 2", "scheme": sent})
+                assert put.json()["scheme"] == kept
+
+    run(scenario())
+
+
+def test_an_unknown_filtering_scheme_is_refused_with_the_known_ones_wherever_it_is_named() -> None:
+    async def scenario() -> None:
+        site = FakeSite()
+        body = {"filter": "a = 1", "scheme": "magic"}
+        async with memory_client(site) as client:
+            await client.post("/v1/subscriptions", json={"filter": "a = 1", "id": "s"})
+            answers = [
+                (await client.post("/v1/subscriptions", json=body), "scheme"),
+                (await client.post("/v1/subscriptions", json=[{"filter": "TRUE"}, body]), "[1].scheme"),
+                (await client.put("/v1/subscriptions/s", json=body), "scheme"),
+                (await client.get("/v1/stream", params=body), "scheme"),
+            ]
+        for answer, field in answers:
+            problem = answer.json()
+            assert (answer.status_code, problem["code"]) == (400, "invalid_request")
+            assert problem["field"] == field
+            assert problem["known"] == ["columnar", "counting", "reference"]
+            assert "known: columnar, counting, reference" in problem["detail"]
+        assert list(site.registrations) == ["s"]
 
     run(scenario())
 

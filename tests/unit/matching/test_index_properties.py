@@ -29,6 +29,7 @@ from culver.model.evaluate import evaluate
 from culver.model.event import Event
 from culver.model.predicate import Predicate
 from culver.pipeline.joining import join
+from culver.plugins import filter_named
 from support.clauses import described, from_chunks
 from support.families import NEEDS, Events, Family, Member, box_family, prepared, random_family
 
@@ -239,6 +240,8 @@ class IndexHistory:
 
     def __init__(self, directory: Path, seed: int, checker: Checker) -> None:
         self._rng = random.Random(seed)
+        self._scheme_rng = random.Random(f"schemes of {seed}")
+        self._schemes = ("columnar",) * 8 + (() if seed % 3 else ("counting", "counting", "reference"))
         self._directory = directory
         self._checker = checker
         self._writer = IndexWriter(directory)
@@ -285,13 +288,16 @@ class IndexHistory:
         if rng.random() < 0.5:
             self._horizon = max(self._horizon, self._position - 20)
         version = self._writer.registry_version + rng.randrange(1, 3)
-        entries = [Entry(number, each, self._windows[number][0]) for number, each in coming.items()]
+        entries = [
+            Entry(number, each, self._windows[number][0], self._scheme_rng.choice(self._schemes))
+            for number, each in coming.items()
+        ]
         self._writer.publish(version, entries, ended, self._horizon)
 
     def _check(self, events: Sequence[Event]) -> None:
         truth = self._checker.truth(self._predicates, events)
         batch = batch_of(events)
-        with Index.open(self._directory, self._writer.version) as index:
+        with Index.open(self._directory, self._writer.version, filters=filter_named) as index:
             for first in (self._horizon, self._position + self._rng.randrange(100), 2**62):
                 expected = [
                     {n for n in found if self._windows[n][0] <= first + row < self._windows[n][1]}
@@ -305,7 +311,9 @@ class IndexHistory:
                     found = gathered(index, batch, first, self._rng.choice((0, 1, 60_000)), mask)
                     self._checker.same(f"{path}, {how} gathered", found, wanted, self._predicates, events)
         parts = self._writer._current.parts
-        self.seen += paths_of(stored.segment for stored in parts)
+        columnar = [stored.segment for stored in parts if isinstance(stored.segment, Segment)]
+        self.seen += paths_of(columnar)
+        self.seen["other schemes"] += len(columnar) < len(parts)
         self.seen["tombstones"] += sum(len(stored.tombstones) for stored in parts)
         self.seen["several segments"] += len(parts) > 1
 
@@ -332,6 +340,7 @@ def test_families_match_like_the_reference_in_an_index_on_disk(
         "compactions",
         "tombstones",
         "several segments",
+        "other schemes",
     }
     assert pairs >= (5_000_000 if full_length else 500_000)
 

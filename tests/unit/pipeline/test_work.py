@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from culver.config import LogSettings
@@ -17,9 +18,9 @@ from culver.pipeline.collector import Collector
 from culver.pipeline.files import SiteFiles
 from culver.pipeline.head import Head
 from culver.pipeline.notifications import Notifications
-from culver.pipeline.observation import BATCH_SECONDS, Batch, Tally
+from culver.pipeline.observation import BATCH_SECONDS, Batch, SchemeTotals, Tally
 from culver.pipeline.ranges import RangeProcessor
-from culver.pipeline.work import Work, Written, worker_name
+from culver.pipeline.work import SchemeWork, Work, Written, worker_name
 from culver.placement.event_space import EventSpace
 from support.events import random_event
 from support.notifications import make_notifications
@@ -47,7 +48,11 @@ def with_work(start: int, end: int, *records: Work) -> Notifications:
 
 
 def test_records_come_back_from_the_file_as_they_were_written(tmp_path: Path) -> None:
-    records = work(0, files=2, written_bytes=300, write_seconds=0.1), work(1, worker="other:7")
+    schemes = (SchemeWork("counting", 3, 0.25), SchemeWork("reference", 0, 0.1))
+    records = (
+        work(0, files=2, written_bytes=300, write_seconds=0.1),
+        work(1, worker="other:7", schemes=schemes),
+    )
     path = notifications.write(tmp_path, with_work(5, 9, *records), durable=False)
     assert notifications.read(path).work == records
 
@@ -109,6 +114,18 @@ def test_tally_adds_up_slices_files_and_batches() -> None:
     assert batches_seen.recent[-1] == Batch(5, 99.0)
 
 
+def test_tally_divides_what_m_did_among_the_schemes() -> None:
+    tally = Tally()
+    assert tally.observe(0).schemes == (SchemeTotals("columnar"),)
+    tally.add([work(0), work(1, schemes=(SchemeWork("counting", 3, 0.25),))])
+    tally.add([work(0, schemes=(SchemeWork("counting", 1, 0.125), SchemeWork("reference", 0, 0.25)))])
+    assert tally.observe(0).schemes == (
+        SchemeTotals("columnar", 3 * 7 - 4, 3 * 0.5 - 0.625),
+        SchemeTotals("counting", 4, 0.375),
+        SchemeTotals("reference", 0, 0.25),
+    )
+
+
 def test_tally_forgets_workers_that_have_been_silent_for_long() -> None:
     tally = Tally()
     for number in range(100):
@@ -126,7 +143,9 @@ def test_processor_tells_what_each_slice_was_sent_and_found(slices: int, tmp_pat
     writer = IndexWriter(files.index)
     if slices > 1:
         writer.divide(EventSpace(slices))
-    writer.publish(1, [Entry(number, parse(f"n >= {number}")) for number in range(1, 40)], [], 0)
+    schemes = ("columnar", "counting", "reference")
+    added = [Entry(number, parse(f"n >= {number}"), 0, schemes[number % 3]) for number in range(1, 40)]
+    writer.publish(1, added, [], 0)
     with FileLog(files.log, LogSettings()) as log:
         log.append(log.prepare(batches.encode([random_event(rng) for _ in range(120)], 0)))
         processor = RangeProcessor(files.index, log, lambda: Head(120, 1, 0, slices))
@@ -138,6 +157,12 @@ def test_processor_tells_what_each_slice_was_sent_and_found(slices: int, tmp_pat
     assert all(each.events == 120 and each.worker == worker_name() for each in block.work)
     assert 120 <= sum(each.sent for each in block.work) <= 120 * slices
     assert all(min(each.ap_seconds, each.m_seconds, each.ep_seconds) > 0 for each in block.work)
+    for each in block.work:
+        assert [scheme for scheme, _, _ in each.schemes] == ["counting", "reference"]
+        assert sum(seconds for _, _, seconds in each.schemes) < each.m_seconds
+    numbers = np.repeat(block.numbers, np.diff(block.bounds))
+    found = [sum(each.schemes[place].pairs for each in block.work) for place in range(2)]
+    assert found == [np.count_nonzero(numbers % 3 == 1), np.count_nonzero(numbers % 3 == 2)]
     apart = [record for part in parts for record in part.work]
     assert [(each.slice, each.sent, each.pairs) for each in apart] == [
         (each.slice, each.sent, each.pairs) for each in block.work

@@ -17,7 +17,7 @@ from culver.model.batch import RECEIVED
 
 _GROUP = 8_192  # events of one group commit
 _DISTINCT = 32 * _GROUP  # events, which then come again
-_POLL_SECONDS = 0.01
+_POLL_SECONDS = 0.05  # asking takes time from the site
 
 
 def fill_log(directory: Path, workload: Workload, events: int, seed: int) -> int:

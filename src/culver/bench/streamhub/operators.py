@@ -138,7 +138,7 @@ def work(barrier: threading.Barrier, jobs: Sequence[Job]) -> list[Flow]:
         barrier.wait()
         events = notifications = turn = 0
         elapsed = 0.0
-        while elapsed < job.seconds:
+        while elapsed < job.seconds or not turn:
             block = stage.blocks[turn % len(stage.blocks)]
             found, seconds = stage.run(block)
             notifications += found

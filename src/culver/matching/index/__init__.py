@@ -10,8 +10,9 @@ order      which boxes lie near one another      tombstones  what has ended in a
 columns    a batch as keys                       matcher     a batch against segments
 literals   strings among a segment's literals    kernels     the inner loops
 residual   what is no interval                   vectors     their vector instructions
-portable   keys that mean the same everywhere   gathering   matches by registration as they are found
-                                                 gatherer    the same with memory that is used again
+portable   keys that mean the same everywhere    gathering   matches by registration as they are found
+texts      segments of other schemes             gatherer    the same with memory that is used again
+content    segments of any scheme                beside      matching with other schemes
 
 Under `residual`: lookups (which needs a value meets), recall (which it met before), arithmetic (needs that
 compute), held (needs per row).

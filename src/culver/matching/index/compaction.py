@@ -1,4 +1,4 @@
-"""A compaction: some segments become one, beside everything else that goes on.
+"""A compaction: some segments of one slice and one scheme become one, beside everything else that goes on.
 
     writer's thread          plan_compaction ..................................... install
                                    |            publish, publish, ...                 |
@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from culver.matching.index import container
-from culver.matching.index.matcher import merge_parts
-from culver.matching.index.segment import Segment, encode, open_segment
+from culver.matching.index.content import encode, merge
+from culver.matching.index.segment import AnySegment, open_segment
 from culver.matching.index.snapshot import SEGMENT_SUFFIX, StoredPart
 
 
@@ -26,7 +26,7 @@ class Compaction:
     def __init__(self, directory: Path, version: int, sources: Sequence[StoredPart], horizon: int) -> None:
         self.sources = tuple(sources)
         self.file = ""  # set before the file appears
-        self.segment: Segment | None = None  # None when it is done: nothing is left of the sources
+        self.segment: AnySegment | None = None  # None when it is done: nothing is left of the sources
         self.done = False
         self._directory = directory
         self._version = version
@@ -40,9 +40,9 @@ class Compaction:
     def run(self) -> None:
         """Do the work; call it once, from any thread. Takes seconds for a million registrations. Raises OSError,
         and returns early, not `done`, where it is cancelled."""
-        table, _ = merge_parts([source.part() for source in self.sources], self._horizon)
-        if len(table.numbers) and not self._cancelled.is_set():
-            chunks = encode(table)
+        content, _ = merge(self.sources, self._horizon)
+        if len(content.numbers) and not self._cancelled.is_set():
+            chunks = encode(content)
             if self._cancelled.is_set():
                 return
             self.file = segment_file(self._version, self.sources[0].slice, chunks)

@@ -46,6 +46,7 @@ from culver.model.predicate import (
     Presence,
     Range,
 )
+from culver.model.scheme import COLUMNAR
 from culver.model.values import Domain, Timestamp
 
 _MAX_ALTERNATIVES = 16  # clauses that the IN lists of one clause may become
@@ -67,11 +68,13 @@ Term = tuple[int, Interval]  # dimension, bounds
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A registration: its number, what it asks for, and the log position from which it is in effect."""
+    """A registration: its number, what it asks for, the log position from which it is in effect, and the scheme that
+    it is matched by. A scheme other than the columnar keeps `predicate.text` alone, and parses it again."""
 
     number: int
     predicate: Predicate
     since: int = 0
+    scheme: str = COLUMNAR
 
 
 def compile_entries(entries: Iterable[Entry]) -> ClauseTable:

@@ -10,7 +10,7 @@ container of kind "segment"
 import itertools
 import weakref
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,14 +24,19 @@ from culver.matching.index.layout import lay_out
 from culver.matching.index.literals import literals_of
 from culver.matching.index.residual import Needs
 from culver.matching.index.restoring import restore
-from culver.matching.index.table import ClauseTable, starts
+from culver.matching.index.table import ClauseTable, find, starts
+from culver.matching.index.texts import KIND as TEXTS
+from culver.matching.index.texts import TextSegment
 from culver.matching.index.vectors import LANES
+from culver.model.scheme import COLUMNAR
 
 KIND = "segment"
 
 
 class Segment:
     """Registrations in ascending order of number. Immutable; safe to share between threads."""
+
+    scheme: ClassVar[str] = COLUMNAR
 
     __slots__ = (
         "__weakref__", "_slots_of", "arrays", "blocks", "dense", "dimensions", "latest", "literals",
@@ -70,12 +75,7 @@ class Segment:
 
     def places(self, numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """Where these registrations are, and which of them are here at all."""
-        own = self.arrays.numbers
-        places = np.searchsorted(own, numbers)
-        there = np.zeros(len(numbers), np.bool_)
-        inside = places < len(own)
-        there[inside] = own[places[inside]] == numbers[inside]
-        return places, there
+        return find(self.arrays.numbers, numbers)
 
 
 def encode(table: ClauseTable) -> list[bytes]:
@@ -104,17 +104,21 @@ def _arrays(table: ClauseTable) -> dict[str, NDArray[Any]]:
     return arrays
 
 
-_open: "weakref.WeakValueDictionary[tuple[str, int, int, int], Segment]" = weakref.WeakValueDictionary()
+AnySegment = Segment | TextSegment
+
+_open: "weakref.WeakValueDictionary[tuple[str, int, int, int], AnySegment]" = weakref.WeakValueDictionary()
 
 
-def open_segment(path: Path) -> Segment:
-    """Map a segment file. Versions share segments, so one that is open in this process is not read and
+def open_segment(path: Path) -> AnySegment:
+    """Map a segment file of any scheme. Versions share segments, so one that is open in this process is not read and
     checked again. Raises FileNotFoundError, StorageCorrupt."""
     status = path.stat()
     key = (str(path), status.st_ino, status.st_mtime_ns, status.st_size)
     segment = _open.get(key)
     if segment is None:
-        segment = _open[key] = Segment(container.read(path), str(path))
+        opened = container.read(path)
+        segment = TextSegment(opened) if opened.kind == TEXTS else Segment(opened, str(path))
+        _open[key] = segment
     return segment
 
 

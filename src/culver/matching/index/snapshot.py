@@ -4,7 +4,7 @@
       00000000000000000041.version          a manifest per version
       00000000000000000042.version
       00000000000000000017-0-5d0c8a31.segment   of slice 0, shared by the versions that name it
-      00000000000000000042-0-9b2e117f.segment
+      00000000000000000042-0-9b2e117f.segment   of one scheme: see `segment` and `texts`
 
     container of kind "version"
       meta     {"version": 42, "registry_version": 40, "placement": {"name": ..., "slices": ..., "state": ...},
@@ -34,14 +34,16 @@ from culver.errors import NotFound, StorageCorrupt
 from culver.matching.filter import Matches, select_rows, spread_rows
 from culver.matching.groups import Found
 from culver.matching.index import container
+from culver.matching.index.beside import Beside, Done, TextPart, joined
 from culver.matching.index.columns import BatchColumns
 from culver.matching.index.compiler import compile_entries
 from culver.matching.index.gatherer import Gatherer
 from culver.matching.index.grouping import Grouping, Listed
-from culver.matching.index.matcher import Part, match_parts, rows_at_a_time
-from culver.matching.index.segment import Segment, open_segment
+from culver.matching.index.matcher import FOREVER, Part, match_parts, rows_at_a_time
+from culver.matching.index.segment import AnySegment, Segment, open_segment
 from culver.matching.index.slicing import UNDIVIDED, Placed
 from culver.matching.index.table import ClauseTable
+from culver.matching.index.texts import Filters, TextSegment
 from culver.matching.index.tombstones import NONE, Tombstones
 
 _FEW_ROWS = 64
@@ -62,15 +64,25 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class StoredPart:
-    """A part of a version: a segment, the file that it is in, and what has ended of it."""
+    """A part of a version: a segment of some scheme, the file that it is in, and what has ended of it."""
 
     file: str
-    segment: Segment
+    segment: AnySegment
     tombstones: Tombstones = NONE
     slice: int = 0
 
     def part(self) -> Part:
+        """Of a columnar segment."""
+        if not isinstance(self.segment, Segment):
+            raise ValueError(f"{self.file} is of scheme {self.segment.scheme}")
         return Part(self.segment, self.tombstones.spread(len(self.segment)))
+
+    def text_part(self) -> TextPart:
+        """Of a segment of another scheme."""
+        if not isinstance(self.segment, TextSegment):
+            raise ValueError(f"{self.file} is of scheme {self.segment.scheme}")
+        until = self.tombstones.spread(len(self.segment))
+        return TextPart(self.segment, np.full(len(self.segment), FOREVER) if until is None else until)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,38 +194,56 @@ class Index:
     last use of what `match` returned.
     """
 
-    def __init__(self, version: int, parts: list[Part]) -> None:
+    def __init__(self, version: int, parts: list[Part], beside: Beside | None = None) -> None:
+        every: list[Part | TextPart] = [*parts, *(() if beside is None else beside.parts)]
         self.version = version
-        self.count = sum(part.in_effect() for part in parts)  # registrations that have not ended
+        self.count = sum(part.in_effect() for part in every)  # registrations that have not ended
         # Numbers grow with time, so in this order the results of segments mostly just follow one another.
         self._parts: list[Part] | None = sorted(parts, key=_first_number)
-        ends = [part.segment.arrays.numbers[[0, -1]] for part in parts if len(part.segment)]
+        ends = [part.segment.arrays.numbers[[0, -1]] for part in every if len(part.segment)]
         self.numbers = (int(min(e[0] for e in ends)), int(max(e[1] for e in ends))) if ends else (0, 0)
         """The lowest and the highest number there may be in what `match` returns."""
+        self._beside = beside
 
     @classmethod
-    def open(cls, directory: Path, version: int, only_slice: int | None = None) -> "Index":
-        """A whole version, or one slice of it. Raises NotFound where there is no such version, StorageCorrupt where
-        a file of it is damaged."""
-        return cls(version, [stored.part() for stored in read_version(directory, version, only_slice).parts])
+    def open(
+        cls, directory: Path, version: int, only_slice: int | None = None, filters: Filters | None = None
+    ) -> "Index":
+        """A whole version, or one slice of it. `filters` makes those of other schemes than the columnar; without it,
+        a version that needs one is refused as a ValueError. Raises NotFound where there is no such version,
+        StorageCorrupt where a file of it is damaged."""
+        stored = read_version(directory, version, only_slice).parts
+        parts = [each.part() for each in stored if isinstance(each.segment, Segment)]
+        others = [each.text_part() for each in stored if isinstance(each.segment, TextSegment)]
+        if not others:
+            return cls(version, parts)
+        if filters is None:
+            raise ValueError(f"version {version} has segments of scheme {others[0].segment.scheme}")
+        return cls(version, parts, Beside(others, filters))
 
     def match(self, batch: pa.RecordBatch, first_offset: int = 0) -> Matches:
         """The registrations that each event of `batch` matches. Row i is the event at log offset
         `first_offset + i`, and a registration takes part where `since <= offset < until`."""
         if self._parts is None:
             raise ValueError("the index is closed")
-        return match_parts(self._parts, batch, first_offset)
+        found = match_parts(self._parts, batch, first_offset)
+        if self._beside is None:
+            return found
+        positions = np.arange(first_offset, first_offset + batch.num_rows)
+        return joined([found, self._beside.match(batch, positions)])
 
     def match_some(self, batch: pa.RecordBatch, chosen: NDArray[np.bool_], first_offset: int = 0) -> Matches:
         """The same where only the chosen events are to be matched; the others match nothing."""
-        if chosen.all():
+        if self._parts is None or chosen.all():
             return self.match(batch, first_offset)
         rows, end = np.flatnonzero(chosen), first_offset + batch.num_rows
-        if any(part.changes_within(first_offset, end) for part in self._parts or ()):
-            found = select_rows(self.match(batch, first_offset), rows)
+        if any(part.changes_within(first_offset, end) for part in self._parts):
+            found = select_rows(match_parts(self._parts, batch, first_offset), rows)
         else:
             # Each registration is in effect for all events or for none: it does not matter where an event is.
-            found = self.match(batch.take(pa.array(rows)), first_offset)
+            found = match_parts(self._parts, batch.take(pa.array(rows)), first_offset)
+        if self._beside is not None:
+            found = joined([found, self._beside.match(batch.take(pa.array(rows)), first_offset + rows)])
         return spread_rows(found, rows, batch.num_rows)
 
     def find(
@@ -243,10 +273,18 @@ class Index:
             columns = BatchColumns(batch.slice(begin, step))
             for part in parts:
                 yield memory.gatherer.find(part, columns, rows[begin : begin + step], start)
+        if self._beside is not None:
+            found = self._beside.match(batch, start + rows.astype(np.int64))
+            matches = spread_rows(found, rows.astype(np.int64) - first_row, count)
+            yield Listed(matches, self.numbers, first_row, memory.grouping)
+
+    def take_done(self) -> tuple[Done, ...]:
+        """What schemes other than the columnar have done since the last call. For one owner, who matches."""
+        return () if self._beside is None else self._beside.take_done()
 
     def sample(self) -> ClauseTable:
-        """The clauses of its largest segment below a hundred thousand registrations, or of its smallest: to find out
-        what they are like."""
+        """The clauses of its largest columnar segment below a hundred thousand registrations, or of its smallest: to
+        find out what they are like."""
         segments = sorted((part.segment for part in self._parts or ()), key=len)
         chosen = [segment for segment in segments if len(segment) < 100_000][-1:] or segments[:1]
         return chosen[0].table() if chosen else compile_entries(())

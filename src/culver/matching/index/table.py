@@ -45,6 +45,15 @@ def starts(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
     return result
 
 
+def find(own: NDArray[np.int64], numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Where numbers are among `own`, which ascend, and which of them are there at all."""
+    places = np.searchsorted(own, numbers)
+    there = np.zeros(len(numbers), np.bool_)
+    inside = places < len(own)
+    there[inside] = own[places[inside]] == numbers[inside]
+    return places, there
+
+
 def first_of_runs(values: NDArray[np.int64]) -> NDArray[np.bool_]:
     """True where a value differs from the one before it."""
     result = np.ones(len(values), np.bool_)

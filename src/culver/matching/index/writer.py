@@ -11,15 +11,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
-
 from culver.errors import Conflict, CulverError, StorageCorrupt, StorageError, StorageFull
 from culver.matching.index import container, tiers
 from culver.matching.index.compaction import Compaction, segment_file
-from culver.matching.index.compiler import Entry, compile_entries
-from culver.matching.index.matcher import merge_parts
-from culver.matching.index.segment import encode, open_segment
+from culver.matching.index.compiler import Entry
+from culver.matching.index.content import Content, contents_of, encode, merge, scheme_of, selected
+from culver.matching.index.segment import open_segment
 from culver.matching.index.slicing import Placed, Slicing, Undivided
 from culver.matching.index.snapshot import (
     SEGMENT_SUFFIX,
@@ -31,7 +28,8 @@ from culver.matching.index.snapshot import (
     versions_in,
     write_version,
 )
-from culver.matching.index.table import ClauseTable, select_registrations
+from culver.matching.index.table import ClauseTable
+from culver.matching.index.texts import Filters, TextSegment
 from culver.matching.index.tombstones import Integers, columns_of_ends, gathered
 
 
@@ -40,10 +38,14 @@ class IndexWriter:
 
     It starts from the newest intact version. What is newer but torn or altered is left alone and named in
     `problems`; publishing goes on from the intact one.
+
+    With `filters`, those of other schemes than the columnar are made before a version appears, so that whoever
+    matches in this process need not wait for them.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, filters: Filters | None = None) -> None:
         self._directory = directory
+        self._filters = filters
         self._slicing: Slicing = Undivided()
         self.problems: list[str] = []
         self._current = Version(0, 0, ())
@@ -59,6 +61,7 @@ class IndexWriter:
             except CulverError as problem:
                 self.problems.append(problem.message)
             else:
+                self._prepare(self._current)
                 break
 
     @property
@@ -97,12 +100,15 @@ class IndexWriter:
         current = self._current
         contents = [(0, 0)] * current.placed.slices
         for stored in current.parts:
-            registrations, size = contents[stored.slice]
-            contents[stored.slice] = (
-                registrations + len(stored.segment) - len(stored.tombstones),
-                size + sum(array.nbytes for array in stored.segment.arrays),
-            )
+            contents[stored.slice] = _counted(contents[stored.slice], stored)
         return contents
+
+    def schemes(self) -> dict[str, tuple[int, int]]:
+        """The same for each scheme; a registration counts in each slice that holds it."""
+        schemes: dict[str, tuple[int, int]] = {}
+        for stored in self._current.parts:
+            schemes[stored.segment.scheme] = _counted(schemes.get(stored.segment.scheme, (0, 0)), stored)
+        return schemes
 
     def publish(
         self,
@@ -130,19 +136,24 @@ class IndexWriter:
         number = max(registry_version, self.version + 1)
         numbers, until = columns_of_ends(ended, ended_together)
         told = self._slicing.holders(numbers)
-        tables = [table for table in (compile_entries(added), *tables) if len(table.numbers)]
-        held = [self._slicing.assign(table) for table in tables]
+        tables = [table for table in tables if len(table.numbers)]
+        fresh = [*contents_of(added), *((table, table) for table in tables)]
+        held = [self._slicing.assign(table) for table, _ in fresh]
+        schemes = dict.fromkeys(scheme_of(content) for _, content in fresh)
         parts: list[StoredPart] = []
         with _translated(self._directory):
             for place in range(self._slicing.slices):
                 ends = numbers[told[:, place]], until[told[:, place]]
                 own = [_with_ends(stored, *ends) for stored in self._current.parts if stored.slice == place]
                 own = [stored for stored in own if self._is_busy(stored) or not _is_dead(stored, horizon)]
-                new = [_selected(*each) for each in zip(tables, (one[:, place] for one in held), strict=True)]
-                new = [table for table in new if len(table.numbers)]
-                if new:
-                    small, own = self._small_and_others(own)
-                    own.append(_with_ends(self._write(number, place, new, small, horizon), *ends))
+                new = [
+                    selected(content, one[:, place]) for (_, content), one in zip(fresh, held, strict=True)
+                ]
+                for scheme in schemes:
+                    more = [each for each in new if len(each.numbers) and scheme_of(each) == scheme]
+                    if more:
+                        small, own = self._small_and_others(own, scheme)
+                        own.append(_with_ends(self._write(number, place, more, small, horizon), *ends))
                 parts += own
             placed = Placed(self._slicing.name, self._slicing.slices, self._slicing.state())
             self._advance(Version(number, registry_version, tuple(parts), placed))
@@ -153,8 +164,11 @@ class IndexWriter:
         if self._compaction is not None:
             return None
         choose = tiers.choose_when_quiet if quiet else tiers.choose
-        for place in range(self._slicing.slices):
-            parts = [stored for stored in self._current.parts if stored.slice == place]
+        kinds = sorted({(stored.slice, stored.segment.scheme) for stored in self._current.parts})
+        for kind in kinds:
+            parts = [
+                stored for stored in self._current.parts if (stored.slice, stored.segment.scheme) == kind
+            ]
             sizes = [len(stored.segment) for stored in parts]
             chosen = choose(sizes, [stored.tombstones.dead(horizon) for stored in parts])
             if chosen:
@@ -211,9 +225,15 @@ class IndexWriter:
             self._left = left if self._compaction is None else None
 
     def _advance(self, version: Version) -> None:
+        self._prepare(version)
         write_version(self._directory, version)
         self._current = version
         self._left = None
+
+    def _prepare(self, version: Version) -> None:
+        for stored in version.parts:
+            if self._filters is not None and isinstance(stored.segment, TextSegment):
+                stored.segment.prepare(self._filters)
 
     def _is_busy(self, stored: StoredPart) -> bool:
         """Whether the compaction under way will replace this part. Its tombstones may have grown since."""
@@ -222,11 +242,14 @@ class IndexWriter:
             for source in self._compaction.sources
         )
 
-    def _small_and_others(self, parts: Sequence[StoredPart]) -> tuple[list[StoredPart], list[StoredPart]]:
+    def _small_and_others(
+        self, parts: Sequence[StoredPart], scheme: str
+    ) -> tuple[list[StoredPart], list[StoredPart]]:
         small: list[StoredPart] = []
         others: list[StoredPart] = []
         for stored in parts:
             rewritten = len(stored.segment) <= tiers.SMALLEST and not self._is_busy(stored)
+            rewritten = rewritten and stored.segment.scheme == scheme
             (small if rewritten else others).append(stored)
         return small, others
 
@@ -234,21 +257,25 @@ class IndexWriter:
         self,
         number: int,
         place: int,
-        tables: Sequence[ClauseTable],
+        contents: Sequence[Content],
         small: Sequence[StoredPart],
         horizon: int,
     ) -> StoredPart:
-        """A new segment of a slice with these tables and what is left of some small parts."""
-        table, until = merge_parts([stored.part() for stored in small], horizon, *tables)
-        chunks = encode(table)
+        """A new segment of a slice with these contents and what is left of some small parts, all of one scheme."""
+        content, until = merge(small, horizon, contents)
+        chunks = encode(content)
         file = segment_file(number, place, chunks)
         container.write(self._directory / file, chunks)
         written = StoredPart(file, open_segment(self._directory / file), slice=place)
         return written if until is None else replace(written, tombstones=gathered(until))
 
 
-def _selected(table: ClauseTable, held: NDArray[np.bool_]) -> ClauseTable:
-    return table if held.all() else select_registrations(table, held)
+def _counted(before: tuple[int, int], stored: StoredPart) -> tuple[int, int]:
+    """With the registrations in effect and the bytes of another part."""
+    return (
+        before[0] + len(stored.segment) - len(stored.tombstones),
+        before[1] + sum(array.nbytes for array in stored.segment.arrays),
+    )
 
 
 def _with_ends(stored: StoredPart, numbers: Integers, until: Integers) -> StoredPart:
