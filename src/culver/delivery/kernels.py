@@ -15,7 +15,8 @@ N = TypeVar("N", bound=np.generic)
 def load() -> None:
     """Load the kernels, or compile them where they never were, before events wait for them."""
     none, few = np.zeros(0, np.int64), np.zeros(0, np.uint16)
-    gather(none, none, few, few, np.zeros(1, np.int64), few.copy())
+    tally(none, constant(none), none)
+    gather(none, constant(none), constant(few), 0, none, few)
     find(constant(none), none, none, none)
     count(none, constant(none), constant(few), none, 0, 0, none, none, none, none)
 
@@ -92,27 +93,20 @@ def count(
 
 
 @compiled
-def gather(
-    group: Integers,
-    lengths: Integers,
-    shifts: Rows,
-    rows: Rows,
-    bounds: Integers,
-    gathered: Rows,
-) -> None:
-    """Runs of rows, one after another in `rows`, are put together by group, each run's rows raised by its shift.
+def tally(group: Integers, bounds: Integers, counts: Integers) -> None:
+    """Count the rows of each registration i of a file for its group: `counts[group[i] + 1]`."""
+    for i in range(len(group)):
+        counts[group[i] + 1] += bounds[i + 1] - bounds[i]
 
-    Run i has `lengths[i]` rows and belongs to `group[i]`. Fills `bounds` (one entry more than there are groups)
-    and `gathered`. Runs of a group keep their order."""
-    for run in range(len(group)):
-        bounds[group[run] + 1] += lengths[run]
-    for at in range(1, len(bounds)):
-        bounds[at] += bounds[at - 1]
-    free = bounds[:-1].copy()
-    at = 0
-    for run in range(len(group)):
-        into = free[group[run]]
-        for i in range(lengths[run]):
-            gathered[into + i] = rows[at + i] + shifts[run]
-        at += lengths[run]
-        free[group[run]] = into + lengths[run]
+
+@compiled
+def gather(group: Integers, bounds: Integers, rows: Rows, shift: int, free: Integers, gathered: Rows) -> None:
+    """Put the rows of each registration of a file, raised by `shift`, to where its group has room, and note what
+    of that is left."""
+    raised = np.uint16(shift)
+    for i in range(len(group)):
+        into = free[group[i]]
+        for at in range(bounds[i], bounds[i + 1]):
+            gathered[into] = rows[at] + raised
+            into += 1
+        free[group[i]] = into

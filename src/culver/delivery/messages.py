@@ -3,13 +3,14 @@
 from dataclasses import dataclass
 from typing import Literal
 
+import msgspec
+
 GapReason = Literal["overflow", "expired", "disconnected", "unavailable"]
 """Why events are missing: the mailbox or buffer was full, they were too old, a live subscriber was not
 connected, or the log no longer holds them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Delivery:
+class Delivery(msgspec.Struct, frozen=True):
     """One event for one subscription. A redelivery has the same id."""
 
     subscription: str

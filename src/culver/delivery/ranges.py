@@ -9,14 +9,14 @@ other's end, although its file reaches further back.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from culver.delivery.kernels import gather
+from culver.delivery.kernels import constant, gather, tally
 from culver.matching.groups import MOST_EVENTS
 from culver.pipeline.notifications import Notifications, file_name
 
@@ -141,33 +141,47 @@ def last_offsets(notifications: Notifications) -> NDArray[np.int64]:
 
 
 def merge(ranges: Sequence[Range]) -> Notifications:
-    """One content for adjacent ranges: the same rows, in one file. Best called in a thread: it is work, and
-    most of it needs no interpreter."""
+    """One content for adjacent ranges: the same rows, in one file."""
+    *_, content = merge_in_steps(ranges)
+    assert content is not None
+    return content
+
+
+def merge_in_steps(ranges: Sequence[Range]) -> Iterator[Notifications | None]:
+    """The same, as the last item; before it, a None after each step, which takes as long as one of the ranges is
+    large. Steps need the interpreter for little but to begin."""
     start, end = ranges[0].start, ranges[-1].end
     parts = [_cut(item) for item in ranges]
-    numbers = np.concatenate([part.numbers for part in parts])
-    counts = [len(part.numbers) for part in parts]
-    # One difference for all, and without those from the end of a part to the beginning of the next.
-    lengths = np.diff(np.concatenate([part.bounds for part in parts]))
-    lengths = np.delete(lengths, np.cumsum(np.array(counts[:-1], np.int64) + 1) - 1)
-    rows = np.concatenate([part.rows for part in parts])
-    sizes = np.concatenate([part.sizes for part in parts])
-    shifts = np.repeat(np.array([part.start - start for part in parts], np.uint16), counts)
-    distinct, group = _dense(numbers)
-    bounds = np.zeros(len(distinct) + 1, np.int64)
-    gathered = np.empty(len(rows), np.uint16)
-    gather(group, lengths, shifts, rows, bounds, gathered)
+    numbers, places = _places([part.numbers for part in parts])
+    bounds = np.zeros(len(numbers) + 1, np.int64)
+    for part in parts:
+        tally(places(part.numbers), constant(part.bounds), bounds)
+        yield None
+    np.cumsum(bounds, out=bounds)
+    free = bounds[:-1].copy()
+    rows = np.empty(bounds[-1], np.uint16)
+    for part in parts:
+        shift = part.start - start
+        gather(places(part.numbers), constant(part.bounds), constant(part.rows), shift, free, rows)
+        yield None
     used = np.flatnonzero(np.diff(bounds))
-    bounds = np.append(bounds[used], len(rows)).astype(np.int64)
-    return Notifications(start, end, parts[-1].index_version, distinct[used], bounds, gathered, sizes)
+    bounds = np.append(bounds[used], len(rows))
+    sizes = np.concatenate([part.sizes for part in parts])
+    yield Notifications(start, end, parts[-1].index_version, numbers[used], bounds, rows, sizes)
 
 
-def _dense(numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Ascending numbers among which all of these are, and the place of each in them."""
-    if len(numbers) and (span := int(numbers.max()) - (low := int(numbers.min())) + 1) <= 8 * len(numbers):
-        return np.arange(low, low + span, dtype=np.int64), numbers - low
-    distinct, group = np.unique(numbers, return_inverse=True)
-    return distinct, group.astype(np.int64)
+_Integers = NDArray[np.int64]
+
+
+def _places(parts: Sequence[_Integers]) -> tuple[_Integers, Callable[[_Integers], _Integers]]:
+    """Ascending numbers among which all those of the parts are, and what tells where in them some are."""
+    parts = [numbers for numbers in parts if len(numbers)]
+    low = min((int(numbers[0]) for numbers in parts), default=0)
+    end = max((int(numbers[-1]) + 1 for numbers in parts), default=0)
+    if end - low <= 8 * sum(map(len, parts)):
+        return np.arange(low, end, dtype=np.int64), lambda numbers: numbers - low
+    distinct = np.unique(np.concatenate(parts))
+    return distinct, distinct.searchsorted
 
 
 def prune(notifications: Notifications, keep: NDArray[np.bool_]) -> Notifications:

@@ -27,6 +27,7 @@ from websockets.protocol import State
 MAX_HEAD_BYTES = 64 * 1024
 MAX_FRAGMENTS = 4_096
 MAX_WAITING_BYTES = 64 * 1024
+MAX_LEAVING_BYTES = 64 * 1024
 HEAD_SECONDS = 30.0
 STALL_SECONDS = 60.0
 LINGER_SECONDS = 1.0
@@ -138,12 +139,16 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
         super().__init__(*args, **kwargs)
         self._stall = _StallTimer()
         self._waiting_bytes = 0  # of messages that the application has not received yet
+        # What the application sends in one turn of the loop goes out in one write.
+        self._leaving: list[bytes] = []
+        self._leaving_bytes = 0
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stall.stop()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        self._leave()  # it may be a close, after which nothing is sent
         super().data_received(data)
         if not self.handshake_initiated and self.conn.handshake_exc is not None:
             # uvicorn would leave such a connection open and silent.
@@ -216,8 +221,19 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
             return False
         if self.disconnected or self.conn.state is not State.OPEN or self.transport.is_closing():
             raise ClientDisconnected
-        self.transport.writelines([text_header(len(message)), message])
+        if not self._leaving:
+            self.loop.call_soon(self._leave)
+        self._leaving += (text_header(len(message)), message)
+        self._leaving_bytes += len(message)
+        if self._leaving_bytes >= MAX_LEAVING_BYTES:
+            self._leave()
         return True
+
+    def _leave(self) -> None:
+        """Write what the application has sent; nothing may follow a close frame."""
+        leaving, self._leaving, self._leaving_bytes = self._leaving, [], 0
+        if leaving and self.conn.state is State.OPEN and not self.transport.is_closing():
+            self.transport.writelines(leaving)
 
     def shutdown(self) -> None:
         if self.handshake_complete and not self.close_sent and self.conn.state is not State.OPEN:
@@ -225,9 +241,11 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
             self.stop_keepalive()
             self.transport.close()
         else:
+            self._leave()
             super().shutdown()
 
     async def send(self, message: ASGISendEvent) -> None:
+        self._leave()
         try:
             await super().send(message)
         except RuntimeError:
@@ -261,6 +279,7 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
     def _fail(self, code: int, reason: str) -> None:
         if not self.close_sent:
             self.frames = []
+            self._leave()
             self.conn.fail(code, reason)
             self.handle_parser_exception()
 

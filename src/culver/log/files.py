@@ -8,7 +8,9 @@ import fcntl
 import logging
 import os
 import threading
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from operator import itemgetter
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -321,7 +323,8 @@ def _cut(
     batches: Sequence[tuple[int, pa.RecordBatch]], start: int, end: int
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """The part of adjacent batches that lies in `[start, end)`, without what is empty."""
-    for offset, batch in batches:
+    at = bisect_right(batches, start, key=itemgetter(0)) - 1  # mostly it is the last one that is asked for
+    for offset, batch in batches[at:]:
         first, last = max(start, offset), min(end, offset + batch.num_rows)
         if first < last:
             yield (
@@ -345,4 +348,4 @@ def _body(batch: pa.RecordBatch) -> Body:
             field="events",
             limit=MAX_BODY_BYTES,
         )
-    return Body(batch, data, int(batch.column(batches.RECEIVED).to_numpy().max()))
+    return Body(batch, data, int(batches.received_times(batch).max()))

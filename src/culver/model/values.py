@@ -48,7 +48,7 @@ _DOMAIN_OF_KIND = {
     Kind.TIMESTAMP: Domain.TIMESTAMP,
 }
 
-_KIND_OF_TYPE: dict[type, Kind] = {
+KIND_OF_TYPE: dict[type, Kind] = {
     bool: Kind.BOOLEAN,
     int: Kind.INTEGER,
     float: Kind.REAL,
@@ -59,8 +59,8 @@ _KIND_OF_TYPE: dict[type, Kind] = {
 
 
 def kind_of(value: Value) -> Kind:
-    return _KIND_OF_TYPE[type(value)]
+    return KIND_OF_TYPE[type(value)]
 
 
 def domain_of(value: Value) -> Domain:
-    return _DOMAIN_OF_KIND[_KIND_OF_TYPE[type(value)]]
+    return _DOMAIN_OF_KIND[KIND_OF_TYPE[type(value)]]

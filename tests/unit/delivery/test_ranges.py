@@ -42,6 +42,15 @@ def test_a_merged_file_has_the_same_rows_as_its_parts(seed: int) -> None:
     ]
 
 
+def test_numbers_that_lie_far_apart_are_merged_as_well() -> None:
+    far = 10**15
+    parts = [make_notifications(0, 2, {7: [0, 1], far: [1]}), make_notifications(2, 4, {8: [3], far: [2]})]
+    empty = Range(4, make_notifications(4, 5, {}))
+    merged = merge([*(Range(part.start, part) for part in parts), empty])
+    assert rows_by_number(merged) == {7: [0, 1], 8: [3], far: [1, 2]}
+    assert rows_by_number(merge([empty])) == {}
+
+
 @pytest.mark.parametrize("seed", range(10))
 def test_rows_are_counted_where_they_lie_at_or_above_the_floor_of_their_mailbox(seed: int) -> None:
     ranges, rows, sizes = random_ranges(seed)

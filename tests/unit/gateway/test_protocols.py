@@ -7,6 +7,7 @@ import re
 import struct
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import msgspec
 import pytest
@@ -16,6 +17,8 @@ from uvicorn.server import ServerState
 from websockets.frames import Frame, Opcode
 
 from culver.gateway.protocols import (
+    DIRECT,
+    MAX_LEAVING_BYTES,
     MAX_WAITING_BYTES,
     BoundedHttpProtocol,
     BoundedWebSocketProtocol,
@@ -323,6 +326,33 @@ def test_a_delivery_of_any_length_arrives_in_one_piece(length: int) -> None:
             answers = [msgspec.json.decode(await socket.recv()) for _ in range(2)]
             (events,) = [answer for answer in answers if answer["op"] == "events"]
             assert events["deliveries"][0]["event"]["t"] == text
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("length", [1, MAX_LEAVING_BYTES])
+def test_what_is_sent_in_one_turn_of_the_loop_arrives_in_order_and_before_a_close(length: int) -> None:
+    messages = [b"%d" % number * length for number in range(3)]
+
+    async def app(scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
+        assert scope["type"] == "websocket"
+        extensions: dict[str, Any] = dict(scope["extensions"] or {})
+        await receive()
+        await send({"type": "websocket.accept", "subprotocol": None, "headers": []})
+        assert all(extensions[DIRECT]["write"](message) for message in messages)
+        await send({"type": "websocket.close", "code": 1000, "reason": ""})
+
+    async def scenario() -> None:
+        async with listening(app) as (port, _):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(HANDSHAKE)
+            async with asyncio.timeout(5):
+                await reader.readuntil(b"\r\n\r\n")
+                for message in messages:
+                    expected = Frame(Opcode.TEXT, message).serialize(mask=False)
+                    assert await reader.readexactly(len(expected)) == expected
+                assert await reader.read(1) == b"\x88"
+            writer.transport.abort()
 
     run(scenario())
 

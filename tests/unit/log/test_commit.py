@@ -49,10 +49,12 @@ class GatedLog(FileLog):
 
 
 def committer(
-    log: FileLog, settings: LogSettings | None = None, on_committed: Callable[[int], None] | None = None
+    log: FileLog,
+    settings: LogSettings | None = None,
+    on_committed: Callable[[int, Sequence[Event]], None] | None = None,
 ) -> GroupCommitter:
     return GroupCommitter(
-        log, settings or LogSettings(), on_committed or (lambda offset: None), lambda: 1_000
+        log, settings or LogSettings(), on_committed or (lambda first, events: None), lambda: 1_000
     )
 
 
@@ -113,7 +115,8 @@ def test_many_publishers_need_few_commits_and_one_thread_off_the_loop(tmp_path: 
 def test_dense_publishers_share_commits_that_begin_apart_and_a_lone_one_does_not_wait(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(commit, "_PACE_SECONDS", 3600.0)
+    monkeypatch.setattr(commit, "_SHORTEST_PACE_SECONDS", 3600.0)
+    monkeypatch.setattr(commit, "_LONGEST_PACE_SECONDS", 3600.0)
 
     async def run() -> None:
         with GatedLog(tmp_path) as log:
@@ -138,7 +141,8 @@ def test_dense_publishers_share_commits_that_begin_apart_and_a_lone_one_does_not
 
 
 def test_closing_does_not_wait_for_the_pace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commit, "_PACE_SECONDS", 3600.0)
+    monkeypatch.setattr(commit, "_SHORTEST_PACE_SECONDS", 3600.0)
+    monkeypatch.setattr(commit, "_LONGEST_PACE_SECONDS", 3600.0)
 
     async def run() -> None:
         with GatedLog(tmp_path) as log:
@@ -180,15 +184,16 @@ def test_events_of_many_shapes_keep_their_order_and_offsets(tmp_path: Path) -> N
 
 def test_on_committed_is_called_on_the_loop_in_order_before_the_publisher_goes_on(tmp_path: Path) -> None:
     async def main() -> None:
-        told: list[tuple[int, int]] = []
+        told: list[tuple[int, int, int]] = []
         with GatedLog(tmp_path) as log:
             async with committer(
-                log, on_committed=lambda offset: told.append((offset, threading.get_ident()))
+                log,
+                on_committed=lambda first, events: told.append((first, len(events), threading.get_ident())),
             ) as publisher:
                 for n in range(5):
-                    await publisher.publish([event(n)])
-                    assert told[-1] == (n + 1, threading.get_ident())
-        assert [offset for offset, _ in told] == [1, 2, 3, 4, 5]
+                    await publisher.publish([event(n), event(n)])
+                    assert told[-1] == (2 * n, 2, threading.get_ident())
+        assert [first for first, _, _ in told] == [0, 2, 4, 6, 8]
 
     asyncio.run(main())
 
@@ -196,7 +201,7 @@ def test_on_committed_is_called_on_the_loop_in_order_before_the_publisher_goes_o
 def test_failing_listener_does_not_fail_the_publisher(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def fail(offset: int) -> None:
+    def fail(first: int, events: Sequence[Event]) -> None:
         raise RuntimeError("listener")
 
     async def main() -> None:
