@@ -12,7 +12,7 @@ The engine matches the hole again, and whatever follows it.
 
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from culver.delivery.ranges import LEVELS, Range
@@ -74,16 +74,6 @@ class NotificationFiles:
     def empty(self) -> bool:
         return not any(path.suffix == notifications.SUFFIX for path in self._directory.iterdir())
 
-    def secure(self, item: Range) -> Range:
-        """The same range with its arrays in the file instead of in memory. Writes the file if need be."""
-        path = self._directory / item.name
-        try:
-            content = notifications.read(path)
-        except (FileNotFoundError, StorageCorrupt):
-            notifications.write(self._directory, item.notifications, durable=True)
-            content = notifications.read(path)
-        return replace(item, notifications=content, mapped=True, stored=True)
-
     def store(self, content: Notifications) -> Range:
         """Write a merged file, on disk on return, and map it."""
         path = notifications.write(self._directory, content, durable=True)
@@ -107,7 +97,7 @@ class NotificationFiles:
 
 def _range(start: int, content: Notifications) -> Range:
     """A mapping holds a file descriptor; small files are cheaper in memory."""
-    item = Range(start, content, mapped=True)
+    item = Range(start, content)
     if item.size >= _SMALL_BYTES:
         return item
     n = content

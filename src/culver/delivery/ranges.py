@@ -29,7 +29,6 @@ class Range:
 
     start: int
     notifications: Notifications
-    mapped: bool = False  # its arrays lie in the file, not in this process's own memory
     stored: bool = True  # its file is on disk
 
     @property

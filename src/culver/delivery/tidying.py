@@ -1,4 +1,4 @@
-"""The notification files of a site: those that nobody needs go, small ones are merged, large ones leave memory.
+"""The notification files of a site: those that nobody needs go, and small ones are merged.
 
 The inline engine hands over ranges that have no file; they get one here, many in one. The order makes a crash at any
 moment harmless: the base is on disk before the files below it go, a merged file before its inputs go.
@@ -18,7 +18,6 @@ from culver.delivery.cursors import CursorStore
 from culver.delivery.files import NotificationFiles
 from culver.delivery.mailboxes import Mailboxes
 from culver.delivery.ranges import (
-    LEVELS,
     Range,
     last_offsets,
     merge,
@@ -102,17 +101,12 @@ class FileKeeper:
             self._noted_us, self._noted = now_us, self._mailboxes.frontier
 
     async def tidy_files(self, now_us: int) -> None:
-        """Delete what nobody needs, write what has no file, merge what is small, and move large contents out of
-        memory."""
+        """Delete what nobody needs, write what has no file, and merge what is small."""
         self.settle(now_us)
         await self._retire()
         await self.store_files()
         for group in plan_merges(self._mailboxes.ranges):
             await self._merge(group)
-        for item in list(self._mailboxes.ranges):
-            if item.stored and not item.mapped and item.size >= LEVELS[0].below_bytes:
-                secured = await asyncio.to_thread(self._files.secure, item)
-                self._mailboxes.exchange([item], secured)
 
     async def store_files(self) -> None:
         """Write files for what is in memory only."""

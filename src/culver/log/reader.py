@@ -68,7 +68,7 @@ class FileLogReader:
             if record.offset >= end:
                 break
             if record.received_us >= received_us:
-                times = _decode(segment, record, body).column("received_us").to_numpy()
+                times = batches.received_times(_decode(segment, record, body))
                 hits = np.flatnonzero(times >= received_us)
                 # None when the clock was set back: the time was reached in a segment that is trimmed by now.
                 return min(record.offset + (int(hits[0]) if len(hits) else 0), end)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from culver.matching.groups import Groups, Rows
 from culver.matching.index.arrays import compiled
+from culver.matching.index.rooms import room_for
 
 
 def join(parts: Sequence[Groups]) -> Groups:
@@ -25,7 +26,9 @@ def join(parts: Sequence[Groups]) -> Groups:
     parts = sorted(parts, key=lambda part: int(part.numbers[0]))
     numbers = np.concatenate([part.numbers for part in parts])
     if all(one.numbers[-1] < other.numbers[0] for one, other in itertools.pairwise(parts)):
-        rows = np.concatenate([part.rows for part in parts])
+        pairs = sum(len(part.rows) for part in parts)
+        rows = room_for(-(-pairs // 4)).view(np.uint16)[:pairs]
+        np.concatenate([part.rows for part in parts], out=rows)
         bounds = np.zeros(len(numbers) + 1, np.int64)
         np.cumsum(np.concatenate([np.diff(part.bounds) for part in parts]), out=bounds[1:])
         return Groups(numbers, bounds, rows)
@@ -39,7 +42,7 @@ def join(parts: Sequence[Groups]) -> Groups:
     ordered = numbers[order]
     first = np.flatnonzero(np.diff(ordered, prepend=-1))
     bounds = np.zeros(len(first) + 1, np.int64)
-    joined = np.empty(len(rows), np.uint16)
+    joined = room_for(-(-len(rows) // 4)).view(np.uint16)[: len(rows)]
     put_together(np.append(first, len(order)), begin[order], lengths[order], rows, bounds, joined)
     return Groups(ordered[first], bounds, joined)
 

@@ -9,8 +9,12 @@ It is grouped by registration, so that a mailbox finds its share with one binary
             and the work that it took (`culver.pipeline.work`)), padded with spaces to 8 bytes
     numbers   int64[registrations]      ascending
     bounds    int64[registrations + 1]  where each registration's rows begin
-    sizes     uint32[end - start]       payload bytes of each event of the range, padded with zeros to 8 bytes
+    sizes     uint32[end - start]       payload bytes of each event of the range
+    zeros     up to the next multiple of the header's `alignment`: 8, or 4096 where the rows are many
     rows      uint16[pairs]             event offset - start, ascending within a registration
+
+Many rows go to the disk past the page cache, which they would fill: they are read a page here and a page there, if at
+all. In a virtual machine, each page that the cache takes anew may have to come from the host first.
 
 The file's name is its range, `START-END.ntf` in 20 digits each. The same range matched against the same index
 version gives the same content but for the work, so writing it twice changes nothing. Ranges may overlap after a
@@ -18,6 +22,7 @@ restart with other batch bounds; a reader takes each offset from the first file 
 """
 
 import contextlib
+import errno
 import json
 import mmap
 import os
@@ -25,6 +30,7 @@ import secrets
 import struct
 import zlib
 from dataclasses import asdict, dataclass
+from io import FileIO
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -40,6 +46,8 @@ _PREFIX = struct.Struct("<8sII")
 _LENGTH = struct.Struct("<I")
 _CHECKED_FROM = 12
 SUFFIX = ".ntf"
+_PAGE = 4096
+_MANY_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +99,7 @@ def write(directory: Path, notifications: Notifications, *, durable: bool, suffi
     this returns; without, a power cut may take it (the log still has the events)."""
     n = notifications
     rows = _bytes(n.rows)
+    alignment = _PAGE if durable and len(rows) >= _MANY_BYTES else 8
     header = json.dumps(
         {
             "start": n.start,
@@ -98,15 +107,18 @@ def write(directory: Path, notifications: Notifications, *, durable: bool, suffi
             "index_version": n.index_version,
             "registrations": len(n.numbers),
             "pairs": len(n.rows),
+            "alignment": alignment,
             "rows_checksum": _checksum(n.rows),
             "work": [asdict(each) for each in n.work],
         }
     ).encode()
     header += b" " * (-(len(header) + _PREFIX.size) % 8)
     parts: list[bytes | memoryview] = [
-        _LENGTH.pack(len(header)), header, _bytes(n.numbers), _bytes(n.bounds), _bytes(n.sizes),
-        bytes(-n.sizes.nbytes % 8),
+        _LENGTH.pack(len(header)), header, _bytes(n.numbers), _bytes(n.bounds), _bytes(n.sizes)
     ]  # fmt: skip
+    rows_at = _CHECKED_FROM + sum(map(len, parts))
+    parts.append(bytes(-rows_at % alignment))
+    rows_at += -rows_at % alignment
     crc = 0
     for part in parts:
         crc = zlib.crc32(part, crc)
@@ -115,10 +127,11 @@ def write(directory: Path, notifications: Notifications, *, durable: bool, suffi
     temporary = path.with_suffix(f".{secrets.token_hex(4)}.{os.getpid()}.tmp")
     try:
         with temporary.open("wb", buffering=0) as file:
-            for part in (_MAGIC + _LENGTH.pack(crc), *parts, rows):
-                view = memoryview(part)
-                while view:
-                    view = view[file.write(view) :]
+            for part in (_MAGIC + _LENGTH.pack(crc), *parts):
+                _write_all(file, part)
+            direct = _write_past_cache(temporary, rows, rows_at) if alignment == _PAGE else 0
+            file.seek(rows_at + direct)
+            _write_all(file, rows[direct:])
             if durable:
                 os.fsync(file.fileno())
         temporary.rename(path)
@@ -149,7 +162,8 @@ def read(path: Path, *, check_rows: bool = True) -> Notifications:
         numbers = np.frombuffer(data, np.int64, count, at)
         bounds = np.frombuffer(data, np.int64, count + 1, at := at + numbers.nbytes)
         sizes = np.frombuffer(data, np.uint32, header["end"] - header["start"], at := at + bounds.nbytes)
-        rows = np.frombuffer(data, np.uint16, pairs, at := at + sizes.nbytes + -sizes.nbytes % 8)
+        at += sizes.nbytes
+        rows = np.frombuffer(data, np.uint16, pairs, at := at + -at % header["alignment"])
         intact = zlib.crc32(data[_CHECKED_FROM:at]) == crc and len(data) == at + rows.nbytes
         intact = intact and (not check_rows or _checksum(rows) == header["rows_checksum"])
         work = tuple(_work(each) for each in header.get("work", ()))
@@ -165,6 +179,32 @@ def read(path: Path, *, check_rows: bool = True) -> Notifications:
 def _work(members: dict[str, Any]) -> Work:
     schemes = tuple(SchemeWork(*each) for each in members.pop("schemes", ()))
     return Work(**members, schemes=schemes)
+
+
+def _write_all(file: FileIO, part: bytes | memoryview) -> None:
+    view = memoryview(part)
+    while view:
+        view = view[file.write(view) :]
+
+
+def _write_past_cache(path: Path, rows: memoryview, at: int) -> int:
+    """Write the rows up to the last whole page to a place that is aligned like one; returns how many bytes that are:
+    none where the file system does not do that, or where they do not lie in memory that is aligned."""
+    size = len(rows) // _PAGE * _PAGE
+    if np.frombuffer(rows, np.uint8).ctypes.data % _PAGE:
+        return 0
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_DIRECT)
+    except OSError:
+        return 0
+    try:
+        return os.pwrite(descriptor, rows[:size], at) // _PAGE * _PAGE
+    except OSError as exc:
+        if exc.errno == errno.EINVAL:
+            return 0
+        raise
+    finally:
+        os.close(descriptor)
 
 
 def _checksum(rows: NDArray[np.uint16]) -> int:

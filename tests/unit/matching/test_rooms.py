@@ -11,6 +11,12 @@ def address(array: np.ndarray) -> int:
     return int(array.ctypes.data)
 
 
+def test_a_room_begins_at_a_page_and_has_the_size_that_was_asked_for() -> None:
+    held = [room_for(SIZE + size) for size in range(5)]
+    assert [address(room) % 4096 for room in held] == [0] * 5
+    assert all(len(room) >= SIZE + size for size, room in enumerate(held))
+
+
 def test_room_that_nobody_holds_is_used_again() -> None:
     room = room_for(SIZE)
     before = address(room)

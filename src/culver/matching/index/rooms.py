@@ -1,5 +1,7 @@
 """Memory for results, used again once nobody holds the result that was in it.
 
+Rooms begin at a page of memory, so that the disk can be given what is in them as it is.
+
 A large result is mostly new memory, which the system hands out page by page and fills with zeros first: a tenth of
 the time of matching W3. A result is a view of its room, so the count of references tells whether anybody looks at it.
 """
@@ -13,6 +15,7 @@ from numpy.typing import NDArray
 _SMALLEST = 1 << 17  # entries; what is smaller, the allocator gives again by itself
 _LARGEST = 1 << 24
 _KEPT = 2
+_PAGE = 512  # entries
 _UNUSED = (
     2  # references to a room that only `_rooms` has, as `getrefcount` counts them: the list's and its own
 )
@@ -27,10 +30,14 @@ def room_for(size: int) -> NDArray[np.int64]:
         return np.empty(size, np.int64)
     with _lock:
         for place in range(len(_rooms)):
-            if len(_rooms[place]) >= size and sys.getrefcount(_rooms[place]) <= _UNUSED:
-                return _rooms[place]
+            if len(_rooms[place]) >= size + _PAGE and sys.getrefcount(_rooms[place]) <= _UNUSED:
+                return _aligned(_rooms[place])
         # NumPy asks for large pages where Numba would not.
-        room = np.empty(size, np.int64)
+        room = np.empty(size + _PAGE, np.int64)
         _rooms.append(room)
         del _rooms[:-_KEPT]
-        return room
+        return _aligned(room)
+
+
+def _aligned(room: NDArray[np.int64]) -> NDArray[np.int64]:
+    return room[-room.ctypes.data % (8 * _PAGE) // 8 :]

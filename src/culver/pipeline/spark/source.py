@@ -33,6 +33,10 @@ if TYPE_CHECKING:
 _WAIT_SECONDS = 0.5  # for the head to move, before Spark is told that there is nothing new
 _HEAD_TRIES = 100
 _SMALLEST_RANGE = 2_000  # events; a smaller batch is not worth splitting among cores
+_LARGE_RANGE = (
+    1 << 19
+)  # events; with several of them for each core, none is idle for long at the end of a batch
+_TURNS = 4
 
 SCHEMA = StructType(
     [StructField(name, LongType()) for name in ("start", "end", "index_version", "registrations", "pairs")]
@@ -136,7 +140,8 @@ class LogStreamReader(DataSourceStreamReader):
     def _ranges(self, first: int, last: int, version: int, slices: int) -> list[InputPartition]:
         if first >= last:
             return []
-        count = max(1, min(-(-self._parallelism // slices), (last - first) // _SMALLEST_RANGE))
+        cores, events = -(-self._parallelism // slices), last - first
+        count = max(1, min(cores, events // _SMALLEST_RANGE), min(cores * _TURNS, events // _LARGE_RANGE))
         bounds = [first + (last - first) * i // count for i in range(count + 1)]
         ranges = itertools.pairwise(bounds)
         if slices == 1:
