@@ -24,6 +24,7 @@ from culver.bench.streamhub.plan import SEED, StreamhubPlan
 from culver.bench.streamhub.site import Sites, sites_with_subscriptions
 from culver.bench.streamhub.sliced import workload
 from culver.bench.throughput import measure_throughput
+from culver.config import PipelineSettings
 
 TABLE = "table 2"
 
@@ -46,7 +47,7 @@ class Batching:
 
 
 BATCHINGS = (
-    Batching("large", "spark", 2_000_000),
+    Batching("large", "spark", PipelineSettings().batch_events),
     Batching("small", "spark", 1_000),
     Batching("none", "inline", 1),
 )

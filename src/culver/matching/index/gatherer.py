@@ -73,7 +73,7 @@ class Gathered:
         turn_over(self._pages, self._used, slot_rows, slot_begin)
         most = min(len(segment), self.pairs)
         numbers, bounds = np.empty(most + 1, np.int64), np.empty(most + 1, np.int64)
-        rows = room_for(-(-self.pairs // 4)).view(np.uint16)
+        rows = room_for(self.pairs // 4 + LANES).view(np.uint16)
         count, total = by_registration(
             segment.arrays, *segment.slots_of(), slot_begin, slot_rows, until, windowed, self._start, numbers, bounds,
             rows,

@@ -18,7 +18,7 @@ import numpy as np
 
 from culver.matching.index.arrays import Bytes, Integers, Masks, Ranks, SegmentArrays, Shorts, compiled
 from culver.matching.index.kernels import TILE, no_findings, search_tile
-from culver.matching.index.vectors import LANES, emit, ones, transpose
+from culver.matching.index.vectors import LANES, MOVED, emit, move, ones, transpose
 
 _PAGE = LANES
 
@@ -155,7 +155,8 @@ def by_registration(
     """Put the rows of the slots of each registration together, in order of numbers, without those at positions at
     which it is not in effect. Returns how many registrations have any, and how many rows there are in all.
 
-    The boxes of registration r are slots_of[slots_start[r] : slots_start[r + 1]]."""
+    `rows` and `slot_rows` need 32 places more than there are rows. The boxes of registration r are
+    slots_of[slots_start[r] : slots_start[r + 1]]."""
     boxes = len(segment.slot_registration)
     own, since = segment.numbers, segment.since
     direct = len(slot_begin) - 1 > boxes
@@ -174,8 +175,8 @@ def by_registration(
                     begin += 1
                 while begin < end and first_position + slot_rows[end - 1] >= until[registration]:
                     end -= 1
-            for at in range(end - begin):
-                rows[np.uintp(total + at)] = slot_rows[np.uintp(begin + at)]
+            for at in range(0, end - begin, MOVED):
+                move(slot_rows, begin + at, rows, total + at)  # and some nonsense behind the end
             total += end - begin
             lists += end > begin
         if lists > 1:

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 LANES = 64
 WINDOW = 16
-_EMIT_BITS = 512  # of a vector that is packed
+MOVED = 32
+_EMIT_BITS = 512  # of a vector that is packed, or moved
 _MASKS = 8  # in a vector
 _ALL = 2**64 - 1
 
@@ -154,6 +155,21 @@ def _copy(context: Any, source: Any, at: Any, length: Any, target: Any, to: Any)
     return types.none(source, types.int64, types.int64, target, types.int64), generate
 
 
+def _move(context: Any, source: Any, at: Any, target: Any, to: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        source, at, target, to = arguments
+        read = context.make_array(signature.args[0])(context, builder, source).data
+        written = context.make_array(signature.args[2])(context, builder, target).data
+        element = read.type.pointee
+        vector = ir.VectorType(element, _EMIT_BITS // element.width)
+        moved = _load(builder, read, at, vector)
+        stored = builder.store(moved, builder.bitcast(builder.gep(written, [to]), vector.as_pointer()))
+        stored.align = element.width // 8
+        return context.get_dummy_value()
+
+    return types.none(source, types.int64, target, types.int64), generate
+
+
 def _count_up_to(context: Any, array: Any, at: Any, key: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         array, at, key = arguments
@@ -220,6 +236,9 @@ if TYPE_CHECKING:
         """Copy source[at : at + length], but no more than 16, to target[to:]. Writes nonsense behind it, up to 16
         places in all: keep that much room."""
 
+    def move(source: NDArray[np.uint16], at: int, target: NDArray[np.uint16], to: int) -> None:
+        """Copy 32 entries, whatever they are: there must be that many in both."""
+
     def count_up_to(keys: NDArray[np.int64], at: int, key: int) -> int:
         """How many of the 16 keys from keys[at] on are at most `key`."""
 
@@ -231,6 +250,6 @@ if TYPE_CHECKING:
 
 else:
     within, emit, lowest, real_of = map(intrinsic, (_within, _emit, _lowest, _real_of))
-    copy, count_up_to, prefetch, transpose, ones = map(
-        intrinsic, (_copy, _count_up_to, _prefetch, _transpose, _ones)
+    copy, count_up_to, prefetch, transpose, ones, move = map(
+        intrinsic, (_copy, _count_up_to, _prefetch, _transpose, _ones, _move)
     )
