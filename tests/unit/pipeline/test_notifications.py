@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from culver.errors import StorageCorrupt
+from culver.matching.index.rooms import room_for
 from culver.pipeline import notifications
 from culver.pipeline.collector import Collector
 from culver.pipeline.notifications import Notifications
@@ -43,6 +44,28 @@ def test_file_reads_as_it_was_written(tmp_path: Path) -> None:
     assert read.offsets_of(4).tolist() == []
     assert read.offsets_of(10).tolist() == []
     assert read.sizes.tolist() == [11] * 5
+
+
+@pytest.mark.parametrize("shift", [0, 1], ids=["aligned", "not aligned"])
+@pytest.mark.parametrize("surplus", [0, 1, 2_047, 2_048])
+def test_many_rows_read_as_they_were_written(tmp_path: Path, shift: int, surplus: int) -> None:
+    pairs = (1 << 19) + surplus
+    rows = room_for(pairs // 4 + 1).view(np.uint16)[shift : shift + pairs]
+    rows[:] = np.arange(pairs) % 50_000
+    bounds = np.array([0, 50_000, pairs], np.int64)
+    written = Notifications(5, 50_006, 7, np.array([3, 9]), bounds, rows, np.zeros(50_001, np.uint32))
+    path = notifications.write(tmp_path, written, durable=True)
+    read = notifications.read(path)
+    assert (read.rows == rows).all()
+    assert len(read.rows) == pairs
+    assert read.offsets_of(3).tolist() == list(range(5, 50_005))
+    with path.open("r+b") as file:
+        file.seek(-pairs, 2)  # in the middle of the rows
+        byte = file.read(1)
+        file.seek(-pairs, 2)
+        file.write(bytes([byte[0] ^ 1]))
+    with pytest.raises(StorageCorrupt):
+        notifications.read(path)
 
 
 def test_same_content_gives_the_same_bytes_and_leaves_no_other_file(tmp_path: Path) -> None:
