@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from culver.matching.groups import Groups, Rows
+from culver.matching.groups import MOST_EVENTS, Groups, Rows
 from culver.matching.index.arrays import compiled
 from culver.matching.index.rooms import room_for
 
@@ -65,12 +65,27 @@ def put_together(
     """Hot: group i is the runs `first[i]` up to `first[i + 1]`, run r being `rows[begin[r]:begin[r] + lengths[r]]`.
     Fills `bounds` and `joined`; rows ascend within a group."""
     into = 0
+    aside = np.empty(MOST_EVENTS, np.uint16)
     for group in range(len(first) - 1):
-        bounds[group] = into
+        bounds[group] = start = into
         for run in range(first[group], first[group + 1]):
-            for at in range(begin[run], begin[run] + lengths[run]):
-                joined[into] = rows[at]
+            at, end = begin[run], begin[run] + lengths[run]
+            # What is there is merged with the next run; of the two, the smaller row is taken without a branch.
+            held = into - start
+            aside[:held] = joined[start:into]
+            into = start
+            i = 0
+            while i < held and at < end:
+                one, other = aside[np.uintp(i)], rows[np.uintp(at)]
+                smaller = one < other
+                joined[np.uintp(into)] = one if smaller else other
+                i += smaller
+                at += not smaller
                 into += 1
-        if first[group + 1] - first[group] > 1:
-            joined[bounds[group] : into].sort()
+            for left in range(i, held):
+                joined[np.uintp(into)] = aside[np.uintp(left)]
+                into += 1
+            for left in range(at, end):
+                joined[np.uintp(into)] = rows[np.uintp(left)]
+                into += 1
     bounds[len(bounds) - 1] = into
