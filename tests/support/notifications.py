@@ -13,6 +13,7 @@ from culver.delivery.hub import Hub
 from culver.log.files import FileLog
 from culver.pipeline import notifications
 from culver.pipeline.notifications import Notifications
+from culver.registry.block import Block
 from culver.registry.registration import Registration
 from support.logs import batch
 
@@ -115,3 +116,30 @@ class Disk:
 def site_disk(path: Path, settings: LogSettings | None = None) -> Iterator[Disk]:
     with FileLog(path / "log", settings or LogSettings()) as log:
         yield Disk(path, log)
+
+
+def block(
+    number: int = 10,
+    first: int = 0,
+    count: int = 40,
+    holes: Sequence[int] = (),
+    mailbox_count: int | None = None,
+) -> Block:
+    """A set's rows from `first` on, the first of them under that number."""
+    return Block(
+        number=number,
+        count=count,
+        name="quotes",
+        first=first,
+        filter="a = ?",
+        since=0,
+        until=None,
+        version=1,
+        created_at_us=0,
+        expires_at_us=None,
+        mailbox_count=mailbox_count,
+        mailbox_bytes=None,
+        mailbox_age_seconds=None,
+        values=b"",
+        holes=np.array(sorted(holes), np.int64),
+    )

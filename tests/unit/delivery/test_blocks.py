@@ -15,29 +15,9 @@ from culver.errors import NotFound
 from culver.registry.block import Block
 from culver.registry.registration import Registration
 from support.gateway import run
-from support.notifications import make_notifications, registration, removed, site_disk
+from support.notifications import block, make_notifications, registration, removed, site_disk
 
 ROWS = 40
-
-
-def block(number: int = 10, first: int = 0, count: int = ROWS) -> Block:
-    return Block(
-        number=number,
-        count=count,
-        name="quotes",
-        first=first,
-        filter="a = ?",
-        since=0,
-        until=None,
-        version=1,
-        created_at_us=0,
-        expires_at_us=None,
-        mailbox_count=5,
-        mailbox_bytes=None,
-        mailbox_age_seconds=None,
-        values=b"",
-        holes=np.empty(0, np.int64),
-    )
 
 
 def singles(of: Block) -> list[Registration]:
@@ -53,7 +33,7 @@ def test_block_counts_as_its_members_do_one_by_one(seed: int) -> None:
     stored = {f"quotes.{n}": StoredMailbox(10 + n, rng.randrange(20), ()) for n in rng.sample(range(ROWS), 5)}
     together, alone = (Mailboxes(DeliverySettings(), stored) for _ in range(2))
     offset, number = 0, 100
-    made = block()
+    made = block(mailbox_count=5)
     gone: set[int] = set()
 
     def accept() -> None:
@@ -127,7 +107,7 @@ def state(mailboxes: Mailboxes) -> dict[str, object]:
 def test_slots_of_an_ended_block_are_used_again() -> None:
     mailboxes = Mailboxes(DeliverySettings(), {})
     for turn in range(5):
-        made = block(number=1 + turn * 1000, count=1000)
+        made = block(number=1 + turn * 1000, count=1000, mailbox_count=5)
         mailboxes.register_block(made)
         assert mailboxes.slot_of("quotes.999") == 999
         assert mailboxes.subscription(999) == "quotes.999"
@@ -139,7 +119,7 @@ def test_end_of_a_block_ends_its_sessions_and_forgets_its_cursors(tmp_path: Path
     async def scenario() -> None:
         with site_disk(tmp_path) as disk:
             hub = disk.hub()
-            made = block(count=3)
+            made = block(count=3, mailbox_count=5)
             hub.register([made])
             disk.feed(hub, 0, 4, {10: [1], 11: [2], 12: [3]})
             session = await hub.open_session(registration(11, "quotes.1"))
@@ -157,7 +137,7 @@ def test_end_of_a_block_ends_its_sessions_and_forgets_its_cursors(tmp_path: Path
             hub = disk.hub()
             hub.register([replaced])
             assert hub.mailboxes.cursor(hub.mailboxes.slot_of("quotes.2")) == 3
-            again = block(number=30, count=3)
+            again = block(number=30, count=3, mailbox_count=5)
             hub.register([again])
             assert hub.mailboxes.cursor(hub.mailboxes.slot_of("quotes.1")) == -1
             await hub.close()
