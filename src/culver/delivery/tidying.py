@@ -18,6 +18,7 @@ from culver.delivery.cursors import CursorStore
 from culver.delivery.files import NotificationFiles
 from culver.delivery.mailboxes import Mailboxes
 from culver.delivery.ranges import (
+    LEVELS,
     Range,
     last_offsets,
     merge,
@@ -30,7 +31,7 @@ from culver.delivery.slots import NEVER, NONE
 from culver.pipeline.notifications import Notifications, parse_file_name
 
 _GRACE_US = 1_000_000
-_SMALL_BYTES = 512 * 1024  # of a range that is merged on the loop, in half a millisecond
+_SMALL_BYTES = LEVELS[0].below_bytes  # of a range that is merged on the loop, in half a millisecond
 _STEPS_AT_A_TIME = 32  # before others on the event loop have their turn
 
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from culver.matching.index.arrays import Bytes, Integers, Masks, Ranks, SegmentArrays, Shorts, compiled
-from culver.matching.index.kernels import TILE, no_findings, search_tile
+from culver.matching.index.kernels import TILE, no_findings, search_tile, widest_group
 from culver.matching.index.vectors import LANES, MOVED, emit, move, ones, transpose
 
 _PAGE = LANES
@@ -59,11 +59,13 @@ def gather_rows(
     boxes = len(segment.slot_registration) // LANES
     one = np.uint64(1)
     used = bits = 0
-    memory = no_findings(segment)
+    memory, widest = no_findings(segment), widest_group(segment)
     heads = pages.heads
     for tile in range(0, rows, TILE):
         end = min(rows, tile + TILE)
-        memory, listed = search_tile(segment, tile, end, rows, values, there, held_start, held_needs, memory)
+        memory, listed = search_tile(
+            segment, widest, tile, end, rows, values, there, held_start, held_needs, memory
+        )
         found, runs, work, ordered = memory.found, memory.runs, memory.work, memory.ordered
         begins, ends, slots, masks = memory.begins, memory.ends, memory.slots, memory.masks
         most = runs[end - tile] + (ends[ordered[listed - 1]] if listed else 0)

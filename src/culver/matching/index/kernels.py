@@ -215,8 +215,18 @@ def no_findings(segment: SegmentArrays) -> Findings:
 
 
 @compiled
+def widest_group(segment: SegmentArrays) -> int:
+    """The dimensions of the group that has most."""
+    widest = 1
+    for group in range(len(segment.group_needy)):
+        widest = max(widest, segment.group_dimension_start[group + 1] - segment.group_dimension_start[group])
+    return widest
+
+
+@compiled
 def search_tile(
     segment: SegmentArrays,
+    widest: int,
     tile: int,
     end: int,
     rows: int,
@@ -241,9 +251,6 @@ def search_tile(
             np.empty(listed, np.int64),
         )
     _by_chunk(work, listed, len(segment.chunk_axes) - 1, memory.starts, ordered)
-    widest = 1
-    for group in range(len(segment.group_needy)):
-        widest = max(widest, segment.group_dimension_start[group + 1] - segment.group_dimension_start[group])
     ranks = memory.ranks
     if listed * widest > len(ranks):
         ranks = np.empty(2 * listed * widest, np.uint16)
@@ -308,11 +315,13 @@ def match_rows(
     own, since, slot_registration = segment.numbers, segment.since, segment.slot_registration
     lowest_number = own[0] if len(own) > 0 else 0
     total = 0
-    memory = no_findings(segment)
+    memory, widest = no_findings(segment), widest_group(segment)
     boxed = np.empty(4096, np.int32)
     for tile in range(0, rows, TILE):
         end = min(rows, tile + TILE)
-        memory, listed = search_tile(segment, tile, end, rows, values, there, held_start, held_needs, memory)
+        memory, listed = search_tile(
+            segment, widest, tile, end, rows, values, there, held_start, held_needs, memory
+        )
         runs, work, begins, ends = memory.runs, memory.work, memory.begins, memory.ends
         slots, masks = memory.slots, memory.masks
         item = 0
