@@ -8,8 +8,8 @@
       +---------------- window                      +---------------- idle window
 
 Saturation is read from the backlog, not from how busy the slices are: an engine that works in batches is saturated
-long before its slices are busy all the time. Under-use is read from how busy they are, against how busy they were when
-so many were last saturated. So a constant load that made a slice necessary does not take it away again.
+long before its slices are busy all the time. Under-use is read from how busy they are, against how busy they were
+when so many were last saturated. So a constant load that made a slice necessary does not take it away again.
 
 Pure: observations in, decisions out, time passed in.
 """

@@ -4,6 +4,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -282,7 +283,7 @@ def test_whatever_the_load_the_bounds_and_pauses_are_kept(
         ({"elastic": True, "slices": 1, "slices_min": 2}, "pipeline.slices"),
     ],
 )
-def test_bounds_that_make_no_sense_are_refused_by_name(changes: dict[str, int], setting: str) -> None:
+def test_bounds_that_make_no_sense_are_refused_by_name(changes: dict[str, Any], setting: str) -> None:
     with pytest.raises(InvalidConfiguration) as caught:
         elasticity_settings(PipelineSettings(**changes))
     assert caught.value.field == setting
