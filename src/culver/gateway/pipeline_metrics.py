@@ -114,10 +114,10 @@ def _loads(seen: SlicesView) -> Iterator[Metric]:
     yield InfoMetricFamily(
         "culver_forwarding", "The policy among an event's candidates", {"name": seen.forwarding or "none"}
     )
-    told = seen.decision
+    told = seen.last_change
     yield InfoMetricFamily(
         "culver_elasticity",
-        "What the controller of the slices decided last, and why",
+        "The last change that the controller of the slices decided on, and why",
         {
             "elastic": str(seen.elastic).lower(),
             "action": told.action if told else "",

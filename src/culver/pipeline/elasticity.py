@@ -1,4 +1,4 @@
-"""When a slice is added, and when one is removed (BlueDove, sections III-C and IV-D: matchers join under saturation).
+"""When a slice is added, and when one is removed (BlueDove, section IV-E: matchers join under saturation).
 
     backlog                                       busy
       |            ......  grows: add             1 |-------  saturated, as last seen with so many slices

@@ -77,7 +77,7 @@ class SliceView:
 
 @dataclass(frozen=True, slots=True)
 class DecisionView:
-    """What the controller said last; `action` is add, remove or nothing."""
+    """What the controller said; `action` is add (and `slice` is the one to split), remove or nothing."""
 
     action: str
     slice: int | None
@@ -97,7 +97,8 @@ class SlicesView:
     layers: tuple[LayerView, ...] = ()
     forwarding: str | None = None  # the policy among candidates; None: no event has more than one
     elastic: bool = False  # a controller adds and removes slices
-    decision: DecisionView | None = None  # its last one that was more than to do nothing, or the first
+    decision: DecisionView | None = None  # what it said last
+    last_change: DecisionView | None = None  # its last decision that was more than to do nothing
 
 
 class Slices(Protocol):
