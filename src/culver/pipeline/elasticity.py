@@ -113,6 +113,9 @@ class Controller:
     a pause, and a change that somebody else made is noticed by the numbers of the slices. Not thread-safe."""
 
     def __init__(self, settings: ElasticitySettings) -> None:
+        self.last: tuple[float, Decision] | None = None
+        """What was said last, and when."""
+        self.last_change: tuple[float, Add | Remove] | None = None
         self._settings = settings
         self._seen: deque[_Observation] = deque()
         self._slices: frozenset[int] | None = None
@@ -131,11 +134,21 @@ class Controller:
     ) -> Decision:
         """What to do now. Call it about once a second, with any clock that goes forward; an observation that is not
         later than the last one is passed over."""
-        if not slice_loads or (self._seen and at_seconds <= self._seen[-1].at_seconds):
+        if not slice_loads or (self.last is not None and at_seconds <= self.last[0]):
             return Nothing("nothing new was observed")
+        decision = self._take(at_seconds, backlog_events, arrived_per_second, slice_loads)
+        self.last = at_seconds, decision
+        if not isinstance(decision, Nothing):
+            self.last_change = at_seconds, decision
+            self._begin_anew(at_seconds)
+        return decision
+
+    def _take(
+        self, at_seconds: float, backlog: int, arrived: float, slice_loads: Sequence[SliceLoad]
+    ) -> Decision:
         busy = {each.slice: each.busy for each in slice_loads}
         self._notice_change(at_seconds, frozenset(busy))
-        now = _Observation(at_seconds, backlog_events, arrived_per_second, busy, sum(busy.values()))
+        now = _Observation(at_seconds, backlog, arrived, busy, sum(busy.values()))
         self._notice_stall(now)
         self._seen.append(now)
         while at_seconds - self._seen[0].at_seconds > self._settings.idle_seconds:
@@ -145,10 +158,7 @@ class Controller:
         if at_seconds < self._paused_until:
             left = self._paused_until - at_seconds
             return Nothing(f"{left:.0f} seconds are left of the pause after the last change")
-        decision = self._decide(slice_loads)
-        if not isinstance(decision, Nothing):
-            self._begin_anew(at_seconds)
-        return decision
+        return self._decide(slice_loads)
 
     def _notice_change(self, at_seconds: float, slices: frozenset[int]) -> None:
         if self._slices is not None and self._slices != slices:

@@ -203,7 +203,11 @@ def test_observation_from_the_past_changes_nothing() -> None:
     for at in range(14):
         controller.observe(float(at), *pipeline.step(float(at), 9_000.0))
     assert isinstance(controller.observe(3.0, 10**9, 9_000.0, [SliceLoad(0, 1.0, 1)]), Nothing)
-    assert isinstance(controller.observe(14.0, *pipeline.step(14.0, 9_000.0)), Add)
+    added = controller.observe(14.0, *pipeline.step(14.0, 9_000.0))
+    assert isinstance(added, Add)
+    controller.observe(15.0, *pipeline.step(15.0, 9_000.0))
+    assert controller.last_change == (14.0, added)
+    assert controller.last == (15.0, Nothing("29 seconds are left of the pause after the last change"))
 
 
 def test_load_that_falls_lets_slices_go_that_it_had_made_necessary() -> None:
