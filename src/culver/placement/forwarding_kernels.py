@@ -44,7 +44,13 @@ def _slice_besides(slices: Integers, event: int) -> int:
 
 @compiled
 def choose_hashed(
-    packed: Integers, starts: Integers, homes: Integers, count: int, first: int, sets: Integers, slices: Integers
+    packed: Integers,
+    starts: Integers,
+    homes: Integers,
+    count: int,
+    first: int,
+    sets: Integers,
+    slices: Integers,
 ) -> None:
     """Each candidate as likely as the others, by a hash of the event's number."""
     for event in range(len(packed)):
@@ -117,14 +123,13 @@ def choose_adaptive(
     work: Reals,
     seconds: Reals,
     echo: float,
-    variant: int,
     first: int,
     sets: Integers,
     slices: Integers,
 ) -> None:
-    """The candidate that would be done first. `cost`: seconds for one event, by set; `work`: seconds of work that
-    waits, by slice, at the time 0 of `seconds`, and changed in place; an event that is sent adds `echo` times its
-    cost."""
+    """The candidate with the least cost times the square of when it would be done. `cost`: seconds for one event, by
+    set; `work`: seconds of work that waits, by slice, at the time 0 of `seconds`, and changed in place; an event that
+    is sent adds `echo` times its cost."""
     count = len(work)
     at = np.zeros(count)  # the time that a slice's work was last brought up to
     for event in range(len(packed)):
@@ -145,12 +150,8 @@ def choose_adaptive(
                 if home >= 0:
                     waiting = max(0.0, work[home] - (now - at[home]))
                     work[home], at[home] = waiting, now
-                if variant == 0:
-                    score = waiting + cost[each]
-                elif variant == 1:
-                    score = (waiting + cost[each]) * cost[each]
-                else:
-                    score = (waiting + 10 * cost[each]) * cost[each]
+                soonest = waiting + cost[each]
+                score = cost[each] * soonest * soonest
                 if taken < 0 or score < least:
                     taken, least = each, score
                 place = place + 1 if place + 1 < candidates else 0
