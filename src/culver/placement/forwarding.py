@@ -171,8 +171,9 @@ def seconds_each(load: Load) -> NDArray[np.float64]:
 def _by_slice(load: Load, values: NDArray[np.float64]) -> NDArray[np.float64]:
     """The sum over the sets of each slice; those of sets that are anywhere in equal parts."""
     placed = load.homes >= 0
-    result = np.bincount(load.homes[placed], weights=values[placed], minlength=load.slices)
-    return result + values[~placed].sum() / load.slices
+    result: NDArray[np.float64] = np.bincount(load.homes[placed], values[placed], load.slices)
+    result += values[~placed].sum() / load.slices
+    return result
 
 
 def _least(

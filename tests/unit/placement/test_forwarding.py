@@ -1,6 +1,7 @@
 """Forwarding policies: which candidates get events, from what was told."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -28,7 +29,8 @@ def told(homes: list[int], slices: int, **values: list[float]) -> Load:
         np.array(homes), slices, np.full(sets, 100), np.zeros(sets), np.zeros(sets), np.full(sets, 1000.0),
         np.full(sets, 0.01),
     )  # fmt: skip
-    return replace(load, **{name: np.array(value) for name, value in values.items()})
+    changed: dict[str, Any] = {name: np.array(value) for name, value in values.items()}
+    return replace(load, **changed)
 
 
 def rows(candidates: list[int], events: int) -> NDArray[np.int64]:
