@@ -264,7 +264,7 @@ class RunningSite:
 
     def observe(self) -> SiteObservation:
         pipeline, head, end = self._engine.observe(), self._head, self._log.next_offset
-        choice, contents = self._choice, self._index.contents()
+        choice, contents = self._choice, self._index.contents_of_slices()
         return SiteObservation(
             engine=self._engine.name,
             state=self._state,

@@ -19,7 +19,9 @@ FILTERS: Mapping[str, str] = {
 PLACEMENTS: Mapping[str, str] = {
     "replicated": "culver.placement.replicated:Replicated",
     "hashed": "culver.placement.hashed:Hashed",
-    "event-space": "culver.placement.event_space:EventSpace",
+    "mpartition": "culver.placement.mpartition:MPartition",
+    "event-space": "culver.placement.mpartition:EventSpace",
+    "one-dimension": "culver.placement.mpartition:OneDimension",
     "kmeans": "culver.placement.kmeans:KMeans",
 }
 

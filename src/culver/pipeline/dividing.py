@@ -13,7 +13,7 @@ from culver.matching.index import Index, IndexWriter, Memory
 from culver.matching.index.slicing import Slicing, Undivided
 from culver.pipeline import operators
 from culver.placement.auto import Choice, Measured, choose
-from culver.placement.event_space import selective_share
+from culver.placement.expected import selective_share
 from culver.plugins import PLACEMENTS, filter_named, placement_named
 
 logger = logging.getLogger(__name__)
@@ -100,7 +100,7 @@ def _seconds_per_event(index: Index, log: PublicationLog) -> float:
         return _GUESSED_SECONDS
     parts = operators.access_point(start, end, log.read(start, end))
     began = time.perf_counter()
-    for found in operators.match(index, start, parts, Memory()):
+    for found in operators.match(lambda _: index, start, parts, Memory()):
         found.groups()
     return (time.perf_counter() - began) / (end - start)
 

@@ -100,12 +100,12 @@ class RangeProcessor:
         own: int,
         read_seconds: float,
     ) -> Notifications:
-        (start, end), piece = block, index.slice(own)
+        start, end = block
         send = None if index.placement is None else operators.sent_to(index.placement, own)
         meter = Meter()
         began = perf_counter()
         found = operators.exit_point(
-            start, piece, parts, operators.match(piece, start, parts, self._memory, send, meter)
+            start, index.version, parts, operators.match(index.set, start, parts, self._memory, send, meter)
         )
         took = perf_counter() - began
         work = Work(
@@ -117,7 +117,7 @@ class RangeProcessor:
             m_seconds=meter.m_seconds,
             ep_seconds=took - meter.route_seconds - meter.m_seconds,  # the exit point asks for what is found
             worker=self._worker,
-            schemes=tuple(SchemeWork(*each) for each in piece.take_done()),
+            schemes=tuple(SchemeWork(*each) for each in index.take_done()),
         )
         return replace(found, work=(work,))
 
@@ -125,7 +125,7 @@ class RangeProcessor:
         try:
             index = self._open(version)
             for number in range(index.slices):
-                index.slice(number)
+                index.open_slice(number)
             return index
         except NotFound:
             self._forget_index()
@@ -143,7 +143,7 @@ class RangeProcessor:
             index = self._open(version)
             if index.slices != slices:
                 return None
-            index.slice(own)
+            index.open_slice(own)
         except NotFound:
             return None
         return index

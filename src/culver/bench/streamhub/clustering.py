@@ -6,13 +6,11 @@ access point's (which slices get it, worked out in each) and M's, all slices in 
 
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from culver.bench.frame import Tell
 from culver.bench.matching.run import one_core
@@ -102,9 +100,9 @@ def _keep_best(costs: dict[tuple[str, str, int], Cost], key: tuple[str, str, int
 def _store(directory: Path, placement: str, table: ClauseTable) -> Cost:
     """Deciding is done twice, once by itself: what is left of the whole is M's."""
     started = time.perf_counter()
-    sliced.slicing_named(placement, SLICES).assign(table)
+    sliced.slicing_named(placement, SLICES, table).assign(table)
     decided = time.perf_counter()
-    sliced.store(directory, sliced.slicing_named(placement, SLICES), table)
+    sliced.store(directory, sliced.slicing_named(placement, SLICES, table), table)
     stored = time.perf_counter()
     scale = 1e6 / len(table.numbers)
     deciding = (decided - started) * scale
@@ -122,21 +120,21 @@ def _match(directory: Path, events: pa.RecordBatch) -> Cost:
 def _matched(index: DividedIndex, events: pa.RecordBatch) -> Cost:
     routing = 0.0
 
-    def timed(start: int, tile: pa.RecordBatch) -> NDArray[np.bool_]:
+    def timed(start: int, tile: pa.RecordBatch) -> Sequence[operators.Share]:
         nonlocal routing
         began = time.perf_counter()
-        mask = send(start, tile)
+        sent = send(start, tile)
         routing += time.perf_counter() - began
-        return mask
+        return sent
 
     memory = Memory()
     started = time.perf_counter()
     for own in range(index.slices):
         if index.placement is None:
-            found = operators.match(index.slice(own), 0, [events], memory)
+            found = operators.match(index.set, 0, [events], memory)
         else:
             send = operators.sent_to(index.placement, own)
-            found = operators.match(index.slice(own), 0, [events], memory, timed)
+            found = operators.match(index.set, 0, [events], memory, timed)
         for _ in found:
             pass
     seconds = time.perf_counter() - started

@@ -107,7 +107,7 @@ class _Stage:
         placement = self._index.placement
         for part in self._read(block):
             if placement is not None:
-                placement.route(part).chosen(block[0])
+                placement.route(part).chosen(placement.homes, placement.slices, block[0])
         return 0
 
     def _match(
@@ -115,14 +115,12 @@ class _Stage:
     ) -> Iterator[Found]:
         placement = self._index.placement
         send = None if placement is None else operators.sent_to(placement, own)
-        return operators.match(self._index.slice(own), block[0], parts, self._memory, send, meter)
+        return operators.match(self._index.set, block[0], parts, self._memory, send, meter)
 
     def _exit_point(self, block: Block, parts: Sequence[pa.RecordBatch], meter: Meter) -> Notifications:
         return operators.join(
             [
-                operators.exit_point(
-                    block[0], self._index.slice(own), parts, self._match(block, own, parts, meter)
-                )
+                operators.exit_point(block[0], sliced.VERSION, parts, self._match(block, own, parts, meter))
                 for own in self._job.own
             ]
         )
@@ -187,7 +185,7 @@ def measure(plan: StreamhubPlan, tell: Tell) -> list[Finding]:
             for placement, slices in _divisions(plan.slices):
                 tell(f"figure 8: {count:,} subscriptions, {placement}, {slices} slices")
                 index = Path(directory) / f"{count}-{placement}-{slices}"
-                sliced.store(index, sliced.slicing_named(placement, slices), table)
+                sliced.store(index, sliced.slicing_named(placement, slices, table), table)
                 wholes = [
                     Job(operator, log, index, 0, plan.log_events, (), plan.operator_seconds)
                     for operator in OPERATORS

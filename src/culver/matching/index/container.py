@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from culver.disk import sync_directory
 from culver.errors import StorageCorrupt
 
-FORMAT = 3
+FORMAT = 4
 _MAGIC = b"CULVIDX\n"
 _PREFIX = struct.Struct("<8sIIQI")
 _CHECK = struct.Struct("<I")
