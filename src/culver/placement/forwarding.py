@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culver.placement import forwarding_kernels as kernels
+from culver.placement.placement import Chosen
 
 _GUESSED_SECONDS = 1e-9  # for each registration that an event is matched against, before anything is measured
 
@@ -40,14 +41,6 @@ class Load:
     arrival: NDArray[np.float64]  # events a second that came
     rate: NDArray[np.float64]  # events a second while its slice works on nothing else; 0: not measured
     response: NDArray[np.float64]  # seconds from an event's arrival to its answer, as last measured
-
-
-@dataclass(frozen=True, slots=True)
-class Chosen:
-    """For each choice the set and the slice that get each event; both -1 where it goes nowhere."""
-
-    sets: tuple[NDArray[np.int64], ...]
-    slices: tuple[NDArray[np.int64], ...]
 
 
 class Forwarding(Protocol):
