@@ -21,7 +21,7 @@ from culver.pipeline.notifications import Notifications
 from culver.pipeline.observation import BATCH_SECONDS, Batch, SchemeTotals, Tally
 from culver.pipeline.ranges import RangeProcessor
 from culver.pipeline.work import SchemeWork, Work, Written, worker_name
-from culver.placement.event_space import EventSpace
+from culver.placement.hashed import Hashed
 from support.events import random_event
 from support.notifications import make_notifications
 
@@ -142,7 +142,7 @@ def test_processor_tells_what_each_slice_was_sent_and_found(slices: int, tmp_pat
     files = SiteFiles(tmp_path)
     writer = IndexWriter(files.index)
     if slices > 1:
-        writer.divide(EventSpace(slices))
+        writer.divide(Hashed(slices))
     schemes = ("columnar", "counting", "reference")
     added = [Entry(number, parse(f"n >= {number}"), 0, schemes[number % 3]) for number in range(1, 40)]
     writer.publish(1, added, [], 0)

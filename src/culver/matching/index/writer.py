@@ -83,8 +83,9 @@ class IndexWriter:
         return self._current.placed
 
     def divide(self, slicing: Slicing) -> None:
-        """Have `slicing` decide from now on: for an empty index, or one that was divided by its like."""
-        if self.version and (self.placed.name, self.placed.slices) != (slicing.name, slicing.slices):
+        """Have `slicing` decide from now on: for an empty index, or one that was divided by its like, which had
+        learnt the same."""
+        if self.version and self.placed != Placed.by(slicing):
             raise ValueError(f"the index is divided otherwise: {self.placed.name}, {self.placed.slices}")
         self._slicing = slicing
         if not self.version:
