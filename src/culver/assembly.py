@@ -34,6 +34,7 @@ from culver.matching.index import IndexWriter
 from culver.model.event import Event
 from culver.pipeline.catalog import Catalog
 from culver.pipeline.dividing import open_index
+from culver.pipeline.elastic import ElasticSlices
 from culver.pipeline.elasticity import elasticity_settings
 from culver.pipeline.engine import Engine, Progress
 from culver.pipeline.files import SiteFiles
@@ -140,6 +141,10 @@ class RunningSite:
         self._subscriptions = registry.count()  # as of the last housekeeping
         self._meter = Meter()
         self.slices: Slices = FixedSlices(self.observe, self._meter)
+        self._elastic: ElasticSlices | None = None
+        if settings.pipeline.elastic:
+            bounds = elasticity_settings(settings.pipeline)
+            self.slices = self._elastic = ElasticSlices(self.slices, self._meter, bounds)
         self._live = LiveSubscriptions(self._catalog.remove)
 
     @contextlib.asynccontextmanager
@@ -156,6 +161,8 @@ class RunningSite:
             stack.push_async_callback(self._engine.stop)
             await self._engine.start()
             await stack.enter_async_context(self._committer)
+            if self._elastic is not None:
+                stack.push_async_callback(self._elastic.close)
             keeper = asyncio.create_task(self._keep_house())
             stack.push_async_callback(_cancel, keeper)
             yield
@@ -352,8 +359,12 @@ class RunningSite:
                 logger.exception("housekeeping failed and is tried again")
 
     async def _keep_house_once(self) -> None:
-        pipeline = self._engine.observe()
-        self._meter.observe(time.monotonic(), self._log.next_offset, pipeline.position, pipeline.slices)
+        seen = self.observe()
+        self._meter.observe(
+            time.monotonic(), seen.log_next_offset, seen.pipeline.position, seen.pipeline.slices
+        )
+        if self._elastic is not None:
+            self._elastic.step(seen.queues.match)
         await self._catalog.remove_expired()
         await self._live.try_again()
         self._subscriptions = await self._catalog.count()
