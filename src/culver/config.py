@@ -84,6 +84,7 @@ class PipelineSettings:
     elastic: bool = False  # slices are added under saturation, and removed when there are too many
     slices_min: int = 1  # that an elastic pipeline keeps
     slices_max: int = 32  # that it does not go beyond
+    forwarding: str = "adaptive"  # among candidates; or response-time, subscription-count, random
     worker_memory_bytes: int = 0  # of each worker, for the placement auto; 0: this machine's, shared evenly
 
 

@@ -8,6 +8,7 @@ from culver.errors import InvalidConfiguration
 from culver.matching.filter import Filter
 
 if TYPE_CHECKING:  # it imports Numba, which takes most of a second
+    from culver.placement.forwarding import Forwarding
     from culver.placement.placement import Placement
 
 FILTERS: Mapping[str, str] = {
@@ -19,8 +20,17 @@ FILTERS: Mapping[str, str] = {
 PLACEMENTS: Mapping[str, str] = {
     "replicated": "culver.placement.replicated:Replicated",
     "hashed": "culver.placement.hashed:Hashed",
-    "event-space": "culver.placement.event_space:EventSpace",
+    "mpartition": "culver.placement.mpartition:MPartition",
+    "event-space": "culver.placement.mpartition:EventSpace",
+    "one-dimension": "culver.placement.mpartition:OneDimension",
     "kmeans": "culver.placement.kmeans:KMeans",
+}
+
+FORWARDING: Mapping[str, str] = {
+    "adaptive": "culver.placement.forwarding:Adaptive",
+    "response-time": "culver.placement.forwarding:ResponseTime",
+    "subscription-count": "culver.placement.forwarding:SubscriptionCount",
+    "random": "culver.placement.forwarding:Random",
 }
 
 
@@ -34,6 +44,12 @@ def placement_named(name: str) -> type["Placement"]:
     """The class of a placement; call it with a number of slices, or its `from_state`. Raises InvalidConfiguration
     with the known names."""
     found: type[Placement] = _load("placement", PLACEMENTS, name)
+    return found
+
+
+def forwarding_named(name: str) -> "Forwarding":
+    """A policy among candidates. Raises InvalidConfiguration with the known names."""
+    found: Forwarding = _load("forwarding", FORWARDING, name)()
     return found
 
 

@@ -6,7 +6,7 @@ pairs        (event, number) of every match, as the reference finds them
 
 import functools
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,6 +23,8 @@ from culver.model.event import Event
 from culver.model.language import parse
 from culver.model.predicate import Constant, Predicate
 from culver.model.prepared import prepare
+from culver.model.values import Timestamp, Value
+from culver.placement.placement import NOWHERE, Route
 from support.events import random_event
 from support.families import Events, random_family
 from support.filters import random_filter
@@ -109,6 +111,46 @@ def _strings() -> Scene:
     return _scene([parse(text) for text in filters], _batch(events))
 
 
+def _several() -> Scene:
+    """Applications that ask about attributes of their own, narrowly and widely, and events of one or of two of them."""
+    rng = random.Random(SEED)
+
+    def between(name: str, width: float) -> str:
+        low = rng.uniform(-10, 1000)
+        return f"{name} BETWEEN {low} AND {low + width}"
+
+    forms: tuple[Callable[[], str], ...] = (
+        lambda: f"{between('x', 50)} AND {between('y', 60)} AND {between('z', 40)}",
+        lambda: f"{between('x', 900)} AND {between('y', 60)} AND {between('z', 40)}",
+        lambda: (
+            f"({between('x', 50)} AND {between('y', 9)}) OR ({between('x', 10)} AND {between('y', 9)} AND z > 500)"
+        ),
+        lambda: f"{between('x', -50)} AND {between('y', 60)} AND {between('z', 40)}",
+        lambda: (
+            f"symbol = 's{rng.randrange(40)}' AND when > TIMESTAMP '2024-01-{rng.randrange(10, 28)}T00:00:00Z'"
+        ),
+        lambda: f"symbol IN ('s{rng.randrange(40)}', 's{rng.randrange(40)}') AND flag = {rng.random() < 0.5}",
+        lambda: f"symbol IN ({', '.join(repr(f's{n}') for n in range(20))})",
+        lambda: f"level = {rng.randrange(9007199254740990, 9007199254740999)} AND x > {rng.uniform(0, 1000)}",
+        lambda: f"x = {rng.randrange(100)}.0 AND y = {rng.randrange(1000)} AND z <= {rng.randrange(1000)}",
+    )
+    filters = [form() for form in rng.choices(forms, (9, 2, 3, 1, 6, 3, 1, 1, 2), k=500)]
+    events: list[Event] = []
+    for _ in range(_EVENTS):
+        data: dict[str, Value] = {}
+        if rng.random() < 0.7:
+            data |= {name: rng.choice((rng.uniform(0, 1000), rng.randrange(1000))) for name in "xyz"}
+        if rng.random() < 0.6:
+            data |= {"symbol": f"s{rng.randrange(40)}", "flag": rng.random() < 0.5, "level": 9007199254740993}
+            data["when"] = Timestamp(1_705_000_000_000_000 + rng.randrange(10**12))
+        if rng.random() < 0.2:
+            data["x"] = rng.choice(("5", True, 2**62, -1e308))
+        if data and rng.random() < 0.1:
+            data.pop(rng.choice(sorted(data)))
+        events.append(Event({}, data, b"{}"))
+    return _scene([parse(text) for text in filters], _batch(events))
+
+
 def _bulk() -> Scene:
     """Rows of one prepared filter, whose clauses do not lie in the order of registrations."""
     rng = np.random.default_rng(SEED)
@@ -133,6 +175,7 @@ SCENES: dict[str, Callable[[], Scene]] = {
     "random": _random,
     "strings": _strings,
     "bulk": _bulk,
+    "several applications": _several,
     **{f"family {seed}": functools.partial(_family, seed) for seed in (0, 1, 16, 52)},
     "W1": lambda: _workload("W1", 400, 60),
     "W2": lambda: _workload("W2", 400, 60),
@@ -143,3 +186,41 @@ SCENES: dict[str, Callable[[], Scene]] = {
 @functools.cache
 def scene(name: str) -> Scene:
     return SCENES[name]()
+
+
+class Holders:
+    """Which sets hold what has been assigned so far."""
+
+    def __init__(self, sets: int) -> None:
+        self._numbers = np.empty(0, np.int64)
+        self._held = np.empty((0, sets), np.bool_)
+
+    def add(self, table: ClauseTable, held: NDArray[np.bool_]) -> None:
+        numbers = np.concatenate([self._numbers, table.numbers])
+        order = np.argsort(numbers)
+        self._numbers, self._held = numbers[order], np.concatenate([self._held, held])[order]
+
+    def wrong(self, sets: Sequence[NDArray[np.int64]], played: Scene) -> NDArray[np.int64]:
+        """The matches of what is assigned that not exactly one of the sets holds which get the event."""
+        events, numbers = played.pairs[:, 0], played.pairs[:, 1]
+        places = np.searchsorted(self._numbers, numbers).clip(max=len(self._numbers) - 1)
+        found = np.zeros(len(events), np.int64)
+        for each in sets:
+            got = each[events]
+            found += (got != NOWHERE) & self._held[places, got]
+        return played.pairs[(self._numbers[places] == numbers) & (found != 1)]
+
+
+def as_chosen(route: Route) -> Iterator[list[NDArray[np.int64]]]:
+    """The sets that get each event: every candidate once for all events, and mixtures."""
+    for place in range(max(choice.shape[1] for choice in route.choices)):
+        yield [_candidates(choice, np.full(route.events, place)) for choice in route.choices]
+    rng = np.random.default_rng(SEED)
+    for _ in range(3):
+        yield [_candidates(choice, rng.integers(0, 9, route.events)) for choice in route.choices]
+
+
+def _candidates(choice: NDArray[np.int64], places: NDArray[np.int64]) -> NDArray[np.int64]:
+    count = np.maximum(1, np.count_nonzero(choice != NOWHERE, axis=1))
+    found: NDArray[np.int64] = choice[np.arange(len(choice)), places % count]
+    return found

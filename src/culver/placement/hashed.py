@@ -1,4 +1,4 @@
-"""A registration is in the slice that its number hashes to, and an event goes to all slices.
+"""A registration is in the slice that its number hashes to, and an event goes to all slices. A slice has one set.
 
 StreamHub's default (section 3.2.1): nothing to learn, even slices whatever the filters say, and the end of a
 registration reaches its slice by the number alone. Every slice works on every event.
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from culver.matching.index.portable import mixed
 from culver.matching.index.table import ClauseTable
-from culver.placement.placement import Route, State, Way, one_hot
+from culver.placement.placement import Route, State, always, one_hot
 
 
 class Hashed:
@@ -20,6 +20,11 @@ class Hashed:
 
     def __init__(self, slices: int) -> None:
         self.slices = slices
+        self.homes = np.arange(slices)
+
+    @classmethod
+    def learnt(cls, table: ClauseTable, slices: int, events: pa.RecordBatch | None = None) -> Self:
+        return cls(slices)
 
     @classmethod
     def from_state(cls, slices: int, state: State) -> Self:
@@ -33,7 +38,7 @@ class Hashed:
         return one_hot((high * np.uint64(self.slices)) >> np.uint64(32), self.slices)
 
     def route(self, batch: pa.RecordBatch) -> Route:
-        return Route(batch.num_rows, self.slices, Way.ALL)
+        return Route(batch.num_rows, tuple(always(each, batch.num_rows) for each in range(self.slices)))
 
     def state(self) -> State:
         return {}

@@ -5,8 +5,8 @@ clauses. It goes to the slice with the nearest centre, distances measured in sta
 towards it. Dimensions that one of the two says nothing about are neutral. Slices above their even share are disliked,
 the more the fuller, and one with a quarter more takes nothing; so is one whose summary would lose its bounds.
 
-Each slice keeps a summary: per dimension the interval around the terms of all its clauses, no bounds as soon as one
-clause has no term there. An event goes to the slices whose summary it does not contradict:
+A slice has one set, and keeps a summary of it: per dimension the interval around the terms of all its clauses, no
+bounds as soon as one clause has no term there. An event goes to the slices whose summary it does not contradict:
 
     slice 0    a in [3, 90]    s in ['A', 'K']        event {a: 50, s: 'X'}  -> slices 1 and 2
     slice 1    a in [10, 70]   s no bounds            event {s: 'B'}         -> slice 2 (a is missing)
@@ -28,7 +28,7 @@ from culver.matching.index.columns import BatchColumns
 from culver.matching.index.portable import event_keys, term_bounds
 from culver.matching.index.table import ClauseTable, Dimension, select_clauses, starts
 from culver.placement.kmeans_kernel import Clusters, Terms, cluster
-from culver.placement.placement import Route, State, Way, everywhere, one_hot
+from culver.placement.placement import NOWHERE, Route, State, everywhere, one_hot
 
 _MAX_DIMENSIONS = 64  # the first that are seen; the others neither tell registrations apart nor spare events
 _ROOM = 1.25  # of the even share
@@ -46,10 +46,15 @@ class KMeans:
 
     def __init__(self, slices: int) -> None:
         self.slices = slices
+        self.homes = np.arange(slices)
         self._dimensions: dict[Dimension, int] = {}
         self._clusters = _empty(slices, 0)
         # Of all coordinates in a dimension: how many, their mean, and the sum of squared distances from it.
         self._moments = np.zeros((3, 0))
+
+    @classmethod
+    def learnt(cls, table: ClauseTable, slices: int, events: pa.RecordBatch | None = None) -> Self:
+        return cls(slices)  # it learns as registrations come
 
     @classmethod
     def from_state(cls, slices: int, state: State) -> Self:
@@ -103,7 +108,8 @@ class KMeans:
         for begin in range(0, batch.num_rows, _ROWS):
             columns = BatchColumns(batch.slice(begin, _ROWS))
             self._exclude(columns, bounded, marked[begin : begin + _ROWS])
-        return Route(batch.num_rows, self.slices, Way.ALL, marked)
+        sets = [np.where(marked[:, each : each + 1], each, NOWHERE) for each in range(self.slices)]
+        return Route(batch.num_rows, tuple(sets))
 
     def state(self) -> State:
         return {

@@ -1,25 +1,23 @@
-"""What a placement is. StreamHub calls it `libcluster` (sections 3.2.1 and 4.2.2 of its paper).
+"""What a placement is. StreamHub calls it `libcluster` (sections 3.2.1 and 4.2.2 of its paper), BlueDove mPartition.
 
-The work of matching is cut into slices. Each holds some registrations, and matches the events that it gets against
-those. Whatever the placement, this must hold:
+The work of matching is cut into slices, each done by a task of its own. Registrations are in sets, each with an
+index of its own, and a slice works on one set or on several (BlueDove, section III-A: the sets of a matcher). A set
+whose home is ANYWHERE may be worked on by every slice. An event goes to some sets, by choices: in each choice, one of
+several candidates gets it. Whatever the placement, this must hold:
 
-    For every registration that an event satisfies, EXACTLY ONE of the slices that get the event holds it.
+    For every registration that an event satisfies, EXACTLY ONE of the sets that get the event holds it,
+    WHICHEVER candidates are chosen.
 
 Then every match is found, none is found twice, and nothing behind the slices has to look for duplicates.
 
-    registrations      slice 0     slice 1     slice 2        event e satisfies A, B and C
-    A  x < 10          A                                      one slice gets e: it must hold A, B and C
-    B  x < 20          B           B                          or several get it: of the holders of A exactly one,
-    C  y = 1           C           C           C              of the holders of B exactly one, ...
-                       ^
-                       e = {x: 5, y: 1}
-
-There are two ways to get there: a registration in as many slices as its events may go to, and each event to one of
-them (`replicated`, `event-space`); or a registration in one slice, and each event to every slice that may hold a
-match (`hashed`, `kmeans`).
+    registrations         slice 0            slice 1             event e = {x: 5, y: 1}
+                          set x0   set y0    set x1   set y1     one choice: x0 or y1. Either holds A, the only
+    A  x < 10, y < 2      A        A                  A          registration that e satisfies
+    B  x > 10, y = 0               B         B
+                          ^                           ^
+                          e or ...                    ... e
 """
 
-import enum
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, Self
 
@@ -27,67 +25,55 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from culver.matching.index.slicing import ANYWHERE
 from culver.matching.index.table import ClauseTable
 
 State = dict[str, Any]  # JSON
+NOWHERE = -1  # as a set or a slice that gets an event: none does
 
 
-class Way(enum.StrEnum):
-    """How many of the slices that a route marks must get the event."""
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """For each choice, the set that gets each event, and the slice that works on it there."""
 
-    ANY = "any"  # one of them, whichever
-    ALL = "all"
+    sets: tuple[NDArray[np.int64], ...]
+    slices: tuple[NDArray[np.int64], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Where the events of a batch go: StreamHub's three ways of sending, and BlueDove's.
-
-                                     ANY of them                          ALL of them
-        every slice (marked=None)    any slice                            all slices
-        those marked for the event   a key's slice, or one of several     the slices of a key
-                                     candidates, chosen by load
-
-    `marked` has the shape (events, slices). An event with nothing marked matches nothing and goes nowhere.
-    """
+    """Where the events of a batch may go. Each choice has the shape (events, candidates): exactly one of the sets in
+    an event's row gets the event. NOWHERE is no candidate, and stands behind those that are; a row of nothing else:
+    the event goes nowhere in this choice."""
 
     events: int
-    slices: int
-    way: Way
-    marked: NDArray[np.bool_] | None = None
+    choices: tuple[NDArray[np.int64], ...]
 
-    def chosen(self, turn: int = 0) -> NDArray[np.bool_]:
-        """(events, slices): the slices to send to. Where any will do, the candidates take turns; `turn` says whose
-        turn it is for the first event."""
-        if self.marked is None and self.way is Way.ALL:
-            return np.ones((self.events, self.slices), np.bool_)
+    def chosen(self, homes: NDArray[np.int64], slices: int, turn: int = 0) -> Chosen:
+        """For those who know nothing of load: the candidates take turns, and `turn` is that of the first event."""
         turns = np.arange(turn, turn + self.events)
-        if self.marked is None:
-            return one_hot(turns % self.slices, self.slices)
-        if self.way is Way.ALL:
-            return self.marked
-        candidates = np.count_nonzero(self.marked, axis=1)
-        several = np.flatnonzero(candidates > 1)
-        if not len(several):
-            return self.marked
-        result = self.marked.copy()
-        place = np.cumsum(self.marked[several], axis=1) - 1
-        result[several] &= place == (turns[several] % candidates[several])[:, None]
-        return result
+        sets = tuple(_in_turn(choice, turns) for choice in self.choices)
+        return Chosen(sets, _worked_on(sets, homes, turns % slices))
 
 
 class Placement(Protocol):
     """Not thread-safe: one owner assigns and routes with it. Does no I/O.
 
     A route is right for all registrations that were assigned before it, by this object or by those whose state it was
-    made from. One that has seen more registrations than the slices hold is right, too: what has ended meanwhile, or
+    made from. One that has seen more registrations than the sets hold is right, too: what has ended meanwhile, or
     is yet to come, costs at most some events in vain.
     """
 
     name: ClassVar[str]
     slices: int
+    homes: NDArray[np.int64]  # (sets,): the slice that works on each set, or ANYWHERE
 
-    def __init__(self, slices: int) -> None: ...
+    def __init__(self, slices: int) -> None:
+        """As it is before it knows any registrations."""
+
+    @classmethod
+    def learnt(cls, table: ClauseTable, slices: int, events: pa.RecordBatch | None = None) -> Self:
+        """As is good for registrations like these, and for events like these where some are given."""
 
     @classmethod
     def from_state(cls, slices: int, state: State) -> Self:
@@ -95,24 +81,58 @@ class Placement(Protocol):
         many slices."""
 
     def assign(self, table: ClauseTable) -> NDArray[np.bool_]:
-        """(registrations, slices): which slices hold each registration; at least one does. May learn."""
+        """(registrations, sets): which sets hold each registration; at least one does. May learn."""
 
     def holders(self, numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """(numbers, slices): the slices that must hear that these registrations have ended: the one that holds it
+        """(numbers, sets): the sets that must hear that these registrations have ended: the one that holds it
         where the number tells, all of them where it does not."""
 
     def route(self, batch: pa.RecordBatch) -> Route:
-        """Which slices get each event of the batch."""
+        """Which sets may get each event of the batch."""
 
     def state(self) -> State:
-        """Everything that `assign` and `route` have learnt, as JSON; a few kilobytes."""
+        """Everything that `assign` and `route` have learnt, as JSON; some kilobytes."""
 
 
-def one_hot(chosen: NDArray[np.integer[Any]], slices: int) -> NDArray[np.bool_]:
-    """(rows, slices): true at the slice chosen for each row."""
-    result: NDArray[np.bool_] = chosen[:, None] == np.arange(slices)
+def one_hot(chosen: NDArray[np.integer[Any]], count: int) -> NDArray[np.bool_]:
+    """(rows, count): true at what is chosen for each row."""
+    result: NDArray[np.bool_] = chosen[:, None] == np.arange(count)
     return result
 
 
-def everywhere(rows: int, slices: int) -> NDArray[np.bool_]:
-    return np.ones((rows, slices), np.bool_)
+def everywhere(rows: int, sets: int) -> NDArray[np.bool_]:
+    return np.ones((rows, sets), np.bool_)
+
+
+def always(number: int, events: int) -> NDArray[np.int64]:
+    """The choice with one set as the only candidate, without a row for each event in memory."""
+    return np.broadcast_to(np.array(number, np.int64), (events, 1))
+
+
+def sets_of(homes: NDArray[np.int64], own: int) -> list[int]:
+    """The sets that a slice works on, or may work on."""
+    found: list[int] = np.flatnonzero((homes == own) | (homes == ANYWHERE)).tolist()
+    return found
+
+
+def _in_turn(choice: NDArray[np.int64], turns: NDArray[np.int64]) -> NDArray[np.int64]:
+    if choice.shape[1] == 1:
+        return choice[:, 0]
+    candidates = np.count_nonzero(choice != NOWHERE, axis=1)
+    place = turns % np.maximum(candidates, 1)
+    result: NDArray[np.int64] = choice[np.arange(len(choice)), place]
+    return result
+
+
+def _worked_on(
+    sets: tuple[NDArray[np.int64], ...], homes: NDArray[np.int64], turns: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], ...]:
+    """The slice for each set: its home; for one that has none, a slice that gets the event anyway, else in turn."""
+    slices = [np.where(each == NOWHERE, NOWHERE, homes[each]) for each in sets]
+    free = [(each != NOWHERE) & (homes[each] == ANYWHERE) for each in sets]
+    if any(each.any() for each in free):
+        anyway = turns
+        for where in reversed(slices):
+            anyway = np.where(where >= 0, where, anyway)
+        slices = [np.where(loose, anyway, where) for loose, where in zip(free, slices, strict=True)]
+    return tuple(slices)

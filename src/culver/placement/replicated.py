@@ -1,37 +1,26 @@
-"""Every slice holds every registration, and an event goes to any one of them.
+"""Every slice may work on every registration, and an event goes to any one of them.
 
-Events need not be told apart, so whole ranges of the log can go to a slice as they are. The index must fit into
-every worker's memory, though workers on one machine share its pages.
+There is one set, at home anywhere. Events need not be told apart, so whole ranges of the log can go to a slice as
+they are. The index must fit into every worker's memory, though workers on one machine share its pages.
 """
 
-from typing import ClassVar, Self
+from typing import Self
 
-import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
+from culver.matching.index.slicing import Undivided
 from culver.matching.index.table import ClauseTable
-from culver.placement.placement import Route, State, Way, everywhere
+from culver.placement.placement import Route, State, always
 
 
-class Replicated:
-    name: ClassVar[str] = "replicated"
-
-    def __init__(self, slices: int) -> None:
-        self.slices = slices
+class Replicated(Undivided):
+    @classmethod
+    def learnt(cls, table: ClauseTable, slices: int, events: pa.RecordBatch | None = None) -> Self:
+        return cls(slices)
 
     @classmethod
     def from_state(cls, slices: int, state: State) -> Self:
         return cls(slices)
 
-    def assign(self, table: ClauseTable) -> NDArray[np.bool_]:
-        return everywhere(len(table.numbers), self.slices)
-
-    def holders(self, numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
-        return everywhere(len(numbers), self.slices)
-
     def route(self, batch: pa.RecordBatch) -> Route:
-        return Route(batch.num_rows, self.slices, Way.ANY)
-
-    def state(self) -> State:
-        return {}
+        return Route(batch.num_rows, (always(0, batch.num_rows),))

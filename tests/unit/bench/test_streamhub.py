@@ -91,7 +91,7 @@ def test_all_divisions_and_operators_make_the_same_notifications_of_an_event(tmp
     table = sliced.table_of(2_000)
     per_event = set()
     for placement, slices in (("replicated", 1), ("hashed", 2), ("event-space", 3), ("kmeans", 2)):
-        sliced.store(tmp_path / placement, sliced.slicing_named(placement, slices), table)
+        sliced.store(tmp_path / placement, sliced.slicing_named(placement, slices, table), table)
         own = tuple(range(slices))
         jobs = [
             Job(operator, tmp_path / "log", tmp_path / placement, 0, EVENTS, own, 0.0)

@@ -10,9 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from culver.bench.frame import Tell
 from culver.bench.matching.run import one_core
@@ -23,6 +21,8 @@ from culver.matching.index import ClauseTable, Memory
 from culver.matching.index.slicing import Undivided
 from culver.pipeline import operators, ranges
 from culver.pipeline.divided import DividedIndex
+from culver.pipeline.loads import LoadReport
+from culver.plugins import forwarding_named
 
 FIGURE = "10"
 SLICES = 4
@@ -102,9 +102,9 @@ def _keep_best(costs: dict[tuple[str, str, int], Cost], key: tuple[str, str, int
 def _store(directory: Path, placement: str, table: ClauseTable) -> Cost:
     """Deciding is done twice, once by itself: what is left of the whole is M's."""
     started = time.perf_counter()
-    sliced.slicing_named(placement, SLICES).assign(table)
+    sliced.slicing_named(placement, SLICES, table).assign(table)
     decided = time.perf_counter()
-    sliced.store(directory, sliced.slicing_named(placement, SLICES), table)
+    sliced.store(directory, sliced.slicing_named(placement, SLICES, table), table)
     stored = time.perf_counter()
     scale = 1e6 / len(table.numbers)
     deciding = (decided - started) * scale
@@ -120,24 +120,13 @@ def _match(directory: Path, events: pa.RecordBatch) -> Cost:
 
 
 def _matched(index: DividedIndex, events: pa.RecordBatch) -> Cost:
-    routing = 0.0
-
-    def timed(start: int, tile: pa.RecordBatch) -> NDArray[np.bool_]:
-        nonlocal routing
-        began = time.perf_counter()
-        mask = send(start, tile)
-        routing += time.perf_counter() - began
-        return mask
-
-    memory = Memory()
+    memory, forwarding = Memory(), forwarding_named("adaptive")
     started = time.perf_counter()
+    routed = index.routed(forwarding, LoadReport(), 0, [events])
+    routing = time.perf_counter() - started
     for own in range(index.slices):
-        if index.placement is None:
-            found = operators.match(index.slice(own), 0, [events], memory)
-        else:
-            send = operators.sent_to(index.placement, own)
-            found = operators.match(index.slice(own), 0, [events], memory, timed)
-        for _ in found:
+        sent = None if routed is None else [operators.sent_to(own, chosen) for chosen in routed]
+        for _ in operators.match(index.set, 0, [events], memory, sent):
             pass
     seconds = time.perf_counter() - started
     scale = 1e6 / events.num_rows

@@ -29,11 +29,12 @@ def compiled(forms: Sequence[Form]) -> ClauseTable:
     return concatenate([compile_rows(prepare(form.text), form.numbers, form.columns) for form in forms])[0]
 
 
-def slicing_named(placement: str, slices: int) -> Slicing:
-    """What divides the index: nothing where there is one slice, or every slice would hold all."""
+def slicing_named(placement: str, slices: int, table: ClauseTable) -> Slicing:
+    """What divides the index, learnt from what is to be in it; nothing where there is one slice, or every slice would
+    hold all."""
     if slices == 1 or placement == Undivided.name:
         return Undivided()
-    return placement_named(placement)(slices)
+    return placement_named(placement).learnt(table, slices)
 
 
 def store(directory: Path, slicing: Slicing, table: ClauseTable) -> None:

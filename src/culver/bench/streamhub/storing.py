@@ -63,7 +63,8 @@ def store_repeatedly(
 
 def _store(directory: Path, slices: int, forms: Sequence[Form]) -> float:
     started = time.perf_counter()
-    sliced.store(directory, sliced.slicing_named("hashed", slices), sliced.compiled(forms))
+    table = sliced.compiled(forms)
+    sliced.store(directory, sliced.slicing_named("hashed", slices, table), table)
     return time.perf_counter() - started
 
 

@@ -3,6 +3,9 @@
 Four real attributes on [0, 1000). A subscription is a box of side 250 whose centre is normal in each
 dimension (sd 250) around 125, 375, 625 and 875; a centre outside the space is drawn again. Part of a box
 may lie outside the space. Events are uniform points. At 40,000 subscriptions an event matches about 130.
+
+Section IV-F of the paper varies it: other deviations of the centres, and events that fall in some dimensions as the
+centres do. Those are workloads of other names.
 """
 
 from typing import Any
@@ -21,19 +24,30 @@ _DEVIATION = 250.0
 
 
 class RangesWorkload:
-    name = "W1"
     description = "BlueDove's ranges: a box on 4 real attributes, normal centres, uniform events"
     subscriptions = 40_000
+
+    def __init__(self, deviation: float = _DEVIATION, skewed: int = 0) -> None:
+        """`deviation` of the centres; in the first `skewed` dimensions events are distributed as centres are in W1."""
+        self._deviation = deviation
+        self._skewed = skewed
+        varied = [f"sd {deviation:.0f}"] if deviation != _DEVIATION else []
+        varied += [f"{skewed} skewed"] if skewed else []
+        self.name = ", ".join(["W1", *varied])
 
     def boxes(self, count: int, seed: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Lower bounds (closed) and upper bounds (open), each of shape (count, 4)."""
         random = filter_stream(seed)
-        centres = np.column_stack([_cropped_normal(random, mean, count) for mean in _MEANS])
+        centres = np.column_stack([_cropped_normal(random, mean, self._deviation, count) for mean in _MEANS])
         return centres - _WIDTH / 2, centres + _WIDTH / 2
 
     def points(self, count: int, seed: int) -> NDArray[np.float64]:
         """The events' values, of shape (count, 4)."""
-        return event_stream(seed).random((count, len(ATTRIBUTES))) * _LENGTH
+        random = event_stream(seed)
+        result = random.random((count, len(ATTRIBUTES))) * _LENGTH
+        for dimension in range(self._skewed):
+            result[:, dimension] = _cropped_normal(random, _MEANS[dimension], _DEVIATION, count)
+        return result
 
     def filters(self, count: int, seed: int) -> list[str]:
         low, high = self.boxes(count, seed)
@@ -54,9 +68,11 @@ class RangesWorkload:
         return batch_of(self.events(count, seed), columns)
 
 
-def _cropped_normal(random: np.random.Generator, mean: float, count: int) -> NDArray[np.float64]:
+def _cropped_normal(
+    random: np.random.Generator, mean: float, deviation: float, count: int
+) -> NDArray[np.float64]:
     """Normal draws, those outside [0, 1000) drawn again."""
-    values = random.normal(mean, _DEVIATION, count)
+    values = random.normal(mean, deviation, count)
     while len(outside := np.flatnonzero((values < 0) | (values >= _LENGTH))):
-        values[outside] = random.normal(mean, _DEVIATION, len(outside))
+        values[outside] = random.normal(mean, deviation, len(outside))
     return values

@@ -45,7 +45,7 @@ class Compaction:
             chunks = encode(content)
             if self._cancelled.is_set():
                 return
-            self.file = segment_file(self._version, self.sources[0].slice, chunks)
+            self.file = segment_file(self._version, self.sources[0].set, chunks)
             container.write(self._directory / self.file, chunks)
             self.segment = open_segment(self._directory / self.file)
         self.done = not self._cancelled.is_set()
@@ -56,7 +56,7 @@ class Compaction:
 
 
 def segment_file(version: int, place: int, chunks: Sequence[bytes]) -> str:
-    """The name of a segment that is made after `version`, in the slice at `place`."""
+    """The name of a segment that is made after `version`, in the set at `place`."""
     crc = 0
     for chunk in chunks:
         crc = zlib.crc32(chunk, crc)

@@ -3,12 +3,13 @@
     index/
       00000000000000000041.version          a manifest per version
       00000000000000000042.version
-      00000000000000000017-0-5d0c8a31.segment   of slice 0, shared by the versions that name it
+      00000000000000000017-0-5d0c8a31.segment   of set 0, shared by the versions that name it
       00000000000000000042-0-9b2e117f.segment   of one scheme: see `segment` and `texts`
 
     container of kind "version"
-      meta     {"version": 42, "registry_version": 40, "placement": {"name": ..., "slices": ..., "state": ...},
-                "segments": [{"file": ..., "slice": ..., "size": ..., "count": ...}, ...]}
+      meta     {"version": 42, "registry_version": 40,
+                "placement": {"name": ..., "slices": ..., "homes": ..., "state": ...},
+                "segments": [{"file": ..., "set": ..., "size": ..., "count": ...}, ...]}
       arrays   ended_start    per segment, where its entries in the next two begin
                ended_place    which of its registrations have ended, by place
                ended_until    and at which log position
@@ -69,7 +70,7 @@ class StoredPart:
     file: str
     segment: AnySegment
     tombstones: Tombstones = NONE
-    slice: int = 0
+    set: int = 0
 
     def part(self) -> Part:
         """Of a columnar segment."""
@@ -122,7 +123,7 @@ def write_version(directory: Path, version: Version) -> None:
     segments = [
         {
             "file": stored.file,
-            "slice": stored.slice,
+            "set": stored.set,
             "size": (directory / stored.file).stat().st_size,
             "count": len(stored.segment),
         }
@@ -137,8 +138,8 @@ def write_version(directory: Path, version: Version) -> None:
     container.write(version_path(directory, version.number), container.encode(KIND, meta, arrays))
 
 
-def read_version(directory: Path, number: int, only_slice: int | None = None) -> Version:
-    """A version, or one slice of it. Raises NotFound where it does not exist, and StorageCorrupt, naming the file,
+def read_version(directory: Path, number: int, only_set: int | None = None) -> Version:
+    """A version, or one set of it. Raises NotFound where it does not exist, and StorageCorrupt, naming the file,
     where it or a segment of it is torn, altered or missing."""
     path = version_path(directory, number)
     try:
@@ -150,7 +151,7 @@ def read_version(directory: Path, number: int, only_slice: int | None = None) ->
     start = manifest.arrays["ended_start"].tolist()
     parts: list[StoredPart] = []
     for entry, begin, end in zip(manifest.meta["segments"], start, start[1:], strict=False):
-        if only_slice is not None and entry["slice"] != only_slice:
+        if only_set is not None and entry["set"] != only_set:
             continue
         file = directory / entry["file"]
         try:
@@ -164,19 +165,31 @@ def read_version(directory: Path, number: int, only_slice: int | None = None) ->
         ended = Tombstones(
             manifest.arrays["ended_place"][begin:end], manifest.arrays["ended_until"][begin:end]
         )
-        parts.append(StoredPart(entry["file"], segment, ended, entry["slice"]))
-    placed = Placed(**manifest.meta["placement"])
+        parts.append(StoredPart(entry["file"], segment, ended, entry["set"]))
+    placed = Placed.read(manifest.meta["placement"])
     return Version(number, manifest.meta["registry_version"], tuple(parts), placed)
 
 
 def placed_in(directory: Path, number: int) -> Placed:
     """How a version is divided. Raises NotFound, StorageCorrupt."""
     try:
-        return Placed(**_manifest(directory, number).meta["placement"])
+        return Placed.read(_manifest(directory, number).meta["placement"])
     except FileNotFoundError:
         if number == 0:
             return UNDIVIDED
         raise NotFound(f"the index in {directory} has no version {number}") from None
+
+
+def counts_in(directory: Path, number: int) -> NDArray[np.int64]:
+    """How many registrations each set of a version has, in effect or not. Raises NotFound, StorageCorrupt."""
+    homes = placed_in(directory, number).homes
+    counts = np.zeros(len(homes), np.int64)
+    try:
+        for entry in _manifest(directory, number).meta["segments"]:
+            counts[entry["set"]] += entry["count"]
+    except FileNotFoundError:
+        raise NotFound(f"the index in {directory} has no version {number}") from None
+    return counts
 
 
 def _manifest(directory: Path, version: int) -> container.Container:
@@ -207,12 +220,12 @@ class Index:
 
     @classmethod
     def open(
-        cls, directory: Path, version: int, only_slice: int | None = None, filters: Filters | None = None
+        cls, directory: Path, version: int, only_set: int | None = None, filters: Filters | None = None
     ) -> "Index":
-        """A whole version, or one slice of it. `filters` makes those of other schemes than the columnar; without it,
+        """A whole version, or one set of it. `filters` makes those of other schemes than the columnar; without it,
         a version that needs one is refused as a ValueError. Raises NotFound where there is no such version,
         StorageCorrupt where a file of it is damaged."""
-        stored = read_version(directory, version, only_slice).parts
+        stored = read_version(directory, version, only_set).parts
         parts = [each.part() for each in stored if isinstance(each.segment, Segment)]
         others = [each.text_part() for each in stored if isinstance(each.segment, TextSegment)]
         if not others:
@@ -258,7 +271,11 @@ class Index:
         and row r is at log offset `start + r`."""
         if self._parts is None:
             raise ValueError("the index is closed")
+        if not self._parts and self._beside is None:
+            return
         parts, count = self._parts, batch.num_rows
+        if not parts and self._beside is None:
+            return
         expected = sum(part.segment.matches_per_row for part in parts) * count
         if count <= _FEW_ROWS or expected * _SPARSE < sum(len(part.segment) for part in parts):
             first = start + first_row

@@ -11,13 +11,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+
 from culver.errors import Conflict, CulverError, StorageCorrupt, StorageError, StorageFull
 from culver.matching.index import container, tiers
 from culver.matching.index.compaction import Compaction, segment_file
-from culver.matching.index.compiler import Entry
+from culver.matching.index.compiler import Entry, compile_entries
 from culver.matching.index.content import Content, contents_of, encode, merge, scheme_of, selected
-from culver.matching.index.segment import open_segment
-from culver.matching.index.slicing import Placed, Slicing, Undivided
+from culver.matching.index.redividing import dealt_out
+from culver.matching.index.segment import Segment, open_segment
+from culver.matching.index.slicing import ANYWHERE, Placed, Slicing, Undivided
 from culver.matching.index.snapshot import (
     SEGMENT_SUFFIX,
     StoredPart,
@@ -28,7 +31,7 @@ from culver.matching.index.snapshot import (
     versions_in,
     write_version,
 )
-from culver.matching.index.table import ClauseTable
+from culver.matching.index.table import ClauseTable, concatenate, select_registrations
 from culver.matching.index.texts import Filters, TextSegment
 from culver.matching.index.tombstones import Integers, columns_of_ends, gathered
 
@@ -85,9 +88,12 @@ class IndexWriter:
             raise ValueError(f"the index is divided otherwise: {self.placed.name}, {self.placed.slices}")
         self._slicing = slicing
         if not self.version:
-            self._current = replace(
-                self._current, placed=Placed(slicing.name, slicing.slices, slicing.state())
-            )
+            self._current = replace(self._current, placed=Placed.by(slicing))
+
+    @property
+    def slicing(self) -> Slicing:
+        """What decides now."""
+        return self._slicing
 
     @property
     def segments(self) -> int:
@@ -95,16 +101,25 @@ class IndexWriter:
         return len(self._current.parts)
 
     def contents(self) -> list[tuple[int, int]]:
-        """For each slice of the newest version, the registrations in effect and the bytes of its arrays. May be
+        """For each set of the newest version, the registrations in effect and the bytes of its arrays. May be
         called from any thread."""
         current = self._current
-        contents = [(0, 0)] * current.placed.slices
+        contents = [(0, 0)] * len(current.placed.homes)
         for stored in current.parts:
-            contents[stored.slice] = _counted(contents[stored.slice], stored)
+            contents[stored.set] = _counted(contents[stored.set], stored)
         return contents
 
+    def contents_of_slices(self) -> list[tuple[int, int]]:
+        """The same for each slice; a registration counts in each set that the slice may work on."""
+        homes, sets = self._current.placed.homes, self.contents()
+        return [
+            (sum(count for count, _ in own), sum(size for _, size in own))
+            for each in range(self._current.placed.slices)
+            for own in [[held for home, held in zip(homes, sets, strict=True) if home in (each, ANYWHERE)]]
+        ]
+
     def schemes(self) -> dict[str, tuple[int, int]]:
-        """The same for each scheme; a registration counts in each slice that holds it."""
+        """The same for each scheme; a registration counts in each set that holds it."""
         schemes: dict[str, tuple[int, int]] = {}
         for stored in self._current.parts:
             schemes[stored.segment.scheme] = _counted(schemes.get(stored.segment.scheme, (0, 0)), stored)
@@ -142,9 +157,9 @@ class IndexWriter:
         schemes = dict.fromkeys(scheme_of(content) for _, content in fresh)
         parts: list[StoredPart] = []
         with _translated(self._directory):
-            for place in range(self._slicing.slices):
+            for place in range(len(self._slicing.homes)):
                 ends = numbers[told[:, place]], until[told[:, place]]
-                own = [_with_ends(stored, *ends) for stored in self._current.parts if stored.slice == place]
+                own = [_with_ends(stored, *ends) for stored in self._current.parts if stored.set == place]
                 own = [stored for stored in own if self._is_busy(stored) or not _is_dead(stored, horizon)]
                 new = [
                     selected(content, one[:, place]) for (_, content), one in zip(fresh, held, strict=True)
@@ -155,8 +170,47 @@ class IndexWriter:
                         small, own = self._small_and_others(own, scheme)
                         own.append(_with_ends(self._write(number, place, more, small, horizon), *ends))
                 parts += own
-            placed = Placed(self._slicing.name, self._slicing.slices, self._slicing.state())
+            placed = Placed.by(self._slicing)
             self._advance(Version(number, registry_version, tuple(parts), placed))
+
+    def redivide(
+        self,
+        slicing: Slicing,
+        kept: Sequence[int],
+        sources: Sequence[int],
+        changed: Sequence[int],
+        horizon: int,
+    ) -> None:
+        """Make a version that `slicing` divides, and have it decide from now on. Set s stays as it is and becomes
+        `kept[s]`, unless that is below 0; the sets in `changed` are filled from the registrations of the sets in
+        `sources`. There must be no compaction under way. Raises StorageFull and StorageError with nothing changed."""
+        if self._compaction is not None:
+            raise ValueError("the index cannot be divided anew while a compaction is under way")
+        number, stored = self.version + 1, self._current.parts
+        parts = [replace(each, set=kept[each.set]) for each in stored if kept[each.set] >= 0]
+        given = [each for each in stored if each.set in set(sources)]
+        with _translated(self._directory):
+            for place, content, until in dealt_out(given, slicing, changed, horizon):
+                parts.append(self._written(number, place, content, until))
+            self._advance(
+                replace(self._current, number=number, parts=tuple(parts), placed=Placed.by(slicing))
+            )
+        self._slicing = slicing
+
+    def sample(self, sets: Sequence[int], most: int) -> ClauseTable:
+        """About `most` of the registrations in these sets, each once: to find out what they are like."""
+        segments = [
+            stored.segment
+            for stored in self._current.parts
+            if stored.set in set(sets) and isinstance(stored.segment, Segment)
+        ]
+        count = sum(map(len, segments))
+        step = -(-count // max(1, most))
+        tables = [
+            select_registrations(segment.table(), np.arange(len(segment)) % step == 0) for segment in segments
+        ]
+        table, _ = concatenate([compile_entries(()), *tables])
+        return select_registrations(table, np.diff(table.numbers, prepend=-1) > 0)
 
     def plan_compaction(self, horizon: int, quiet: bool = False) -> Compaction | None:
         """What to merge next, if anything; None also while another compaction is under way. `quiet`: nothing has
@@ -164,11 +218,9 @@ class IndexWriter:
         if self._compaction is not None:
             return None
         choose = tiers.choose_when_quiet if quiet else tiers.choose
-        kinds = sorted({(stored.slice, stored.segment.scheme) for stored in self._current.parts})
+        kinds = sorted({(stored.set, stored.segment.scheme) for stored in self._current.parts})
         for kind in kinds:
-            parts = [
-                stored for stored in self._current.parts if (stored.slice, stored.segment.scheme) == kind
-            ]
+            parts = [stored for stored in self._current.parts if (stored.set, stored.segment.scheme) == kind]
             sizes = [len(stored.segment) for stored in parts]
             chosen = choose(sizes, [stored.tombstones.dead(horizon) for stored in parts])
             if chosen:
@@ -185,7 +237,7 @@ class IndexWriter:
         replaced = [stored for stored in self._current.parts if self._is_busy(stored)]
         parts = [stored for stored in self._current.parts if not self._is_busy(stored)]
         if compaction.segment is not None:
-            merged = StoredPart(compaction.file, compaction.segment, slice=replaced[0].slice)
+            merged = StoredPart(compaction.file, compaction.segment, set=replaced[0].set)
             for stored in replaced:
                 ended = stored.tombstones
                 merged = _with_ends(merged, stored.segment.arrays.numbers[ended.places], ended.until)
@@ -238,7 +290,7 @@ class IndexWriter:
     def _is_busy(self, stored: StoredPart) -> bool:
         """Whether the compaction under way will replace this part. Its tombstones may have grown since."""
         return self._compaction is not None and any(
-            stored.segment is source.segment and stored.slice == source.slice  # slices may share one
+            stored.segment is source.segment and stored.set == source.set  # sets may share one
             for source in self._compaction.sources
         )
 
@@ -261,12 +313,14 @@ class IndexWriter:
         small: Sequence[StoredPart],
         horizon: int,
     ) -> StoredPart:
-        """A new segment of a slice with these contents and what is left of some small parts, all of one scheme."""
-        content, until = merge(small, horizon, contents)
+        """A new segment of a set with these contents and what is left of some small parts, all of one scheme."""
+        return self._written(number, place, *merge(small, horizon, contents))
+
+    def _written(self, number: int, place: int, content: Content, until: Integers | None) -> StoredPart:
         chunks = encode(content)
         file = segment_file(number, place, chunks)
         container.write(self._directory / file, chunks)
-        written = StoredPart(file, open_segment(self._directory / file), slice=place)
+        written = StoredPart(file, open_segment(self._directory / file), set=place)
         return written if until is None else replace(written, tombstones=gathered(until))
 
 

@@ -1,0 +1,178 @@
+"""The simulated service: dispatchers that decide by a real forwarding policy, and matchers that tell their load.
+
+    publishers --Poisson--> dispatcher 0 --\\           told every second: queue, arrival, rate, response of each set
+                            dispatcher 1 ----> matchers ----------------------------> both dispatchers
+
+Nothing is decided on what was not told: a dispatcher knows the last load, the time since, and what it sent itself.
+The paper's matchers tell their load each second if it has changed by a tenth, which saves messages; here always.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from culver.bench.bluedove import matchers
+from culver.placement.forwarding import Forwarding, Load
+
+_SLOTS = 1 << 16  # to begin with
+
+
+@dataclass(frozen=True, slots=True)
+class System:
+    """Sets on slices, what one event costs in each, and the candidates of each event of a pool that all are drawn
+    from. In this workload an event has one choice to make: all other choices lead to empty sets."""
+
+    slices: int
+    homes: NDArray[np.int64]
+    registrations: NDArray[np.int64]
+    fixed: NDArray[np.float64]  # seconds for a batch, by set
+    each: NDArray[np.float64]  # seconds for an event
+    most: int  # events in a batch
+    candidates: NDArray[np.int64]  # (pool, candidates)
+
+    @property
+    def cost(self) -> NDArray[np.float64]:
+        """Seconds for an event in each set, in full batches."""
+        return self.each + self.fixed / self.most
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """What happened between one telling and the next."""
+
+    end: float
+    arrived: int
+    answered: int
+    response: float  # seconds on the average, of events answered; 0 where there were none
+    slowest: float
+    busy: NDArray[np.float64]  # by slice, its share of the period
+    waiting: NDArray[np.float64]  # by slice, seconds of work at the end
+
+
+class Simulation:
+    """Time goes on by `advance` only; the same seed gives the same course."""
+
+    def __init__(
+        self, system: System, policies: Sequence[Forwarding], *, tell_seconds: float = 1.0, seed: int = 1
+    ) -> None:
+        """A dispatcher for each of the policies; events come to them in turn."""
+        self._policies = policies
+        self._tell_seconds = tell_seconds
+        self._random = np.random.default_rng(seed)
+        self._number = 0
+        self._again_arrived = np.empty(0)
+        self._again_rows = np.empty(0, np.int64)
+        self.now = 0.0
+        self._install(system)
+
+    def advance(self, rate: float) -> Period:
+        """One period, with events arriving at `rate` a second."""
+        count = int(self._random.poisson(rate * self._tell_seconds))
+        offsets = np.cumsum(self._random.standard_exponential(count + 1))
+        arrived = self.now + offsets[:-1] * (self._tell_seconds / offsets[-1])
+        rows = self._random.integers(0, len(self._system.candidates), count)
+        times = np.concatenate([np.full(len(self._again_rows), self.now), arrived])
+        arrived = np.concatenate([self._again_arrived, arrived])
+        rows = np.concatenate([self._again_rows, rows])
+        self._again_arrived, self._again_rows = self._again_arrived[:0], self._again_rows[:0]
+        sets, slices = self._decide(times, rows)
+        queues = self._first_queue[sets] + np.where(self._system.homes[sets] < 0, slices, 0)
+        waiting = int(self._queues.length.sum())
+        if waiting + len(rows) > len(self._slots.row):
+            self._slots = matchers.more_slots(self._slots, 2 * (waiting + len(rows)))
+        tally = matchers.no_tally(len(self._queues.length))
+        self.now += self._tell_seconds
+        matchers.work(
+            self._slots, self._queues, self._servers, tally, times, arrived, rows, queues, slices, self.now,
+            self._system.most,
+        )  # fmt: skip
+        return self._tell(tally, count)
+
+    def stop(self, number: int) -> None:
+        """This matcher is dead; nobody knows yet."""
+        self._servers.stopped[number] = 1
+
+    def change(self, system: System) -> None:
+        """Go on with another division: whatever waits is sent anew, as it would be from a log."""
+        waiting = matchers.waiting_slots(self._slots, self._queues)
+        order = np.argsort(self._slots.arrived[waiting], kind="stable")
+        self._again_arrived = self._slots.arrived[waiting][order]
+        self._again_rows = self._slots.row[waiting][order]
+        self._install(system)
+
+    def _install(self, system: System) -> None:
+        self._system = system
+        copies = np.where(
+            system.homes < 0, system.slices, 1
+        )  # a set that is anywhere has a queue in every slice
+        self._first_queue = np.cumsum(copies) - copies
+        self._set_of_queue = np.repeat(np.arange(len(copies)), copies)
+        slice_of_queue = np.concatenate(
+            [np.arange(system.slices) if home < 0 else np.array([home]) for home in system.homes.tolist()]
+        )
+        self._slots = matchers.free_slots(_SLOTS)
+        self._queues = matchers.empty_queues(
+            system.fixed[self._set_of_queue], system.each[self._set_of_queue]
+        )
+        self._servers = matchers.idle_servers(slice_of_queue, system.slices, self.now)
+        self._slice_of_queue = slice_of_queue
+        # Every set has been measured before; an event costs nothing in one without registrations.
+        cost = system.cost
+        rate = np.divide(1.0, cost, out=np.full(len(cost), np.inf), where=cost > 0)
+        nothing = np.zeros(len(cost))
+        self._load = Load(system.homes, system.slices, system.registrations, nothing, nothing, rate, cost)
+
+    def _decide(
+        self, times: NDArray[np.float64], rows: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        sets, slices = np.empty(len(rows), np.int64), np.empty(len(rows), np.int64)
+        since = times - self.now
+        for turn, policy in enumerate(self._policies):
+            own = slice(turn, None, len(self._policies))
+            candidates = self._system.candidates[rows[own]]
+            chosen = policy.choose(self._load, [candidates], np.ascontiguousarray(since[own]), self._number)
+            sets[own], slices[own] = chosen.sets[0], chosen.slices[0]
+        self._number += len(rows)
+        return sets, slices
+
+    def _tell(self, tally: matchers.Tally, count: int) -> Period:
+        system, seconds = self._system, self._tell_seconds
+        cost = np.divide(tally.busy, tally.served, out=np.zeros(len(tally.busy)), where=tally.served > 0)
+        known = 1.0 / self._load.rate[self._set_of_queue]
+        cost = np.where(tally.served > 0, cost, known)
+        queue = self._queues.length.astype(np.float64)
+        # What a matcher has begun waits, too, until it is done.
+        begun = np.maximum(0.0, self._servers.free_at - self.now)
+        at = self._servers.current
+        queue[at] += np.divide(begun, cost[at], out=np.zeros(len(begun)), where=cost[at] > 0)
+        waiting = np.bincount(self._slice_of_queue, weights=queue * cost, minlength=system.slices)
+        by_set = _sums(self._set_of_queue, len(system.homes))
+        served, busy, response = by_set(tally.served), by_set(tally.busy), by_set(tally.response)
+        # No answer, nothing measured: what an event would wait for now.
+        expected = waiting[np.where(system.homes < 0, 0, system.homes)] + 1.0 / self._load.rate
+        self._load = replace(
+            self._load,
+            queue=by_set(queue),
+            arrival=by_set(tally.arrived) / seconds,
+            rate=np.where(busy > 0, served / np.where(busy > 0, busy, 1.0), self._load.rate),
+            response=np.where(served > 0, response / np.maximum(served, 1.0), expected),
+        )
+        answered = int(tally.served.sum())
+        return Period(
+            end=self.now,
+            arrived=count,
+            answered=answered,
+            response=float(tally.response.sum()) / max(1, answered),
+            slowest=float(tally.slowest.max(initial=0.0)),
+            busy=np.bincount(self._slice_of_queue, weights=tally.busy, minlength=system.slices) / seconds,
+            waiting=waiting,
+        )
+
+
+def _sums(set_of_queue: NDArray[np.int64], sets: int):
+    def sums(values):
+        return np.bincount(set_of_queue, weights=values, minlength=sets)
+
+    return sums

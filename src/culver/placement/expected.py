@@ -1,0 +1,57 @@
+"""What a placement would cost, from a sample: how much an event is matched against, and how much a slice holds."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from culver.matching.index.slicing import ANYWHERE
+from culver.matching.index.table import ClauseTable
+from culver.placement.learning import sampled
+from culver.placement.mpartition import REST, EventSpace
+from culver.placement.placement import NOWHERE, Placement
+from culver.placement.typical import typical_events
+
+_CLEARLY = 0.8  # of the cost: what is worth a change
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """Shares of all registrations. One that is in several sets of a slice is held several times, so that a share may
+    be above 1."""
+
+    searched: float  # that an event is matched against, in all slices together
+    fullest: float  # in the sets that the fullest slice may work on
+
+
+def expected(placement: Placement, table: ClauseTable, events: pa.RecordBatch | None = None) -> Expected:
+    """For registrations like these, and events like these (without any: like the registrations), each of which goes
+    to the smallest of its candidates. One that learns as it assigns learns these."""
+    table = sampled(table)
+    count = max(1, len(table.numbers))
+    held = placement.assign(table)
+    sizes = np.count_nonzero(held, axis=0)
+    route = placement.route(typical_events(table) if events is None else events)
+    searched = 0.0
+    for choice in route.choices:
+        found = np.where(choice == NOWHERE, np.iinfo(np.int64).max, sizes[choice]).min(axis=1)
+        found[choice[:, 0] == NOWHERE] = 0
+        searched += float(found.mean()) if len(found) else 0.0
+    anywhere = int(sizes[placement.homes == ANYWHERE].sum())
+    homes = placement.homes >= 0
+    own = np.bincount(placement.homes[homes], sizes[homes], placement.slices)
+    return Expected(searched / count, (anywhere + float(own.max())) / count)
+
+
+def is_clearly_better(
+    fresh: Placement, present: Placement, table: ClauseTable, events: pa.RecordBatch | None = None
+) -> bool:
+    """Whether an event would be matched against so much less with another division that it is worth a change."""
+    ours, theirs = (expected(each, table, events).searched for each in (fresh, present))
+    return ours < _CLEARLY * theirs
+
+
+def selective_share(table: ClauseTable, slices: int) -> float:
+    """The share of the registrations that one dimension keeps off some slices; see `auto`."""
+    held = EventSpace.learnt(table, slices).assign(sampled(table))
+    return float(np.mean(~held[:, REST])) if len(held) else 0.0

@@ -1,0 +1,178 @@
+"""The inner loops of `forwarding`: one event after another, 10 to 20 ns a candidate.
+
+    packed     a row for each event, the candidates of all its choices side by side, -1 behind the last of a choice
+    starts     choice c has the columns starts[c] to starts[c + 1]
+
+Where candidates are equal, the one that comes first is taken, and events take turns in where they begin to look.
+"""
+
+import numpy as np
+
+from culver.matching.index.arrays import Integers, Reals, compiled
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_MIX = np.uint64(0xBF58476D1CE4E5B9)
+_MIX_AGAIN = np.uint64(0x94D049BB133111EB)
+
+
+@compiled
+def _hash(number: int, salt: int) -> int:
+    """Below 2^31, the same for the same arguments (SplitMix64's finisher)."""
+    mixed = np.uint64(number) * _GOLDEN + np.uint64(salt + 1) * _MIX
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * _MIX
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * _MIX_AGAIN
+    return np.int64((mixed ^ (mixed >> np.uint64(31))) >> np.uint64(33))
+
+
+@compiled
+def _count(packed: Integers, event: int, start: int, end: int) -> int:
+    """How many candidates stand before the fillers."""
+    count = 0
+    while start + count < end and packed[event, start + count] >= 0:
+        count += 1
+    return count
+
+
+@compiled
+def _slice_besides(slices: Integers, event: int) -> int:
+    """A slice that the event goes to anyway; -1: it goes to none yet."""
+    for choice in range(len(slices)):
+        if slices[choice, event] >= 0:
+            return slices[choice, event]
+    return -1
+
+
+@compiled
+def choose_hashed(
+    packed: Integers,
+    starts: Integers,
+    homes: Integers,
+    count: int,
+    first: int,
+    sets: Integers,
+    slices: Integers,
+) -> None:
+    """Each candidate as likely as the others, by a hash of the event's number."""
+    for event in range(len(packed)):
+        anywhere = False
+        for choice in range(len(starts) - 1):
+            candidates = _count(packed, event, starts[choice], starts[choice + 1])
+            if candidates == 0:
+                sets[choice, event] = slices[choice, event] = -1
+                continue
+            taken = packed[event, starts[choice] + _hash(first + event, choice) % candidates]
+            sets[choice, event], slices[choice, event] = taken, homes[taken]
+            anywhere |= homes[taken] < 0
+        if anywhere:
+            besides = _slice_besides(slices, event)
+            if besides < 0:
+                besides = _hash(first + event, -1) % count
+            for choice in range(len(starts) - 1):
+                if sets[choice, event] >= 0 and slices[choice, event] < 0:
+                    slices[choice, event] = besides
+
+
+@compiled
+def choose_least(
+    packed: Integers,
+    starts: Integers,
+    homes: Integers,
+    of_set: Reals,
+    of_slice: Reals,
+    first: int,
+    sets: Integers,
+    slices: Integers,
+) -> None:
+    """The candidate with the least value, and where the set is anywhere the slice with the least."""
+    count = len(of_slice)
+    for event in range(len(packed)):
+        anywhere = False
+        for choice in range(len(starts) - 1):
+            start = starts[choice]
+            candidates = _count(packed, event, start, starts[choice + 1])
+            taken, least = -1, np.inf
+            place = (first + event) % candidates if candidates > 1 else 0
+            for _ in range(candidates):
+                each = packed[event, start + place]
+                if taken < 0 or of_set[each] < least:
+                    taken, least = each, of_set[each]
+                place = place + 1 if place + 1 < candidates else 0
+            sets[choice, event] = taken
+            slices[choice, event] = homes[taken] if taken >= 0 else -1
+            anywhere |= taken >= 0 and homes[taken] < 0
+        if anywhere:
+            besides = _slice_besides(slices, event)
+            if besides < 0:
+                besides, least = -1, np.inf
+                place = (first + event) % count
+                for _ in range(count):
+                    if besides < 0 or of_slice[place] < least:
+                        besides, least = place, of_slice[place]
+                    place = place + 1 if place + 1 < count else 0
+            for choice in range(len(starts) - 1):
+                if sets[choice, event] >= 0 and slices[choice, event] < 0:
+                    slices[choice, event] = besides
+
+
+@compiled
+def choose_adaptive(
+    packed: Integers,
+    starts: Integers,
+    homes: Integers,
+    cost: Reals,
+    work: Reals,
+    seconds: Reals,
+    echo: float,
+    first: int,
+    sets: Integers,
+    slices: Integers,
+) -> None:
+    """The candidate with the least cost times the square of when it would be done. `cost`: seconds for one event, by
+    set; `work`: seconds of work that waits, by slice, at the time 0 of `seconds`, and changed in place; an event that
+    is sent adds `echo` times its cost."""
+    count = len(work)
+    at = np.zeros(count)  # the time that a slice's work was last brought up to
+    for event in range(len(packed)):
+        now = seconds[event]
+        anywhere = False
+        for choice in range(len(starts) - 1):
+            start = starts[choice]
+            candidates = _count(packed, event, start, starts[choice + 1])
+            if candidates == 0:
+                sets[choice, event] = slices[choice, event] = -1
+                continue
+            taken, least = -1, np.inf
+            place = (first + event) % candidates
+            for _ in range(candidates):
+                each = packed[event, start + place]
+                home = homes[each]
+                waiting = 0.0
+                if home >= 0:
+                    waiting = max(0.0, work[home] - (now - at[home]))
+                    work[home], at[home] = waiting, now
+                soonest = waiting + cost[each]
+                score = cost[each] * soonest * soonest
+                if taken < 0 or score < least:
+                    taken, least = each, score
+                place = place + 1 if place + 1 < candidates else 0
+            home = homes[taken]
+            sets[choice, event], slices[choice, event] = taken, home
+            if home >= 0:
+                work[home] += echo * cost[taken]
+            else:
+                anywhere = True
+        if anywhere:
+            besides = _slice_besides(slices, event)
+            if besides < 0:
+                least = np.inf
+                place = (first + event) % count
+                for _ in range(count):
+                    waiting = max(0.0, work[place] - (now - at[place]))
+                    work[place], at[place] = waiting, now
+                    if besides < 0 or waiting < least:
+                        besides, least = place, waiting
+                    place = place + 1 if place + 1 < count else 0
+            for choice in range(len(starts) - 1):
+                if sets[choice, event] >= 0 and slices[choice, event] < 0:
+                    slices[choice, event] = besides
+                    work[besides] += echo * cost[sets[choice, event]]

@@ -1,0 +1,162 @@
+"""BlueDove's multi-dimensional partitioning (mPartition, section III-A): an event has several candidates.
+
+    dimension x     slice 0 | slice 1 | slice 2           A   x in slice 0's segment, y in those of 1 and 2:
+    dimension y     slice 1 | slice 2 | slice 0               in the sets (x, 0), (y, 1), (y, 2)
+                                                          event: its x is slice 0's, its y is slice 2's:
+                                                              matched against (x, 0) or against (y, 2)
+
+The paper has every subscription narrow in all k dimensions. Here registrations are in layers (see `layer`): each
+belongs to the first in all of whose dimensions it is narrow, so applications that ask about other attributes have
+layers of their own. The rest, set 0, holds the registrations of no layer, at home anywhere; every event goes there,
+too.
+
+    registration                                        is
+    says nothing about a dimension, in some clause      not narrow there
+    a wide interval, more than half of the load         not narrow there
+    a string: ranges go by the first eight bytes, equalities by a hash of it all
+    a disjunction                                       wherever one of its clauses reaches
+
+An event that has no value in a dimension of a layer, or one of another type, satisfies nothing in that layer.
+
+A placement is a value: what it learns from is given to `learnt`, and a slice more or less makes another. The number
+of a registration does not tell where it is, so its end goes to all sets.
+"""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from culver.matching.index.columns import BatchColumns
+from culver.matching.index.slicing import ANYWHERE
+from culver.matching.index.table import ClauseTable
+from culver.placement.layer import Layer
+from culver.placement.learning import Dividing, learn
+from culver.placement.placement import Route, State, always, everywhere
+from culver.placement.redivision import Redivision, compared
+from culver.placement.spans import TermTable
+
+REST = 0
+
+
+class MPartition:
+    name: ClassVar[str] = "mpartition"
+    dividing: ClassVar[Dividing] = Dividing()
+
+    def __init__(self, slices: int, layers: Sequence[Layer] = ()) -> None:
+        """Without layers, as before anything is learnt, all registrations are in the rest."""
+        self.slices = slices
+        self.layers = tuple(layers)
+        homes = [ANYWHERE]
+        bases: list[int] = []
+        for layer in self.layers:
+            bases.append(len(homes))
+            homes += layer.homes()
+        self.bases = tuple(bases)  # the first set of each layer
+        self.homes = np.array(homes, np.int64)
+
+    @classmethod
+    def learnt(
+        cls,
+        table: ClauseTable,
+        slices: int,
+        events: pa.RecordBatch | None = None,
+        dividing: Dividing | None = None,
+    ) -> Self:
+        dividing = cls.dividing if dividing is None else dividing
+        if slices > 1:
+            return cls(slices, learn(table, slices, dividing, events))
+        # The dimensions are ready for the second slice, though the first has all of them.
+        return cls(2, learn(table, 2, dividing, events)).with_slice_removed(1).placement
+
+    @classmethod
+    def from_state(cls, slices: int, state: State) -> Self:
+        if state.get("slices") != slices:
+            raise ValueError(f"not the state of an {cls.name} placement with {slices} slices")
+        try:
+            return cls(slices, [Layer.from_state(each, slices) for each in state["layers"]])
+        except (KeyError, TypeError, ValueError) as exc:
+            raise ValueError(f"not the state of an {cls.name} placement") from exc
+
+    def assign(self, table: ClauseTable) -> NDArray[np.bool_]:
+        held = np.zeros((len(table.numbers), len(self.homes)), np.bool_)
+        taken = np.zeros(len(held), np.bool_)
+        if self.layers:
+            terms = TermTable(table)
+            for layer, base in zip(self.layers, self.bases, strict=True):
+                layer.assign(terms, base, held, taken)
+        np.logical_not(taken, out=held[:, REST])
+        return held
+
+    def holders(self, numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
+        return everywhere(len(numbers), len(self.homes))
+
+    def route(self, batch: pa.RecordBatch) -> Route:
+        columns = BatchColumns(batch)
+        choices = [layer.route(columns, base) for layer, base in zip(self.layers, self.bases, strict=True)]
+        return Route(batch.num_rows, (*choices, always(REST, batch.num_rows)))
+
+    def state(self) -> State:
+        return {"slices": self.slices, "layers": [layer.to_state() for layer in self.layers]}
+
+    def with_slice_added(self, loaded: int) -> Redivision[Self]:
+        """With one slice more, the last, which takes half of what `loaded` owns, in every dimension, by the load that
+        was learnt. Raises ValueError where there is no such slice."""
+        self._check(loaded)
+        new, count = self.slices, self.slices + 1
+        layers = [
+            Layer(tuple(each.split(loaded, new) for each in layer.divisions), count) for layer in self.layers
+        ]
+        return compared(self, type(self)(count, layers), {own: own for own in range(self.slices)})
+
+    def with_slice_removed(self, gone: int) -> Redivision[Self]:
+        """With one slice less: in every dimension, its neighbours take what it owned, and slices behind it are
+        renumbered. Raises ValueError where there is no such slice, or no other."""
+        self._check(gone)
+        if self.slices == 1:
+            raise ValueError("the only slice cannot be removed")
+        layers = [
+            Layer(tuple(each.without(gone, self.slices) for each in layer.divisions), self.slices - 1)
+            for layer in self.layers
+        ]
+        renumbered = {own: own - (own > gone) for own in range(self.slices) if own != gone}
+        return compared(self, type(self)(self.slices - 1, layers), renumbered)
+
+    def describe(self) -> list[list[dict[str, Any]]]:
+        """For people, as JSON: each layer's dimensions, and who owns what of them, in values instead of keys."""
+        return [
+            [
+                {
+                    "attribute": division.dimension[0],
+                    "type": str(division.dimension[1]),
+                    "divided_by": division.kind,
+                    "segments": division.describe(self.slices),
+                }
+                for division in layer.divisions
+            ]
+            for layer in self.layers
+        ]
+
+    def _check(self, own: int) -> None:
+        if not 0 <= own < self.slices:
+            raise ValueError(f"there is no slice {own} among {self.slices}")
+
+
+class EventSpace(MPartition):
+    """Event space partitioning (StreamHub, section 4.2.2) along one dimension.
+
+    The paper's variant puts a registration into one slice, by its first attribute, and sends every event to all
+    slices. Here some registrations are in several, and in return an event is matched in one slice only.
+    """
+
+    name: ClassVar[str] = "event-space"
+    dividing: ClassVar[Dividing] = Dividing(dimensions=1, layers=1)
+
+
+class OneDimension(MPartition):
+    """What BlueDove compares itself with (P2P, section IV-B): one dimension, in segments of equal widths."""
+
+    name: ClassVar[str] = "one-dimension"
+    dividing: ClassVar[Dividing] = Dividing(dimensions=1, layers=1, cuts="equal")
