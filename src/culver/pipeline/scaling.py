@@ -20,6 +20,7 @@ from culver.matching.index import ClauseTable, IndexWriter
 from culver.matching.index.slicing import ANYWHERE
 from culver.pipeline.catalog import Catalog
 from culver.pipeline.elasticity import Add, Controller, Decision, Remove
+from culver.pipeline.loads import LoadReport
 from culver.pipeline.metering import UNMEASURED, Meter
 from culver.pipeline.observation import SiteObservation
 from culver.pipeline.slices import (
@@ -122,6 +123,8 @@ class ElasticSlices:
     def view(self) -> SlicesView:
         seen, rates, placement = self._observe(), self._meter.rates(), self._placement()
         waiting, load = seen.queues.match, seen.pipeline.load
+        if load.division != self._index.placed.fingerprint():
+            load = LoadReport()  # about sets that had these numbers before
         arrived = sum(load.arrivals) or 1.0
         sets: list[SetView] = []
         for number, (label, home, (count, size)) in enumerate(
