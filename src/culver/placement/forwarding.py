@@ -164,8 +164,8 @@ def seconds_each(load: Load) -> NDArray[np.float64]:
 def _by_slice(load: Load, values: NDArray[np.float64]) -> NDArray[np.float64]:
     """The sum over the sets of each slice; those of sets that are anywhere in equal parts."""
     placed = load.homes >= 0
-    result: NDArray[np.float64] = np.bincount(load.homes[placed], values[placed], load.slices)
-    result += values[~placed].sum() / load.slices
+    own = np.bincount(load.homes[placed], values[placed], load.slices)
+    result: NDArray[np.float64] = own + values[~placed].sum() / load.slices
     return result
 
 
