@@ -14,7 +14,7 @@ from culver.log.log import PublicationLog
 from culver.matching.index import Index, IndexWriter, Memory
 from culver.matching.index.slicing import Slicing, Undivided
 from culver.pipeline import operators
-from culver.pipeline.slices import ELASTIC_PLACEMENTS
+from culver.pipeline.elasticity import ELASTIC_PLACEMENTS
 from culver.placement.auto import Choice, Measured, choose
 from culver.placement.expected import selective_share
 from culver.plugins import PLACEMENTS, filter_named, placement_named

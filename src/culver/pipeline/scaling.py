@@ -19,7 +19,8 @@ import pyarrow as pa
 from culver.matching.index import ClauseTable, IndexWriter
 from culver.matching.index.slicing import ANYWHERE
 from culver.pipeline.catalog import Catalog
-from culver.pipeline.elasticity import Add, Controller, Decision, Nothing, Remove
+from culver.pipeline.elasticity import Add, Controller, Decision, Remove
+from culver.pipeline.loads import LoadReport
 from culver.pipeline.metering import UNMEASURED, Meter
 from culver.pipeline.observation import SiteObservation
 from culver.pipeline.slices import (
@@ -72,7 +73,6 @@ class ElasticSlices:
         self._controller = controller
         self._meter = meter
         self._changing = asyncio.Lock()
-        self._decided: tuple[Decision, float] | None = None
         self._learnt_at = 0  # how many subscriptions there were when the division was last looked at
 
     async def add(self, split: int | None = None) -> SlicesView:
@@ -112,8 +112,6 @@ class ElasticSlices:
         decision = self._controller.observe(
             now, seen.queues.match, self._meter.arrived_per_second(), self._meter.loads(held)
         )
-        if self._decided is None or not isinstance(decision, Nothing):
-            self._decided = decision, now
         match decision:
             case Add(number, reason):
                 logger.warning("a slice is added: %s", reason)
@@ -125,6 +123,8 @@ class ElasticSlices:
     def view(self) -> SlicesView:
         seen, rates, placement = self._observe(), self._meter.rates(), self._placement()
         waiting, load = seen.queues.match, seen.pipeline.load
+        if load.division != self._index.placed.fingerprint():
+            load = LoadReport()  # about sets that had these numbers before
         arrived = sum(load.arrivals) or 1.0
         sets: list[SetView] = []
         for number, (label, home, (count, size)) in enumerate(
@@ -169,19 +169,14 @@ class ElasticSlices:
             _layers(placement),
             self._forwarding,
             self._controller is not None,
-            self._decision(),
+            _told(self._controller.last) if self._controller else None,
+            _told(self._controller.last_change) if self._controller else None,
         )
 
     def _placement(self) -> MPartition:
         placement = self._index.slicing
         assert isinstance(placement, MPartition)
         return placement
-
-    def _decision(self) -> DecisionView | None:
-        if self._decided is None:
-            return None
-        decision, at = self._decided
-        return decision_view(decision, time.monotonic() - at)
 
     def _most_loaded(self) -> int:
         """The busiest; where none has done anything, the fullest."""
@@ -232,6 +227,10 @@ class ElasticSlices:
             if await self._change(change):
                 logger.info("%d subscriptions are divided anew", count)
             self._learnt_at = count
+
+
+def _told(said: tuple[float, Decision] | None) -> DecisionView | None:
+    return None if said is None else decision_view(said[1], time.monotonic() - said[0])
 
 
 def _layers(placement: MPartition) -> tuple[LayerView, ...]:
