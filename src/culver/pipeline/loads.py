@@ -71,6 +71,7 @@ class LoadMeter:
         self._division = ""
         self._sets: dict[int, _SetLoad] = {}
         self._events = self._pairs = 0.0
+        self._last_pairs: float | None = None
 
     def add(self, work: Iterable[Work], now: float) -> None:
         """What one block took, in all slices that worked on it."""
@@ -90,8 +91,10 @@ class LoadMeter:
                 load.blocks += 1
                 load.block_seconds += each.m_seconds
 
-    def report(self) -> LoadReport:
-        pairs = self._pairs / self._events if self._events > 0 else None
+    def report(self, now: float) -> LoadReport:
+        self._fade(now)
+        pairs = self._pairs / self._events if self._events > 1e-9 else self._last_pairs
+        self._last_pairs = pairs
         sets = [self._sets.get(number, _SetLoad()) for number in range(max(self._sets, default=-1) + 1)]
         per_second = 0.6931 / self._half_life  # what a steady flow of one a second adds up to, turned over
         return LoadReport(

@@ -167,7 +167,7 @@ class Tally:
 
     def load(self) -> LoadReport:
         """How the sets did, lately."""
-        return self._loads.report()
+        return self._loads.report(self._clock())
 
     def _scheme_totals(self) -> tuple[SchemeTotals, ...]:
         """The columnar scheme has done what no other has."""
