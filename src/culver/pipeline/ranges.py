@@ -23,12 +23,14 @@ from culver.pipeline.divided import DividedIndex
 from culver.pipeline.head import Head
 from culver.pipeline.notifications import Notifications
 from culver.pipeline.work import Meter, SchemeWork, Work, worker_name
+from culver.placement import layer
 
 
 def warm_up() -> None:
     """Load all that a range needs, so that the first event need not wait. Harmless to call again."""
     matching.warm_up()
     joining.load()
+    layer.load()
     checksum(np.zeros(0, np.uint16))
 
 

@@ -225,6 +225,16 @@ def test_dimensions_are_limited_as_asked() -> None:
     assert sizes == [1, 2, 3, 4]
 
 
+def test_dimensions_are_not_added_beyond_what_a_slice_may_hold() -> None:
+    table = table_of(named("W1").filters(1000, 3))
+    held = [
+        expected(MPartition.learnt(table, 4, None, Dividing(fullest=most)), table).fullest
+        for most in (0.1, 1.3, 9)
+    ]
+    assert held == sorted(held)
+    assert held[0] < 1 < held[1] < 1.5 < held[2]  # one dimension, two, all four; backups are extra
+
+
 def test_the_selective_share_counts_registrations_that_are_not_in_the_rest() -> None:
     texts = [f"x = {n}" for n in range(150)] + [f"text LIKE '%{n}%'" for n in range(50)]
     assert selective_share(table_of(texts), 4) == 0.75
