@@ -21,7 +21,7 @@ from culver.model import batch as batches
 from culver.pipeline import joining
 from culver.pipeline.notifications import Notifications
 from culver.pipeline.work import Meter, shared
-from culver.placement.placement import Placement, sets_of
+from culver.placement.placement import Placement
 
 Share = tuple[int, NDArray[np.bool_] | None]
 """A set that a slice gets events for, and which events those are; None: all."""
@@ -95,16 +95,15 @@ def match(
 def sent_to(placement: Placement, own: int) -> Callable[[int, pa.RecordBatch], Sequence[Share]]:
     """What the access point sends to one slice. Every slice works this out for itself from the same placement, which
     costs less than to move events; where there are several candidates, events take turns by their offsets."""
-    numbers, homes = sets_of(placement.homes, own), placement.homes
+    homes = placement.homes
 
     def send(start: int, tile: pa.RecordBatch) -> Sequence[Share]:
         chosen = placement.route(tile).chosen(homes, placement.slices, start)
         sent: list[Share] = []
         for sets, slices in zip(chosen.sets, chosen.slices, strict=True):
             mine = slices == own
-            if mine.any():
-                masks = ((number, mine & (sets == number)) for number in numbers)
-                sent += [(number, mask) for number, mask in masks if mask.any()]
+            numbers = np.flatnonzero(np.bincount(sets[mine])).tolist()
+            sent += [(number, mine & (sets == number)) for number in numbers]
         return sent
 
     return send

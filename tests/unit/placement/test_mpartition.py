@@ -116,6 +116,10 @@ def test_where_both_candidates_are_of_one_slice_its_neighbour_has_a_backup(boxes
     assert len(only_one) == 2
 
 
+def test_without_a_value_in_one_dimension_an_event_has_no_candidate(boxes: MPartition) -> None:
+    assert candidates_of(boxes, {"x": 10}, {"y": 10}, {"x": 10, "y": "10"}) == [[], [], []]
+
+
 def test_one_slice_has_the_dimensions_ready_and_no_backups() -> None:
     texts = [f"x = {n} AND y = {n * 7 % 1000}" for n in range(1000)]
     alone = MPartition.learnt(table_of(texts), 1)
