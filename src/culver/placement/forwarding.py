@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culver.placement import forwarding_kernels as kernels
+from culver.placement.placement import Chosen
 
 _GUESSED_SECONDS = 1e-9  # for each registration that an event is matched against, before anything is measured
 
@@ -33,21 +34,13 @@ _GUESSED_SECONDS = 1e-9  # for each registration that an event is matched agains
 class Load:
     """What was last told, arrays by set number. Of a set that is anywhere, the sums over all slices."""
 
-    homes: NDArray[np.int64]  # the slice that works on it; -1: every slice holds it
+    homes: NDArray[np.int64]  # the slice that works on it, or ANYWHERE
     slices: int
     registrations: NDArray[np.int64]  # in each set
     queue: NDArray[np.float64]  # events waiting for it
     arrival: NDArray[np.float64]  # events a second that came
     rate: NDArray[np.float64]  # events a second while its slice works on nothing else; 0: not measured
     response: NDArray[np.float64]  # seconds from an event's arrival to its answer, as last measured
-
-
-@dataclass(frozen=True, slots=True)
-class Chosen:
-    """For each choice the set and the slice that get each event; both -1 where it goes nowhere."""
-
-    sets: tuple[NDArray[np.int64], ...]
-    slices: tuple[NDArray[np.int64], ...]
 
 
 class Forwarding(Protocol):
@@ -171,9 +164,9 @@ def seconds_each(load: Load) -> NDArray[np.float64]:
 def _by_slice(load: Load, values: NDArray[np.float64]) -> NDArray[np.float64]:
     """The sum over the sets of each slice; those of sets that are anywhere in equal parts."""
     placed = load.homes >= 0
-    result: NDArray[np.float64] = np.bincount(load.homes[placed], values[placed], load.slices)
-    result += values[~placed].sum() / load.slices
-    return result
+    sums = np.bincount(load.homes[placed], values[placed], load.slices).astype(np.float64)
+    sums += values[~placed].sum() / load.slices
+    return sums
 
 
 def _least(
