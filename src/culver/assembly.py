@@ -34,9 +34,11 @@ from culver.matching.index import IndexWriter
 from culver.model.event import Event
 from culver.pipeline.catalog import Catalog
 from culver.pipeline.dividing import open_index
+from culver.pipeline.elasticity import elasticity_settings
 from culver.pipeline.engine import Engine, Progress
 from culver.pipeline.files import SiteFiles
 from culver.pipeline.head import Head, HeadFile, HeadTracker
+from culver.pipeline.metering import Meter
 from culver.pipeline.notifications import Notifications, NotificationSink
 from culver.pipeline.observation import (
     GatewayInfo,
@@ -46,6 +48,7 @@ from culver.pipeline.observation import (
     Queues,
     SiteObservation,
 )
+from culver.pipeline.slices import FixedSlices, Slices, SlicesView
 from culver.pipeline.spark.masters import parallelism
 from culver.placement.auto import Choice
 from culver.registry.block import Block, BlockSpec
@@ -135,6 +138,8 @@ class RunningSite:
         self._began = time.monotonic()
         self._engine = create_engine(settings, self._files, log, self, self._head, progress)
         self._subscriptions = registry.count()  # as of the last housekeeping
+        self._meter = Meter()
+        self.slices: Slices = FixedSlices(self.observe, self._meter)
         self._live = LiveSubscriptions(self._catalog.remove)
 
     @contextlib.asynccontextmanager
@@ -174,9 +179,9 @@ class RunningSite:
     def _methods(self, number: int) -> Methods:
         """What a gateway may ask of the site."""
 
-        def look() -> tuple[dict[str, Any], SiteObservation]:
+        def look() -> tuple[dict[str, Any], SiteObservation, SlicesView]:
             sent = self._deliveries_sent() + self._group.deliveries_sent(without=number)
-            return self.status(), replace(self.observe(), deliveries_sent=sent)
+            return self.status(), replace(self.observe(), deliveries_sent=sent), self.slices.view()
 
         async def subscribe(specs: Sequence[SubscriptionSpec]) -> list[Registration]:
             is_gone = self._group.watch(number)
@@ -201,6 +206,8 @@ class RunningSite:
             "subscription": self.subscription,
             "subscriptions": self.subscriptions,
             "pending": self.pending,
+            "add_slice": self.slices.add,
+            "remove_slice": self.slices.remove,
         }
 
     def register(self, registrations: Iterable[Registration | Block]) -> None:
@@ -345,6 +352,8 @@ class RunningSite:
                 logger.exception("housekeeping failed and is tried again")
 
     async def _keep_house_once(self) -> None:
+        pipeline = self._engine.observe()
+        self._meter.observe(time.monotonic(), self._log.next_offset, pipeline.position, pipeline.slices)
         await self._catalog.remove_expired()
         await self._live.try_again()
         self._subscriptions = await self._catalog.count()
@@ -360,6 +369,7 @@ async def open_site(settings: Settings, progress: Progress = lambda text: None) 
     """A site without its gateways, recovered from the data directory and running."""
     files = SiteFiles(settings.data_dir)
     check_gateways(settings)
+    elasticity_settings(settings.pipeline)
     with contextlib.ExitStack() as stack:
         stack.enter_context(site_lock(settings.data_dir))
         sockets = [stack.enter_context(listener) for listener in listeners(settings)]

@@ -81,6 +81,9 @@ class PipelineSettings:
     batch_events: int = 8_000_000  # most events in one batch, which is as large as what waits
     placement: str = "auto"  # of subscriptions on slices; or replicated, hashed, event-space, kmeans
     slices: int = 0  # that the index is divided into; 0: one for each worker
+    elastic: bool = False  # slices are added under saturation, and removed when there are too many
+    slices_min: int = 1  # that an elastic pipeline keeps
+    slices_max: int = 32  # that it does not go beyond
     worker_memory_bytes: int = 0  # of each worker, for the placement auto; 0: this machine's, shared evenly
 
 

@@ -35,6 +35,7 @@ from culver.registry.blocks import new_block
 from culver.registry.ids import new_ids, split_member
 from culver.registry.registration import Registration
 from culver.registry.registry import SetSummary, SubscriptionSpec
+from support.memory_slices import MemorySlices
 
 
 class FakeSite:
@@ -51,6 +52,7 @@ class FakeSite:
         self.hold = asyncio.Event()
         self.hold.set()
         self.sessions: set[FakeSession] = set()
+        self.slices = MemorySlices()
         self.stopping = False
         self.ports: dict[str, int] = {}  # of the gateways that have subscriptions which this one has not
         self.now_us = time.time_ns() // 1000

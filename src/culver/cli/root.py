@@ -19,6 +19,7 @@ _COMMANDS: dict[str, tuple[str, str, str]] = {
     "sub": ("culver.cli.sub", "sub", "Subscribe to a filter and print its events as they come."),
     "subs": ("culver.cli.subs", "subs", "List, show, add and remove durable subscriptions."),
     "top": ("culver.cli.top", "top", "Show what a site's pipeline does, live, until Ctrl-C."),
+    "slices": ("culver.cli.slices", "slices", "List, add and remove slices of a site's index."),
     "filter": ("culver.cli.filters", "filters", "Try out filters, without a site."),
     "cluster": (
         "culver.cli.cluster",

@@ -326,12 +326,25 @@ class Client:
     async def status(self) -> dict[str, Any]:
         """The site's account of itself: engine, log positions, subscriptions."""
         _, document = await self._open_link().http("GET", "/readyz", accept=(503,))
-        return document if isinstance(document, dict) else {}
+        return _members(document)
 
     async def pipeline(self) -> dict[str, Any]:
         """What each operator and each slice of the site's pipeline has done since the start, and what waits."""
-        document = await self._request("GET", "/v1/pipeline")
-        return document if isinstance(document, dict) else {}
+        return _members(await self._request("GET", "/v1/pipeline"))
+
+    async def slices(self) -> dict[str, Any]:
+        """What each slice of the site's index holds and does, and how it is divided."""
+        return _members(await self._request("GET", "/v1/slices"))
+
+    async def add_slice(self, split: int | None = None) -> dict[str, Any]:
+        """Add a slice that takes half of slice `split`, or of the most loaded one; the slices that there are then."""
+        body = {} if split is None else {"split": split}
+        return _members(await self._request("POST", "/v1/slices", body))
+
+    async def remove_slice(self, number: int) -> dict[str, Any]:
+        """Have a slice's neighbours take over what it has; the slices that there are then, whose numbers may be
+        others."""
+        return _members(await self._request("DELETE", f"/v1/slices/{number}"))
 
     # --- inside ---
 
@@ -385,6 +398,10 @@ def _specification(
     if scheme is not None:
         body["scheme"] = scheme
     return body
+
+
+def _members(document: Any) -> dict[str, Any]:
+    return document if isinstance(document, dict) else {}
 
 
 def _convert(document: Any, kind: type[Record]) -> Record:

@@ -208,6 +208,15 @@ class SyncClient:
     def pipeline(self) -> dict[str, Any]:
         return self._run(self._client.pipeline())
 
+    def slices(self) -> dict[str, Any]:
+        return self._run(self._client.slices())
+
+    def add_slice(self, split: int | None = None) -> dict[str, Any]:
+        return self._run(self._client.add_slice(split))
+
+    def remove_slice(self, number: int) -> dict[str, Any]:
+        return self._run(self._client.remove_slice(number))
+
     def _submit(self, work: Coroutine[Any, Any, Result]) -> "Future[Result]":
         if self._loop is None or self._loop.is_closed():
             work.close()

@@ -14,9 +14,30 @@ from culver.gateway.site import Session
 from culver.log.log import Receipt
 from culver.model.event import Event
 from culver.pipeline.observation import SiteObservation
+from culver.pipeline.slices import SlicesView
 from culver.registry.block import Block, BlockSpec
 from culver.registry.registration import Registration
 from culver.registry.registry import SetSummary, SubscriptionSpec
+
+
+class RemoteSlices:
+    """Implements pipeline.slices.Slices; `told` is what the site told last."""
+
+    def __init__(self, peer: Peer) -> None:
+        self._peer = peer
+        self.told: SlicesView | None = None
+
+    async def add(self, split: int | None = None) -> SlicesView:
+        answer: SlicesView = await self._peer.request("add_slice", split)
+        return answer
+
+    async def remove(self, number: int) -> SlicesView:
+        answer: SlicesView = await self._peer.request("remove_slice", number)
+        return answer
+
+    def view(self) -> SlicesView:
+        assert self.told is not None, "refresh first"
+        return self.told
 
 
 class RemoteSite:
@@ -30,6 +51,7 @@ class RemoteSite:
         self._hub = hub
         self._status: dict[str, Any] = {"ready": False}
         self._seen: SiteObservation | None = None
+        self.slices = RemoteSlices(peer)
         self.live = LiveSubscriptions(self.unsubscribe)
 
     # --- of this gateway ------------------------------------------------------------------------------
@@ -63,7 +85,7 @@ class RemoteSite:
         return self._seen
 
     async def refresh(self) -> None:
-        self._status, self._seen = await self._peer.request("look")
+        self._status, self._seen, self.slices.told = await self._peer.request("look")
 
     def publish(self, events: Sequence[Event]) -> "asyncio.Future[Receipt]":
         answer = self._peer.request("publish", events)

@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from culver.errors import CulverError, Elsewhere, InvalidRequest, NotFound, Unavailable
-from culver.gateway import events, filters, operations, polling, sets, sse, subscriptions
+from culver.gateway import events, filters, operations, polling, sets, slices, sse, subscriptions
 from culver.gateway.context import Gateway, Interrupted, client_of, gateway_of
 from culver.gateway.origins import SAFE_METHODS, check_origin
 from culver.gateway.owners import location
@@ -24,7 +24,9 @@ from culver.gateway.websocket import serve_websocket
 _logger = logging.getLogger(__name__)
 
 # What operators ask must be answered most of all when there is too much of everything else.
-_ALWAYS_ANSWERED = frozenset({"/healthz", "/readyz", "/metrics", "/v1/pipeline", "/v1/gateways"})
+_ALWAYS_ANSWERED = frozenset(
+    {"/healthz", "/readyz", "/metrics", "/v1/pipeline", "/v1/slices", "/v1/gateways"}
+)
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
@@ -61,6 +63,9 @@ def _routes() -> list[BaseRoute]:
         _route("POST", "/v1/filters/test", filters.test),
         _route("POST", "/v1/filters/explain", filters.explain),
         _route("GET", "/v1/pipeline", operations.pipeline),
+        _route("GET", "/v1/slices", slices.view),
+        _route("POST", "/v1/slices", slices.add),
+        _route("DELETE", "/v1/slices/{number}", slices.remove),
         _route("GET", "/v1/gateways", operations.gateways),
         Route("/healthz", operations.health, methods=["GET"]),
         Route("/readyz", operations.readiness, methods=["GET"]),

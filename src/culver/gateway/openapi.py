@@ -44,6 +44,7 @@ def document(settings: Settings) -> Node:
         | _subscription_paths()
         | _set_paths()
         | _receiving_paths(settings)
+        | _slice_paths()
         | _other_paths(),
         "components": {"schemas": all_schemas(settings), "responses": _problem_responses()},
     }
@@ -254,6 +255,31 @@ def _receiving_paths(settings: Settings) -> Node:
                 ],
             )
         },
+    }
+
+
+def _slice_paths() -> Node:
+    add = _operation(
+        "addSlice",
+        "operations",
+        "Add a slice, which takes half of another",
+        {"201": _answer("Added; every event from the next batch on is matched with it", "SlicesView")},
+        (400, 403, 409, 413, 415),
+        description="Without a body, or without `split`, the most loaded slice is split.",
+        requestBody={**_body(_ref("NewSlice"), {"split": 0}), "required": False},
+    )
+    remove = _operation(
+        "removeSlice",
+        "operations",
+        "Remove a slice; its neighbours take over what it has",
+        {"200": _answer("Removed; others may have another number now", "SlicesView")},
+        (400, 403, 409),
+    )
+    number = {"name": "number", "in": "path", "required": True, "schema": _COUNT_SCHEMA, "example": 1}
+    seen: Node = {"200": _answer("What each slice holds and does", "SlicesView")}
+    return {
+        "/v1/slices": {"get": _bare("slices", "Which slices has the index?", seen), "post": add},
+        "/v1/slices/{number}": {"parameters": [number], "delete": remove},
     }
 
 

@@ -15,6 +15,7 @@ from prometheus_client.registry import Collector
 
 from culver.gateway.site import Site
 from culver.pipeline.observation import BATCH_SECONDS, BatchTotals, FileTotals, SiteObservation, SliceTotals
+from culver.pipeline.slices import SlicesView
 
 
 class PipelineCollector(Collector):
@@ -26,6 +27,7 @@ class PipelineCollector(Collector):
         yield from _operators(seen.pipeline.slices)
         yield from _written(seen.pipeline.written)
         yield from _slices(seen)
+        yield from _loads(self._site.slices.view())
         yield from _schemes(seen)
         queue = GaugeMetricFamily(
             "culver_queue_events", "Events on their way, by what they wait for", None, ["queue"]
@@ -88,6 +90,39 @@ def _slices(seen: SiteObservation) -> Iterator[Metric]:
         "culver_placement",
         "How subscriptions are placed on slices, and why",
         {"name": placement.name, "slices": str(placement.slices), "reason": placement.reason},
+    )
+
+
+def _loads(seen: SlicesView) -> Iterator[Metric]:
+    yield GaugeMetricFamily("culver_slices", "Slices that the index is divided into", len(seen.slices))
+    busy = GaugeMetricFamily("culver_slice_busy", "Seconds of work a second of a slice", None, ["slice"])
+    matched = GaugeMetricFamily(
+        "culver_slice_match_rate", "Events a second that a slice matches while it is at work", None, ["slice"]
+    )
+    queue = GaugeMetricFamily("culver_slice_queue_events", "Events that wait for a slice", None, ["slice"])
+    for each in seen.slices:
+        own = [str(each.slice)]
+        busy.add_metric(own, each.busy)
+        queue.add_metric(own, each.queue)
+        if each.matched_per_second is not None:
+            matched.add_metric(own, each.matched_per_second)
+    yield from (busy, matched, queue)
+    held = GaugeMetricFamily("culver_set_registrations", "Registrations in a set", None, ["set", "slice"])
+    for one in seen.sets:
+        held.add_metric([str(one.set), "" if one.home is None else str(one.home)], one.registrations)
+    yield held
+    yield InfoMetricFamily(
+        "culver_forwarding", "The policy among an event's candidates", {"name": seen.forwarding or "none"}
+    )
+    told = seen.last_change
+    yield InfoMetricFamily(
+        "culver_elasticity",
+        "The last change that the controller of the slices decided on, and why",
+        {
+            "elastic": str(seen.elastic).lower(),
+            "action": told.action if told else "",
+            "reason": told.reason if told else "",
+        },
     )
 
 

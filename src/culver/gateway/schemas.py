@@ -9,6 +9,7 @@ from culver.config import Settings
 from culver.gateway.problems import KINDS
 from culver.model.scheme import COLUMNAR
 from culver.pipeline.observation import SiteObservation
+from culver.pipeline.slices import SlicesView
 from culver.plugins import FILTERS
 
 Schema = dict[str, Any]
@@ -120,6 +121,17 @@ def all_schemas(settings: Settings) -> dict[str, Schema]:
         ),
         "FilterText": _object({"filter": _filter(settings)}),
         "Clauses": _object({"clauses": _CLAUSES}),
+        "NewSlice": _object(
+            {
+                "split": {
+                    "type": ["integer", "null"],
+                    "minimum": 0,
+                    "description": "The slice to take half of",
+                }
+            },
+            optional=("split",),
+            additionalProperties=False,
+        ),
         "Gateways": _object(
             {
                 "gateways": {
@@ -272,7 +284,8 @@ def _subscription() -> Schema:
 
 
 def _observation() -> dict[str, Schema]:
-    _, schemas = msgspec.json.schema_components([SiteObservation], ref_template="#/components/schemas/{name}")
+    records = [SiteObservation, SlicesView]
+    _, schemas = msgspec.json.schema_components(records, ref_template="#/components/schemas/{name}")
     plain: dict[str, Schema] = msgspec.json.decode(msgspec.json.encode(schemas))  # lists, where it has tuples
     return plain
 

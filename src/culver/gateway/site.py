@@ -12,6 +12,7 @@ from culver.delivery.messages import Delivery, Gap
 from culver.log.log import Receipt
 from culver.model.event import Event
 from culver.pipeline.observation import SiteObservation
+from culver.pipeline.slices import Slices
 from culver.registry.block import Block, BlockSpec
 from culver.registry.registration import Registration
 from culver.registry.registry import SetSummary, SubscriptionSpec
@@ -54,9 +55,13 @@ class Site(Protocol):
     def observe(self) -> SiteObservation:
         """What `/v1/pipeline`, `/metrics` and `culver top` tell of the operators."""
 
+    @property
+    def slices(self) -> Slices:
+        """What `/v1/slices` shows and changes."""
+
     async def refresh(self) -> None:
-        """Have `ready`, `status` and `observe` answer as of now, where they come from another process. Raises
-        Unavailable."""
+        """Have `ready`, `status`, `observe` and the view of the slices answer as of now, where they come from another
+        process. Raises Unavailable."""
 
     def publish(self, events: Sequence[Event]) -> "asyncio.Future[Receipt]":
         """Answers once the events are on disk. Raises Unavailable, and the answer StorageFull or StorageError; then

@@ -53,7 +53,8 @@ def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
 def test_an_unknown_command_lists_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["publish"]) == 2
     assert capsys.readouterr().err == (
-        "culver: there is no command 'publish'; the commands are serve, pub, sub, subs, top, filter, cluster, bench\n"
+        "culver: there is no command 'publish'; "
+        "the commands are serve, pub, sub, subs, top, slices, filter, cluster, bench\n"
         "Try: culver --help\n"
     )
 

@@ -103,7 +103,10 @@ def test_every_example_is_accepted(method: str, path: str, media: str, example: 
                 await client.post("/v1/events", json=[{"n": n} for n in range(20)])
             body: Any = {"content": example} if isinstance(example, str) else {"json": example}
             answer = await client.request(
-                method, path.format(id="alerts", name="quotes"), headers={"content-type": media}, **body
+                method,
+                path.format(id="alerts", name="quotes", number=1),
+                headers={"content-type": media},
+                **body,
             )
         assert answer.is_success, answer.text
 

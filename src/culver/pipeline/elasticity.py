@@ -1,0 +1,280 @@
+"""When a slice is added, and when one is removed (BlueDove, section IV-E: matchers join under saturation).
+
+    backlog                                       busy
+      |            ......  grows: add             1 |-------  saturated, as last seen with so many slices
+      |        ....                                 |
+      |     ...   floor of the later half           |- - - -  comfortable: with one slice fewer it stays below
+      | ....      is worth some seconds             |  ____   over a longer time: remove
+      +---------------- window                      +---------------- idle window
+
+Saturation is read from the backlog, not from how busy the slices are: an engine that works in batches is saturated
+long before its slices are busy all the time. Under-use is read from how busy they are, against how busy they were
+when so many were last saturated. So a constant load that made a slice necessary does not take it away again.
+
+Pure: observations in, decisions out, time passed in.
+"""
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from statistics import fmean, median
+
+from culver.config import PipelineSettings
+from culver.errors import InvalidConfiguration
+
+_LEAST_OBSERVATIONS = 6  # in a window, before it says anything
+_WORKING = 0.01  # busy seconds a second of all slices together; below, nothing is being worked on
+
+
+@dataclass(frozen=True, slots=True)
+class ElasticitySettings:
+    """`stall_seconds` is less than half of `window_seconds`, so that a stall is known as one before its backlog can
+    look like saturation."""
+
+    least: int = 1
+    most: int = 32
+    window_seconds: float = 15.0  # over which the backlog must grow
+    growth_share: float = 0.01  # of what arrives, which is the least growth that counts
+    worth_seconds: float = 2.0  # of work that the backlog must be worth, at its lowest in the later half
+    idle_seconds: float = 60.0  # over which the slices must be under-used
+    comfortable: float = 0.6  # share of the busy time at saturation that may be reached after a removal
+    pause_seconds: float = 30.0  # after every change, also one by hand
+    stall_seconds: float = 5.0  # without any work, though there is a backlog: the engine stands
+
+
+def elasticity_settings(pipeline: PipelineSettings) -> ElasticitySettings:
+    """The controller's, from a site's. Raises InvalidConfiguration with the setting's name."""
+    least, most, slices = pipeline.slices_min, pipeline.slices_max, pipeline.slices
+    if least < 1:
+        raise InvalidConfiguration("pipeline.slices_min must be at least 1", field="pipeline.slices_min")
+    if most < least:
+        raise InvalidConfiguration(
+            f"pipeline.slices_max ({most}) must not be below pipeline.slices_min ({least})",
+            field="pipeline.slices_max",
+        )
+    if pipeline.elastic and slices and not least <= slices <= most:
+        raise InvalidConfiguration(
+            f"pipeline.slices is {slices}, and with pipeline.elastic it must lie within pipeline.slices_min "
+            f"({least}) and pipeline.slices_max ({most})",
+            field="pipeline.slices",
+        )
+    return ElasticitySettings(least, most)
+
+
+@dataclass(frozen=True, slots=True)
+class SliceLoad:
+    slice: int
+    busy: float  # seconds of work a second since the last observation; above 1 where several tasks share the slice
+    registrations: int  # that it holds
+
+
+@dataclass(frozen=True, slots=True)
+class Nothing:
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Add:
+    """A slice is to be added, which takes half of what `slice` has."""
+
+    slice: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Remove:
+    """The neighbours of `slice` are to take over what it has."""
+
+    slice: int
+    reason: str
+
+
+Decision = Nothing | Add | Remove
+
+
+@dataclass(frozen=True, slots=True)
+class _Observation:
+    at_seconds: float
+    backlog: int
+    arrived: float
+    busy: Mapping[int, float]
+    total: float  # busy of all slices together
+
+
+@dataclass(frozen=True, slots=True)
+class _Busy:
+    total: float  # of all slices together
+    fullest: float  # of the one that had most to do
+
+
+class Controller:
+    """Watches one pipeline. It relies on the observations alone: a decision that nobody carries out comes again after
+    a pause, and a change that somebody else made is noticed by the numbers of the slices. Not thread-safe."""
+
+    def __init__(self, settings: ElasticitySettings) -> None:
+        self.last: tuple[float, Decision] | None = None
+        """What was said last, and when."""
+        self.last_change: tuple[float, Add | Remove] | None = None
+        self._settings = settings
+        self._seen: deque[_Observation] = deque()
+        self._slices: frozenset[int] | None = None
+        self._paused_until = float("-inf")
+        self._worked_at = float("-inf")  # when work, or no need for any, was last seen
+        self._stalled = False
+        self._saturated: dict[int, _Busy] = {}  # when so many slices were last saturated
+        self._per_slice = _Busy(1.0, 1.0)  # the same, of the count that was last saturated, for each slice
+
+    def observe(
+        self,
+        at_seconds: float,
+        backlog_events: int,
+        arrived_per_second: float,
+        slice_loads: Sequence[SliceLoad],
+    ) -> Decision:
+        """What to do now. Call it about once a second, with any clock that goes forward; an observation that is not
+        later than the last one is passed over."""
+        if not slice_loads or (self.last is not None and at_seconds <= self.last[0]):
+            return Nothing("nothing new was observed")
+        decision = self._take(at_seconds, backlog_events, arrived_per_second, slice_loads)
+        self.last = at_seconds, decision
+        if not isinstance(decision, Nothing):
+            self.last_change = at_seconds, decision
+            self._begin_anew(at_seconds)
+        return decision
+
+    def _take(
+        self, at_seconds: float, backlog: int, arrived: float, slice_loads: Sequence[SliceLoad]
+    ) -> Decision:
+        busy = {each.slice: each.busy for each in slice_loads}
+        self._notice_change(at_seconds, frozenset(busy))
+        now = _Observation(at_seconds, backlog, arrived, busy, sum(busy.values()))
+        self._notice_stall(now)
+        self._seen.append(now)
+        while at_seconds - self._seen[0].at_seconds > self._settings.idle_seconds:
+            self._seen.popleft()
+        if self._stalled:
+            return Nothing("there is a backlog and nothing is being worked on: the engine stands")
+        if at_seconds < self._paused_until:
+            left = self._paused_until - at_seconds
+            return Nothing(f"{left:.0f} seconds are left of the pause after the last change")
+        return self._decide(slice_loads)
+
+    def _notice_change(self, at_seconds: float, slices: frozenset[int]) -> None:
+        if self._slices is not None and self._slices != slices:
+            self._begin_anew(at_seconds)
+        self._slices = slices
+
+    def _begin_anew(self, at_seconds: float) -> None:
+        self._seen.clear()
+        self._paused_until = at_seconds + self._settings.pause_seconds
+
+    def _notice_stall(self, now: _Observation) -> None:
+        """What was seen before and during a stall says nothing about the load."""
+        if now.total >= _WORKING or now.backlog == 0 or self._worked_at == float("-inf"):
+            self._worked_at = now.at_seconds
+            if self._stalled:
+                self._stalled = False
+                self._seen.clear()
+        elif now.at_seconds - self._worked_at >= self._settings.stall_seconds:
+            self._stalled = True
+
+    def _decide(self, slice_loads: Sequence[SliceLoad]) -> Decision:
+        count, settings = len(slice_loads), self._settings
+        ranked = self._ranked(slice_loads)
+        if count < settings.least:
+            return Add(ranked[-1], f"there are to be at least {settings.least} slices")
+        if count > settings.most:
+            return Remove(ranked[0], f"there are to be at most {settings.most} slices")
+        saturation = self._saturation(count)
+        if saturation is None:
+            return self._under_use(count, ranked[0])
+        if count == settings.most:
+            return Nothing(f"{saturation}, but there are to be at most {settings.most} slices")
+        return Add(ranked[-1], f"{saturation}; slice {ranked[-1]} is the most loaded of {count}")
+
+    def _ranked(self, slice_loads: Sequence[SliceLoad]) -> list[int]:
+        """From the least loaded on, over the shorter window; of several alike the last one is the least."""
+        shares = _shares(self._recent(self._settings.window_seconds))
+        held = {each.slice: each.registrations for each in slice_loads}
+        return sorted(held, key=lambda each: (shares[each], held[each], -each))
+
+    def _recent(self, seconds: float) -> list[_Observation]:
+        start = self._seen[-1].at_seconds - seconds
+        return [each for each in self._seen if each.at_seconds >= start]
+
+    def _saturation(self, count: int) -> str | None:
+        """A sentence where the backlog grows; then it is remembered how busy the slices are."""
+        settings = self._settings
+        window = self._recent(settings.window_seconds)
+        if not _covers(window, settings.window_seconds):
+            return None
+        middle = len(window) // 2
+        floor_before = min(each.backlog for each in window[:middle])
+        floor = min(each.backlog for each in window[middle:])
+        arrived = fmean(each.arrived for each in window)
+        points = [(each.at_seconds, float(each.backlog)) for each in window]
+        # Over all of the window, and still in its later half: the backlog of one bump grows once, and then shrinks.
+        growth = min(_slope(points), _slope(points[middle:]))
+        served = max(arrived - growth, 1e-9)
+        if floor <= floor_before or growth <= settings.growth_share * arrived:
+            return None
+        if floor < settings.worth_seconds * served:
+            return None
+        busy = _busy(window)
+        self._saturated[count] = busy
+        self._per_slice = _Busy(busy.total / count, busy.fullest)
+        return (
+            f"the backlog has grown by {growth:,.0f} events a second for {settings.window_seconds:g} seconds and is "
+            f"worth {floor / served:.1f} seconds of work"
+        )
+
+    def _under_use(self, count: int, least: int) -> Decision:
+        settings, window = self._settings, list(self._seen)
+        if not _covers(window, settings.idle_seconds):
+            return Nothing("the slices keep up")
+        busy = _busy(window)
+        if count in self._saturated and busy.total > self._saturated[count].total:
+            self._saturated[count] = busy  # they can do more than they could
+        if count == settings.least:
+            return Nothing(f"the slices keep up, and there are to be at least {settings.least}")
+        arrived = fmean(each.arrived for each in window)
+        if median(each.backlog for each in window) > settings.worth_seconds * max(arrived, 1.0):
+            return Nothing("the slices keep up, and work off a backlog")
+        others = count - 1
+        # Each of the others then works on larger sets for the same events: where time goes with the size of the set,
+        # all together have so much more to do.
+        expected = max(busy.total, _busy(self._recent(settings.idle_seconds / 4)).total) * count / others
+        shares = _shares(window)
+        inherited = shares[least] / min(2, others)  # by the neighbours on both sides
+        fullest = inherited + max(share for each, share in shares.items() if each != least)
+        known = self._per_slice
+        bound = self._saturated.get(others, _Busy(known.total * others, known.fullest))
+        if expected > settings.comfortable * bound.total or fullest > settings.comfortable * bound.fullest:
+            return Nothing("the slices keep up, and none of them is too many")
+        return Remove(
+            least,
+            f"for {settings.idle_seconds:g} seconds {count} slices were busy for {busy.total:.2f} seconds a second, "
+            f"which {others} can do with ease; slice {least} is the least loaded",
+        )
+
+
+def _busy(window: Sequence[_Observation]) -> _Busy:
+    return _Busy(fmean(each.total for each in window), max(_shares(window).values()))
+
+
+def _shares(window: Sequence[_Observation]) -> dict[int, float]:
+    """How busy each slice has been, on the average."""
+    return {number: fmean(each.busy[number] for each in window) for number in window[-1].busy}
+
+
+def _covers(window: Sequence[_Observation], seconds: float) -> bool:
+    """Whether there are observations enough, over nearly all of the time."""
+    if len(window) < _LEAST_OBSERVATIONS:
+        return False
+    return window[-1].at_seconds - window[0].at_seconds >= 0.9 * seconds
+
+
+def _slope(points: Sequence[tuple[float, float]]) -> float:
+    """The median of the slopes between all pairs (Theil and Sen): some points far off do not move it."""
+    return median((y2 - y1) / (x2 - x1) for (x1, y1), (x2, y2) in combinations(points, 2))
