@@ -9,7 +9,6 @@ from culver.bench.bluedove.simulation import Period, Simulation, System
 from culver.placement.forwarding import Adaptive, Forwarding, Random, ResponseTime, SubscriptionCount
 
 DISPATCHERS = 2
-_PERIODS = 12  # of a second, at the least
 _OVERLOADED = 0.02  # a slice that gets so much more work than it can do is saturated
 
 
@@ -45,7 +44,7 @@ def saturation(system: System, policy: str, plan: BluedovePlan) -> float:
 
 
 def is_saturated(system: System, policy: str, rate: float, plan: BluedovePlan) -> bool:
-    seconds = max(_PERIODS, round(plan.events_per_slice * system.slices / rate))
+    seconds = max(plan.least_seconds, round(plan.events_per_slice * system.slices / rate))
     simulation = Simulation(system, dispatchers(policy))
     return grows([simulation.advance(rate) for _ in range(seconds)])
 

@@ -100,6 +100,10 @@ class Simulation:
         """This matcher is dead; nobody knows yet."""
         self._servers.stopped[number] = 1
 
+    def waiting(self, number: int) -> int:
+        """Events that wait at a matcher."""
+        return int(self._servers.waiting[number])
+
     def change(self, system: System) -> None:
         """Go on with another division: whatever waits is sent anew, as it would be from a log."""
         waiting = matchers.waiting_slots(self._slots, self._queues)
