@@ -55,7 +55,7 @@ class Period:
 
 
 class Simulation:
-    """Time goes on by `advance` only; the same seed gives the same course."""
+    """Time goes on by `advance` only; the same seed gives the same course. `load` is what was last told."""
 
     def __init__(
         self, system: System, policies: Sequence[Forwarding], *, tell_seconds: float = 1.0, seed: int = 1
@@ -132,7 +132,7 @@ class Simulation:
         cost = system.cost
         rate = np.divide(1.0, cost, out=np.full(len(cost), np.inf), where=cost > 0)
         nothing = np.zeros(len(cost))
-        self._load = Load(system.homes, system.slices, system.registrations, nothing, nothing, rate, cost)
+        self.load = Load(system.homes, system.slices, system.registrations, nothing, nothing, rate, cost)
 
     def _decide(
         self, times: NDArray[np.float64], rows: NDArray[np.int64]
@@ -142,13 +142,13 @@ class Simulation:
         for turn, policy in enumerate(self._policies):
             own = slice(turn, None, len(self._policies))
             candidates = self._system.candidates[rows[own]]
-            chosen = policy.choose(self._load, [candidates], np.ascontiguousarray(since[own]), self._number)
+            chosen = policy.choose(self.load, [candidates], np.ascontiguousarray(since[own]), self._number)
             sets[own], slices[own] = chosen.sets[0], chosen.slices[0]
         self._number += len(rows)
         return sets, slices
 
     def _tell(self, tally: matchers.Tally, count: int) -> Period:
-        system, told, of_set = self._system, self._load, self._set_of_queue
+        system, told, of_set = self._system, self.load, self._set_of_queue
         cost = np.where(tally.served > 0, tally.busy / np.maximum(tally.served, 1), 1.0 / told.rate[of_set])
         queue = self._queues.length.astype(np.float64)
         # What a matcher has begun waits, too, until it is done.
@@ -162,7 +162,7 @@ class Simulation:
         expected = waiting[np.maximum(system.homes, 0)] + 1.0 / told.rate
         answered = _sums(of_set, tally.response, sets) / np.maximum(served, 1.0)
         dead = self._servers.stopped[system.homes] * (system.homes != ANYWHERE) == 1  # tells nothing
-        self._load = replace(
+        self.load = replace(
             told,
             queue=np.where(dead, told.queue, _sums(of_set, queue, sets)),
             arrival=np.where(dead, told.arrival, _sums(of_set, tally.arrived, sets) / self._tell_seconds),
