@@ -8,6 +8,7 @@ from culver.errors import InvalidConfiguration
 from culver.matching.filter import Filter
 
 if TYPE_CHECKING:  # it imports Numba, which takes most of a second
+    from culver.placement.forwarding import Forwarding
     from culver.placement.placement import Placement
 
 FILTERS: Mapping[str, str] = {
@@ -25,6 +26,13 @@ PLACEMENTS: Mapping[str, str] = {
     "kmeans": "culver.placement.kmeans:KMeans",
 }
 
+FORWARDINGS: Mapping[str, str] = {
+    "adaptive": "culver.placement.forwarding:Adaptive",
+    "response-time": "culver.placement.forwarding:ResponseTime",
+    "subscription-count": "culver.placement.forwarding:SubscriptionCount",
+    "random": "culver.placement.forwarding:Random",
+}
+
 
 def filter_named(name: str) -> type[Filter]:
     """The class of a filter; call it for an empty one. Raises InvalidConfiguration with the known names."""
@@ -36,6 +44,12 @@ def placement_named(name: str) -> type["Placement"]:
     """The class of a placement; call it with a number of slices, or its `from_state`. Raises InvalidConfiguration
     with the known names."""
     found: type[Placement] = _load("placement", PLACEMENTS, name)
+    return found
+
+
+def forwarding_named(name: str) -> type["Forwarding"]:
+    """The class of a forwarding policy; call it for one. Raises InvalidConfiguration with the known names."""
+    found: type[Forwarding] = _load("forwarding", FORWARDINGS, name)
     return found
 
 

@@ -6,7 +6,8 @@ import numpy as np
 
 from culver.bench.bluedove.plan import BluedovePlan
 from culver.bench.bluedove.simulation import Period, Simulation, System
-from culver.placement.forwarding import Adaptive, Forwarding, Random, ResponseTime, SubscriptionCount
+from culver.placement.forwarding import Adaptive, Forwarding
+from culver.plugins import forwarding_named
 
 DISPATCHERS = 2
 _OVERLOADED = 0.02  # a slice that gets so much more work than it can do is saturated
@@ -14,15 +15,9 @@ _OVERLOADED = 0.02  # a slice that gets so much more work than it can do is satu
 
 def dispatchers(policy: str) -> list[Forwarding]:
     """The paper's two, each with half of the events."""
-    match policy:
-        case Adaptive.name:
-            return [Adaptive(share=1 / DISPATCHERS)] * DISPATCHERS
-        case ResponseTime.name:
-            return [ResponseTime()] * DISPATCHERS
-        case SubscriptionCount.name:
-            return [SubscriptionCount()] * DISPATCHERS
-        case _:
-            return [Random()] * DISPATCHERS
+    share = 1 / DISPATCHERS
+    own: Forwarding = Adaptive(share) if policy == Adaptive.name else forwarding_named(policy)()
+    return [own] * DISPATCHERS
 
 
 def highest(system: System) -> float:
