@@ -51,7 +51,7 @@ class RangeProcessor:
         self._directory = index
         self._log = log
         self._head = head
-        self._forwarding = forwarding_named(forwarding)
+        self._forwarding = forwarding_named(forwarding)()
         self._index: DividedIndex | None = None
         self._memory = Memory()
         self._worker = worker_name()

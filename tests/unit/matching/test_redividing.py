@@ -16,7 +16,7 @@ from culver.pipeline.loads import LoadReport
 from culver.pipeline.operators import match, sent_to
 from culver.placement.mpartition import MPartition
 from culver.placement.redivision import Redivision, anew
-from culver.plugins import FORWARDING, forwarding_named
+from culver.plugins import FORWARDINGS, forwarding_named
 from support.placed import Scene, scene
 
 ENDED_AT = 60
@@ -26,7 +26,7 @@ def answers(directory: Path, version: int, played: Scene, forwarding: str) -> li
     """(registration, row) in all slices, each event sent where the policy says."""
     index = DividedIndex(directory, version)
     found: list[tuple[int, int]] = []
-    routed = index.routed(forwarding_named(forwarding), LoadReport(), 0, [played.batch])
+    routed = index.routed(forwarding_named(forwarding)(), LoadReport(), 0, [played.batch])
     for own in range(index.slices):
         sent = None if routed is None else [sent_to(own, chosen) for chosen in routed]
         for each in match(index.set, 0, [played.batch], Memory(), sent):
@@ -42,7 +42,7 @@ def redivide(writer: IndexWriter, by: Redivision[MPartition]) -> None:
 
 
 @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.lists(st.tuples(st.booleans(), st.integers(0, 9)), max_size=6), st.sampled_from(sorted(FORWARDING)))
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 9)), max_size=6), st.sampled_from(sorted(FORWARDINGS)))
 def test_answers_are_the_same_after_any_slices_came_and_went(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[bool, int]], forwarding: str
 ) -> None:
