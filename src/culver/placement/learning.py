@@ -53,10 +53,8 @@ _Cutting = Literal["ends", "load", "events", "equal"]
 class Dividing:
     dimensions: int = 4  # of a layer, at most
     layers: int = 4  # at most
-    fullest: float = (
-        np.inf
-    )  # share of all registrations, copies counted, that dimensions are added up to in a slice
     cuts: Literal["quantiles", "equal"] = "quantiles"  # see above; or the paper's: equal widths
+    fullest: float = np.inf  # share of all registrations, copies counted, that a slice is to hold at most
 
 
 @dataclass(frozen=True, slots=True)
