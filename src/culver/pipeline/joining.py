@@ -15,6 +15,10 @@ from culver.matching.groups import MOST_EVENTS, Groups, Rows
 from culver.matching.index.arrays import compiled
 from culver.matching.index.rooms import room_for
 
+LAST = np.iinfo(np.int64).max
+_FEW_ROWS = 16  # of a registration in a part, on the average: then each is put into its place by its number
+_DENSE = 8  # numbers there may be for each that is there, for that to pay
+
 
 def join(parts: Sequence[Groups]) -> Groups:
     """The groups of all parts, which are over the same events."""
@@ -32,48 +36,70 @@ def join(parts: Sequence[Groups]) -> Groups:
         bounds = np.zeros(len(numbers) + 1, np.int64)
         np.cumsum(np.concatenate([np.diff(part.bounds) for part in parts]), out=bounds[1:])
         return Groups(numbers, bounds, rows)
+    runs = np.cumsum([0, *(len(part.numbers) for part in parts)])
     begin = np.concatenate([part.bounds[:-1] for part in parts])
     lengths = np.concatenate([np.diff(part.bounds) for part in parts])
     rows = np.concatenate([part.rows for part in parts])
     begin += np.repeat(
         np.cumsum([0, *(len(part.rows) for part in parts[:-1])]), [len(part.numbers) for part in parts]
     )
-    order = np.argsort(numbers, kind="stable")
-    ordered = numbers[order]
-    first = np.flatnonzero(np.diff(ordered, prepend=-1))
-    bounds = np.zeros(len(first) + 1, np.int64)
+    distinct = np.empty(len(numbers), np.int64)
+    bounds = np.empty(len(numbers) + 1, np.int64)
     joined = room_for(-(-len(rows) // 4)).view(np.uint16)[: len(rows)]
-    put_together(np.append(first, len(order)), begin[order], lengths[order], rows, bounds, joined)
-    return Groups(ordered[first], bounds, joined)
+    first, last = int(numbers[runs[:-1]].min()), int(numbers[runs[1:] - 1].max())
+    if len(rows) <= _FEW_ROWS * len(numbers) and last - first < _DENSE * len(numbers):
+        at = np.zeros(last - first + 2, np.int64)
+        count = deal_out(numbers, begin, lengths, rows, first, at, distinct, bounds, joined)
+    else:
+        count = put_together(runs, numbers, begin, lengths, rows, distinct, bounds, joined)
+    return Groups(distinct[:count], bounds[: count + 1], joined)
 
 
 def load() -> None:
-    """Load the kernel, or compile it where it never was."""
-    one, rows = np.zeros(1, np.int64), np.zeros(0, np.uint16)
-    put_together(one, one[:0], one[:0], rows, one.copy(), rows.copy())
+    """Load the kernels, or compile them where they never were."""
+    one, none, rows = np.zeros(1, np.int64), np.zeros(0, np.int64), np.zeros(0, np.uint16)
+    put_together(one, none, none, none, rows, none.copy(), one.copy(), rows.copy())
+    deal_out(none, none, none, rows, 0, one.copy(), none.copy(), one.copy(), rows.copy())
 
 
 @compiled
 def put_together(
-    first: NDArray[np.int64],
+    runs: NDArray[np.int64],
+    numbers: NDArray[np.int64],
     begin: NDArray[np.int64],
     lengths: NDArray[np.int64],
     rows: Rows,
+    distinct: NDArray[np.int64],
     bounds: NDArray[np.int64],
     joined: Rows,
-) -> None:
-    """Hot: group i is the runs `first[i]` up to `first[i + 1]`, run r being `rows[begin[r]:begin[r] + lengths[r]]`.
-    Fills `bounds` and `joined`; rows ascend within a group."""
-    into = 0
+) -> int:
+    """Hot: run r is `numbers[runs[r]:runs[r + 1]]`, ascending, and entry i of all has the rows
+    `rows[begin[i]:begin[i] + lengths[i]]`. Fills `distinct`, `bounds` and `joined`, ascending all of them; returns
+    how many distinct numbers there are."""
+    heads, ends = runs[:-1].copy(), runs[1:]
     aside = np.empty(MOST_EVENTS, np.uint16)
-    for group in range(len(first) - 1):
-        bounds[group] = start = into
-        for run in range(first[group], first[group + 1]):
-            at, end = begin[run], begin[run] + lengths[run]
+    count = into = 0
+    while True:
+        least = LAST
+        for run in range(len(heads)):
+            if heads[run] < ends[run] and numbers[heads[run]] < least:
+                least = numbers[heads[run]]
+        if least == LAST:
+            break
+        distinct[count], bounds[count] = least, into
+        count += 1
+        start = into
+        for run in range(len(heads)):
+            entry = heads[run]
+            if entry == ends[run] or numbers[entry] != least:
+                continue
+            heads[run] = entry + 1
+            at, end = begin[entry], begin[entry] + lengths[entry]
             # What is there is merged with the next run; of the two, the smaller row is taken without a branch.
             held = into - start
-            aside[:held] = joined[start:into]
-            into = start
+            if held:
+                aside[:held] = joined[start:into]
+                into = start
             i = 0
             while i < held and at < end:
                 one, other = aside[np.uintp(i)], rows[np.uintp(at)]
@@ -88,4 +114,48 @@ def put_together(
             for left in range(at, end):
                 joined[np.uintp(into)] = rows[np.uintp(left)]
                 into += 1
-    bounds[len(bounds) - 1] = into
+    bounds[count] = into
+    return count
+
+
+@compiled
+def deal_out(
+    numbers: NDArray[np.int64],
+    begin: NDArray[np.int64],
+    lengths: NDArray[np.int64],
+    rows: Rows,
+    first: int,
+    at: NDArray[np.int64],
+    distinct: NDArray[np.int64],
+    bounds: NDArray[np.int64],
+    joined: Rows,
+) -> int:
+    """Hot: the same as `put_together`, by counting the rows of each number from `first` on in `at`, which is zero and
+    one longer than there are numbers. Each part is gone through from its beginning to its end, as is the memory."""
+    for entry in range(len(numbers)):
+        at[np.uintp(numbers[entry] - first)] += lengths[entry]
+    count = into = 0
+    for place in range(len(at) - 1):
+        length = at[place]
+        if length:
+            distinct[count], bounds[count] = first + place, into
+            count += 1
+            at[place] = into
+            into += length
+    bounds[count] = into
+    for entry in range(len(numbers)):
+        number = np.uintp(numbers[entry] - first)
+        to = at[number]
+        for row in range(begin[entry], begin[entry] + lengths[entry]):
+            joined[np.uintp(to)] = rows[np.uintp(row)]
+            to += 1
+        at[number] = to
+    for group in range(count):
+        # Few, and mostly in order already.
+        for place in range(bounds[group] + 1, bounds[group + 1]):
+            value, hole = joined[np.uintp(place)], place
+            while hole > bounds[group] and joined[np.uintp(hole - 1)] > value:
+                joined[np.uintp(hole)] = joined[np.uintp(hole - 1)]
+                hole -= 1
+            joined[np.uintp(hole)] = value
+    return count

@@ -124,12 +124,11 @@ def _events_of(shares: Sequence[Share], count: int) -> int:
 
 
 def exit_point(
-    start: int, version: int, parts: Sequence[pa.RecordBatch], found: Iterable[Found]
+    start: int, version: int, parts: Sequence[pa.RecordBatch], found: Sequence[Groups]
 ) -> Notifications:
-    """All that was found, grouped by registration."""
-    groups = joining.join([each.groups() for each in found])
+    """All that was found, in one slice or in several, grouped by registration."""
     sizes = np.concatenate([batches.payload_sizes(part) for part in parts])
-    return Notifications(start, start + len(sizes), version, *groups, sizes)
+    return Notifications(start, start + len(sizes), version, *joining.join(found), sizes)
 
 
 def join(parts: Sequence[Notifications]) -> Notifications:

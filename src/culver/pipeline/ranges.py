@@ -15,6 +15,7 @@ from culver import matching
 from culver.errors import NotFound
 from culver.log.files import FileLogReader
 from culver.log.log import PublicationLog
+from culver.matching.groups import Groups
 from culver.matching.index import Memory
 from culver.pipeline import joining, operators
 from culver.pipeline.checksum import checksum
@@ -23,7 +24,7 @@ from culver.pipeline.head import Head
 from culver.pipeline.loads import LoadReport
 from culver.pipeline.notifications import Notifications
 from culver.pipeline.plan import Plan
-from culver.pipeline.work import Meter, SchemeWork, Work, worker_name
+from culver.pipeline.work import Meter, SchemeWork, Work, shared, worker_name
 from culver.placement import layer
 from culver.placement.placement import Chosen
 from culver.plugins import forwarding_named
@@ -102,9 +103,11 @@ class RangeProcessor:
         parts = operators.access_point(*block, self._log.read(*block))
         routed = index.routed(self._forwarding, told, block[0], parts)
         seconds = (perf_counter() - began) / len(slices)
-        return operators.join(
-            [self._match_slice(block, parts, index, own, routed, seconds) for own in slices]
-        )
+        found: list[Groups] = []
+        work = [self._match_slice(block, parts, index, own, routed, seconds, found) for own in slices]
+        began = perf_counter()
+        made = operators.exit_point(block[0], index.version, parts, found)
+        return replace(made, work=shared(tuple(work), perf_counter() - began))
 
     def _match_slice(
         self,
@@ -114,29 +117,31 @@ class RangeProcessor:
         own: int,
         routed: Sequence[Chosen] | None,
         ap_seconds: float,
-    ) -> Notifications:
+        into: list[Groups],
+    ) -> Work:
+        """Adds what is found to `into`."""
         start, end = block
-        meter = Meter()
+        meter, pairs = Meter(), 0
         began = perf_counter()
         sent = None if routed is None else [operators.sent_to(own, chosen) for chosen in routed]
-        found = operators.exit_point(
-            start, index.version, parts, operators.match(index.set, start, parts, self._memory, sent, meter)
-        )
+        for found in operators.match(index.set, start, parts, self._memory, sent, meter):
+            groups = found.groups()
+            pairs += len(groups.rows)
+            into.append(groups)
         took = perf_counter() - began
-        work = Work(
+        return Work(
             slice=own,
             events=end - start,
             sent=meter.sent,
-            pairs=len(found.rows),
+            pairs=pairs,
             ap_seconds=ap_seconds,
             m_seconds=meter.seconds,
-            ep_seconds=took - meter.seconds,  # the exit point asks for what is found
+            ep_seconds=took - meter.seconds,
             worker=self._worker,
             schemes=tuple(SchemeWork(*each) for each in index.take_done()),
             division=index.division,
             sets=() if routed is None else meter.sets(),
         )
-        return replace(found, work=(work,))
 
     def _newest_or(self, version: int) -> DividedIndex:
         try:

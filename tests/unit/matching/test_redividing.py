@@ -42,7 +42,9 @@ def redivide(writer: IndexWriter, by: Redivision[MPartition]) -> None:
 
 
 @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.lists(st.tuples(st.booleans(), st.integers(0, 9)), max_size=6), st.sampled_from(sorted(FORWARDINGS)))
+@given(
+    st.lists(st.tuples(st.booleans(), st.integers(0, 9)), max_size=6), st.sampled_from(sorted(FORWARDINGS))
+)
 def test_answers_are_the_same_after_any_slices_came_and_went(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[bool, int]], forwarding: str
 ) -> None:

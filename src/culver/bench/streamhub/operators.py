@@ -134,14 +134,10 @@ class _Stage:
         routed: Sequence[Chosen] | None,
         meter: Meter,
     ) -> Notifications:
-        return operators.join(
-            [
-                operators.exit_point(
-                    block[0], sliced.VERSION, parts, self._match(block, own, parts, routed, meter)
-                )
-                for own in self._job.own
-            ]
-        )
+        found = [
+            each.groups() for own in self._job.own for each in self._match(block, own, parts, routed, meter)
+        ]
+        return operators.exit_point(block[0], sliced.VERSION, parts, found)
 
 
 def work(barrier: threading.Barrier, jobs: Sequence[Job]) -> list[Flow]:
