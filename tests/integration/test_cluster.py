@@ -6,14 +6,30 @@ import random
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import psutil
 import pytest
 
 from culver.assembly import RunningSite
 from culver.config import PipelineSettings, Settings
 from culver.errors import Conflict
+from culver.matching.index.snapshot import placed_in, versions_in
+from culver.pipeline.files import SiteFiles
+from culver.pipeline.loads import LoadFile
 from culver.pipeline.spark.standalone import ClusterState, StandaloneCluster
-from support.scenes import Expectation, check, random_steps, run
+from culver.placement.placement import sets_of
+from support.maps import mapped_segments, set_of
+from support.scenes import (
+    Expectation,
+    check,
+    delivered,
+    narrow_predicate,
+    publish,
+    random_steps,
+    run,
+    subscribe,
+)
+from support.until import until
 
 pytestmark = pytest.mark.spark
 
@@ -51,13 +67,42 @@ def test_second_cluster_in_a_directory_is_refused(
     assert found.state() == state
 
 
-def test_killed_executor_and_killed_worker_lose_and_repeat_nothing(
+def sets_held(executor: psutil.Process, data_dir: Path) -> set[int]:
+    """The sets of the index that the Python processes of an executor have mapped."""
+    return {
+        set_of(segment)
+        for process in executor.children(recursive=True)
+        for segment in mapped_segments(data_dir, process.pid)
+    }
+
+
+async def check_shares(
+    site: RunningSite, rng: random.Random, expected: Expectation, state: ClusterState
+) -> None:
+    """After some batches in all slices, no executor holds a set that is not of its slice, or of all."""
+    for _ in range(5):
+        await publish(site, rng, expected, 20)
+        await delivered(site)
+    files = SiteFiles(site.settings.data_dir)
+    homes = np.array(placed_in(files.index, versions_in(files.index)[-1]).homes)
+    held = [sets_held(executor, files.data_dir) for executor in executors(state)]
+    assert len(held) == 2
+    for sets in held:
+        assert any(sets <= set(sets_of(homes, own)) for own in range(2)), (sets, homes)
+    assert any(homes[sorted(sets)].max() >= 0 for sets in held), "something is divided"
+
+
+def test_executors_come_and_go_with_slices_and_killed_ones_lose_and_repeat_nothing(
     tmp_path: Path, cluster: tuple[StandaloneCluster, ClusterState], full_length: bool
 ) -> None:
     _, state = cluster
     rng = random.Random(12)
     expected = Expectation()
     steps = 300 if full_length else 30
+    told = LoadFile(SiteFiles(tmp_path / "data").load)
+
+    async def has_executors(count: int) -> None:
+        await until(lambda: len(executors(state)) == told.read().cores == count, 60)
 
     async def kill_meanwhile(site: RunningSite, victim: psutil.Process) -> None:
         living = asyncio.create_task(random_steps(site, rng, expected, steps))
@@ -67,16 +112,27 @@ def test_killed_executor_and_killed_worker_lose_and_repeat_nothing(
         await check(site, expected)
 
     async def scene(site: RunningSite) -> None:
+        await subscribe(site, rng, expected, 400, narrow_predicate)
+        await has_executors(1)
+        await site.slices.add()
         await random_steps(site, rng, expected, steps)
-        await check(site, expected)
+        await has_executors(2)
+        await check_shares(site, rng, expected, state)
         for _ in range(4 if full_length else 1):
-            while not (running := executors(state)):  # noqa: ASYNC110 - the cluster starts another
-                await asyncio.sleep(0.1)
-            await kill_meanwhile(site, rng.choice(running))
+            await kill_meanwhile(site, rng.choice(executors(state)))
+            await has_executors(2)
+        await site.slices.remove(0)
+        await random_steps(site, rng, expected, steps)
+        await has_executors(1)
         await kill_meanwhile(site, psutil.Process(state.processes[-1].pid))
         assert len(state.running) == 2
 
     pipeline = PipelineSettings(
-        engine="spark", spark_master=state.master_url, spark_conf={"spark.executor.memory": "512m"}
+        engine="spark",
+        spark_master=state.master_url,
+        spark_conf={"spark.executor.memory": "512m"},
+        placement="mpartition",
+        slices=1,
+        elastic=True,
     )
     run(Settings(data_dir=tmp_path / "data", pipeline=pipeline), scene)

@@ -64,7 +64,9 @@ def test_sets_that_are_numbered_otherwise_are_measured_anew() -> None:
 
 def test_a_block_is_as_long_as_its_matches_allow() -> None:
     assert LoadReport(registrations=40_000).block_events() == 65_536
-    assert LoadReport(registrations=10_000_000).block_events() == 1_024, "a guess, before anything is measured"
+    assert LoadReport(registrations=10_000_000).block_events() == 1_024, (
+        "a guess, before anything is measured"
+    )
     assert LoadReport(registrations=10_000_000, pairs_per_event=130.0).block_events() == 65_536
     assert LoadReport(registrations=10_000_000, pairs_per_event=33_000.0).block_events() == 1_024
     assert LoadReport(registrations=1_000_000, pairs_per_event=3_300.0).block_events() == 16_384
@@ -73,9 +75,12 @@ def test_a_block_is_as_long_as_its_matches_allow() -> None:
 def test_a_report_goes_through_its_file(tmp_path: Path) -> None:
     file = LoadFile(tmp_path / "load.json")
     assert file.read() == LoadReport()
-    report = LoadReport("a", 5, 1.5, (1.0, 0.0), (2.0, 0.0), (0.1, 0.0))
+    report = LoadReport("a", 5, 1.5, (1.0, 0.0), (2.0, 0.0), (0.1, 0.0), cores=3)
     file.write(report)
     assert LoadFile(tmp_path / "load.json").read() == report
+    members = report.to_json()
+    del members["cores"]
+    assert LoadReport.from_json(members).cores == 0, "as of before they were told"
     (tmp_path / "load.json").write_text('{"division": 1')
     assert file.read() == LoadReport(), "what cannot be read is not known"
 
