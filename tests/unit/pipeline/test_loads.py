@@ -28,7 +28,7 @@ def test_what_is_older_counts_less() -> None:
     meter = LoadMeter(half_life_seconds=10.0)
     meter.add([work(0, [SetWork(0, 100, 1.0)])], now=0.0)
     meter.add([work(0, [SetWork(0, 100, 3.0)])], now=10.0)
-    assert meter.report(now=10.0).rates == (pytest.approx(150 / 3.5, rel=0.01),)
+    assert meter.report(now=10.0).rates[0] == pytest.approx(150 / 3.5, rel=0.01)
 
 
 def test_a_steady_flow_is_its_arrival_rate() -> None:
