@@ -4,8 +4,8 @@
     slices 2                             wanted 2, there are 3   -->  let go of one that has no task this instant
 
 Spark's own rule (dynamic allocation) asks for an executor when a task has waited for a second, and lets one go that
-had no task for some. With batches of milliseconds, whose tasks go to any executor, what comes of that has little to do
-with slices. So the rule is set aside (see `session`), and how many there are to be is said outright.
+had no task for some. With batches of milliseconds, whose tasks go to any executor, what comes of that has little to
+do with slices. So the rule is set aside (see `session`), and how many there are to be is said outright.
 """
 
 from pyspark import SparkContext
