@@ -2,23 +2,22 @@
 
 import asyncio
 import contextlib
+import itertools
 import random
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import psutil
 import pytest
 
 from culver.assembly import RunningSite
 from culver.config import PipelineSettings, Settings
 from culver.errors import Conflict
-from culver.matching.index.snapshot import placed_in, versions_in
+from culver.matching.index.snapshot import versions_in
 from culver.pipeline.files import SiteFiles
 from culver.pipeline.loads import LoadFile
 from culver.pipeline.spark.standalone import ClusterState, StandaloneCluster
-from culver.placement.placement import sets_of
-from support.maps import mapped_segments, set_of
+from support.maps import files_of_slices, mapped_segments
 from support.scenes import (
     Expectation,
     check,
@@ -67,29 +66,24 @@ def test_second_cluster_in_a_directory_is_refused(
     assert found.state() == state
 
 
-def sets_held(executor: psutil.Process, data_dir: Path) -> set[int]:
-    """The sets of the index that the Python processes of an executor have mapped."""
-    return {
-        set_of(segment)
-        for process in executor.children(recursive=True)
-        for segment in mapped_segments(data_dir, process.pid)
-    }
-
-
 async def check_shares(
     site: RunningSite, rng: random.Random, expected: Expectation, state: ClusterState
 ) -> None:
-    """After some batches in all slices, no executor holds a set that is not of its slice, or of all."""
-    for _ in range(3):
-        await publish(site, rng, expected, 20)
-        await delivered(site)
-    files = SiteFiles(site.settings.data_dir)
-    homes = np.array(placed_in(files.index, versions_in(files.index)[-1]).homes)
-    held = [sets_held(executor, files.data_dir) for executor in executors(state)]
-    assert len(held) == 2
-    for sets in held:
-        assert any(sets <= set(sets_of(homes, own)) for own in range(2)), (sets, homes)
-    assert any(homes[sorted(sets)].max() >= 0 for sets in held), "something is divided"
+    """After some batches with the same index no executor holds what is not of its slice, or of all."""
+    files, before = SiteFiles(site.settings.data_dir), -1
+    while before != (newest := versions_in(files.index)[-1]):
+        before = newest
+        for _ in range(3):
+            await publish(site, rng, expected, 20)
+            await delivered(site)
+    shares = files_of_slices(files.index, newest)
+    assert [bool(one - other) for one, other in itertools.permutations(shares, 2)] == [True, True]
+    for executor in executors(state):
+        held = set()
+        for process in executor.children(recursive=True):
+            held |= set(mapped_segments(files.data_dir, process.pid))
+        assert held
+        assert any(held <= share for share in shares), (held, shares)
 
 
 def test_executors_come_and_go_with_slices_and_killed_ones_lose_and_repeat_nothing(

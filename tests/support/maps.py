@@ -1,6 +1,11 @@
-"""What a process has mapped into its memory, as Linux tells."""
+"""What a process has mapped of an index into its memory, as Linux tells, and what it may have."""
 
 from pathlib import Path
+
+import numpy as np
+
+from culver.matching.index.snapshot import read_version
+from culver.placement.placement import sets_of
 
 
 def mapped_segments(directory: Path, pid: int | None = None) -> dict[str, int]:
@@ -15,6 +20,9 @@ def mapped_segments(directory: Path, pid: int | None = None) -> dict[str, int]:
     return found
 
 
-def set_of(segment: str) -> int:
-    """Of which set a segment is, which its name tells."""
-    return int(segment.split("-")[1])
+def files_of_slices(index: Path, version: int) -> list[set[str]]:
+    """The segments that each slice of a version works on, or may work on. None of them stays mapped."""
+    found = read_version(index, version)
+    homes = np.array(found.placed.homes)
+    shares = [set(sets_of(homes, own)) for own in range(found.placed.slices)]
+    return [{part.file for part in found.parts if part.set in share} for share in shares]
