@@ -82,8 +82,10 @@ def create_engine(
     sink: NotificationSink,
     head: Head,
     progress: Progress,
+    *,
+    elastic: bool,
 ) -> Engine:
-    """The engine that the settings name; an unknown name lists the known ones."""
+    """The engine that the settings name; an unknown name lists the known ones. With `elastic` slices come and go."""
     pipeline = settings.pipeline
     if pipeline.engine == "inline":
         from culver.pipeline.inline import InlineEngine
@@ -104,6 +106,7 @@ def create_engine(
             progress,
             conf,
             pipeline.forwarding,
+            elastic=elastic,
         )
     raise InvalidConfiguration(
         f"unknown engine {pipeline.engine!r}; known engines: inline, spark", field="pipeline.engine"
@@ -149,7 +152,8 @@ class RunningSite:
         )
         self._choice = choice
         self._began = time.monotonic()
-        self._engine = create_engine(settings, self._files, log, self, self._head, progress)
+        elastic = settings.pipeline.elastic and isinstance(index.slicing, MPartition)
+        self._engine = create_engine(settings, self._files, log, self, self._head, progress, elastic=elastic)
         self._subscriptions = registry.count()  # as of the last housekeeping
         self._meter = Meter()
         self._elastic: ElasticSlices | None = None

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import itertools
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,8 +13,22 @@ import pytest
 from culver.assembly import RunningSite
 from culver.config import PipelineSettings, Settings
 from culver.errors import Conflict
+from culver.matching.index.snapshot import versions_in
+from culver.pipeline.files import SiteFiles
+from culver.pipeline.loads import LoadFile
 from culver.pipeline.spark.standalone import ClusterState, StandaloneCluster
-from support.scenes import Expectation, check, random_steps, run
+from support.maps import files_of_slices, mapped_segments
+from support.scenes import (
+    Expectation,
+    check,
+    delivered,
+    narrow_predicate,
+    publish,
+    random_steps,
+    run,
+    subscribe,
+)
+from support.until import until
 
 pytestmark = pytest.mark.spark
 
@@ -51,13 +66,37 @@ def test_second_cluster_in_a_directory_is_refused(
     assert found.state() == state
 
 
-def test_killed_executor_and_killed_worker_lose_and_repeat_nothing(
+async def check_shares(
+    site: RunningSite, rng: random.Random, expected: Expectation, state: ClusterState
+) -> None:
+    """After some batches with the same index no executor holds what is not of its slice, or of all."""
+    files, before = SiteFiles(site.settings.data_dir), -1
+    while before != (newest := versions_in(files.index)[-1]):
+        before = newest
+        for _ in range(3):
+            await publish(site, rng, expected, 20)
+            await delivered(site)
+    shares = files_of_slices(files.index, newest)
+    assert [bool(one - other) for one, other in itertools.permutations(shares, 2)] == [True, True]
+    for executor in executors(state):
+        held = set()
+        for process in executor.children(recursive=True):
+            held |= set(mapped_segments(files.data_dir, process.pid))
+        assert held
+        assert any(held <= share for share in shares), (held, shares)
+
+
+def test_executors_come_and_go_with_slices_and_killed_ones_lose_and_repeat_nothing(
     tmp_path: Path, cluster: tuple[StandaloneCluster, ClusterState], full_length: bool
 ) -> None:
     _, state = cluster
     rng = random.Random(12)
     expected = Expectation()
     steps = 300 if full_length else 30
+    told = LoadFile(SiteFiles(tmp_path / "data").load)
+
+    async def has_executors(count: int) -> None:
+        await until(lambda: len(executors(state)) == told.read().cores == count, 60)
 
     async def kill_meanwhile(site: RunningSite, victim: psutil.Process) -> None:
         living = asyncio.create_task(random_steps(site, rng, expected, steps))
@@ -67,16 +106,28 @@ def test_killed_executor_and_killed_worker_lose_and_repeat_nothing(
         await check(site, expected)
 
     async def scene(site: RunningSite) -> None:
+        await subscribe(site, rng, expected, 400, narrow_predicate)
+        await has_executors(1)
+        await site.slices.add()
         await random_steps(site, rng, expected, steps)
-        await check(site, expected)
-        for _ in range(4 if full_length else 1):
-            while not (running := executors(state)):  # noqa: ASYNC110 - the cluster starts another
-                await asyncio.sleep(0.1)
-            await kill_meanwhile(site, rng.choice(running))
+        await has_executors(2)
+        await check_shares(site, rng, expected, state)
+        for _ in range(3 if full_length else 0):
+            await kill_meanwhile(site, rng.choice(executors(state)))
+            await has_executors(2)
+        await kill_meanwhile(site, rng.choice(executors(state)))
+        await site.slices.remove(0)
+        await random_steps(site, rng, expected, steps)
+        await has_executors(1)
         await kill_meanwhile(site, psutil.Process(state.processes[-1].pid))
         assert len(state.running) == 2
 
     pipeline = PipelineSettings(
-        engine="spark", spark_master=state.master_url, spark_conf={"spark.executor.memory": "512m"}
+        engine="spark",
+        spark_master=state.master_url,
+        spark_conf={"spark.executor.memory": "512m"},
+        placement="mpartition",
+        slices=1,
+        elastic=True,
     )
     run(Settings(data_dir=tmp_path / "data", pipeline=pipeline), scene)

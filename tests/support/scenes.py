@@ -45,6 +45,12 @@ def random_predicate(rng: random.Random) -> Predicate:
             continue
 
 
+def narrow_predicate(rng: random.Random) -> Predicate:
+    """Of two dimensions that can be divided."""
+    a, b = rng.randrange(-3, 7), rng.randrange(-3, 7)
+    return parse(f"a >= {a} AND a < {a + 2} AND b >= {b} AND b < {b + 2}")
+
+
 def random_scheme(rng: random.Random) -> str:
     return rng.choices(("columnar", "counting", "reference"), (6, 3, 1))[0]
 
@@ -67,8 +73,14 @@ async def received(site: RunningSite, registration: Registration) -> list[int]:
     return offsets
 
 
-async def subscribe(site: RunningSite, rng: random.Random, expected: Expectation, count: int) -> None:
-    predicates = [random_predicate(rng) for _ in range(count)]
+async def subscribe(
+    site: RunningSite,
+    rng: random.Random,
+    expected: Expectation,
+    count: int,
+    make: Callable[[random.Random], Predicate] = random_predicate,
+) -> None:
+    predicates = [make(rng) for _ in range(count)]
     added = await site.subscribe(
         [SubscriptionSpec(predicate, scheme=random_scheme(rng)) for predicate in predicates]
     )
@@ -98,9 +110,13 @@ async def random_steps(
             await site.unsubscribe(subscription)
             del expected.windows[subscription]
         else:
-            events = [random_event(rng) for _ in range(rng.choice([1, 1, 3, 20]))]
-            receipt = await site.publish(events)
-            expected.events.update(zip(range(receipt.first_offset, receipt.next_offset), events, strict=True))
+            await publish(site, rng, expected, rng.choice([1, 1, 3, 20]))
+
+
+async def publish(site: RunningSite, rng: random.Random, expected: Expectation, count: int) -> None:
+    events = [random_event(rng) for _ in range(count)]
+    receipt = await site.publish(events)
+    expected.events.update(zip(range(receipt.first_offset, receipt.next_offset), events, strict=True))
 
 
 async def check(site: RunningSite, expected: Expectation) -> None:

@@ -40,11 +40,15 @@ class DividedIndex:
 
     def open_slices(self, slices: Sequence[int]) -> None:
         """Open all sets that these slices may work on, and let go of the others. Raises NotFound, StorageCorrupt."""
+        for number in self.keep_slices(slices):
+            self.set(number)
+
+    def keep_slices(self, slices: Sequence[int]) -> set[int]:
+        """Let go of all sets but those that these slices may work on; returns the latter, open or not."""
         wanted = {number for own in slices for number in sets_of(self._homes, own)}
         for number in self._opened.keys() - wanted:
             self._opened.pop(number).close()
-        for number in wanted:
-            self.set(number)
+        return wanted
 
     def load(self, told: LoadReport) -> Load:
         """What was told, if it is about these sets; how many registrations they have is known in any case."""

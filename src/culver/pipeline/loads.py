@@ -36,6 +36,7 @@ class LoadReport:
     responses: tuple[
         float, ...
     ] = ()  # seconds until a slice was done with a block, and with an event in the set
+    cores: int = 0  # tasks that a cluster's executors can run at the same time; 0: not known
 
     def block_events(self) -> int:
         """How many events to match at once, so that what they match fits into memory."""
@@ -51,7 +52,10 @@ class LoadReport:
     @classmethod
     def from_json(cls, members: dict[str, Any]) -> "LoadReport":
         arrays = {name: tuple(members[name]) for name in ("rates", "arrivals", "responses")}
-        return cls(members["division"], members["registrations"], members["pairs_per_event"], **arrays)
+        cores = members.get("cores", 0)  # Spark's checkpoint may hold a report of before there was one
+        return cls(
+            members["division"], members["registrations"], members["pairs_per_event"], **arrays, cores=cores
+        )
 
 
 @dataclass(slots=True)

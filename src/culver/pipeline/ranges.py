@@ -70,13 +70,19 @@ class RangeProcessor:
 
         It is where the other tasks cannot be counted on to do the same: where the version is gone or has been
         divided anew since, for tasks must not work with different ones, and where delivery has a part of the block.
-        Then all of it is matched here and now."""
-        for block, cut in self._blocks(start, end, plan):
-            index = None if cut else self._open_share(plan, task)
-            if index is None:
-                yield self._match_all(block, plan), True
-            else:
-                yield self._match(block, index, plan.share(task), plan.load), False
+        Then all of it is matched here and now, and what that took of the index is let go at the end."""
+        beyond_share = False
+        try:
+            for block, cut in self._blocks(start, end, plan):
+                index = None if cut else self._open_share(plan, task)
+                if index is None:
+                    beyond_share = True
+                    yield self._match_all(block, plan), True
+                else:
+                    yield self._match(block, index, plan.share(task), plan.load), False
+        finally:
+            if beyond_share:
+                self._forget_index()
 
     def close(self) -> None:
         self._forget_index()
@@ -145,9 +151,7 @@ class RangeProcessor:
 
     def _newest_or(self, version: int) -> DividedIndex:
         try:
-            index = self._open(version)
-            index.open_slices(range(index.slices))
-            return index
+            return self._open(version, range)
         except NotFound:
             self._forget_index()
             # The newest version gives the same answer: registrations carry the positions between which they
@@ -162,20 +166,27 @@ class RangeProcessor:
         """The version with the slices of a task open, and no others: a worker holds its share of the index. None
         where it is gone, or has another number of slices."""
         try:
-            index = self._open(plan.index_version)
-            if index.slices != plan.slices:
-                return None
-            index.open_slices(plan.share(task))
+            index = self._open(
+                plan.index_version, lambda slices: plan.share(task) if slices == plan.slices else ()
+            )
         except NotFound:
             return None
-        return index
+        return index if index.slices == plan.slices else None
 
-    def _open(self, version: int) -> DividedIndex:
-        if self._index is None or self._index.version != version:
-            opened = DividedIndex(self._directory, version)
-            self._forget_index()
-            self._index = opened
-        return self._index
+    def _open(self, version: int, wanted: Callable[[int], Sequence[int]]) -> DividedIndex:
+        """The version with the slices open that are `wanted` of so many, and no others."""
+        if self._index is not None and self._index.version == version:
+            self._index.open_slices(wanted(self._index.slices))
+            return self._index
+        opened = DividedIndex(self._directory, version)
+        if self._index is not None:
+            self._index.keep_slices(wanted(self._index.slices))
+        # Before the last version goes: the two share segments, which then need not be mapped, nor their filters made,
+        # once more.
+        opened.open_slices(wanted(opened.slices))
+        self._forget_index()
+        self._index = opened
+        return opened
 
     def _forget_index(self) -> None:
         if self._index is not None:

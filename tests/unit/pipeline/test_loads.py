@@ -75,9 +75,12 @@ def test_a_block_is_as_long_as_its_matches_allow() -> None:
 def test_a_report_goes_through_its_file(tmp_path: Path) -> None:
     file = LoadFile(tmp_path / "load.json")
     assert file.read() == LoadReport()
-    report = LoadReport("a", 5, 1.5, (1.0, 0.0), (2.0, 0.0), (0.1, 0.0))
+    report = LoadReport("a", 5, 1.5, (1.0, 0.0), (2.0, 0.0), (0.1, 0.0), cores=3)
     file.write(report)
     assert LoadFile(tmp_path / "load.json").read() == report
+    members = report.to_json()
+    del members["cores"]
+    assert LoadReport.from_json(members).cores == 0, "as of before they were told"
     (tmp_path / "load.json").write_text('{"division": 1')
     assert file.read() == LoadReport(), "what cannot be read is not known"
 

@@ -4,6 +4,7 @@ Two processes and their children:
 
     site (gateway, log, registry, delivery)         driver.py, a child of the site
       engine.py    starts and watches the driver      session.py   the Spark session and its settings
+                                                      executors.py as many executors of a cluster as slices need
                    collects notification files        source.py    head file -> ranges -> matched in the workers
                         ^                                  |
                         |   datagrams: "a file is there"   v

@@ -106,6 +106,7 @@ def _record(made: Path, directory: Path, watch_input: bool) -> None:
             "data_dir": str(directory),
             "master": "local[1]",
             "batch_events": 1,
+            "forwarding": "adaptive",
             "signals": str(directory / "signals"),
             "checkpoint": str(directory / "checkpoint"),
         }

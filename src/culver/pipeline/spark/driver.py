@@ -12,6 +12,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from culver.pipeline.files import SiteFiles
+from culver.pipeline.head import HeadFile
 from culver.pipeline.spark.archive import archive_options
 from culver.pipeline.spark.machine import VirtualMachine, use_this_python
 from culver.pipeline.spark.session import session_settings
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 
 NO_EXECUTORS = 3
 _EXECUTOR_SECONDS = 60.0  # without one, before a new driver asks the cluster again
-_LOOK_SECONDS = 2.0
+_LOOK_SECONDS = 1.0
 
 
 def main(argument: str) -> int:
@@ -39,7 +41,9 @@ def main(argument: str) -> int:
 def _run(options: dict[str, Any], signals: SignalSender) -> int:
     signals.send("progress", text="starting the Java virtual machine")
     use_this_python()
-    settings = session_settings(options["master"], Path(options["work_dir"]), options["conf"])
+    settings = session_settings(
+        options["master"], Path(options["work_dir"]), options["conf"], allocate=options["allocate"]
+    )
     machine = VirtualMachine(settings, archive_options())
     # Not before: the machine starts while PySpark is imported.
     from pyspark.errors import PySparkException
@@ -56,9 +60,9 @@ def _run(options: dict[str, Any], signals: SignalSender) -> int:
         signals.send("ui", url=session.sparkContext.uiWebUrl)
     remote = not options["master"].startswith("local")
     threading.Thread(target=_tell_batches, args=(query, signals, stopping, remote), daemon=True).start()
-    if options["master"].startswith("spark:"):
+    if remote:
         threading.Thread(
-            target=_end_without_executors, args=(session, signals, stopping), daemon=True
+            target=_look_after_executors, args=(session, options, signals, stopping), daemon=True
         ).start()
     try:
         query.awaitTermination()
@@ -99,17 +103,27 @@ def _tell_batches(
         signals.send("stages", milliseconds=progress.durationMs)
 
 
-def _end_without_executors(session: "SparkSession", signals: SignalSender, stopping: threading.Event) -> None:
-    """A Master that was started again without its memory does not know this application, and will never give it
+def _look_after_executors(
+    session: "SparkSession", options: dict[str, Any], signals: SignalSender, stopping: threading.Event
+) -> None:
+    """Tell the site again and again how many cores the cluster gives, and have them fit the slices.
+
+    A Master that was started again without its memory does not know this application, and will never give it
     executors; Spark waits for them for good. A new driver is a new application."""
-    context = session.sparkContext._jsc.sc()
+    from culver.pipeline.spark.executors import Executors
+
+    executors = Executors(session.sparkContext)
+    head_file = HeadFile.open(SiteFiles(Path(options["data_dir"])).head)
     seen = time.monotonic()
-    while time.monotonic() - seen < _EXECUTOR_SECONDS:
+    while not options["master"].startswith("spark:") or time.monotonic() - seen < _EXECUTOR_SECONDS:
         if stopping.wait(_LOOK_SECONDS):
             return
         try:
-            if context.getExecutorMemoryStatus().size() > 1:  # the driver counts as one
+            if (cores := executors.cores()) > 0:
                 seen = time.monotonic()
+            signals.send("cores", count=cores)
+            if options["allocate"] and (head := head_file.read()) is not None:
+                executors.fit(head.slices)
         except Exception:
             return  # the virtual machine is gone: `main` tells why
     signals.send("failed", text=f"the cluster has had no executor for {_EXECUTOR_SECONDS:.0f} s")

@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
@@ -26,6 +27,7 @@ from culver.pipeline.spark import java
 from culver.pipeline.spark.archive import start_recording
 from culver.pipeline.spark.checkpoint import damage_in, set_aside
 from culver.pipeline.spark.masters import check_master, trouble_with
+from culver.pipeline.spark.session import executors_follow_slices
 
 logger = logging.getLogger(__name__)
 
@@ -53,12 +55,17 @@ class SparkEngine:
         progress: Progress,
         spark_conf: Mapping[str, str],
         forwarding: str,
+        *,
+        elastic: bool,
     ) -> None:
+        """With `elastic` slices come and go, and on a cluster executors with them."""
         self._files = files
         self._master = master
         self._batch_events = batch_events
         self._spark_conf = spark_conf
         self._forwarding = forwarding
+        self._allocate = executors_follow_slices(master, elastic, spark_conf)
+        self._cores = 0  # of the executors of a cluster; 0: not known
         self._load_file = LoadFile(files.load)
         self._progress = progress
         self._tally = Tally()
@@ -104,7 +111,7 @@ class SparkEngine:
 
     def tell(self, load: LoadReport) -> None:
         """The planner of the next batch reads it."""
-        self._load_file.write(load)
+        self._load_file.write(replace(load, cores=self._cores))
 
     async def stop(self) -> None:
         for task in self._tasks:
@@ -141,6 +148,8 @@ class SparkEngine:
                         self._tally.add_batch(message["events"], message["seconds"])
                     case "stages":
                         self._tally.stages = {k: ms / 1000 for k, ms in message["milliseconds"].items()}
+                    case "cores":
+                        self._cores = message["count"]
                     case "ui":
                         self._ui = message["url"]
                     case "progress":
@@ -227,6 +236,7 @@ class SparkEngine:
             await asyncio.sleep(_LOOK_SECONDS)
         self._ready = False
         self._ui = None
+        self._cores = 0
         _close_input(driver)
         logger.error(
             "the Spark driver ended with code %s (%s) and is started again; its log is %s",
@@ -257,6 +267,7 @@ class SparkEngine:
             "checkpoint": str(self._checkpoint.absolute()),
             "work_dir": str(self._files.spark.absolute()),
             "conf": dict(self._spark_conf),
+            "allocate": self._allocate,
         }
         command = [sys.executable, "-m", "culver.pipeline.spark.driver", json.dumps(options)]
         with self._log_path.open("ab") as log:

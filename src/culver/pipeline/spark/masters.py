@@ -40,7 +40,8 @@ def trouble_with(master: str) -> str | None:
 
 
 def parallelism(master: str) -> int:
-    """Into how many ranges a large batch is cut: the cores of a local master, or a guess for a cluster."""
+    """Into how many ranges a large batch is cut: the cores of a local master, or a guess for a cluster, as long as it
+    has not told its own."""
     inside = master.partition("[")[2].rstrip("]").split(",")
     if master.startswith("local-cluster") and len(inside) == 3:
         return max(1, int(inside[0]) * int(inside[1]))

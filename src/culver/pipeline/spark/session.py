@@ -46,8 +46,32 @@ _CLUSTER_SETTINGS = {
 }
 
 
-def session_settings(master: str, work_dir: Path, extra: Mapping[str, str]) -> dict[str, str]:
-    """All settings of a session. `extra` wins over what Culver sets; options for Java are added to its own."""
+# One executor at the start instead of all that there are; after that `executors` says how many, and Spark's own rule,
+# which goes by how long tasks wait and executors idle, never comes to it.
+_ALLOCATION = "spark.dynamicAllocation."
+_ALLOCATION_SETTINGS = {
+    f"{_ALLOCATION}enabled": "true",
+    f"{_ALLOCATION}shuffleTracking.enabled": "true",
+    f"{_ALLOCATION}minExecutors": "1",
+    f"{_ALLOCATION}schedulerBacklogTimeout": "365d",
+    f"{_ALLOCATION}executorIdleTimeout": "365d",
+    "spark.executor.cores": "1",
+}
+
+
+def executors_follow_slices(master: str, elastic: bool, extra: Mapping[str, str]) -> bool:
+    """Whether Culver says how many executors there are: on a cluster, where slices come and go, and where no setting
+    in `extra` lets Spark decide it."""
+    return (
+        elastic and not master.startswith("local") and not any(name.startswith(_ALLOCATION) for name in extra)
+    )
+
+
+def session_settings(
+    master: str, work_dir: Path, extra: Mapping[str, str], *, allocate: bool = False
+) -> dict[str, str]:
+    """All settings of a session. `extra` wins over what Culver sets; options for Java are added to its own. With
+    `allocate` executors are there for `executors` to ask for."""
     settings = {
         **SETTINGS,
         "spark.master": master,
@@ -60,6 +84,8 @@ def session_settings(master: str, work_dir: Path, extra: Mapping[str, str]) -> d
         settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     if not master.startswith("local"):
         settings |= _CLUSTER_SETTINGS
+    if allocate:
+        settings |= _ALLOCATION_SETTINGS
     options = " ".join(
         filter(None, [settings["spark.driver.extraJavaOptions"], extra.get("spark.driver.extraJavaOptions")])
     )

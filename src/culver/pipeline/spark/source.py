@@ -132,7 +132,7 @@ class LogStreamReader(DataSourceStreamReader):
         first, last = start["offset"], end["offset"]
         slices = end.get("slices", 1)
         load = LoadReport.from_json(end["load"]) if "load" in end else LoadReport()
-        plan = Plan(end["index_version"], slices, min(slices, self._parallelism), load)
+        plan = Plan(end["index_version"], slices, min(slices, self._cores(load)), load)
         if first == last:
             if start == end:
                 return []
@@ -140,10 +140,14 @@ class LogStreamReader(DataSourceStreamReader):
             return [Range(first, first, plan), *self._ranges(missing_from, first, plan)]
         return self._ranges(first, last, plan)
 
+    def _cores(self, load: LoadReport) -> int:
+        """Of the executors as last told; the master's address says it for one machine, and is a guess else."""
+        return load.cores or self._parallelism
+
     def _ranges(self, first: int, last: int, plan: Plan) -> list[InputPartition]:
         if first >= last:
             return []
-        cores, events = -(-self._parallelism // plan.tasks), last - first
+        cores, events = -(-self._cores(plan.load) // plan.tasks), last - first
         count = max(1, min(cores, events // _SMALLEST_RANGE), min(cores * _TURNS, events // _LARGE_RANGE))
         bounds = [first + (last - first) * i // count for i in range(count + 1)]
         ranges = itertools.pairwise(bounds)
