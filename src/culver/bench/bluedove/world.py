@@ -13,7 +13,7 @@ from culver.bench.bluedove.service import Service
 from culver.bench.bluedove.simulation import System
 from culver.bench.frame import BenchmarkFailed, Tell
 from culver.bench.matching.subscriptions import Form, draw
-from culver.bench.workloads.ranges import RangesWorkload
+from culver.bench.workloads.ranges import LENGTH, RangesWorkload
 from culver.matching.index import ClauseTable, compile_rows
 from culver.model.prepared import prepare
 from culver.placement.forwarding import Adaptive, Random
@@ -33,6 +33,7 @@ class Scene:
 
     form: Form
     table: ClauseTable
+    cropped: ClauseTable  # the same without what lies outside the space: the paper's dimensions end there
     events: pa.RecordBatch
 
 
@@ -78,17 +79,23 @@ class World:
     def _scene(self, deviation: float, skewed: int, subscriptions: int | None) -> Scene:
         workload = RangesWorkload(deviation, skewed)
         form = draw(workload, subscriptions or self.plan.subscriptions, SEED).forms[0]
-        table = compile_rows(prepare(form.text), form.numbers, form.columns)
-        return Scene(form, table, workload.event_batch(self.plan.pool, SEED))
+        cropped = [np.clip(column, 0.0, LENGTH) for column in form.columns]
+        return Scene(
+            form,
+            compile_rows(prepare(form.text), form.numbers, form.columns),
+            compile_rows(prepare(form.text), form.numbers, cropped),
+            workload.event_batch(self.plan.pool, SEED),
+        )
 
     def _placement(self, setting: Setting) -> Placement:
         scene = self.scene(setting.deviation, setting.skewed, setting.subscriptions)
         if setting.system == REPLICATED:
             return Replicated(setting.matchers)
         if setting.system == ONE_DIMENSION:
-            return OneDimension.learnt(scene.table, setting.matchers)
-        cuts = Dividing(setting.dimensions, 1, "equal" if setting.system == EQUAL else "quantiles")
-        return MPartition.learnt(scene.table, setting.matchers, scene.events.slice(0, _LEARNT_FROM), cuts)
+            return OneDimension.learnt(scene.cropped, setting.matchers)
+        dividing = Dividing(setting.dimensions, 1, "equal" if setting.system == EQUAL else "quantiles")
+        events = scene.events.slice(0, _LEARNT_FROM)
+        return MPartition.learnt(scene.cropped, setting.matchers, events, dividing)
 
     def _system(self, setting: Setting) -> System:
         return self.divided(setting, self.placement(setting))
