@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import uvloop
@@ -33,11 +34,12 @@ from culver.log.log import PublicationLog, Receipt
 from culver.matching.index import IndexWriter
 from culver.model.event import Event
 from culver.pipeline.catalog import Catalog
-from culver.pipeline.dividing import open_index
-from culver.pipeline.elasticity import elasticity_settings
+from culver.pipeline.dividing import open_index, recent_events
+from culver.pipeline.elasticity import Controller, elasticity_settings
 from culver.pipeline.engine import Engine, Progress
 from culver.pipeline.files import SiteFiles
 from culver.pipeline.head import Head, HeadFile, HeadTracker
+from culver.pipeline.loads import LoadReport
 from culver.pipeline.metering import Meter
 from culver.pipeline.notifications import Notifications, NotificationSink
 from culver.pipeline.observation import (
@@ -48,9 +50,11 @@ from culver.pipeline.observation import (
     Queues,
     SiteObservation,
 )
+from culver.pipeline.scaling import ElasticSlices
 from culver.pipeline.slices import FixedSlices, Slices, SlicesView
 from culver.pipeline.spark.masters import parallelism
 from culver.placement.auto import Choice
+from culver.placement.mpartition import MPartition
 from culver.registry.block import Block, BlockSpec
 from culver.registry.registration import Registration
 from culver.registry.registry import SetSummary, SubscriptionSpec
@@ -84,14 +88,23 @@ def create_engine(
     if pipeline.engine == "inline":
         from culver.pipeline.inline import InlineEngine
 
-        return InlineEngine(files, log, sink, head, pipeline.batch_events, progress)
+        return InlineEngine(files, log, sink, head, pipeline.batch_events, progress, pipeline.forwarding)
     if pipeline.engine == "spark":
         from culver.pipeline.spark.engine import SparkEngine
 
         conf = (
             {"spark.ui.enabled": "true", **pipeline.spark_conf} if pipeline.spark_ui else pipeline.spark_conf
         )
-        return SparkEngine(files, sink, head, pipeline.spark_master, pipeline.batch_events, progress, conf)
+        return SparkEngine(
+            files,
+            sink,
+            head,
+            pipeline.spark_master,
+            pipeline.batch_events,
+            progress,
+            conf,
+            pipeline.forwarding,
+        )
     raise InvalidConfiguration(
         f"unknown engine {pipeline.engine!r}; known engines: inline, spark", field="pipeline.engine"
     )
@@ -139,7 +152,18 @@ class RunningSite:
         self._engine = create_engine(settings, self._files, log, self, self._head, progress)
         self._subscriptions = registry.count()  # as of the last housekeeping
         self._meter = Meter()
-        self.slices: Slices = FixedSlices(self.observe, self._meter)
+        self._elastic: ElasticSlices | None = None
+        if isinstance(index.slicing, MPartition):
+            self._elastic = ElasticSlices(
+                index,
+                self._catalog,
+                self.observe,
+                self._meter,
+                partial(recent_events, log),
+                settings.pipeline.forwarding,
+                Controller(elasticity_settings(settings.pipeline)) if settings.pipeline.elastic else None,
+            )
+        self.slices: Slices = self._elastic or FixedSlices(self.observe, self._meter)
         self._live = LiveSubscriptions(self._catalog.remove)
 
     @contextlib.asynccontextmanager
@@ -153,6 +177,7 @@ class RunningSite:
             # Not before the index has caught up: a driver that an earlier site left behind may still read it.
             self._head = self._tracker.head
             self._head_file.write(self._head)
+            self._engine.tell(LoadReport(registrations=self._subscriptions))
             stack.push_async_callback(self._engine.stop)
             await self._engine.start()
             await stack.enter_async_context(self._committer)
@@ -354,6 +379,9 @@ class RunningSite:
     async def _keep_house_once(self) -> None:
         pipeline = self._engine.observe()
         self._meter.observe(time.monotonic(), self._log.next_offset, pipeline.position, pipeline.slices)
+        self._engine.tell(replace(pipeline.load, registrations=self._subscriptions))
+        if self._elastic is not None:
+            await self._elastic.tick()
         await self._catalog.remove_expired()
         await self._live.try_again()
         self._subscriptions = await self._catalog.count()

@@ -48,8 +48,7 @@ def reborn(placement: Placement) -> Placement:
     return placement_named(placement.name).from_state(placement.slices, state)
 
 
-@pytest.mark.parametrize("slices", SLICES)
-@pytest.mark.parametrize("is_learnt", [True, False])
+@pytest.mark.parametrize(("slices", "is_learnt"), [(1, True), (2, True), (4, True), (7, True), (3, False)])
 def test_each_match_is_found_in_exactly_one_set_while_registrations_come(
     name: str, slices: int, is_learnt: bool, played: Scene
 ) -> None:
@@ -65,7 +64,7 @@ def test_each_match_is_found_in_exactly_one_set_while_registrations_come(
         check(placement, holders, played)
 
 
-@pytest.mark.parametrize("slices", [2, 4])
+@pytest.mark.parametrize("slices", [3])
 def test_what_was_learnt_survives_as_json(name: str, slices: int, played: Scene) -> None:
     placement, other = made(name, slices, played), made(name, slices, played)
     holders = Holders(len(placement.homes))
@@ -129,7 +128,8 @@ def test_candidates_are_sets_and_stand_in_front(name: str, played: Scene) -> Non
     seen: set[int] = set()
     for choice in placement.route(played.batch).choices:
         there = choice != NOWHERE
-        assert choice.min() >= NOWHERE and choice.max() < len(placement.homes)
+        assert choice.min() >= NOWHERE
+        assert choice.max() < len(placement.homes)
         assert (there[:, :-1] >= there[:, 1:]).all()
         sets = set(choice[there].tolist())
         assert not sets & seen, "a set in two choices"

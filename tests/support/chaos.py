@@ -43,6 +43,7 @@ KINDS = (
 _AWAY_SECONDS = 1.0  # before an operator starts again what was killed
 _LOOK_SECONDS = 0.1
 _END_SECONDS = 300.0
+_MOST_SLICES = 5
 _READ_SECONDS = 0.02  # between two mailboxes
 
 
@@ -59,6 +60,7 @@ class Report:
     foreign: int = 0
     drained_seconds: float = 0.0
     kills: Counter[str] = field(default_factory=Counter)
+    changes: Counter[str] = field(default_factory=Counter)
     stalls: dict[str, float] = field(default_factory=dict)
 
     def __str__(self) -> str:
@@ -72,7 +74,8 @@ class Report:
             f"lost {self.lost}, duplicated {self.duplicated}, foreign {self.foreign}; "
             f"the last event was delivered {self.drained_seconds:.1f} s after its publication\n"
             f"{sum(self.kills.values())} kills; longest stall {max(self.stalls.values(), default=0.0):.1f} s "
-            f"({stalls})"
+            f"({stalls}); slices added {self.changes['added']}x, removed {self.changes['removed']}x, "
+            f"{self.changes['refused']} changes refused"
         )
 
 
@@ -104,6 +107,39 @@ class StallWatch(threading.Thread):
         self.join()
 
 
+class SliceChanger(threading.Thread):
+    """Adds and removes slices, one to five of them, while everything else goes on."""
+
+    def __init__(self, url: str, every_seconds: float, seed: int, say: Callable[[str], None]) -> None:
+        super().__init__(name="slice-changer", daemon=True)
+        self.changes: Counter[str] = Counter()
+        self._url = url
+        self._every_seconds = every_seconds
+        self._rng = random.Random(seed)
+        self._say = say
+        self._stopping = threading.Event()
+
+    def run(self) -> None:
+        with httpx.Client(base_url=self._url, timeout=60, trust_env=False) as http:
+            while not self._stopping.wait(self._rng.uniform(0.5, 1.5) * self._every_seconds):
+                # A site that is away, or has not answered before it was killed, is asked again the next time.
+                with contextlib.suppress(httpx.TransportError):
+                    self._change(http)
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self.join()
+
+    def _change(self, http: httpx.Client) -> None:
+        count = len(http.get("/v1/slices").raise_for_status().json()["slices"])
+        add = count == 1 or (count < _MOST_SLICES and self._rng.random() < 0.5)
+        gone = self._rng.randrange(count)
+        answer = http.post("/v1/slices", json={}) if add else http.delete(f"/v1/slices/{gone}")
+        word = "refused" if answer.is_error else "added" if add else "removed"
+        self.changes[word] += 1
+        self._say(f"          slice {word}: {answer.text if answer.is_error else f'{count} before'}")
+
+
 class Chaos:
     """One run: on the Spark engine with a cluster, or on the inline engine, where the site is all there is to kill.
     `say` gets a line for each kill."""
@@ -119,13 +155,17 @@ class Chaos:
         subscriptions: int,
         seed: int,
         say: Callable[[str], None],
+        change_slices_every_seconds: float | None = None,
     ) -> None:
+        """With `change_slices_every_seconds` the placement is `mpartition`, and its slices change, too."""
         self._directory = directory
+        self._change_every_seconds = change_slices_every_seconds
         self._seconds = seconds
         self._every_seconds = every_seconds
         self._events_per_second = events_per_second
         self._filters = some_filters(subscriptions, seed)
         self._rng = random.Random(seed)
+        self._seed = seed
         self._say = say
         self._report = Report()
         self._engine = engine
@@ -138,6 +178,8 @@ class Chaos:
             if self._engine == "spark":
                 state = self._cluster.up(workers=2, cores=1, memory="1g", port=0, progress=lambda text: None)
                 arguments = ["--spark-master", state.master_url, "--spark-conf", "spark.executor.memory=512m"]
+            if self._change_every_seconds is not None:
+                arguments += ["--placement", "mpartition", "--slices", "2"]
             with Service(self._directory / "data", self._engine, *arguments) as service:
                 service.wait_until_ready(180)
                 reader = MailboxReader(service.url, self._subscribe(service), _READ_SECONDS)
@@ -169,6 +211,10 @@ class Chaos:
             time.sleep(_LOOK_SECONDS)
         began = time.monotonic()
         watch.start()
+        changer = None
+        if self._change_every_seconds is not None:
+            changer = SliceChanger(service.url, self._change_every_seconds, self._seed, self._say)
+            changer.start()
         try:
             for kind in self._victims():
                 wake = time.monotonic() + self._every_seconds
@@ -179,6 +225,9 @@ class Chaos:
                 assert publisher.poll() is None, "the publisher has failed"
             time.sleep(max(0.0, began + self._seconds - time.monotonic()))
         finally:
+            if changer is not None:
+                changer.stop()
+                self._report.changes = changer.changes
             assert publisher.stdin is not None
             publisher.stdin.close()
             code = publisher.wait(120)

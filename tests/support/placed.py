@@ -112,7 +112,7 @@ def _strings() -> Scene:
 
 
 def _several() -> Scene:
-    """Applications that ask about attributes of their own, narrowly and widely, and events of one or of two of them."""
+    """Applications that ask about attributes of their own, narrowly and widely, and events of one or of two."""
     rng = random.Random(SEED)
 
     def between(name: str, width: float) -> str:
@@ -134,7 +134,7 @@ def _several() -> Scene:
         lambda: f"level = {rng.randrange(9007199254740990, 9007199254740999)} AND x > {rng.uniform(0, 1000)}",
         lambda: f"x = {rng.randrange(100)}.0 AND y = {rng.randrange(1000)} AND z <= {rng.randrange(1000)}",
     )
-    filters = [form() for form in rng.choices(forms, (9, 2, 3, 1, 6, 3, 1, 1, 2), k=500)]
+    filters = [form() for form in rng.choices(forms, (14, 1, 3, 1, 6, 3, 1, 1, 1), k=500)]
     events: list[Event] = []
     for _ in range(_EVENTS):
         data: dict[str, Value] = {}
@@ -208,7 +208,8 @@ class Holders:
         for each in sets:
             got = each[events]
             found += (got != NOWHERE) & self._held[places, got]
-        return played.pairs[(self._numbers[places] == numbers) & (found != 1)]
+        wrong: NDArray[np.int64] = played.pairs[(self._numbers[places] == numbers) & (found != 1)]
+        return wrong
 
 
 def as_chosen(route: Route) -> Iterator[list[NDArray[np.int64]]]:

@@ -32,6 +32,26 @@ def test_nothing_is_lost_or_repeated_while_processes_are_killed(tmp_path: Path, 
     assert set(report.kills) == set(KINDS if full_length else ["site"]), report
 
 
+@pytest.mark.system
+@pytest.mark.timeout(1800)
+def test_nothing_is_lost_or_repeated_while_slices_come_and_go(tmp_path: Path, full_length: bool) -> None:
+    """At full length with all that is killed above; otherwise on the inline engine, for some seconds."""
+    report = Chaos(
+        tmp_path,
+        engine="spark" if full_length else "inline",
+        seconds=300 if full_length else 6,
+        every_seconds=15 if full_length else 3,
+        events_per_second=10_000 if full_length else 4_000,
+        subscriptions=200,
+        seed=20110704,
+        say=lambda line: None,
+        change_slices_every_seconds=5 if full_length else 0.5,
+    ).run()
+    assert (report.lost, report.duplicated, report.foreign) == (0, 0, 0), report
+    assert report.deliveries > 0
+    assert min(report.changes["added"], report.changes["removed"]) > 0, report
+
+
 @click.command()
 @click.option("--dir", "directory", type=click.Path(path_type=Path, file_okay=False), default="chaos")
 @click.option("--engine", type=click.Choice(["spark", "inline"]), default="spark")
@@ -39,9 +59,17 @@ def test_nothing_is_lost_or_repeated_while_processes_are_killed(tmp_path: Path, 
 @click.option("--every", default=15.0, help="Seconds between two kills.")
 @click.option("--rate", default=20_000, help="Events a second.")
 @click.option("--subscriptions", default=200)
+@click.option("--change-slices", type=float, help="Seconds between two changes of the slices; none without.")
 @click.option("--seed", default=20130629)
 def main(
-    directory: Path, engine: str, seconds: float, every: float, rate: int, subscriptions: int, seed: int
+    directory: Path,
+    engine: str,
+    seconds: float,
+    every: float,
+    rate: int,
+    subscriptions: int,
+    change_slices: float | None,
+    seed: int,
 ) -> None:
     directory.mkdir(parents=True)
     report = Chaos(
@@ -53,6 +81,7 @@ def main(
         subscriptions=subscriptions,
         seed=seed,
         say=click.echo,
+        change_slices_every_seconds=change_slices,
     ).run()
     click.echo(str(report))
     raise SystemExit(bool(report.lost or report.duplicated or report.foreign))

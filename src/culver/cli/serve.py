@@ -31,6 +31,17 @@ _LOG_FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
     default=None,
     help="Have Spark's own web interface too; its address is shown at the start.",
 )
+@click.option(
+    "--placement",
+    metavar="NAME",
+    help="How subscriptions are placed on slices of matching, such as mpartition.  [default: auto]",
+)
+@click.option(
+    "--slices",
+    metavar="N",
+    type=click.IntRange(1, 256),
+    help="Slices that a new index begins with.  [default: one for each worker]",
+)
 @click.option("--host", metavar="HOST", help="Address to listen on.  [default: 127.0.0.1]")
 @click.option(
     "--port", type=click.IntRange(0, 65535), help="Port to listen on; 0 is any free one.  [default: 8080]"
@@ -65,6 +76,8 @@ def serve(
     spark_master: str | None,
     spark_conf: tuple[str, ...],
     spark_ui: bool | None,
+    placement: str | None,
+    slices: int | None,
     host: str | None,
     port: int | None,
     gateways: int | None,
@@ -86,6 +99,7 @@ def serve(
       culver serve --engine inline --port 9000 --data-dir /var/lib/culver
       culver serve --spark-master spark://head:7077 --config culver.toml
       culver serve --gateways 3
+      culver serve --placement mpartition --slices 4
     """
     parent = context.find_root().params
     configure_logging(log_level or parent.get("log_level") or "warning", _LOG_FORMAT)
@@ -96,6 +110,8 @@ def serve(
             "pipeline.spark_master": spark_master,
             "pipeline.spark_conf": _pairs(spark_conf),
             "pipeline.spark_ui": spark_ui,
+            "pipeline.placement": placement,
+            "pipeline.slices": slices,
             "gateway.host": host,
             "gateway.port": port,
             "gateway.processes": gateways,

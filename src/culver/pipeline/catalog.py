@@ -176,6 +176,19 @@ class Catalog:
             _, *known = self._forgettable.popleft()
             await self._in_registry_thread(partial(self._registry.forget, *known))
 
+    async def redivide(self, divide: Callable[[int], bool]) -> bool:
+        """Have the index divided anew: `divide` is called in the index's thread with the horizon, and tells whether
+        it has made a version. Changes to subscriptions wait meanwhile, as they do for one another."""
+
+        def run() -> tuple[bool, int, int]:
+            return divide(horizon), self._index.registry_version, self._index.version
+
+        async with self._compactor.paused():
+            horizon = self._horizon()
+            changed, *versions = await asyncio.get_running_loop().run_in_executor(self._index_thread, run)
+            self._on_version(*versions)
+        return changed
+
     async def retire(self, before_version: int) -> None:
         """Delete index versions that no batch asks for again, and all but the newest few in any case: whoever
         asks for one of them takes the newest, which gives the same answer."""
@@ -282,7 +295,7 @@ class Catalog:
         return entries, tables
 
     def _on_version(self, registry_version: int, index_version: int) -> None:
-        self._tracker.indexed(registry_version, index_version)
+        self._tracker.indexed(registry_version, index_version, self._index.placed.slices)
         self._on_head_moved()
 
 

@@ -8,11 +8,12 @@ publication --> compact what is due --> nothing published for a while --> compac
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import TypeVar
 
 from culver.matching.index import IndexWriter
+from culver.matching.index.compaction import Compaction
 
 logger = logging.getLogger(__name__)
 
@@ -40,6 +41,8 @@ class Compactor:
         self._thread = ThreadPoolExecutor(1, "culver-compactor")
         self._published = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._compacting = asyncio.Lock()
+        self._current: Compaction | None = None
 
     def start(self) -> None:
         self._published.set()  # the last run may have left something to do
@@ -47,6 +50,15 @@ class Compactor:
 
     def published(self) -> None:
         """The index has changed."""
+        self._published.set()
+
+    @contextlib.asynccontextmanager
+    async def paused(self) -> AsyncIterator[None]:
+        """Nothing is compacted meanwhile; a compaction under way is abandoned after the step it is in."""
+        if self._current is not None:
+            self._current.cancel()
+        async with self._compacting:
+            yield
         self._published.set()
 
     async def close(self) -> None:
@@ -69,8 +81,10 @@ class Compactor:
 
     async def _compact(self, quiet: bool) -> None:
         try:
-            while await self._compact_once(quiet):
-                pass
+            more = True
+            while more:
+                async with self._compacting:
+                    more = await self._compact_once(quiet)
         except Exception:
             # Nothing but speed depends on it, and the next publication is the next attempt.
             logger.exception("a compaction of the index failed; the index stays as it was")
@@ -81,6 +95,7 @@ class Compactor:
         compaction = await self._in_index_thread(lambda: self._index.plan_compaction(horizon, quiet))
         if compaction is None:
             return False
+        self._current = compaction
 
         def install() -> tuple[int, int]:
             self._index.install(compaction)
@@ -88,6 +103,9 @@ class Compactor:
 
         try:
             await asyncio.get_running_loop().run_in_executor(self._thread, compaction.run)
+            if not compaction.done:
+                await self._in_index_thread(lambda: self._index.abandon(compaction))
+                return False
             self._on_version(*await self._in_index_thread(install))
         except asyncio.CancelledError:
             compaction.cancel()
@@ -95,6 +113,8 @@ class Compactor:
         except Exception:
             await self._in_index_thread(lambda: self._index.abandon(compaction))
             raise
+        finally:
+            self._current = None
         return True
 
     async def _in_index_thread(self, call: Callable[[], T]) -> T:

@@ -6,12 +6,15 @@ import shutil
 import time
 from pathlib import Path
 
+import pyarrow as pa
+
 from culver.config import PipelineSettings
 from culver.errors import InvalidConfiguration
 from culver.log.log import PublicationLog
 from culver.matching.index import Index, IndexWriter, Memory
 from culver.matching.index.slicing import Slicing, Undivided
 from culver.pipeline import operators
+from culver.pipeline.elasticity import ELASTIC_PLACEMENTS
 from culver.placement.auto import Choice, Measured, choose
 from culver.placement.expected import selective_share
 from culver.plugins import PLACEMENTS, filter_named, placement_named
@@ -48,8 +51,17 @@ def open_index(
     return writer, choice
 
 
+def recent_events(log: PublicationLog) -> pa.RecordBatch | None:
+    """The last events, to find out what they are like; None where there are none."""
+    end = log.next_offset
+    start = max(log.first_offset, end - _SAMPLE_EVENTS)
+    if start >= end:
+        return None
+    return operators.access_point(start, end, log.read(start, end))[-1]
+
+
 def _slicing(writer: IndexWriter, choice: Choice) -> Slicing:
-    if choice.slices == 1:
+    if choice.name == Undivided.name:
         return Undivided()
     kind = placement_named(choice.name)
     return kind.from_state(choice.slices, writer.placed.state) if writer.version else kind(choice.slices)
@@ -70,12 +82,16 @@ def _chosen(
             )
     elif name in PLACEMENTS:
         choice = Choice(name, slices, f"{name}: as the setting pipeline.placement says")
+        if writer.version and writer.placed.name == name in ELASTIC_PLACEMENTS:
+            left = writer.placed.slices
+            asked = f", though pipeline.slices says {slices}" if settings.slices not in (0, left) else ""
+            choice = Choice(name, left, f"{choice.reason}, with as many slices as there were{asked}")
     else:
         known = ", ".join((AUTO, *sorted(PLACEMENTS)))
         raise InvalidConfiguration(
             f"unknown placement {name!r}; known: {known}", field="pipeline.placement", known=known.split(", ")
         )
-    if choice.name == Undivided.name or choice.slices == 1:
+    if choice.name == Undivided.name or (choice.slices == 1 and choice.name not in ELASTIC_PLACEMENTS):
         return Choice(Undivided.name, 1, choice.reason)
     return choice
 
@@ -94,15 +110,13 @@ def _measure(
 
 
 def _seconds_per_event(index: Index, log: PublicationLog) -> float:
-    end = log.next_offset
-    start = max(log.first_offset, end - _SAMPLE_EVENTS)
-    if start >= end:
+    events = recent_events(log)
+    if events is None:
         return _GUESSED_SECONDS
-    parts = operators.access_point(start, end, log.read(start, end))
     began = time.perf_counter()
-    for found in operators.match(lambda _: index, start, parts, Memory()):
+    for found in operators.match(lambda _: index, log.next_offset - events.num_rows, [events], Memory()):
         found.groups()
-    return (time.perf_counter() - began) / (end - start)
+    return (time.perf_counter() - began) / len(events)
 
 
 def _machine_bytes() -> int:

@@ -23,6 +23,9 @@ from statistics import fmean, median
 from culver.config import PipelineSettings
 from culver.errors import InvalidConfiguration
 
+ELASTIC_PLACEMENTS = ("event-space", "mpartition", "one-dimension")
+"""Those that cut dimensions into segments, which can be cut again, or joined, with no other slice taking part."""
+
 _LEAST_OBSERVATIONS = 6  # in a window, before it says anything
 _WORKING = 0.01  # busy seconds a second of all slices together; below, nothing is being worked on
 
@@ -58,6 +61,12 @@ def elasticity_settings(pipeline: PipelineSettings) -> ElasticitySettings:
             f"pipeline.slices is {slices}, and with pipeline.elastic it must lie within pipeline.slices_min "
             f"({least}) and pipeline.slices_max ({most})",
             field="pipeline.slices",
+        )
+    if pipeline.elastic and pipeline.placement not in ("auto", *ELASTIC_PLACEMENTS):
+        raise InvalidConfiguration(
+            "pipeline.elastic needs a placement that can change while the site runs: "
+            f"{', '.join(ELASTIC_PLACEMENTS)} or auto; pipeline.placement is {pipeline.placement!r}",
+            field="pipeline.placement",
         )
     return ElasticitySettings(least, most)
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from culver.pipeline.head import Head
+from culver.pipeline.loads import LoadReport
 from culver.pipeline.observation import EngineObservation
 
 Progress = Callable[[str], None]
@@ -40,6 +41,10 @@ class Engine(Protocol):
 
     def follow(self, head: Head) -> None:
         """The head has moved. Never blocks."""
+
+    def tell(self, load: LoadReport) -> None:
+        """What batches from now on are to go by: how the sets did lately, and how many registrations there are. Never
+        blocks for long."""
 
     async def stop(self) -> None:
         """Finish the range at hand and let everything go, within seconds. Nothing is left running."""

@@ -39,5 +39,9 @@ class SiteFiles:
         return self.data_dir / "head"
 
     @property
+    def load(self) -> Path:
+        return self.data_dir / "load.json"
+
+    @property
     def spark(self) -> Path:
         return self.data_dir / "spark"

@@ -71,10 +71,11 @@ class HeadTracker:
         with self._lock:
             self._waiting.pop(version, None)
 
-    def indexed(self, version: int, index_version: int) -> None:
-        """Index version `index_version` is published, with all changes up to `version`."""
+    def indexed(self, version: int, index_version: int, slices: int) -> None:
+        """Index version `index_version` is published, with all changes up to `version`; it has so many slices."""
         with self._lock:
-            self._index_version = max(self._index_version, index_version)
+            if index_version >= self._index_version:
+                self._index_version, self._slices = index_version, slices
             self._waiting = {v: position for v, position in self._waiting.items() if v > version}
 
     def accepted(self, frontier: int) -> None:

@@ -15,8 +15,10 @@ from culver.log.log import PublicationLog
 from culver.pipeline.engine import Progress
 from culver.pipeline.files import SiteFiles
 from culver.pipeline.head import Head
+from culver.pipeline.loads import LoadReport
 from culver.pipeline.notifications import NotificationSink
 from culver.pipeline.observation import EngineObservation, Tally
+from culver.pipeline.plan import Plan
 from culver.pipeline.ranges import RangeProcessor, warm_up
 
 logger = logging.getLogger(__name__)
@@ -37,15 +39,18 @@ class InlineEngine:
         head: Head,
         batch_events: int,
         progress: Progress,
+        forwarding: str,
     ) -> None:
         self._files = files
         self._log = log
         self._sink = sink
         self._batch_events = batch_events
         self._progress = progress
+        self._forwarding = forwarding
         self._head = head
         self._position = head.frontier
         self._tally = Tally()
+        self._load = LoadReport()
         self._changed = asyncio.Event()
         self._changed.set()
         self._stopping = False
@@ -72,6 +77,9 @@ class InlineEngine:
         self._head = head
         self._changed.set()
 
+    def tell(self, load: LoadReport) -> None:
+        self._load = load
+
     async def stop(self) -> None:
         self._stopping = True
         self._changed.set()
@@ -85,7 +93,9 @@ class InlineEngine:
             try:
                 if processor is None:
                     await asyncio.to_thread(warm_up)
-                    processor = RangeProcessor(self._files.index, self._log, lambda: self._head)
+                    processor = RangeProcessor(
+                        self._files.index, self._log, lambda: self._head, self._forwarding
+                    )
                     self._ready = True
                 elif self._head.log_end <= self._position:
                     self._changed.clear()
@@ -106,7 +116,8 @@ class InlineEngine:
         began = perf_counter()
         end = min(head.log_end, start + self._batch_events)
         small = end - start <= _SMALL_RANGE
-        blocks = processor.process(start, end, head.index_version)
+        plan = Plan(head.index_version, head.slices, load=self._load)
+        blocks = processor.process(start, end, plan)
         while (
             block := next(blocks, None) if small else await asyncio.to_thread(next, blocks, None)
         ) is not None:

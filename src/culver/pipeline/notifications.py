@@ -39,7 +39,7 @@ from numpy.typing import NDArray
 
 from culver.disk import sync_directory
 from culver.errors import StorageCorrupt
-from culver.pipeline.work import SchemeWork, Work
+from culver.pipeline.work import SchemeWork, SetWork, Work
 
 _MAGIC = b"CULVNTF3"
 _PREFIX = struct.Struct("<8sII")
@@ -178,7 +178,8 @@ def read(path: Path, *, check_rows: bool = True) -> Notifications:
 
 def _work(members: dict[str, Any]) -> Work:
     schemes = tuple(SchemeWork(*each) for each in members.pop("schemes", ()))
-    return Work(**members, schemes=schemes)
+    sets = tuple(SetWork(*each) for each in members.pop("sets", ()))
+    return Work(**members, schemes=schemes, sets=sets)
 
 
 def _write_all(file: FileIO, part: bytes | memoryview) -> None:

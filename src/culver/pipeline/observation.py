@@ -3,12 +3,14 @@
 Counters only grow while a site runs, and begin at 0 with it; rates are differences between two observations.
 """
 
+import time
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 
 from culver.model.scheme import COLUMNAR
+from culver.pipeline.loads import LoadMeter, LoadReport
 from culver.pipeline.work import Work
 
 BATCH_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -91,12 +93,15 @@ class EngineObservation:
     batches: BatchTotals = field(default_factory=BatchTotals)
     spark_ui: str | None = None
     schemes: tuple[SchemeTotals, ...] = ()  # by name; together what the slices say of M
+    load: LoadReport = field(default_factory=LoadReport)  # of the sets, lately
 
 
 class Tally:
     """Adds up what an engine's results tell. Not thread-safe."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._loads = LoadMeter()
         self._blocks = 0
         self._slices: dict[int, SliceTotals] = {}
         self._schemes: dict[str, SchemeTotals] = {}  # but for the columnar
@@ -111,6 +116,8 @@ class Tally:
     def add(self, work: Iterable[Work]) -> None:
         """A result was handed on."""
         self._blocks += 1
+        work = tuple(work)
+        self._loads.add(work, self._clock())
         for each in work:
             self._slices[each.slice] = self._slices.get(each.slice, SliceTotals(each.slice)).plus(each)
             for scheme, pairs, seconds in each.schemes:
@@ -155,7 +162,12 @@ class Tally:
             ),
             spark_ui,
             self._scheme_totals(),
+            self.load(),
         )
+
+    def load(self) -> LoadReport:
+        """How the sets did, lately."""
+        return self._loads.report(self._clock())
 
     def _scheme_totals(self) -> tuple[SchemeTotals, ...]:
         """The columnar scheme has done what no other has."""

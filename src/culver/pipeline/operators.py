@@ -21,7 +21,8 @@ from culver.model import batch as batches
 from culver.pipeline import joining
 from culver.pipeline.notifications import Notifications
 from culver.pipeline.work import Meter, shared
-from culver.placement.placement import Placement, sets_of
+from culver.placement.forwarding import Forwarding, Load
+from culver.placement.placement import Chosen, Placement
 
 Share = tuple[int, NDArray[np.bool_] | None]
 """A set that a slice gets events for, and which events those are; None: all."""
@@ -63,57 +64,61 @@ def access_point(start: int, end: int, pieces: Iterable[tuple[int, pa.RecordBatc
     return [*joined, batches.concat(group)] if group else joined
 
 
+def routed(
+    placement: Placement, forwarding: Forwarding, load: Load, start: int, parts: Sequence[pa.RecordBatch]
+) -> list[Chosen]:
+    """Where the access point sends the events of a block, part by part. Every task works this out for itself from the
+    same placement and the same load, which costs less than to move events."""
+    chosen: list[Chosen] = []
+    first = start
+    for part in parts:
+        at_once = np.zeros(part.num_rows)  # since the load was told: a block is decided on as a whole
+        chosen.append(forwarding.choose(load, placement.route(part).choices, at_once, first))
+        first += part.num_rows
+    return chosen
+
+
+def sent_to(own: int, chosen: Chosen) -> list[Share]:
+    """What one slice gets of that: for each of its sets, which events."""
+    sent: list[Share] = []
+    for sets, slices in zip(chosen.sets, chosen.slices, strict=True):
+        mine = slices == own
+        numbers = np.flatnonzero(np.bincount(sets[mine])).tolist()
+        sent += [(number, mine if len(numbers) == 1 else mine & (sets == number)) for number in numbers]
+    return sent
+
+
 def match(
     index_of: Callable[[int], Index],
     start: int,
     parts: Sequence[pa.RecordBatch],
     memory: Memory,
-    send: Callable[[int, pa.RecordBatch], Sequence[Share]] | None = None,
+    sent: Sequence[Sequence[Share]] | None = None,
     meter: Meter | None = None,
 ) -> Iterator[Found]:
     """The registrations of a slice that each event of a block satisfies and in whose time it falls. `index_of` gives
-    the index of a set. `send` says which events of a batch, that begins at an offset, are this slice's, and for which
-    of its sets; without, all are for set 0, the only one. `meter` is told what that took, without what is done
-    between two findings."""
+    the index of a set. `sent` says which events of each part are this slice's, and for which of its sets; without,
+    all are for set 0, the only one. `meter` is told what that took, without what is done between two findings."""
     meter = Meter() if meter is None else meter
     row = 0
-    for part in parts:
-        began = perf_counter()
-        sent: Sequence[Share] = [(0, None)] if send is None else send(start + row, part)
-        routed = perf_counter()
-        meter.add(_events_of(sent, part.num_rows), routed - began, 0.0)
-        for number, chosen in sent:
+    for place, part in enumerate(parts):
+        shares: Sequence[Share] = [(0, None)] if sent is None else sent[place]
+        meter.get(_events_of(shares, part.num_rows))
+        for number, chosen in shares:
+            events = part.num_rows if chosen is None else int(np.count_nonzero(chosen))
+            began = perf_counter()
             for found in index_of(number).find(part, start, row, chosen, memory):
-                meter.add(0, 0.0, perf_counter() - routed)
+                meter.add(number, events, perf_counter() - began)
                 yield found
-                routed = perf_counter()
-            meter.add(0, 0.0, perf_counter() - routed)
-            routed = perf_counter()
+                events, began = 0, perf_counter()
+            meter.add(number, events, perf_counter() - began)
         row += part.num_rows
 
 
-def sent_to(placement: Placement, own: int) -> Callable[[int, pa.RecordBatch], Sequence[Share]]:
-    """What the access point sends to one slice. Every slice works this out for itself from the same placement, which
-    costs less than to move events; where there are several candidates, events take turns by their offsets."""
-    numbers, homes = sets_of(placement.homes, own), placement.homes
-
-    def send(start: int, tile: pa.RecordBatch) -> Sequence[Share]:
-        chosen = placement.route(tile).chosen(homes, placement.slices, start)
-        sent: list[Share] = []
-        for sets, slices in zip(chosen.sets, chosen.slices, strict=True):
-            mine = slices == own
-            if mine.any():
-                masks = ((number, mine & (sets == number)) for number in numbers)
-                sent += [(number, mask) for number, mask in masks if mask.any()]
-        return sent
-
-    return send
-
-
-def _events_of(sent: Sequence[Share], count: int) -> int:
-    """How many events are sent at all, for one set or for several."""
-    masks = [mask for _, mask in sent if mask is not None]
-    if len(masks) < len(sent):
+def _events_of(shares: Sequence[Share], count: int) -> int:
+    """How many events a slice gets at all, for one set or for several."""
+    masks = [mask for _, mask in shares if mask is not None]
+    if len(masks) < len(shares):
         return count
     return int(np.count_nonzero(np.logical_or.reduce(masks))) if masks else 0
 

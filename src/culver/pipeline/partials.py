@@ -1,12 +1,12 @@
-"""Where the slices of a range meet: the last one to finish joins what all have found.
+"""Where the tasks of a range meet: the last one to finish joins what all have found.
 
-    partials/START-END.5-0-3.ntf    written by the task of slice 0 of 3, with index version 5
-             START-END.5-1-3.ntf    written by the task of slice 1
-             START-END.5-2-3.ntf    written by the task of slice 2, which finds the others there, joins them into
-    notifications/START-END.ntf     and deletes the three
+    partials/START-END.5-8-1f00ba42.0-3.ntf    written by task 0 of 3, by a plan with that mark
+             START-END.5-8-1f00ba42.1-3.ntf    written by task 1
+             START-END.5-8-1f00ba42.2-3.ntf    written by task 2, which finds the others there, joins them into
+    notifications/START-END.ntf                and deletes the three
 
 Two tasks that finish at the same moment may both join: they write the same content under the same name. A worker that
-has outlived its driver may still write; with another version it does so under other names. A partial result need
+has outlived its driver may still write; by another plan it does so under other names. A partial result need
 not outlive a power cut, for the whole batch is run again then.
 """
 
@@ -15,30 +15,31 @@ from pathlib import Path
 
 from culver.pipeline import notifications, operators
 from culver.pipeline.notifications import Notifications
+from culver.pipeline.plan import Plan
 
 
-def put(directory: Path, part: Notifications, own: int, slices: int) -> Notifications | None:
-    """Store what one slice has found. Where that completes the range: what all have found, which the caller puts on
+def put(directory: Path, part: Notifications, task: int, plan: Plan) -> Notifications | None:
+    """Store what one task has found. Where that completes the range: what all have found, which the caller puts on
     disk before it calls `clear`."""
     directory.mkdir(exist_ok=True)
-    notifications.write(directory, part, durable=False, suffix=_suffix(part, own, slices))
+    notifications.write(directory, part, durable=False, suffix=_suffix(task, plan))
     try:
-        parts = [notifications.read(path, check_rows=False) for path in _paths(directory, part, slices)]
+        parts = [notifications.read(path, check_rows=False) for path in _paths(directory, part, plan)]
     except FileNotFoundError:
         return None
     return operators.join(parts)
 
 
-def clear(directory: Path, joined: Notifications, slices: int) -> None:
-    for path in _paths(directory, joined, slices):
+def clear(directory: Path, joined: Notifications, plan: Plan) -> None:
+    for path in _paths(directory, joined, plan):
         with contextlib.suppress(FileNotFoundError):
             path.unlink()
 
 
-def _paths(directory: Path, part: Notifications, slices: int) -> list[Path]:
+def _paths(directory: Path, part: Notifications, plan: Plan) -> list[Path]:
     stem = notifications.file_name(part.start, part.end).removesuffix(notifications.SUFFIX)
-    return [directory / (stem + _suffix(part, own, slices)) for own in range(slices)]
+    return [directory / (stem + _suffix(task, plan)) for task in range(plan.tasks)]
 
 
-def _suffix(part: Notifications, own: int, slices: int) -> str:
-    return f".{part.index_version}-{own}-{slices}{notifications.SUFFIX}"
+def _suffix(task: int, plan: Plan) -> str:
+    return f".{plan.mark}.{task}-{plan.tasks}{notifications.SUFFIX}"

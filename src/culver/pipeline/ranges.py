@@ -15,20 +15,25 @@ from culver import matching
 from culver.errors import NotFound
 from culver.log.files import FileLogReader
 from culver.log.log import PublicationLog
-from culver.matching.groups import MOST_EVENTS
 from culver.matching.index import Memory
 from culver.pipeline import joining, operators
 from culver.pipeline.checksum import checksum
 from culver.pipeline.divided import DividedIndex
 from culver.pipeline.head import Head
+from culver.pipeline.loads import LoadReport
 from culver.pipeline.notifications import Notifications
+from culver.pipeline.plan import Plan
 from culver.pipeline.work import Meter, SchemeWork, Work, worker_name
+from culver.placement import layer
+from culver.placement.placement import Chosen
+from culver.plugins import forwarding_named
 
 
 def warm_up() -> None:
     """Load all that a range needs, so that the first event need not wait. Harmless to call again."""
     matching.warm_up()
     joining.load()
+    layer.load()
     checksum(np.zeros(0, np.uint16))
 
 
@@ -36,60 +41,69 @@ class RangeProcessor:
     """Keeps the log and the last index open between ranges. Not thread-safe."""
 
     def __init__(
-        self, index: Path, log: PublicationLog | FileLogReader, head: Callable[[], Head | None]
+        self,
+        index: Path,
+        log: PublicationLog | FileLogReader,
+        head: Callable[[], Head | None],
+        forwarding: str = "adaptive",
     ) -> None:
         """`head` is asked how far delivery is, and which index version there is; None: not known this instant."""
         self._directory = index
         self._log = log
         self._head = head
+        self._forwarding = forwarding_named(forwarding)()
         self._index: DividedIndex | None = None
         self._memory = Memory()
         self._worker = worker_name()
 
-    def process(self, start: int, end: int, index_version: int) -> Iterator[Notifications]:
+    def process(self, start: int, end: int, plan: Plan) -> Iterator[Notifications]:
         """Match what delivery does not have of `[start, end)` in all slices, block by block; nothing where nothing
         is left to do (a batch that is run again after a restart)."""
-        for block, _ in self._blocks(start, end):
-            yield self._match(block, self._newest_or(index_version))
+        for block, _ in self._blocks(start, end, plan):
+            yield self._match_all(block, plan)
 
-    def process_slice(
-        self, start: int, end: int, index_version: int, own: int, slices: int
+    def process_share(
+        self, start: int, end: int, plan: Plan, task: int
     ) -> Iterator[tuple[Notifications, bool]]:
-        """The same in one of so many slices; the second value tells whether that is all there is to the block.
+        """The same in the slices of one task; the second value tells whether that is all there is to the block.
 
-        It is where the other slices cannot be counted on to do the same: where the version is gone or has been
-        divided anew since, for slices must not work with different ones, and where delivery has a part of the block.
+        It is where the other tasks cannot be counted on to do the same: where the version is gone or has been
+        divided anew since, for tasks must not work with different ones, and where delivery has a part of the block.
         Then all of it is matched here and now."""
-        for block, cut in self._blocks(start, end):
-            index = None if cut else self._open_slice(index_version, own, slices)
+        for block, cut in self._blocks(start, end, plan):
+            index = None if cut else self._open_share(plan, task)
             if index is None:
-                yield self._match(block, self._newest_or(index_version)), True
+                yield self._match_all(block, plan), True
             else:
-                parts, seconds = self._read(block)
-                yield self._match_slice(block, parts, index, own, seconds), False
+                yield self._match(block, index, plan.share(task), plan.load), False
 
     def close(self) -> None:
         self._forget_index()
 
-    def _blocks(self, start: int, end: int) -> Iterator[tuple[tuple[int, int], bool]]:
+    def _blocks(self, start: int, end: int, plan: Plan) -> Iterator[tuple[tuple[int, int], bool]]:
         """The blocks that delivery does not have, and whether it has a part of one, which is then cut off: the log
-        may be trimmed there. Other blocks are the same for all slices."""
-        for first in range(start, end, MOST_EVENTS):
+        may be trimmed there. Other blocks are the same for all tasks."""
+        step = plan.load.block_events()
+        for first in range(start, end, step):
             head = self._head()
             frontier = head.frontier if head is not None else start
-            if (last := min(end, first + MOST_EVENTS)) > frontier:
+            if (last := min(end, first + step)) > frontier:
                 yield (max(first, frontier), last), first < frontier
 
-    def _read(self, block: tuple[int, int]) -> tuple[list[pa.RecordBatch], float]:
-        """The events of a block, and the seconds that took."""
-        began = perf_counter()
-        return operators.access_point(*block, self._log.read(*block)), perf_counter() - began
+    def _match_all(self, block: tuple[int, int], plan: Plan) -> Notifications:
+        index = self._newest_or(plan.index_version)
+        return self._match(block, index, range(index.slices), plan.load)
 
-    def _match(self, block: tuple[int, int], index: DividedIndex) -> Notifications:
-        parts, seconds = self._read(block)
-        each = seconds / index.slices
+    def _match(
+        self, block: tuple[int, int], index: DividedIndex, slices: Sequence[int], told: LoadReport
+    ) -> Notifications:
+        """In some of the slices: an event is read and routed once for all of them."""
+        began = perf_counter()
+        parts = operators.access_point(*block, self._log.read(*block))
+        routed = index.routed(self._forwarding, told, block[0], parts)
+        seconds = (perf_counter() - began) / len(slices)
         return operators.join(
-            [self._match_slice(block, parts, index, own, each) for own in range(index.slices)]
+            [self._match_slice(block, parts, index, own, routed, seconds) for own in slices]
         )
 
     def _match_slice(
@@ -98,14 +112,15 @@ class RangeProcessor:
         parts: Sequence[pa.RecordBatch],
         index: DividedIndex,
         own: int,
-        read_seconds: float,
+        routed: Sequence[Chosen] | None,
+        ap_seconds: float,
     ) -> Notifications:
         start, end = block
-        send = None if index.placement is None else operators.sent_to(index.placement, own)
         meter = Meter()
         began = perf_counter()
+        sent = None if routed is None else [operators.sent_to(own, chosen) for chosen in routed]
         found = operators.exit_point(
-            start, index.version, parts, operators.match(index.set, start, parts, self._memory, send, meter)
+            start, index.version, parts, operators.match(index.set, start, parts, self._memory, sent, meter)
         )
         took = perf_counter() - began
         work = Work(
@@ -113,19 +128,20 @@ class RangeProcessor:
             events=end - start,
             sent=meter.sent,
             pairs=len(found.rows),
-            ap_seconds=read_seconds + meter.route_seconds,
-            m_seconds=meter.m_seconds,
-            ep_seconds=took - meter.route_seconds - meter.m_seconds,  # the exit point asks for what is found
+            ap_seconds=ap_seconds,
+            m_seconds=meter.seconds,
+            ep_seconds=took - meter.seconds,  # the exit point asks for what is found
             worker=self._worker,
             schemes=tuple(SchemeWork(*each) for each in index.take_done()),
+            division=index.division,
+            sets=() if routed is None else meter.sets(),
         )
         return replace(found, work=(work,))
 
     def _newest_or(self, version: int) -> DividedIndex:
         try:
             index = self._open(version)
-            for number in range(index.slices):
-                index.open_slice(number)
+            index.open_slices(range(index.slices))
             return index
         except NotFound:
             self._forget_index()
@@ -137,13 +153,14 @@ class RangeProcessor:
                 raise
             return self._newest_or(head.index_version)
 
-    def _open_slice(self, version: int, own: int, slices: int) -> DividedIndex | None:
-        """The version with one slice open; None where it is gone, or has another number of slices."""
+    def _open_share(self, plan: Plan, task: int) -> DividedIndex | None:
+        """The version with the slices of a task open, and no others: a worker holds its share of the index. None
+        where it is gone, or has another number of slices."""
         try:
-            index = self._open(version)
-            if index.slices != slices:
+            index = self._open(plan.index_version)
+            if index.slices != plan.slices:
                 return None
-            index.open_slice(own)
+            index.open_slices(plan.share(task))
         except NotFound:
             return None
         return index

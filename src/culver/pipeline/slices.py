@@ -13,12 +13,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from culver.errors import Conflict, NotFound
-from culver.pipeline.elasticity import Add, Decision, Remove
+from culver.pipeline.elasticity import ELASTIC_PLACEMENTS, Add, Decision, Remove
 from culver.pipeline.metering import UNMEASURED, Meter
 from culver.pipeline.observation import SiteObservation
-
-ELASTIC_PLACEMENTS = ("event-space", "mpartition", "one-dimension")
-"""Those that cut dimensions into segments, which can be cut again, or joined, with no other slice taking part."""
 
 Value = bool | int | float | str  # a timestamp is RFC 3339 text
 

@@ -19,6 +19,14 @@ class SchemeWork(NamedTuple):
     seconds: float
 
 
+class SetWork(NamedTuple):
+    """What M did in one set of a slice on one block."""
+
+    set: int
+    sent: int  # events
+    seconds: float
+
+
 @dataclass(frozen=True, slots=True)
 class Work:
     """What was done for one slice on one block. Times are seconds of the clock in which a thread was at it. What
@@ -38,22 +46,33 @@ class Work:
     schemes: tuple[
         SchemeWork, ...
     ] = ()  # of `pairs` and `m_seconds`, the part that is not the columnar scheme's
+    division: str = ""  # the placement that the sets are numbered by
+    sets: tuple[SetWork, ...] = ()  # that events were sent to, where the index is divided
 
 
 class Meter:
-    """Adds up the routing and matching of one slice, tile by tile."""
+    """Adds up the matching of one slice on one block, set by set."""
 
-    __slots__ = ("m_seconds", "route_seconds", "sent")
+    __slots__ = ("_sets", "sent")
 
     def __init__(self) -> None:
-        self.sent = 0
-        self.route_seconds = 0.0
-        self.m_seconds = 0.0
+        self.sent = 0  # events that the slice got, for one set or for several
+        self._sets: dict[int, tuple[int, float]] = {}
 
-    def add(self, sent: int, route_seconds: float, m_seconds: float) -> None:
-        self.sent += sent
-        self.route_seconds += route_seconds
-        self.m_seconds += m_seconds
+    def get(self, events: int) -> None:
+        self.sent += events
+
+    def add(self, number: int, events: int, seconds: float) -> None:
+        """What was done in a set, with events that were not counted there before."""
+        before = self._sets.get(number, (0, 0.0))
+        self._sets[number] = before[0] + events, before[1] + seconds
+
+    @property
+    def seconds(self) -> float:
+        return sum(seconds for _, seconds in self._sets.values())
+
+    def sets(self) -> tuple[SetWork, ...]:
+        return tuple(SetWork(number, *done) for number, done in sorted(self._sets.items()))
 
 
 class Written:

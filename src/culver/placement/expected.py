@@ -9,7 +9,8 @@ from culver.matching.index.slicing import ANYWHERE
 from culver.matching.index.table import ClauseTable
 from culver.placement.learning import sampled
 from culver.placement.mpartition import REST, EventSpace
-from culver.placement.placement import NOWHERE, Placement
+from culver.placement.pace import pace
+from culver.placement.placement import Placement
 from culver.placement.typical import typical_events
 
 _CLEARLY = 0.8  # of the cost: what is worth a change
@@ -21,33 +22,30 @@ class Expected:
     be above 1."""
 
     searched: float  # that an event is matched against, in all slices together
+    busiest: float  # the same by the busiest slice, times the slices: what throughput goes by
     fullest: float  # in the sets that the fullest slice may work on
 
 
 def expected(placement: Placement, table: ClauseTable, events: pa.RecordBatch | None = None) -> Expected:
     """For registrations like these, and events like these (without any: like the registrations), each of which goes
-    to the smallest of its candidates. One that learns as it assigns learns these."""
+    to the candidate that is done with it first. One that learns as it assigns learns these."""
     table = sampled(table)
     count = max(1, len(table.numbers))
     held = placement.assign(table)
     sizes = np.count_nonzero(held, axis=0)
     route = placement.route(typical_events(table) if events is None else events)
-    searched = 0.0
-    for choice in route.choices:
-        found = np.where(choice == NOWHERE, np.iinfo(np.int64).max, sizes[choice]).min(axis=1)
-        found[choice[:, 0] == NOWHERE] = 0
-        searched += float(found.mean()) if len(found) else 0.0
+    searched, busiest = pace(route.choices, sizes, placement.homes, placement.slices)
     anywhere = int(sizes[placement.homes == ANYWHERE].sum())
     homes = placement.homes >= 0
     own = np.bincount(placement.homes[homes], sizes[homes], placement.slices)
-    return Expected(searched / count, (anywhere + float(own.max())) / count)
+    return Expected(searched / count, busiest / count, (anywhere + float(own.max())) / count)
 
 
 def is_clearly_better(
     fresh: Placement, present: Placement, table: ClauseTable, events: pa.RecordBatch | None = None
 ) -> bool:
-    """Whether an event would be matched against so much less with another division that it is worth a change."""
-    ours, theirs = (expected(each, table, events).searched for each in (fresh, present))
+    """Whether events would cost so much less with another division that it is worth a change."""
+    ours, theirs = (expected(each, table, events).busiest for each in (fresh, present))
     return ours < _CLEARLY * theirs
 
 

@@ -76,6 +76,19 @@ def compared(old: P, new: P, renumbered: Mapping[int, int]) -> Redivision[P]:
     return Redivision(new, kept, np.array(sorted(sources), np.int64), np.array(sorted(changed), np.int64))
 
 
+def anew(old: P, new: P) -> Redivision[P]:
+    """From one division to another that has nothing in common with it."""
+    return Redivision(
+        new, np.full(len(old.homes), -1), np.array(covering(old), np.int64), np.arange(len(new.homes))
+    )
+
+
+def covering(placement: Layered) -> list[int]:
+    """Sets that hold every registration between them: the rest, and of each layer those of the first dimension."""
+    layers = [range(base, base + placement.slices) for base in placement.bases]
+    return [0, *(number for layer in layers for number in layer)]
+
+
 def _unchanged(old: Layer, new: Layer, place: int, before: Mapping[int, int]) -> set[int]:
     """The new slices that own in a dimension what they owned before."""
     one, other = old.divisions[place], new.divisions[place]

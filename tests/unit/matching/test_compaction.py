@@ -255,11 +255,13 @@ def test_random_registrations_match_like_the_reference_whenever_compactions_come
     assert installed > 5
 
 
-def test_slices_that_share_a_segment_are_compacted_one_by_one(tmp_path: Path) -> None:
-    """Registrations that every slice holds make the same segment in each, and a new process opens it once."""
+def test_sets_that_share_a_segment_are_compacted_one_by_one(tmp_path: Path) -> None:
+    """Registrations that every set holds make the same segment in each, and a new process opens it once."""
 
     class Everywhere(Undivided):
-        slices = 2
+        def __init__(self) -> None:
+            super().__init__(2)
+            self.homes = np.arange(2)
 
         def assign(self, table: ClauseTable) -> NDArray[np.bool_]:
             return np.ones((len(table.numbers), 2), np.bool_)

@@ -285,6 +285,7 @@ def test_whatever_the_load_the_bounds_and_pauses_are_kept(
         ({"slices_min": 5, "slices_max": 4}, "pipeline.slices_max"),
         ({"elastic": True, "slices": 9, "slices_max": 8}, "pipeline.slices"),
         ({"elastic": True, "slices": 1, "slices_min": 2}, "pipeline.slices"),
+        ({"elastic": True, "placement": "hashed"}, "pipeline.placement"),
     ],
 )
 def test_bounds_that_make_no_sense_are_refused_by_name(changes: dict[str, Any], setting: str) -> None:

@@ -8,14 +8,18 @@ import pytest
 from culver.config import LogSettings
 from culver.log.files import FileLog
 from culver.matching.index import Entry, IndexWriter
+from culver.matching.index.table import concatenate
 from culver.model import batch as batches
 from culver.model.language import parse
 from culver.pipeline.files import SiteFiles
 from culver.pipeline.head import Head
 from culver.pipeline.notifications import Notifications
+from culver.pipeline.plan import Plan
 from culver.pipeline.ranges import RangeProcessor
 from culver.placement.hashed import Hashed
+from culver.placement.mpartition import MPartition
 from support.events import random_event
+from support.placed import scene
 
 EVENTS = 90
 
@@ -58,9 +62,45 @@ def test_what_a_slice_does(
     with FileLog(files.log, LogSettings()) as log:
         processor = RangeProcessor(files.index, log, lambda: Head(EVENTS, 1, frontier, 3))
         for own in range(slices):
-            found = list(processor.process_slice(0, EVENTS, version, own, slices))
+            found = list(processor.process_share(0, EVENTS, Plan(version, slices, slices), own))
             assert [whole for _, whole in found] == ([] if is_whole is None else [is_whole])
-        [whole] = RangeProcessor(files.index, log, lambda: Head(EVENTS, 1, 0, 3)).process(0, EVENTS, 1)
+        [whole] = RangeProcessor(files.index, log, lambda: Head(EVENTS, 1, 0, 3)).process(
+            0, EVENTS, Plan(1, 3)
+        )
         if is_whole:
             assert as_pairs(found[0][0]) == as_pairs(whole, frontier)
         processor.close()
+
+
+@pytest.mark.parametrize(("slices", "tasks"), [(1, 1), (2, 2), (3, 2), (3, 1)])
+def test_slices_with_several_sets_find_what_the_reference_finds(
+    slices: int, tasks: int, tmp_path: Path
+) -> None:
+    played = scene("several applications")
+    files = SiteFiles(tmp_path)
+    writer = IndexWriter(files.index)
+    placement = MPartition.learnt(concatenate(played.portions)[0], slices)
+    assert len(placement.homes) > 3 * slices
+    writer.divide(placement)
+    for version, table in enumerate(played.portions, 1):
+        writer.publish(version, [], [], 0, [table])
+    ended = int(played.portions[-1].numbers[0])
+    writer.publish(writer.version + 1, [], [(ended, 60)], 0)
+    expected = {(number, row) for row, number in played.pairs.tolist() if number != ended or row < 60}
+    with FileLog(files.log, LogSettings()) as log:
+        log.append(log.prepare([played.batch]))
+        count = played.batch.num_rows
+        processor = RangeProcessor(files.index, log, lambda: Head(count, writer.version, 0, slices))
+        plan = Plan(writer.version, slices, tasks)
+        [whole] = processor.process(0, count, plan)
+        parts = [found for task in range(tasks) for found in processor.process_share(0, count, plan, task)]
+        processor.close()
+    assert as_pairs(whole) == expected
+    assert not any(is_whole for _, is_whole in parts)
+    found = [pair for part, _ in parts for pair in as_pairs(part)]
+    assert sorted(found) == sorted(expected)
+    assert all(part.work[0].sent <= count for part, _ in parts)
+    assert len(writer.contents()) == len(placement.homes)
+    assert len(writer.contents_of_slices()) == slices
+    # A registration is at least in one set of each dimension of its layer, so in some slice, or in all of them.
+    assert sum(held for held, _ in writer.contents_of_slices()) >= sum(held for held, _ in writer.contents())

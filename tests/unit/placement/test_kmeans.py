@@ -9,6 +9,7 @@ from culver.model.language import parse
 from culver.model.prepared import prepare
 from culver.model.values import Value
 from culver.placement.kmeans import KMeans
+from culver.placement.placement import NOWHERE
 
 BOX = prepare("x BETWEEN ? AND ? AND y BETWEEN ? AND ?")
 
@@ -24,8 +25,7 @@ def boxes(seed: int, count: int, first: int = 0) -> ClauseTable:
 def marked(placement: KMeans, *events: dict[str, Value]) -> list[int]:
     """How many slices each event goes to."""
     route = placement.route(concat(encode([Event({}, data, b"{}") for data in events], 0)))
-    assert route.marked is not None
-    counts: list[int] = route.marked.sum(axis=1).tolist()
+    counts: list[int] = (np.hstack(route.choices) != NOWHERE).sum(axis=1).tolist()
     return counts
 
 

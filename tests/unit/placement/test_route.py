@@ -1,32 +1,34 @@
 import numpy as np
 import pytest
 
-from culver.placement.placement import Route, Way
+from culver.matching.index.slicing import ANYWHERE
+from culver.placement.placement import NOWHERE, Route, always
 
-MARKED = np.array([[True, False, False], [True, True, True], [False, False, False], [False, True, True]])
-
-
-def test_any_slice_is_taken_in_turns() -> None:
-    assert Route(4, 3, Way.ANY).chosen().argmax(axis=1).tolist() == [0, 1, 2, 0]
-    assert Route(4, 3, Way.ANY).chosen(turn=2).argmax(axis=1).tolist() == [2, 0, 1, 2]
-    assert Route(4, 3, Way.ANY).chosen().sum(axis=1).tolist() == [1, 1, 1, 1]
-
-
-def test_all_slices_get_every_event() -> None:
-    assert Route(2, 3, Way.ALL).chosen().tolist() == [[True] * 3] * 2
-
-
-def test_all_marked_slices_get_the_event() -> None:
-    assert Route(4, 3, Way.ALL, MARKED).chosen(turn=5).tolist() == MARKED.tolist()
+HOMES = np.array([ANYWHERE, 0, 1, 2, 0])
+CHOICE = np.array([[1, NOWHERE, NOWHERE], [1, 2, 3], [NOWHERE, NOWHERE, NOWHERE], [2, 3, NOWHERE]])
 
 
 @pytest.mark.parametrize("turn", range(6))
 def test_of_several_candidates_exactly_one_gets_the_event(turn: int) -> None:
-    chosen = Route(4, 3, Way.ANY, MARKED).chosen(turn)
-    assert chosen.sum(axis=1).tolist() == [1, 1, 0, 1]
-    assert (chosen <= MARKED).all()
+    (sets,) = Route(4, (CHOICE,)).chosen(HOMES, 3, turn).sets
+    assert [bool(np.isin(number, row)) for number, row in zip(sets, CHOICE, strict=True)] == [True] * 4
+    assert (sets != NOWHERE).tolist() == [True, True, False, True]
 
 
 def test_candidates_take_turns() -> None:
-    marked = np.tile(MARKED[3], (6, 1))
-    assert Route(6, 3, Way.ANY, marked).chosen().sum(axis=0).tolist() == [0, 3, 3]
+    choice = np.tile(CHOICE[3], (6, 1))
+    chosen = Route(6, (choice,)).chosen(HOMES, 3)
+    assert chosen.sets[0].tolist() == [2, 3, 2, 3, 2, 3]
+    assert chosen.slices[0].tolist() == [1, 2, 1, 2, 1, 2]
+
+
+def test_what_is_at_home_anywhere_is_worked_on_by_slices_in_turn() -> None:
+    chosen = Route(4, (always(0, 4),)).chosen(HOMES, 3, turn=2)
+    assert chosen.sets[0].tolist() == [0] * 4
+    assert chosen.slices[0].tolist() == [2, 0, 1, 2]
+
+
+def test_what_is_at_home_anywhere_goes_where_the_event_goes_anyway() -> None:
+    chosen = Route(4, (always(0, 4), CHOICE[:, :1])).chosen(HOMES, 3, turn=2)
+    assert chosen.slices[1].tolist() == [0, 0, NOWHERE, 1]
+    assert chosen.slices[0].tolist() == [0, 0, 1, 1]

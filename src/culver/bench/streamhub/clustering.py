@@ -6,7 +6,7 @@ access point's (which slices get it, worked out in each) and M's, all slices in 
 
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +21,8 @@ from culver.matching.index import ClauseTable, Memory
 from culver.matching.index.slicing import Undivided
 from culver.pipeline import operators, ranges
 from culver.pipeline.divided import DividedIndex
+from culver.pipeline.loads import LoadReport
+from culver.plugins import forwarding_named
 
 FIGURE = "10"
 SLICES = 4
@@ -118,24 +120,13 @@ def _match(directory: Path, events: pa.RecordBatch) -> Cost:
 
 
 def _matched(index: DividedIndex, events: pa.RecordBatch) -> Cost:
-    routing = 0.0
-
-    def timed(start: int, tile: pa.RecordBatch) -> Sequence[operators.Share]:
-        nonlocal routing
-        began = time.perf_counter()
-        sent = send(start, tile)
-        routing += time.perf_counter() - began
-        return sent
-
-    memory = Memory()
+    memory, forwarding = Memory(), forwarding_named("adaptive")()
     started = time.perf_counter()
+    routed = index.routed(forwarding, LoadReport(), 0, [events])
+    routing = time.perf_counter() - started
     for own in range(index.slices):
-        if index.placement is None:
-            found = operators.match(index.set, 0, [events], memory)
-        else:
-            send = operators.sent_to(index.placement, own)
-            found = operators.match(index.set, 0, [events], memory, timed)
-        for _ in found:
+        sent = None if routed is None else [operators.sent_to(own, chosen) for chosen in routed]
+        for _ in operators.match(index.set, 0, [events], memory, sent):
             pass
     seconds = time.perf_counter() - started
     scale = 1e6 / events.num_rows

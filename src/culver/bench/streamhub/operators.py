@@ -32,8 +32,11 @@ from culver.matching.index import Memory
 from culver.matching.index.slicing import Undivided
 from culver.pipeline import operators, ranges
 from culver.pipeline.divided import DividedIndex
+from culver.pipeline.loads import LoadReport
 from culver.pipeline.notifications import Notifications
 from culver.pipeline.work import Meter
+from culver.placement.placement import Chosen
+from culver.plugins import forwarding_named
 
 FIGURE = "8"
 RATE = "events"
@@ -73,11 +76,13 @@ class _Stage:
         self._reader = FileLogReader(job.log)
         self._index = DividedIndex(job.index, sliced.VERSION)
         self._memory = Memory()
+        self._forwarding = forwarding_named("adaptive")()
         step = min(MOST_EVENTS, job.end - job.start)
         self.blocks = [(at, min(job.end, at + step)) for at in range(job.start, job.end, step)]
         if job.operator in ("M", "EP"):
             self.blocks = self.blocks[:1]  # what waits in memory
             self._parts = self._read(self.blocks[0])
+            self._waiting = self._routed(self.blocks[0], self._parts)
 
     def run(self, block: Block) -> tuple[int, float]:
         """How many notifications there are, and the seconds that the operator took."""
@@ -88,14 +93,15 @@ class _Stage:
                 count = self._access_point(block)
             case "M":
                 own = self._job.own
-                count = sum(each.pairs for one in own for each in self._match(block, one, self._parts))
+                slices = [self._match(block, one, self._parts, self._waiting) for one in own]
+                count = sum(found.pairs for each in slices for found in each)
             case "EP":
-                count = len(self._exit_point(block, self._parts, meter).rows)
+                count = len(self._exit_point(block, self._parts, self._waiting, meter).rows)
             case _:
-                return len(
-                    self._exit_point(block, self._read(block), meter).rows
-                ), time.perf_counter() - began
-        return count, time.perf_counter() - began - meter.route_seconds - meter.m_seconds
+                parts = self._read(block)
+                found = self._exit_point(block, parts, self._routed(block, parts), meter)
+                return len(found.rows), time.perf_counter() - began
+        return count, time.perf_counter() - began - meter.seconds
 
     def block_bytes(self) -> int:
         return sum(part.nbytes for part in self._read(self.blocks[0]))
@@ -104,23 +110,35 @@ class _Stage:
         return operators.access_point(*block, self._reader.read(*block))
 
     def _access_point(self, block: Block) -> int:
-        placement = self._index.placement
-        for part in self._read(block):
-            if placement is not None:
-                placement.route(part).chosen(placement.homes, placement.slices, block[0])
+        self._routed(block, self._read(block))
         return 0
 
-    def _match(
-        self, block: Block, own: int, parts: Sequence[pa.RecordBatch], meter: Meter | None = None
-    ) -> Iterator[Found]:
-        placement = self._index.placement
-        send = None if placement is None else operators.sent_to(placement, own)
-        return operators.match(self._index.set, block[0], parts, self._memory, send, meter)
+    def _routed(self, block: Block, parts: Sequence[pa.RecordBatch]) -> list[Chosen] | None:
+        return self._index.routed(self._forwarding, LoadReport(), block[0], parts)
 
-    def _exit_point(self, block: Block, parts: Sequence[pa.RecordBatch], meter: Meter) -> Notifications:
+    def _match(
+        self,
+        block: Block,
+        own: int,
+        parts: Sequence[pa.RecordBatch],
+        routed: Sequence[Chosen] | None,
+        meter: Meter | None = None,
+    ) -> Iterator[Found]:
+        sent = None if routed is None else [operators.sent_to(own, chosen) for chosen in routed]
+        return operators.match(self._index.set, block[0], parts, self._memory, sent, meter)
+
+    def _exit_point(
+        self,
+        block: Block,
+        parts: Sequence[pa.RecordBatch],
+        routed: Sequence[Chosen] | None,
+        meter: Meter,
+    ) -> Notifications:
         return operators.join(
             [
-                operators.exit_point(block[0], sliced.VERSION, parts, self._match(block, own, parts, meter))
+                operators.exit_point(
+                    block[0], sliced.VERSION, parts, self._match(block, own, parts, routed, meter)
+                )
                 for own in self._job.own
             ]
         )

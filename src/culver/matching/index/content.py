@@ -32,6 +32,11 @@ def contents_of(entries: Sequence[Entry]) -> list[tuple[ClauseTable, Content]]:
     return made
 
 
+def clauses_of(content: Content) -> ClauseTable:
+    """What a placement looks at; texts are compiled again."""
+    return compile_entries(texts.entries_of(content)) if isinstance(content, Texts) else content
+
+
 def selected(content: Content, kept: NDArray[np.bool_]) -> Content:
     """Only the registrations that are marked."""
     if kept.all():

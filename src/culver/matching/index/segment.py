@@ -107,18 +107,24 @@ def _arrays(table: ClauseTable) -> dict[str, NDArray[Any]]:
 AnySegment = Segment | TextSegment
 
 _open: "weakref.WeakValueDictionary[tuple[str, int, int, int], AnySegment]" = weakref.WeakValueDictionary()
+_checked: set[tuple[str, int, int, int]] = set()
+_MOST_CHECKED = 10_000
 
 
 def open_segment(path: Path) -> AnySegment:
-    """Map a segment file of any scheme. Versions share segments, so one that is open in this process is not read and
-    checked again. Raises FileNotFoundError, StorageCorrupt."""
+    """Map a segment file of any scheme. Versions share segments, so one that is open in this process is not read
+    again, and one that was open is not checked again: a worker that takes turns with slices opens them often. Raises
+    FileNotFoundError, StorageCorrupt."""
     status = path.stat()
     key = (str(path), status.st_ino, status.st_mtime_ns, status.st_size)
     segment = _open.get(key)
     if segment is None:
-        opened = container.read(path)
+        opened = container.read(path, check_body=key not in _checked)
         segment = TextSegment(opened) if opened.kind == TEXTS else Segment(opened, str(path))
         _open[key] = segment
+        if len(_checked) >= _MOST_CHECKED:
+            _checked.clear()
+        _checked.add(key)
     return segment
 
 

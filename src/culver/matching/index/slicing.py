@@ -9,8 +9,10 @@ Who decides is a placement (see `culver.placement`). The writer asks it about ev
 and puts what it has learnt into each version, for those who send events to the slices.
 """
 
+import json
+import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
@@ -50,6 +52,10 @@ class Placed:
     @classmethod
     def by(cls, slicing: Slicing) -> Self:
         return cls(slicing.name, slicing.slices, tuple(slicing.homes.tolist()), slicing.state())
+
+    def fingerprint(self) -> str:
+        """The same for the same division, in every process."""
+        return f"{zlib.crc32(json.dumps(asdict(self), sort_keys=True).encode()):08x}"
 
     @classmethod
     def read(cls, stored: Mapping[str, Any]) -> Self:

@@ -180,6 +180,18 @@ def placed_in(directory: Path, number: int) -> Placed:
         raise NotFound(f"the index in {directory} has no version {number}") from None
 
 
+def counts_in(directory: Path, number: int) -> NDArray[np.int64]:
+    """How many registrations each set of a version has, in effect or not. Raises NotFound, StorageCorrupt."""
+    homes = placed_in(directory, number).homes
+    counts = np.zeros(len(homes), np.int64)
+    try:
+        for entry in _manifest(directory, number).meta["segments"]:
+            counts[entry["set"]] += entry["count"]
+    except FileNotFoundError:
+        raise NotFound(f"the index in {directory} has no version {number}") from None
+    return counts
+
+
 def _manifest(directory: Path, version: int) -> container.Container:
     path = version_path(directory, version)
     manifest = container.read(path)
@@ -262,6 +274,8 @@ class Index:
         if not self._parts and self._beside is None:
             return
         parts, count = self._parts, batch.num_rows
+        if not parts and self._beside is None:
+            return
         expected = sum(part.segment.matches_per_row for part in parts) * count
         if count <= _FEW_ROWS or expected * _SPARSE < sum(len(part.segment) for part in parts):
             first = start + first_row

@@ -61,6 +61,12 @@ def texts_of(scheme: str, entries: Sequence[Entry]) -> Texts:
     )
 
 
+def entries_of(texts: Texts) -> list[Entry]:
+    """The opposite of `texts_of`."""
+    columns = zip(texts.numbers.tolist(), texts.texts, texts.since.tolist(), strict=True)
+    return [Entry(number, _parsed(text), since, texts.scheme) for number, text, since in columns]
+
+
 def select_texts(texts: Texts, kept: NDArray[np.bool_]) -> Texts:
     chosen = itertools.compress(texts.texts, kept.tolist())
     return Texts(texts.scheme, texts.numbers[kept], texts.since[kept], tuple(chosen))

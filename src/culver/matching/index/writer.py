@@ -11,12 +11,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+
 from culver.errors import Conflict, CulverError, StorageCorrupt, StorageError, StorageFull
 from culver.matching.index import container, tiers
 from culver.matching.index.compaction import Compaction, segment_file
-from culver.matching.index.compiler import Entry
+from culver.matching.index.compiler import Entry, compile_entries
 from culver.matching.index.content import Content, contents_of, encode, merge, scheme_of, selected
-from culver.matching.index.segment import open_segment
+from culver.matching.index.redividing import dealt_out
+from culver.matching.index.segment import Segment, open_segment
 from culver.matching.index.slicing import ANYWHERE, Placed, Slicing, Undivided
 from culver.matching.index.snapshot import (
     SEGMENT_SUFFIX,
@@ -28,7 +31,7 @@ from culver.matching.index.snapshot import (
     versions_in,
     write_version,
 )
-from culver.matching.index.table import ClauseTable
+from culver.matching.index.table import ClauseTable, concatenate, select_registrations
 from culver.matching.index.texts import Filters, TextSegment
 from culver.matching.index.tombstones import Integers, columns_of_ends, gathered
 
@@ -80,12 +83,18 @@ class IndexWriter:
         return self._current.placed
 
     def divide(self, slicing: Slicing) -> None:
-        """Have `slicing` decide from now on: for an empty index, or one that was divided by its like."""
-        if self.version and (self.placed.name, self.placed.slices) != (slicing.name, slicing.slices):
+        """Have `slicing` decide from now on: for an empty index, or one that was divided by its like, which had
+        learnt the same."""
+        if self.version and self.placed != Placed.by(slicing):
             raise ValueError(f"the index is divided otherwise: {self.placed.name}, {self.placed.slices}")
         self._slicing = slicing
         if not self.version:
             self._current = replace(self._current, placed=Placed.by(slicing))
+
+    @property
+    def slicing(self) -> Slicing:
+        """What decides now."""
+        return self._slicing
 
     @property
     def segments(self) -> int:
@@ -164,6 +173,45 @@ class IndexWriter:
                 parts += own
             placed = Placed.by(self._slicing)
             self._advance(Version(number, registry_version, tuple(parts), placed))
+
+    def redivide(
+        self,
+        slicing: Slicing,
+        kept: Sequence[int],
+        sources: Sequence[int],
+        changed: Sequence[int],
+        horizon: int,
+    ) -> None:
+        """Make a version that `slicing` divides, and have it decide from now on. Set s stays as it is and becomes
+        `kept[s]`, unless that is below 0; the sets in `changed` are filled from the registrations of the sets in
+        `sources`. There must be no compaction under way. Raises StorageFull and StorageError with nothing changed."""
+        if self._compaction is not None:
+            raise ValueError("the index cannot be divided anew while a compaction is under way")
+        number, stored = self.version + 1, self._current.parts
+        parts = [replace(each, set=kept[each.set]) for each in stored if kept[each.set] >= 0]
+        given = [each for each in stored if each.set in set(sources)]
+        with _translated(self._directory):
+            for place, content, until in dealt_out(given, slicing, changed, horizon):
+                parts.append(self._written(number, place, content, until))
+            self._advance(
+                replace(self._current, number=number, parts=tuple(parts), placed=Placed.by(slicing))
+            )
+        self._slicing = slicing
+
+    def sample(self, sets: Sequence[int], most: int) -> ClauseTable:
+        """About `most` of the registrations in these sets, each once: to find out what they are like."""
+        segments = [
+            stored.segment
+            for stored in self._current.parts
+            if stored.set in set(sets) and isinstance(stored.segment, Segment)
+        ]
+        count = sum(map(len, segments))
+        step = -(-count // max(1, most))
+        tables = [
+            select_registrations(segment.table(), np.arange(len(segment)) % step == 0) for segment in segments
+        ]
+        table, _ = concatenate([compile_entries(()), *tables])
+        return select_registrations(table, np.diff(table.numbers, prepend=-1) > 0)
 
     def plan_compaction(self, horizon: int, quiet: bool = False) -> Compaction | None:
         """What to merge next, if anything; None also while another compaction is under way. `quiet`: nothing has
@@ -267,7 +315,9 @@ class IndexWriter:
         horizon: int,
     ) -> StoredPart:
         """A new segment of a set with these contents and what is left of some small parts, all of one scheme."""
-        content, until = merge(small, horizon, contents)
+        return self._written(number, place, *merge(small, horizon, contents))
+
+    def _written(self, number: int, place: int, content: Content, until: Integers | None) -> StoredPart:
         chunks = encode(content)
         file = segment_file(number, place, chunks)
         container.write(self._directory / file, chunks)

@@ -19,6 +19,7 @@ from culver.pipeline.collector import Collector
 from culver.pipeline.engine import Progress
 from culver.pipeline.files import SiteFiles
 from culver.pipeline.head import Head
+from culver.pipeline.loads import LoadFile, LoadReport
 from culver.pipeline.notifications import NotificationSink
 from culver.pipeline.observation import EngineObservation, Tally
 from culver.pipeline.spark import java
@@ -51,11 +52,14 @@ class SparkEngine:
         batch_events: int,
         progress: Progress,
         spark_conf: Mapping[str, str],
+        forwarding: str,
     ) -> None:
         self._files = files
         self._master = master
         self._batch_events = batch_events
         self._spark_conf = spark_conf
+        self._forwarding = forwarding
+        self._load_file = LoadFile(files.load)
         self._progress = progress
         self._tally = Tally()
         self._collector = Collector(files.notifications, sink, head.frontier, self._tally)
@@ -97,6 +101,10 @@ class SparkEngine:
 
     def follow(self, head: Head) -> None:
         """Nothing to do: the source reads the head file."""
+
+    def tell(self, load: LoadReport) -> None:
+        """The planner of the next batch reads it."""
+        self._load_file.write(load)
 
     async def stop(self) -> None:
         for task in self._tasks:
@@ -245,6 +253,7 @@ class SparkEngine:
             "master": self._master,
             "batch_events": self._batch_events,
             "signals": self._signals_path,
+            "forwarding": self._forwarding,
             "checkpoint": str(self._checkpoint.absolute()),
             "work_dir": str(self._files.spark.absolute()),
             "conf": dict(self._spark_conf),

@@ -26,6 +26,7 @@ def start_query(
         .option("data_dir", options["data_dir"])
         .option("signals", options["signals"])
         .option("batch_events", str(options["batch_events"]))
+        .option("forwarding", options["forwarding"])
         .option("parallelism", str(parallelism(options["master"])))
         .load()
         .writeStream.format("noop")

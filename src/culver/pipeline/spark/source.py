@@ -1,8 +1,9 @@
 """The streaming data source over the publication log, which matches where it reads.
 
-An offset of the query is (log offset, index version and its slices): Spark writes it to its checkpoint before a
-batch runs, so a batch that is run again after a crash covers the same events with the same index. A task's whole
-work is one range, in one slice or in all, through `RangeProcessor`; the rows it returns only say what was done.
+An offset of the query is (log offset, index version and its slices, what the slices last told of their load): Spark
+writes it to its checkpoint before a batch runs, so a batch that is run again after a crash covers the same events
+with the same index, and sends each to the same slice. A task's whole work is one range, in some of the slices or in
+all, through `RangeProcessor`; the rows it returns only say what was done.
 """
 
 import functools
@@ -12,7 +13,7 @@ from collections.abc import Iterator, MutableMapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
@@ -22,7 +23,9 @@ from pyspark.sql.types import LongType, StructField, StructType
 from culver.pipeline import notifications
 from culver.pipeline.files import SiteFiles
 from culver.pipeline.head import Head, HeadFile
+from culver.pipeline.loads import LoadFile, LoadReport
 from culver.pipeline.notifications import Notifications
+from culver.pipeline.plan import Plan
 from culver.pipeline.spark.signals import SignalSender
 from culver.pipeline.spark.watch import FileWatch
 from culver.pipeline.work import Written
@@ -43,26 +46,22 @@ SCHEMA = StructType(
 )
 _ARROW_SCHEMA = pa.schema([(field.name, pa.int64()) for field in SCHEMA.fields])
 
-Offset = dict[str, int]
+Offset = dict[str, Any]  # integers, and the load as `LoadReport` has it
 
 
 class Range(InputPartition):
-    """`[start, end)` to be matched against an index version: in one of its slices, or in all of them where `own` is
-    None. An empty one only warms the worker up."""
+    """`[start, end)` to be matched by a task as `plan` says. An empty one only warms the worker up."""
 
-    def __init__(
-        self, start: int, end: int, index_version: int, own: int | None = None, slices: int = 1
-    ) -> None:
+    def __init__(self, start: int, end: int, plan: Plan, task: int = 0) -> None:
         super().__init__(None)
         self.start = start
         self.end = end
-        self.index_version = index_version
-        self.own = own
-        self.slices = slices
+        self.plan = plan
+        self.task = task
 
 
 class LogSource(DataSource):
-    """Options: `data_dir`, `signals` (socket path), `batch_events`, `parallelism`."""
+    """Options: `data_dir`, `signals` (socket path), `batch_events`, `parallelism`, `forwarding`."""
 
     @classmethod
     def name(cls) -> str:
@@ -83,6 +82,7 @@ class LogStreamReader(DataSourceStreamReader):
         self._signals = options["signals"]
         self._batch_events = int(options["batch_events"])
         self._parallelism = int(options["parallelism"])
+        self._forwarding = options["forwarding"]
         self._warm = False
         self._batch: tuple[int, float] | None = None  # events of the batch under way, and when it began
 
@@ -120,7 +120,8 @@ class LogStreamReader(DataSourceStreamReader):
                 end = min(head.log_end, start["offset"] + most)
                 self._batch = end - start["offset"], time.monotonic()
                 return {
-                    **start, "offset": end, "index_version": head.index_version, "slices": head.slices
+                    **start, "offset": end, "index_version": head.index_version, "slices": head.slices,
+                    "load": _load_file(self._data_dir).read().to_json(),
                 }  # fmt: skip
             remaining = began + _WAIT_SECONDS - time.monotonic()
             if remaining <= 0:
@@ -129,24 +130,24 @@ class LogStreamReader(DataSourceStreamReader):
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
         first, last = start["offset"], end["offset"]
-        version, slices = end["index_version"], end.get("slices", 1)
+        slices = end.get("slices", 1)
+        load = LoadReport.from_json(end["load"]) if "load" in end else LoadReport()
+        plan = Plan(end["index_version"], slices, min(slices, self._parallelism), load)
         if first == last:
             if start == end:
                 return []
             missing_from = _read_head(self._data_dir).frontier
-            return [Range(first, first, version), *self._ranges(missing_from, first, version, slices)]
-        return self._ranges(first, last, version, slices)
+            return [Range(first, first, plan), *self._ranges(missing_from, first, plan)]
+        return self._ranges(first, last, plan)
 
-    def _ranges(self, first: int, last: int, version: int, slices: int) -> list[InputPartition]:
+    def _ranges(self, first: int, last: int, plan: Plan) -> list[InputPartition]:
         if first >= last:
             return []
-        cores, events = -(-self._parallelism // slices), last - first
+        cores, events = -(-self._parallelism // plan.tasks), last - first
         count = max(1, min(cores, events // _SMALLEST_RANGE), min(cores * _TURNS, events // _LARGE_RANGE))
         bounds = [first + (last - first) * i // count for i in range(count + 1)]
         ranges = itertools.pairwise(bounds)
-        if slices == 1:
-            return [Range(low, high, version) for low, high in ranges]
-        return [Range(low, high, version, own, slices) for low, high in ranges for own in range(slices)]
+        return [Range(low, high, plan, task) for low, high in ranges for task in range(plan.tasks)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Range)
@@ -171,11 +172,10 @@ class LogStreamReader(DataSourceStreamReader):
 
     def _blocks(self, partition: Range) -> Iterator[tuple[Notifications, bool]]:
         """What is found in each block, and whether that is all there is to find."""
-        processor = _processor(self._data_dir)
-        span = partition.start, partition.end, partition.index_version
-        if partition.own is None:
-            return ((block, True) for block in processor.process(*span))
-        return processor.process_slice(*span, partition.own, partition.slices)
+        processor, plan = _processor(self._data_dir, self._forwarding), partition.plan
+        if plan.tasks == 1:
+            return ((block, True) for block in processor.process(partition.start, partition.end, plan))
+        return processor.process_share(partition.start, partition.end, plan, partition.task)
 
 
 def _write(
@@ -188,13 +188,13 @@ def _write(
         path = notifications.write(files.notifications, block, durable=True)
         written.add(path.stat().st_size, time.perf_counter() - began)
         signals.send("notifications")
-    elif partition.own is not None:
+    else:
         from culver.pipeline import partials  # only workers join
 
-        joined = partials.put(files.partials, block, partition.own, partition.slices)
+        joined = partials.put(files.partials, block, partition.task, partition.plan)
         if joined is not None:
             _write(files, partition, signals, joined, whole=True)
-            partials.clear(files.partials, joined, partition.slices)
+            partials.clear(files.partials, joined, partition.plan)
 
 
 def _manifest_row(block: Notifications) -> pa.RecordBatch:
@@ -220,6 +220,11 @@ def _read_head(data_dir: str) -> Head:
 
 
 @functools.cache
+def _load_file(data_dir: str) -> LoadFile:
+    return LoadFile(SiteFiles(Path(data_dir)).load)
+
+
+@functools.cache
 def _head_watch(data_dir: str) -> FileWatch:
     return FileWatch(SiteFiles(Path(data_dir)).head)
 
@@ -236,13 +241,13 @@ def _written() -> Written:
 
 
 @functools.cache
-def _processor(data_dir: str) -> "RangeProcessor":
+def _processor(data_dir: str, forwarding: str) -> "RangeProcessor":
     # Only workers match. Four other processes load this module, one after the other, before the first batch.
     from culver.log.files import FileLogReader
     from culver.pipeline.ranges import RangeProcessor
 
     files = SiteFiles(Path(data_dir))
-    return RangeProcessor(files.index, FileLogReader(files.log), _head_file(data_dir).read)
+    return RangeProcessor(files.index, FileLogReader(files.log), _head_file(data_dir).read, forwarding)
 
 
 @functools.cache
