@@ -120,8 +120,8 @@ class Adaptive:
 
     Without it, slices are kept equally busy by sending events where they cost ten times as much. With it, a slice
     that others could replace at a high cost only has more work waiting than they have, and is left alone by events
-    that can go elsewhere: that is near the highest rate that any policy can have, and the slices of one batch are done together.
-    Simulated on W1, 20 slices, time in proportion to the set searched:
+    that can go elsewhere: that is near the highest rate that any policy can have, and the slices of one batch are
+    done together. Simulated on W1, 20 slices, time in proportion to the set searched:
 
                            cuts at equal widths             cuts at quantiles
         events/s           saturation    in one batch       saturation    in one batch
