@@ -16,7 +16,7 @@ class BluedovePlan:
     more: Sequence[int] = (10_000, 40_000, 200_000)  # subscriptions that figure 6(b) is measured with
     events_per_slice: int = 40_000  # to tell whether queues grow
     tolerance: float = 0.01  # of a saturation rate
-    rounds: int = 5  # in which our matcher is measured
+    rounds: int = 15  # in which our matcher is measured
     slowed: float = 250.0  # times, our matcher in the simulation
     batch: int = 1_024  # events that it takes at once, at most
     least_seconds: int = 12  # to tell whether queues grow

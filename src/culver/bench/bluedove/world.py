@@ -59,7 +59,7 @@ class World:
         self.scene = functools.cache(self._scene)
         self.placement = functools.cache(self._placement)
         self.system = functools.cache(self._system)
-        self.saturation = functools.cache(self._saturation)
+        self._saturated = functools.cache(self._search)
 
     def divided(self, setting: Setting, placement: Placement) -> System:
         """The setting's subscriptions and events, divided by this placement."""
@@ -71,6 +71,10 @@ class World:
         return System(
             placement.slices, placement.homes, sizes, times.fixed, times.each, times.most, candidates
         )
+
+    def saturation(self, setting: Setting, policy: str | None = None) -> float:
+        """Events a second, of simulated matchers."""
+        return self._saturated(setting, policy or self.policy(setting))
 
     def policy(self, setting: Setting) -> str:
         """The one that the paper uses with such a system."""
@@ -100,13 +104,10 @@ class World:
     def _system(self, setting: Setting) -> System:
         return self.divided(setting, self.placement(setting))
 
-    def _saturation(self, setting: Setting, policy: str | None = None) -> float:
-        """Events a second, of simulated matchers."""
-        chosen = policy or self.policy(setting)
-        found = saturation.saturation(self.system(setting), chosen, self.plan)
-        self.tell(
-            f"  {setting.system}, {setting.matchers} matchers, {chosen}: {found * self.service.scale:,.0f}/s"
-        )
+    def _search(self, setting: Setting, policy: str) -> float:
+        found = saturation.saturation(self.system(setting), policy, self.plan)
+        shown = f"{found * self.service.scale:,.0f}/s"
+        self.tell(f"  {setting.system}, {setting.matchers} matchers, {policy}: {shown}")
         return found
 
 
