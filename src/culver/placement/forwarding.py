@@ -121,13 +121,12 @@ class Adaptive:
     Without it, slices are kept equally busy by sending events where they cost ten times as much. With it, a slice
     that others could replace at a high cost only has more work waiting than they have, and is left alone by events
     that can go elsewhere: that is near the highest rate that any policy can have, and the slices of one batch are
-    done together. Simulated on W1, 20 slices, time in proportion to the set searched:
+    done together. Simulated on W1, 20 slices, equal cuts, time in proportion to the set searched, events/s:
 
-                           cuts at equal widths             cuts at quantiles
-        events/s           saturation    in one batch       saturation    in one batch
-        work + cost            10,500          14,100            6,100           6,100
-        the paper's            15,800          12,800            5,800           3,300
-        this                   18,600          18,200            6,700           6,600
+                       at saturation    in one batch
+        work + cost           10,500          14,100
+        the paper's           15,800          12,800
+        this                  18,600          18,200
 
     `share` is the part of all events that this dispatcher decides on. What it sends counts 1 / share times: the
     others know the same and do the same.
