@@ -34,7 +34,7 @@ from culver.log.log import PublicationLog, Receipt
 from culver.matching.index import IndexWriter
 from culver.model.event import Event
 from culver.pipeline.catalog import Catalog
-from culver.pipeline.dividing import open_index, recent_events
+from culver.pipeline.dividing import dividing_of, open_index, recent_events
 from culver.pipeline.elasticity import Controller, elasticity_settings
 from culver.pipeline.engine import Engine, Progress
 from culver.pipeline.files import SiteFiles
@@ -160,6 +160,7 @@ class RunningSite:
                 self.observe,
                 self._meter,
                 partial(recent_events, log),
+                dividing_of(settings.pipeline) if index.placed.name == MPartition.name else None,
                 settings.pipeline.forwarding,
                 Controller(elasticity_settings(settings.pipeline)) if settings.pipeline.elastic else None,
             )

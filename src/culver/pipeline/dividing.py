@@ -17,6 +17,7 @@ from culver.pipeline import operators
 from culver.pipeline.elasticity import ELASTIC_PLACEMENTS
 from culver.placement.auto import Choice, Measured, choose
 from culver.placement.expected import selective_share
+from culver.placement.learning import Dividing
 from culver.plugins import PLACEMENTS, filter_named, placement_named
 
 logger = logging.getLogger(__name__)
@@ -49,6 +50,18 @@ def open_index(
         writer = IndexWriter(directory, filters)
     writer.divide(_slicing(writer, choice))
     return writer, choice
+
+
+def dividing_of(settings: PipelineSettings) -> Dividing:
+    """How `mpartition` is to divide. Raises InvalidConfiguration."""
+    if settings.dimensions < 1:
+        raise InvalidConfiguration("pipeline.dimensions must be at least 1", field="pipeline.dimensions")
+    match settings.cuts:
+        case "quantiles" | "equal" as cuts:
+            return Dividing(settings.dimensions, cuts=cuts)
+    raise InvalidConfiguration(
+        f"unknown cuts {settings.cuts!r}; known: quantiles, equal", field="pipeline.cuts"
+    )
 
 
 def recent_events(log: PublicationLog) -> pa.RecordBatch | None:
