@@ -121,6 +121,7 @@ def choose_adaptive(
     starts: Integers,
     homes: Integers,
     cost: Reals,
+    price: Reals,
     work: Reals,
     seconds: Reals,
     echo: float,
@@ -128,9 +129,8 @@ def choose_adaptive(
     sets: Integers,
     slices: Integers,
 ) -> None:
-    """The candidate with the least cost times the square of when it would be done. `cost`: seconds for one event, by
-    set; `work`: seconds of work that waits, by slice, at the time 0 of `seconds`, and changed in place; an event that
-    is sent adds `echo` times its cost."""
+    """The candidate with the least work before it and price, by set. `work`: seconds that wait, by slice, at the time
+    0 of `seconds`, and changed in place; an event that is sent adds `echo` times the `cost` of its set."""
     count = len(work)
     at = np.zeros(count)  # the time that a slice's work was last brought up to
     for event in range(len(packed)):
@@ -151,10 +151,8 @@ def choose_adaptive(
                 if home >= 0:
                     waiting = max(0.0, work[home] - (now - at[home]))
                     work[home], at[home] = waiting, now
-                soonest = waiting + cost[each]
-                score = cost[each] * soonest * soonest
-                if taken < 0 or score < least:
-                    taken, least = each, score
+                if taken < 0 or waiting + price[each] < least:
+                    taken, least = each, waiting + price[each]
                 place = place + 1 if place + 1 < candidates else 0
             home = homes[taken]
             sets[choice, event], slices[choice, event] = taken, home

@@ -13,10 +13,10 @@ class BluedovePlan:
     subscriptions: int = 40_000
     pool: int = 1 << 16  # events that all events are drawn from
     matchers: Sequence[int] = (5, 10, 15, 20)
-    more: Sequence[int] = (40_000, 100_000, 400_000)  # subscriptions that figure 6(b) is measured with
+    more: Sequence[int] = (10_000, 40_000, 200_000)  # subscriptions that figure 6(b) is measured with
     events_per_slice: int = 40_000  # to tell whether queues grow
     tolerance: float = 0.01  # of a saturation rate
-    rounds: int = 5  # in which our matcher is measured
+    rounds: int = 15  # in which our matcher is measured
     slowed: float = 250.0  # times, our matcher in the simulation
     batch: int = 1_024  # events that it takes at once, at most
     least_seconds: int = 12  # to tell whether queues grow

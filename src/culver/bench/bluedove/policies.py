@@ -51,7 +51,7 @@ def balance(world: World) -> Found:
         simulation = Simulation(world.system(setting), saturation.dispatchers(world.policy(setting)))
         seconds = max(20, round(world.plan.events_per_slice * matchers / rate))
         periods = [simulation.advance(rate) for _ in range(seconds)]
-        busy = np.mean([each.busy for each in periods[seconds // 2 :]], axis=0)
+        busy = np.mean([each.needed for each in periods[seconds // 2 :]], axis=0)
         lines[name] = [(number, each) for number, each in enumerate(busy.tolist(), start=1)]
         values.append(
             Value(

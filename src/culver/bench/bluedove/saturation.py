@@ -6,10 +6,12 @@ import numpy as np
 
 from culver.bench.bluedove.plan import BluedovePlan
 from culver.bench.bluedove.simulation import Period, Simulation, System
+from culver.matching.index.slicing import ANYWHERE
 from culver.placement.forwarding import Adaptive, Forwarding
 from culver.plugins import forwarding_named
 
 DISPATCHERS = 2
+_BOUND_EVENTS, _BOUND_TURNS = 1 << 14, 200
 _OVERLOADED = 0.02  # a slice that gets so much more work than it can do is saturated
 
 
@@ -21,14 +23,35 @@ def dispatchers(policy: str) -> list[Forwarding]:
 
 
 def highest(system: System) -> float:
-    """No policy can do more: every event where it costs least, and all slices always busy."""
-    cost = np.where(system.candidates >= 0, system.cost[system.candidates], np.inf).min(axis=1)
-    return system.slices / float(cost.mean())
+    """No policy can do more, in events a second.
+
+    Whatever the prices of the slices' time, an event costs at least the price of its cheapest candidate, and all
+    slices together have no more than the sum of their prices to spend in a second. Prices rise where events crowd,
+    so that the bound is nearly the rate that the best policy has."""
+    candidates = system.candidates[:_BOUND_EVENTS]
+    anywhere = system.homes == ANYWHERE
+    cost = np.append(system.cost, np.inf)  # -1 is no candidate
+    events = np.arange(len(candidates))
+    prices = np.full(system.slices, 1 / system.slices)
+    found = np.inf
+    for turn in range(_BOUND_TURNS):
+        by_set = np.append(np.where(anywhere, prices.min(), prices[system.homes]), 1.0)
+        weighed = by_set[candidates] * cost[candidates]
+        place = weighed.argmin(axis=1)
+        found = min(found, 1.0 / float(weighed[events, place].mean()))
+        chosen = candidates[events, place]
+        load = np.bincount(
+            system.homes[chosen][~anywhere[chosen]], cost[chosen][~anywhere[chosen]], system.slices
+        )
+        load = load + cost[chosen][anywhere[chosen]].sum() / system.slices
+        prices *= np.exp(0.5 * (load / load.mean() - 1.0) / np.sqrt(1 + turn))
+        prices /= prices.sum()
+    return found
 
 
 def saturation(system: System, policy: str, plan: BluedovePlan) -> float:
     """Events a second."""
-    low, high = 0.0, 1.05 * highest(system)
+    low, high = 0.0, 1.1 * highest(system)
     while high - low > plan.tolerance * high:
         rate = (low + high) / 2
         if is_saturated(system, policy, rate, plan):

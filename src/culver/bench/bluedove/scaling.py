@@ -139,7 +139,7 @@ def _why(world: World, setting: Setting) -> str:
     """What limits the gain over replication: an event must be matched somewhere."""
     whole = world.system(replace(setting, system=REPLICATED))
     bound = saturation.highest(world.system(setting)) / saturation.highest(whole)
-    return f"{world.service.name}: no policy can be above {bound:.1f}, each event where it costs least"
+    return f"{world.service.name}: no policy can be above {bound:.1f}"
 
 
 def _value(

@@ -50,6 +50,7 @@ class Period:
     response: float  # seconds on the average, of events answered; 0 where there were none
     slowest: float
     busy: NDArray[np.float64]  # by slice, its share of the period
+    needed: NDArray[np.float64]  # the same, if all of it had been done in full batches
     waiting: NDArray[np.float64]  # by slice, seconds of work at the end
     backlog: int  # events that wait at the end
 
@@ -177,6 +178,8 @@ class Simulation:
             response=float(tally.response.sum()) / max(1, total),
             slowest=float(tally.slowest.max(initial=0.0)),
             busy=_sums(self._slice_of_queue, tally.busy, system.slices) / self._tell_seconds,
+            needed=_sums(self._slice_of_queue, tally.served * system.cost[of_set], system.slices)
+            / self._tell_seconds,
             waiting=waiting,
             backlog=int(self._queues.length.sum()),
         )

@@ -13,7 +13,7 @@ from culver.bench.bluedove.service import Service
 from culver.bench.bluedove.simulation import System
 from culver.bench.frame import BenchmarkFailed, Tell
 from culver.bench.matching.subscriptions import Form, draw
-from culver.bench.workloads.ranges import RangesWorkload
+from culver.bench.workloads.ranges import LENGTH, RangesWorkload
 from culver.matching.index import ClauseTable, compile_rows
 from culver.model.prepared import prepare
 from culver.placement.forwarding import Adaptive, Random
@@ -33,6 +33,7 @@ class Scene:
 
     form: Form
     table: ClauseTable
+    cropped: ClauseTable  # the same without what lies outside the space: the paper's dimensions end there
     events: pa.RecordBatch
 
 
@@ -58,7 +59,7 @@ class World:
         self.scene = functools.cache(self._scene)
         self.placement = functools.cache(self._placement)
         self.system = functools.cache(self._system)
-        self.saturation = functools.cache(self._saturation)
+        self._saturated = functools.cache(self._search)
 
     def divided(self, setting: Setting, placement: Placement) -> System:
         """The setting's subscriptions and events, divided by this placement."""
@@ -71,6 +72,10 @@ class World:
             placement.slices, placement.homes, sizes, times.fixed, times.each, times.most, candidates
         )
 
+    def saturation(self, setting: Setting, policy: str | None = None) -> float:
+        """Events a second, of simulated matchers."""
+        return self._saturated(setting, policy or self.policy(setting))
+
     def policy(self, setting: Setting) -> str:
         """The one that the paper uses with such a system."""
         return Random.name if setting.system == REPLICATED else Adaptive.name
@@ -78,28 +83,31 @@ class World:
     def _scene(self, deviation: float, skewed: int, subscriptions: int | None) -> Scene:
         workload = RangesWorkload(deviation, skewed)
         form = draw(workload, subscriptions or self.plan.subscriptions, SEED).forms[0]
-        table = compile_rows(prepare(form.text), form.numbers, form.columns)
-        return Scene(form, table, workload.event_batch(self.plan.pool, SEED))
+        cropped = [np.clip(column, 0.0, LENGTH) for column in form.columns]
+        return Scene(
+            form,
+            compile_rows(prepare(form.text), form.numbers, form.columns),
+            compile_rows(prepare(form.text), form.numbers, cropped),
+            workload.event_batch(self.plan.pool, SEED),
+        )
 
     def _placement(self, setting: Setting) -> Placement:
         scene = self.scene(setting.deviation, setting.skewed, setting.subscriptions)
         if setting.system == REPLICATED:
             return Replicated(setting.matchers)
         if setting.system == ONE_DIMENSION:
-            return OneDimension.learnt(scene.table, setting.matchers)
-        cuts = Dividing(setting.dimensions, 1, "equal" if setting.system == EQUAL else "quantiles")
-        return MPartition.learnt(scene.table, setting.matchers, scene.events.slice(0, _LEARNT_FROM), cuts)
+            return OneDimension.learnt(scene.cropped, setting.matchers)
+        dividing = Dividing(setting.dimensions, 1, "equal" if setting.system == EQUAL else "quantiles")
+        events = scene.events.slice(0, _LEARNT_FROM)
+        return MPartition.learnt(scene.cropped, setting.matchers, events, dividing)
 
     def _system(self, setting: Setting) -> System:
         return self.divided(setting, self.placement(setting))
 
-    def _saturation(self, setting: Setting, policy: str | None = None) -> float:
-        """Events a second, of simulated matchers."""
-        chosen = policy or self.policy(setting)
-        found = saturation.saturation(self.system(setting), chosen, self.plan)
-        self.tell(
-            f"  {setting.system}, {setting.matchers} matchers, {chosen}: {found * self.service.scale:,.0f}/s"
-        )
+    def _search(self, setting: Setting, policy: str) -> float:
+        found = saturation.saturation(self.system(setting), policy, self.plan)
+        shown = f"{found * self.service.scale:,.0f}/s"
+        self.tell(f"  {setting.system}, {setting.matchers} matchers, {policy}: {shown}")
         return found
 
 

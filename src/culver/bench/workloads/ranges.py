@@ -18,7 +18,7 @@ from culver.bench.workloads.workload import batch_of, event_stream, filter_strea
 
 ATTRIBUTES = ("a", "b", "c", "d")
 _MEANS = (125.0, 375.0, 625.0, 875.0)
-_LENGTH = 1000.0
+LENGTH = 1000.0  # of each dimension
 _WIDTH = 250.0
 _DEVIATION = 250.0
 
@@ -44,7 +44,7 @@ class RangesWorkload:
     def points(self, count: int, seed: int) -> NDArray[np.float64]:
         """The events' values, of shape (count, 4)."""
         random = event_stream(seed)
-        result = random.random((count, len(ATTRIBUTES))) * _LENGTH
+        result = random.random((count, len(ATTRIBUTES))) * LENGTH
         for dimension in range(self._skewed):
             result[:, dimension] = _cropped_normal(random, _MEANS[dimension], _DEVIATION, count)
         return result
@@ -73,6 +73,6 @@ def _cropped_normal(
 ) -> NDArray[np.float64]:
     """Normal draws, those outside [0, 1000) drawn again."""
     values = random.normal(mean, deviation, count)
-    while len(outside := np.flatnonzero((values < 0) | (values >= _LENGTH))):
+    while len(outside := np.flatnonzero((values < 0) | (values >= LENGTH))):
         values[outside] = random.normal(mean, deviation, len(outside))
     return values
