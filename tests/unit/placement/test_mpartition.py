@@ -16,7 +16,7 @@ from culver.model.event import Event
 from culver.model.language import parse
 from culver.model.prepared import prepare
 from culver.model.values import Value
-from culver.placement.expected import expected, is_clearly_better, selective_share
+from culver.placement.expected import expected, is_clearly_better
 from culver.placement.learning import Dividing
 from culver.placement.mpartition import REST, EventSpace, MPartition, OneDimension
 from culver.placement.placement import NOWHERE
@@ -223,9 +223,3 @@ def test_dimensions_are_limited_as_asked() -> None:
         len(MPartition.learnt(table, 4, None, Dividing(most)).layers[0].divisions) for most in (1, 2, 3, 4)
     ]
     assert sizes == [1, 2, 3, 4]
-
-
-def test_the_selective_share_counts_registrations_that_are_not_in_the_rest() -> None:
-    texts = [f"x = {n}" for n in range(150)] + [f"text LIKE '%{n}%'" for n in range(50)]
-    assert selective_share(table_of(texts), 4) == 0.75
-    assert selective_share(table_of([]), 4) == 0.0

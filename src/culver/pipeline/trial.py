@@ -1,0 +1,157 @@
+"""What an event costs with a placement: tried by the operators themselves, on a sample of the registrations.
+
+Matching takes much less than in proportion to what is searched: most of it goes with what is found, which is the same
+for all placements, and with how often a set is visited. To put together what several tasks found may cost more than
+to find it. So nothing is assumed of a placement but that its costs are a line:
+
+    seconds            . '     as many registrations as there are
+    per event      . '
+               . '  tried      with the sample
+           . '  tried          with an eighth of it
+        +---------------
+         registrations
+
+Blocks of events are large, as under load, for much of what a set costs is paid once a block.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import thread_time
+
+import numpy as np
+import pyarrow as pa
+
+from culver.matching.index import ClauseTable, Index, Memory, select_registrations
+from culver.matching.index.matcher import Part
+from culver.matching.index.segment import in_memory
+from culver.pipeline import operators, partials
+from culver.pipeline.notifications import Notifications
+from culver.pipeline.plan import Plan
+from culver.placement.forwarding import Adaptive, Load
+from culver.placement.placement import Placement, sets_of
+
+SAMPLE = 32_768  # registrations; one that is tried several times counts as several
+_FEWER = 8  # times, in the smaller trial
+_EVENTS = 8_192  # in a block
+_MOST_TASKS = 2  # that are tried: the others have about as much to do
+_ROUNDS = 3  # of which the quickest counts: others may be at work on the machine
+
+
+@dataclass(frozen=True, slots=True)
+class Circumstances:
+    registrations: int  # that there are
+    tasks: int  # that the slices are shared out to
+    reading_seconds: float  # for an event: every task reads all of them
+
+
+def seconds_per_event(
+    placements: Sequence[Placement], sample: ClauseTable, events: pa.RecordBatch, now: Circumstances
+) -> list[float]:
+    """For each placement, the seconds that workers would spend on an event, all together, with as many registrations
+    as there are. A worker that waits for the slowest is spending time, too. Takes about 0.1 s for each of them."""
+    block = events.take(pa.array(np.resize(np.arange(events.num_rows), _EVENTS)))
+    pairs = [_trials(each, sample, block, now.tasks) for each in placements]
+    with TemporaryDirectory() as directory:
+        for _ in range(_ROUNDS):  # all in turn, so that a busy moment of the machine does not hit one of them
+            for trial in (trial for pair in pairs for trial in pair):
+                trial.run(Path(directory))
+    return [_at(now.registrations, *pair) + pair[0].tasks * now.reading_seconds for pair in pairs]
+
+
+def _trials(
+    placement: Placement, sample: ClauseTable, block: pa.RecordBatch, tasks: int
+) -> tuple["_Trial", "_Trial"]:
+    """With few registrations, and with more, but no more than can be tried soon."""
+    whole = _Trial(placement, sample, block, tasks)
+    thinned = _every(sample, -(-whole.held() // SAMPLE))
+    if len(thinned.numbers) < len(sample.numbers):
+        whole = _Trial(placement, thinned, block, tasks)
+    return _Trial(placement, _every(thinned, _FEWER), block, tasks), whole
+
+
+def _every(table: ClauseTable, step: int) -> ClauseTable:
+    return select_registrations(table, np.arange(len(table.numbers)) % max(1, step) == 0)
+
+
+def _at(registrations: int, fewer: "_Trial", more: "_Trial") -> float:
+    low, high = len(fewer.table.numbers), len(more.table.numbers)
+    slope = max(0.0, more.seconds - fewer.seconds) / max(1, high - low)
+    return max(0.0, fewer.seconds + slope * (registrations - low))
+
+
+class _Trial:
+    """Some registrations as a placement divides them, and a block of events to match. `seconds` is what an event took
+    all tasks together, if each took as long as the slowest, in the quickest run so far."""
+
+    def __init__(self, placement: Placement, table: ClauseTable, block: pa.RecordBatch, tasks: int) -> None:
+        self.table = table
+        self.seconds = np.inf
+        # As in a site: with one set there is nothing to route, and a range of the log is one task.
+        self._undivided = len(placement.homes) == 1
+        slices = 1 if self._undivided else placement.slices
+        self.tasks = min(slices, max(1, tasks))
+        self._plan = Plan(1, slices, self.tasks)
+        self._placement = placement
+        self._parts = [block]
+        self._start = int(table.since.max(initial=0))  # from here on, all of them are in effect
+        self._held = placement.assign(table)
+        self._sets: dict[int, Index] = {}
+        self._memory = Memory()
+        unknown = np.zeros(len(placement.homes))
+        counts = np.count_nonzero(self._held, axis=0)
+        self._load = Load(placement.homes, placement.slices, counts, unknown, unknown, unknown, unknown)
+
+    def held(self) -> int:
+        """The registrations in all sets that are tried."""
+        own = [own for task in self._tried() for own in self._plan.share(task)]
+        return int(self._held[:, sorted({s for each in own for s in self._sets_of(each)})].sum())
+
+    def run(self, directory: Path) -> None:
+        for task in self._tried():
+            for own in self._plan.share(task):
+                for number in self._sets_of(own):
+                    self._index(number)
+        began = thread_time()
+        routed = None
+        if not self._undivided:
+            routed = operators.routed(self._placement, Adaptive(), self._load, self._start, self._parts)
+        routing = thread_time() - began
+        found: list[Notifications] = []
+        busy: list[float] = []
+        for task in self._tried():
+            began = thread_time()
+            results = []
+            for own in self._plan.share(task):
+                sent = None if routed is None else [operators.sent_to(own, chosen) for chosen in routed]
+                matched = operators.match(self._index, self._start, self._parts, self._memory, sent)
+                results.append(operators.exit_point(self._start, 1, self._parts, matched))
+            found.append(operators.join(results))
+            busy.append(thread_time() - began)
+        taken = self.tasks * (routing + max(busy)) + self._joining(directory, found)
+        self.seconds = min(self.seconds, taken / self._parts[0].num_rows)
+
+    def _joining(self, directory: Path, found: Sequence[Notifications]) -> float:
+        """Of the results of all tasks; those that were not tried have found as much as the others."""
+        if self.tasks == 1:
+            return 0.0
+        began = thread_time()
+        for task in range(self.tasks):
+            partials.put(directory, found[task % len(found)], task, self._plan)
+        took = thread_time() - began
+        partials.clear(directory, found[0], self._plan)
+        return took
+
+    def _tried(self) -> range:
+        return range(min(self.tasks, _MOST_TASKS))
+
+    def _sets_of(self, own: int) -> list[int]:
+        return [0] if self._undivided else sets_of(self._placement.homes, own)
+
+    def _index(self, number: int) -> Index:
+        if number not in self._sets:
+            kept = self._held[:, number]
+            parts = [Part(in_memory(select_registrations(self.table, kept)))] if kept.any() else []
+            self._sets[number] = Index(1, parts)
+        return self._sets[number]
