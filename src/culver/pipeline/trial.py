@@ -30,13 +30,17 @@ from culver.pipeline import operators, partials
 from culver.pipeline.notifications import Notifications
 from culver.pipeline.plan import Plan
 from culver.placement.forwarding import Adaptive, Load
-from culver.placement.placement import Placement, sets_of
+from culver.placement.placement import Placement
+from culver.placement.replicated import Replicated
 
-SAMPLE = 32_768  # registrations; one that is tried several times counts as several
+SAMPLE = 32_768  # registrations
+_FEWEST = 256
 _FEWER = 8  # times, in the smaller trial
 _EVENTS = 8_192  # in a block
-_MOST_TASKS = 2  # that are tried: the others have about as much to do
+_FEWEST_EVENTS = 16
+_MOST_HELD = 2 * SAMPLE  # in all sets together
 _ROUNDS = 3  # of which the quickest counts: others may be at work on the machine
+_SECONDS = 0.02  # for one block against the undivided sample, or somewhat more
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,25 +54,49 @@ def seconds_per_event(
     placements: Sequence[Placement], sample: ClauseTable, events: pa.RecordBatch, now: Circumstances
 ) -> list[float]:
     """For each placement, the seconds that workers would spend on an event, all together, with as many registrations
-    as there are. A worker that waits for the slowest is spending time, too. Takes about 0.1 s for each of them."""
-    block = events.take(pa.array(np.resize(np.arange(events.num_rows), _EVENTS)))
-    pairs = [_trials(each, sample, block, now.tasks) for each in placements]
-    with TemporaryDirectory() as directory:
+    as there are. A worker that waits for the slowest is spending time, too. Takes about 0.1 s for each of them: where
+    filters are slow, registrations and events are fewer."""
+    with TemporaryDirectory() as made:
+        directory = Path(made)
+        sample, block = _affordable(sample, events, directory)
+        pairs = [_trials(each, sample, now.tasks) for each in placements]
         for _ in range(_ROUNDS):  # all in turn, so that a busy moment of the machine does not hit one of them
             for trial in (trial for pair in pairs for trial in pair):
-                trial.run(Path(directory))
+                trial.run(block, directory)
     return [_at(now.registrations, *pair) + pair[0].tasks * now.reading_seconds for pair in pairs]
 
 
-def _trials(
-    placement: Placement, sample: ClauseTable, block: pa.RecordBatch, tasks: int
-) -> tuple["_Trial", "_Trial"]:
+def _affordable(
+    sample: ClauseTable, events: pa.RecordBatch, directory: Path
+) -> tuple[ClauseTable, pa.RecordBatch]:
+    """As many registrations, and then as many events, as can be tried soon."""
+    few = _every(sample, len(sample.numbers) // _FEWEST)
+    probe = _Trial(Replicated(1), few, 1)
+    for _ in range(2):  # the first time, kernels are loaded
+        probe.run(_block(events, _FEWEST_EVENTS), directory)
+    most = max(_FEWEST, int(_SECONDS / (_FEWEST_EVENTS * probe.seconds) * len(few.numbers)))
+    sample = _every(sample, -(-len(sample.numbers) // most))
+    count = _FEWEST_EVENTS
+    while count < _EVENTS:
+        probe = _Trial(Replicated(1), sample, 1) if count == _FEWEST_EVENTS else probe
+        probe.run(_block(events, count), directory)
+        if 2 * count * probe.seconds > _SECONDS:
+            break
+        count *= 2
+    return sample, _block(events, count)
+
+
+def _block(events: pa.RecordBatch, count: int) -> pa.RecordBatch:
+    return events.take(pa.array(np.resize(np.arange(events.num_rows), count)))
+
+
+def _trials(placement: Placement, sample: ClauseTable, tasks: int) -> tuple["_Trial", "_Trial"]:
     """With few registrations, and with more, but no more than can be tried soon."""
-    whole = _Trial(placement, sample, block, tasks)
-    thinned = _every(sample, -(-whole.held() // SAMPLE))
-    if len(thinned.numbers) < len(sample.numbers):
-        whole = _Trial(placement, thinned, block, tasks)
-    return _Trial(placement, _every(thinned, _FEWER), block, tasks), whole
+    more = _Trial(placement, sample, tasks)
+    step = -(-more.held() // _MOST_HELD)
+    if step > 1:
+        more = _Trial(placement, _every(sample, step), tasks)
+    return _Trial(placement, _every(more.table, _FEWER), tasks), more
 
 
 def _every(table: ClauseTable, step: int) -> ClauseTable:
@@ -82,10 +110,10 @@ def _at(registrations: int, fewer: "_Trial", more: "_Trial") -> float:
 
 
 class _Trial:
-    """Some registrations as a placement divides them, and a block of events to match. `seconds` is what an event took
-    all tasks together, if each took as long as the slowest, in the quickest run so far."""
+    """Some registrations as a placement divides them. `seconds` is what an event took all tasks together, if each
+    took as long as the slowest, in the quickest run so far."""
 
-    def __init__(self, placement: Placement, table: ClauseTable, block: pa.RecordBatch, tasks: int) -> None:
+    def __init__(self, placement: Placement, table: ClauseTable, tasks: int) -> None:
         self.table = table
         self.seconds = np.inf
         # As in a site: with one set there is nothing to route, and a range of the log is one task.
@@ -94,7 +122,6 @@ class _Trial:
         self.tasks = min(slices, max(1, tasks))
         self._plan = Plan(1, slices, self.tasks)
         self._placement = placement
-        self._parts = [block]
         self._start = int(table.since.max(initial=0))  # from here on, all of them are in effect
         self._held = placement.assign(table)
         self._sets: dict[int, Index] = {}
@@ -104,50 +131,40 @@ class _Trial:
         self._load = Load(placement.homes, placement.slices, counts, unknown, unknown, unknown, unknown)
 
     def held(self) -> int:
-        """The registrations in all sets that are tried."""
-        own = [own for task in self._tried() for own in self._plan.share(task)]
-        return int(self._held[:, sorted({s for each in own for s in self._sets_of(each)})].sum())
+        """The registrations in all sets."""
+        return int(self._held.sum())
 
-    def run(self, directory: Path) -> None:
-        for task in self._tried():
-            for own in self._plan.share(task):
-                for number in self._sets_of(own):
-                    self._index(number)
+    def run(self, block: pa.RecordBatch, directory: Path) -> None:
+        for number in range(len(self._placement.homes)):
+            self._index(number)
         began = thread_time()
         routed = None
         if not self._undivided:
-            routed = operators.routed(self._placement, Adaptive(), self._load, self._start, self._parts)
+            routed = operators.routed(self._placement, Adaptive(), self._load, self._start, [block])
         routing = thread_time() - began
         found: list[Notifications] = []
         busy: list[float] = []
-        for task in self._tried():
+        for task in range(self.tasks):
             began = thread_time()
-            results = []
+            results: list[Notifications] = []
             for own in self._plan.share(task):
                 sent = None if routed is None else [operators.sent_to(own, chosen) for chosen in routed]
-                matched = operators.match(self._index, self._start, self._parts, self._memory, sent)
-                results.append(operators.exit_point(self._start, 1, self._parts, matched))
+                matched = operators.match(self._index, self._start, [block], self._memory, sent)
+                results.append(operators.exit_point(self._start, 1, [block], matched))
             found.append(operators.join(results))
             busy.append(thread_time() - began)
         taken = self.tasks * (routing + max(busy)) + self._joining(directory, found)
-        self.seconds = min(self.seconds, taken / self._parts[0].num_rows)
+        self.seconds = min(self.seconds, taken / block.num_rows)
 
     def _joining(self, directory: Path, found: Sequence[Notifications]) -> float:
-        """Of the results of all tasks; those that were not tried have found as much as the others."""
         if self.tasks == 1:
             return 0.0
         began = thread_time()
-        for task in range(self.tasks):
-            partials.put(directory, found[task % len(found)], task, self._plan)
+        for task, part in enumerate(found):
+            partials.put(directory, part, task, self._plan)
         took = thread_time() - began
         partials.clear(directory, found[0], self._plan)
         return took
-
-    def _tried(self) -> range:
-        return range(min(self.tasks, _MOST_TASKS))
-
-    def _sets_of(self, own: int) -> list[int]:
-        return [0] if self._undivided else sets_of(self._placement.homes, own)
 
     def _index(self, number: int) -> Index:
         if number not in self._sets:

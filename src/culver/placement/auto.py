@@ -12,7 +12,8 @@ holds.
                  ^ taken: the quickest that fits. Where none fits, the one that needs least memory
 
 What an existing index is divided by stays, unless it does not fit or another is clearly quicker: to change means to
-build everything anew at the start.
+build everything anew at the start. In the same way `replicated` is kept to while it fits: it has the fewest files and
+tasks.
 """
 
 from collections.abc import Sequence
@@ -24,7 +25,7 @@ from culver.matching.index.table import ClauseTable
 from culver.placement.mpartition import REST, MPartition
 
 INDEX_SHARE = 0.5  # of a worker's memory: while a new version is opened, the one before is still in use
-_CLEARLY = 0.8  # of the seconds: what is worth building the index anew
+_CLEARLY = 0.8  # of the seconds: what is worth a change
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +70,10 @@ def choose(options: Sequence[Option], memory: Memory, present: Option | None = N
             f"needs less. With {workers} workers it could be divided so that each part fits",
         )
     best = min(fitting, key=lambda each: each.seconds)
-    if present in fitting and present is not best and best.seconds >= _CLEARLY * present.seconds:
-        return _as_chosen(
-            present, f"as it is; {_cost(present)}. {best.name} is not so much better: {_cost(best)}"
-        )
+    if present not in fitting:
+        present = next((each for each in fitting if each.name == "replicated"), None)
+    if present is not None and best.seconds >= _CLEARLY * present.seconds:
+        best = present
     others = [_compared(each, memory) for each in options if each is not best]
     return _as_chosen(best, "; ".join([_cost(best), *others]))
 
