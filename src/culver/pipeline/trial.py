@@ -27,6 +27,7 @@ import pyarrow as pa
 from culver.matching.index import ClauseTable, Index, Memory, select_registrations
 from culver.matching.index.matcher import Part
 from culver.matching.index.segment import in_memory
+from culver.matching.index.table import concatenate
 from culver.pipeline import operators, partials
 from culver.pipeline.notifications import Notifications
 from culver.pipeline.plan import Plan
@@ -39,7 +40,10 @@ _FEWEST = 256
 _FEWER = 8  # times, in the smaller trial
 _EVENTS = 8_192  # in a block
 _FEWEST_EVENTS = 16
-_MOST_HELD = 2 * SAMPLE  # in all sets together
+_COPIES = 2  # of the sample in all sets together, at most
+_HARDLY_MORE = (
+    1.5  # times as long for twice as many events: most is paid once a block, and events cost little
+)
 _ROUNDS = 3  # of which the quickest counts: others may be at work on the machine
 _LEAST_SECONDS = 1e-9
 _SECONDS = 0.02  # for one block against the undivided sample, or somewhat more
@@ -84,13 +88,13 @@ def _affordable(
         probe.run(_block(events, _FEWEST_EVENTS), directory)
     most = max(_FEWEST, int(_SECONDS / (_FEWEST_EVENTS * probe.seconds) * len(few.numbers)))
     sample = _every(sample, -(-len(sample.numbers) // most))
-    count = _FEWEST_EVENTS
+    probe, count, before = _Trial(Replicated(1), sample, 1), _FEWEST_EVENTS, 0.0
     while count < _EVENTS:
-        probe = _Trial(Replicated(1), sample, 1) if count == _FEWEST_EVENTS else probe
         probe.run(_block(events, count), directory)
-        if 2 * count * probe.seconds > _SECONDS:
+        took = count * probe.seconds
+        if took > _SECONDS / 2 and took > _HARDLY_MORE * before > 0:
             break
-        count *= 2
+        count, before = 2 * count, took
     return sample, _block(events, count)
 
 
@@ -101,7 +105,7 @@ def _block(events: pa.RecordBatch, count: int) -> pa.RecordBatch:
 def _trials(placement: Placement, sample: ClauseTable, tasks: int) -> _Line:
     """With few registrations, and with more, but no more than can be tried soon."""
     more = _Trial(placement, sample, tasks)
-    step = -(-more.held() // _MOST_HELD)
+    step = -(-more.held() // max(1, _COPIES * len(sample.numbers)))
     if step > 1:
         more = _Trial(placement, _every(sample, step), tasks)
     return _Trial(placement, _every(more.table, _FEWER), tasks), more
@@ -190,6 +194,8 @@ class _Trial:
     def _index(self, number: int) -> Index:
         if number not in self._sets:
             kept = self._held[:, number]
-            parts = [Part(in_memory(select_registrations(self.table, kept)))] if kept.any() else []
-            self._sets[number] = Index(1, parts)
+            table, _ = concatenate(
+                [select_registrations(self.table, kept)]
+            )  # without texts that no one needs
+            self._sets[number] = Index(1, [Part(in_memory(table))] if kept.any() else [])
         return self._sets[number]
