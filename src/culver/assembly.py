@@ -53,7 +53,7 @@ from culver.pipeline.observation import (
 from culver.pipeline.scaling import ElasticSlices
 from culver.pipeline.slices import FixedSlices, Slices, SlicesView
 from culver.pipeline.spark.masters import parallelism
-from culver.pipeline.weighing import recent_events
+from culver.pipeline.weighing import dividing_of, recent_events
 from culver.placement.auto import Choice
 from culver.placement.mpartition import MPartition
 from culver.registry.block import Block, BlockSpec
@@ -161,6 +161,7 @@ class RunningSite:
                 self.observe,
                 self._meter,
                 partial(recent_events, log),
+                dividing_of(settings.pipeline) if index.placed.name == MPartition.name else None,
                 settings.pipeline.forwarding,
                 Controller(elasticity_settings(settings.pipeline)) if settings.pipeline.elastic else None,
             )

@@ -79,7 +79,9 @@ class PipelineSettings:
     spark_conf: dict[str, str] = field(default_factory=dict)  # more settings of Spark, over Culver's own
     spark_ui: bool = False  # Spark's own web interface
     batch_events: int = 8_000_000  # most events in one batch, which is as large as what waits
-    placement: str = "auto"  # of subscriptions on slices; or replicated, hashed, event-space, kmeans
+    placement: str = "auto"  # of subscriptions on slices; or the name of one, see `plugins`
+    dimensions: int = 4  # that a subscription is placed by, at most, with mpartition
+    cuts: str = "quantiles"  # of a dimension into segments; or equal, of equal widths
     slices: int = 0  # that the index is divided into; 0: one for each worker
     elastic: bool = False  # slices are added under saturation, and removed when there are too many
     slices_min: int = 1  # that an elastic pipeline keeps

@@ -26,7 +26,7 @@ PLACEMENTS: Mapping[str, str] = {
     "kmeans": "culver.placement.kmeans:KMeans",
 }
 
-FORWARDING: Mapping[str, str] = {
+FORWARDINGS: Mapping[str, str] = {
     "adaptive": "culver.placement.forwarding:Adaptive",
     "response-time": "culver.placement.forwarding:ResponseTime",
     "subscription-count": "culver.placement.forwarding:SubscriptionCount",
@@ -47,9 +47,9 @@ def placement_named(name: str) -> type["Placement"]:
     return found
 
 
-def forwarding_named(name: str) -> "Forwarding":
-    """A policy among candidates. Raises InvalidConfiguration with the known names."""
-    found: Forwarding = _load("forwarding", FORWARDING, name)()
+def forwarding_named(name: str) -> type["Forwarding"]:
+    """The class of a forwarding policy; call it for one. Raises InvalidConfiguration with the known names."""
+    found: type[Forwarding] = _load("forwarding", FORWARDINGS, name)
     return found
 
 

@@ -58,7 +58,8 @@ def check_counts(site: RunningSite, before: int, expected: Expectation, slices: 
     assert all(each.sent <= each.events for each in done)
     found = sum(len([o for o in expected.offsets(name) if o >= before]) for name in expected.windows)
     assert sum(each.pairs for each in done) == found > 0
-    assert all(min(each.ap_seconds, each.m_seconds, each.ep_seconds) > 0 for each in done)
+    assert all(min(each.ap_seconds, each.ep_seconds) > 0 for each in done), done
+    assert all((each.m_seconds > 0) == (each.sent > 0) for each in done), done
     assert sum(each.registrations for each in seen.index) >= len(
         expected.windows
     )  # some are in several slices

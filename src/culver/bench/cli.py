@@ -292,3 +292,33 @@ def streamhub(
     else:
         plan = plans.StreamhubPlan(figures=figures, tables=tables, data_dir=data_dir)
     return run(plan, plots, frame.tell)
+
+
+@benchmark("bluedove")
+@click.option(
+    "--figure",
+    "figures",
+    type=click.Choice(["5", "6", "7", "8", "9", "10", "11"]),
+    multiple=True,
+    help="Figure of the paper; may be given several times. All, unless told otherwise.",
+)
+@click.option(
+    "--plots",
+    type=click.Path(path_type=Path, file_okay=False, writable=True),
+    default=Path("bluedove-plots"),
+    show_default=True,
+    help="Directory to draw into, as SVG files.",
+)
+@click.option("--quick", is_flag=True, help="A short run to see that it works; its figures mean nothing.")
+def bluedove(figures: tuple[str, ...], plots: Path, quick: bool) -> list[frame.Record]:
+    """The evaluation of BlueDove's paper again, on W1: its figure, ours, and the ratio.
+
+    A simulation of 5 to 20 matchers with the real placements and forwarding policies: once with the paper's costs
+    (time goes with the subscriptions searched), once with those of our matcher, measured in the same run.
+    """
+    from culver.bench.bluedove import plan as plans
+    from culver.bench.bluedove.run import run
+
+    chosen = figures or plans.FIGURES
+    plan = plans.quick_plan(chosen) if quick else plans.BluedovePlan(figures=chosen)
+    return run(plan, plots, frame.tell)

@@ -24,6 +24,7 @@ from culver.pipeline.loads import LoadReport
 from culver.pipeline.notifications import Notifications
 from culver.pipeline.plan import Plan
 from culver.pipeline.work import Meter, SchemeWork, Work, worker_name
+from culver.placement import layer
 from culver.placement.placement import Chosen
 from culver.plugins import forwarding_named
 
@@ -32,6 +33,7 @@ def warm_up() -> None:
     """Load all that a range needs, so that the first event need not wait. Harmless to call again."""
     matching.warm_up()
     joining.load()
+    layer.load()
     checksum(np.zeros(0, np.uint16))
 
 
@@ -49,7 +51,7 @@ class RangeProcessor:
         self._directory = index
         self._log = log
         self._head = head
-        self._forwarding = forwarding_named(forwarding)
+        self._forwarding = forwarding_named(forwarding)()
         self._index: DividedIndex | None = None
         self._memory = Memory()
         self._worker = worker_name()

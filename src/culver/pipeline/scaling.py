@@ -37,13 +37,14 @@ from culver.pipeline.slices import (
 )
 from culver.placement.describing import set_labels
 from culver.placement.expected import is_clearly_better
-from culver.placement.learning import SAMPLE
+from culver.placement.learning import SAMPLE, Dividing
 from culver.placement.mpartition import MPartition
 from culver.placement.redivision import Redivision, anew, covering
 
 logger = logging.getLogger(__name__)
 
-_ENOUGH = 128  # registrations to learn from
+_ENOUGH = 128  # subscriptions to learn from, and events
+_MANY_TIMES = 8
 
 
 class Events(Protocol):
@@ -61,19 +62,23 @@ class ElasticSlices:
         observe: Callable[[], SiteObservation],
         meter: Meter,
         recent_events: Events,
+        dividing: Dividing | None,
         forwarding: str,
         controller: Controller | None,
     ) -> None:
-        """`meter` is fed by its owner. Without a `controller` slices change by hand only."""
+        """`meter` is fed by its owner. `dividing` is for `mpartition`; the others know how they divide. Without a
+        `controller` slices change by hand only."""
         self._index = index
         self._catalog = catalog
         self._observe = observe
         self._recent_events = recent_events
+        self._dividing = dividing
         self._forwarding = forwarding
         self._controller = controller
         self._meter = meter
         self._changing = asyncio.Lock()
-        self._learnt_at = 0  # how many subscriptions there were when the division was last looked at
+        # How many subscriptions, and how many events ever, there were when the division was last looked at.
+        self._learnt_at = (0, 0)
 
     async def add(self, split: int | None = None) -> SlicesView:
         async with self._changing:
@@ -105,7 +110,7 @@ class ElasticSlices:
     async def tick(self) -> None:
         """Call it about once a second."""
         seen, now = self._observe(), time.monotonic()
-        await self._look_at_division(seen.subscriptions)
+        await self._look_at_division(seen.subscriptions, seen.log_next_offset)
         if self._controller is None:
             return
         held = {number: count for number, (count, _) in enumerate(self._index.contents_of_slices())}
@@ -209,12 +214,15 @@ class ElasticSlices:
         return self._index.sample(covering(present), SAMPLE)
 
     def _learnt(self, present: MPartition, slices: int, events: pa.RecordBatch | None) -> MPartition:
-        return type(present).learnt(self._sample(present), slices, events)
+        return type(present).learnt(self._sample(present), slices, events, self._dividing)
 
-    async def _look_at_division(self, count: int) -> None:
-        """Learn again where subscriptions have become twice or half as many since the last time."""
-        few = count < _ENOUGH or self._placement().slices == 1
-        if few or self._learnt_at / 2 < count < 2 * self._learnt_at:
+    async def _look_at_division(self, count: int, events_ever: int) -> None:
+        """Learn again where subscriptions have become twice or half as many since the last time, or events many times
+        as many: the first ones, above all, for subscriptions mostly come before them."""
+        if count < _ENOUGH or self._placement().slices == 1:
+            return
+        known, known_events = self._learnt_at
+        if known / 2 < count < 2 * known and events_ever < max(_ENOUGH, _MANY_TIMES * known_events):
             return
         events = self._recent_events()
 
@@ -226,7 +234,7 @@ class ElasticSlices:
         async with self._changing:
             if await self._change(change):
                 logger.info("%d subscriptions are divided anew", count)
-            self._learnt_at = count
+            self._learnt_at = count, events_ever
 
 
 def _told(said: tuple[float, Decision] | None) -> DecisionView | None:

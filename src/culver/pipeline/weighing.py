@@ -10,12 +10,13 @@ that read every event again. A small index that fits is replicated without a que
 """
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import thread_time
 
 import pyarrow as pa
 
 from culver.config import PipelineSettings
+from culver.errors import InvalidConfiguration
 from culver.log.log import PublicationLog
 from culver.matching.index import ClauseTable, IndexWriter
 from culver.pipeline import operators
@@ -24,6 +25,7 @@ from culver.pipeline.trial import SAMPLE, Circumstances, seconds_per_event
 from culver.placement.auto import Choice, Memory, Option, applications, choose, unweighed
 from culver.placement.expected import expected
 from culver.placement.hashed import Hashed
+from culver.placement.learning import Dividing
 from culver.placement.mpartition import EventSpace, MPartition
 from culver.placement.placement import Placement
 from culver.placement.redivision import covering
@@ -54,6 +56,18 @@ def recent_events(log: PublicationLog) -> pa.RecordBatch | None:
     return operators.access_point(start, end, log.read(start, end))[-1]
 
 
+def dividing_of(settings: PipelineSettings) -> Dividing:
+    """How `mpartition` is to divide. Raises InvalidConfiguration."""
+    if settings.dimensions < 1:
+        raise InvalidConfiguration("pipeline.dimensions must be at least 1", field="pipeline.dimensions")
+    match settings.cuts:
+        case "quantiles" | "equal" as cuts:
+            return Dividing(settings.dimensions, cuts=cuts)
+    raise InvalidConfiguration(
+        f"unknown cuts {settings.cuts!r}; known: quantiles, equal", field="pipeline.cuts"
+    )
+
+
 def weigh(writer: IndexWriter, settings: PipelineSettings, workers: int, log: PublicationLog) -> Weighed:
     """What to do with the index. Each slice is taken for what one worker holds."""
     slices = settings.slices or workers
@@ -74,7 +88,9 @@ def weigh(writer: IndexWriter, settings: PipelineSettings, workers: int, log: Pu
     reading = _READING_SECONDS
     if events is not None:
         reading = (thread_time() - began) / events.num_rows
-    placements = _candidates(sample, slices, events, settings.elastic)
+    # More dimensions than there is room for are of no use, however quick.
+    dividing = replace(dividing_of(settings), fullest=memory.budget / max(1, memory.index_bytes))
+    placements = _candidates(sample, slices, events, dividing, settings.elastic)
     if present is not None and (present.name in ELASTIC_PLACEMENTS or not settings.elastic):
         placements = [each for each in placements if each.name != present.name]
         placements.append(present)
@@ -123,9 +139,9 @@ def _representative(placement: Placement) -> list[int]:
 
 
 def _candidates(
-    sample: ClauseTable, slices: int, events: pa.RecordBatch | None, elastic: bool
+    sample: ClauseTable, slices: int, events: pa.RecordBatch | None, dividing: Dividing, elastic: bool
 ) -> list[Placement]:
-    by_layers = MPartition.learnt(sample, slices, events)
+    by_layers = MPartition.learnt(sample, slices, events, dividing)
     divided: list[MPartition] = [by_layers, EventSpace.learnt(sample, slices, events)]
     if len(by_layers.layers) == 1 and len(by_layers.layers[0].divisions) == 1:
         divided = [by_layers]  # which is the same

@@ -34,7 +34,7 @@ _GUESSED_SECONDS = 1e-9  # for each registration that an event is matched agains
 class Load:
     """What was last told, arrays by set number. Of a set that is anywhere, the sums over all slices."""
 
-    homes: NDArray[np.int64]  # the slice that works on it; -1: every slice holds it
+    homes: NDArray[np.int64]  # the slice that works on it, or ANYWHERE
     slices: int
     registrations: NDArray[np.int64]  # in each set
     queue: NDArray[np.float64]  # events waiting for it
@@ -164,9 +164,9 @@ def seconds_each(load: Load) -> NDArray[np.float64]:
 def _by_slice(load: Load, values: NDArray[np.float64]) -> NDArray[np.float64]:
     """The sum over the sets of each slice; those of sets that are anywhere in equal parts."""
     placed = load.homes >= 0
-    own = np.bincount(load.homes[placed], values[placed], load.slices)
-    result: NDArray[np.float64] = own + values[~placed].sum() / load.slices
-    return result
+    sums = np.bincount(load.homes[placed], values[placed], load.slices).astype(np.float64)
+    sums += values[~placed].sum() / load.slices
+    return sums
 
 
 def _least(

@@ -21,7 +21,8 @@ def _hash(number: int, salt: int) -> int:
     mixed = np.uint64(number) * _GOLDEN + np.uint64(salt + 1) * _MIX
     mixed = (mixed ^ (mixed >> np.uint64(30))) * _MIX
     mixed = (mixed ^ (mixed >> np.uint64(27))) * _MIX_AGAIN
-    return np.int64((mixed ^ (mixed >> np.uint64(31))) >> np.uint64(33))
+    mixed = (mixed ^ (mixed >> np.uint64(31))) >> np.uint64(33)
+    return int(mixed)
 
 
 @compiled
@@ -38,7 +39,7 @@ def _slice_besides(slices: Integers, event: int) -> int:
     """A slice that the event goes to anyway; -1: it goes to none yet."""
     for choice in range(len(slices)):
         if slices[choice, event] >= 0:
-            return slices[choice, event]
+            return int(slices[choice, event])
     return -1
 
 

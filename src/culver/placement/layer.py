@@ -18,8 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culver.matching.index.arrays import Integers
+from culver.matching.index.bounds import Line
 from culver.matching.index.columns import BatchColumns
-from culver.placement.buckets import Buckets
+from culver.model.batch import concat, encode
+from culver.model.event import Event
+from culver.placement.buckets import BUCKETS, Buckets
 from culver.placement.division import Division
 from culver.placement.marking import Held, keep_members, make_choice
 from culver.placement.placement import State
@@ -74,6 +77,15 @@ class Layer:
             if not len(division.owners) or division.owners.min() < 0 or division.owners.max() >= slices:
                 raise ValueError(f"owners are not among {slices} slices")
         return cls(divisions, slices)
+
+
+def load() -> None:
+    """Load the kernels that route events, or compile them where they never were."""
+    one, none = np.zeros(1, np.int64), np.empty(0, np.int64)
+    strings, table = ("s", Line.STRINGS), np.zeros(BUCKETS, np.int64)
+    divisions = (Ranges(("n", Line.NUMBERS), none, one, none), Ranges(strings, none, one, none))
+    layer = Layer((*divisions, Buckets(strings, table, table)), 1)
+    layer.route(BatchColumns(concat(encode([Event({}, {"n": 1.5, "s": "a"}, b"{}")], 0))), 0)
 
 
 def marks(division: Division, table: TermTable, slices: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:

@@ -54,6 +54,7 @@ class Dividing:
     dimensions: int = 4  # of a layer, at most
     layers: int = 4  # at most
     cuts: Literal["quantiles", "equal"] = "quantiles"  # see above; or the paper's: equal widths
+    fullest: float = np.inf  # share of all registrations, copies counted, that a slice is to hold at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +85,14 @@ def learn(
     if dividing.cuts == "quantiles" and events is not None:
         ways = ["load", "events"]
     layers: list[Layer] = []
+    held = 0  # by the fullest slice, for the layers that there are
     while len(layers) < dividing.layers and len(table.numbers) >= max(1, _SHARE * total):
         terms = TermTable(table)
         tried = [_candidates(terms, slices, way, columns, _SHARE * total) for way in ways]
-        grown = min((_grown(each, terms.count, slices, dividing.dimensions) for each in tried), key=_cost_of)
+        room = dividing.fullest * total - held
+        grown = min(
+            (_grown(each, terms.count, slices, dividing.dimensions, room) for each in tried), key=_cost_of
+        )
         if np.count_nonzero(grown.members) < _SHARE * total:
             break
         divisions = [each.division for each in grown.chosen]
@@ -95,6 +100,7 @@ def learn(
             each.turned(place * slices // len(divisions), slices) for place, each in enumerate(divisions)
         ]
         layers.append(Layer(tuple(turned), slices))
+        held += _sizes(grown.chosen, grown.members, slices).sum(axis=0).max()
         table = select_registrations(table, ~grown.members)
     return tuple(layers)
 
@@ -146,14 +152,17 @@ def _ranges(spans: Spans, dimension: Dimension, slices: int, way: _Cutting, colu
     return at_quantiles(dimension, ends, np.ones(len(ends), np.int64), slices)
 
 
-def _grown(tried: list[_Candidate], count: int, slices: int, most: int) -> _Grown:
-    """The dimensions of a layer, and its members; none where it would not be worth it."""
+def _grown(tried: list[_Candidate], count: int, slices: int, most: int, room: float) -> _Grown:
+    """The dimensions of a layer, and its members; none where it would not be worth it. A slice has room for so many:
+    the first dimension may take more, for without it there is the rest, which every slice has all of."""
     chosen: list[_Candidate] = []
     members = np.ones(count, np.bool_)
     cost = np.inf
     while len(chosen) < most:
         taken = {each.division.dimension for each in chosen}
         left = [each for each in tried if each.division.dimension not in taken]
+        if chosen:
+            left = [each for each in left if _fullest([*chosen, each], members & each.narrow, slices) <= room]
         costs = [_cost([*chosen, each], members & each.narrow, slices) for each in left]
         if not left or min(costs)[0] > cost * _NO_WORSE:
             break
@@ -169,17 +178,28 @@ def _grown(tried: list[_Candidate], count: int, slices: int, most: int) -> _Grow
 def _cost(chosen: list[_Candidate], members: NDArray[np.bool_], slices: int) -> tuple[float, float]:
     """Of an event, for the busiest slice and for all of them, with these dimensions turned as in a layer; all that is
     no member is matched against, too."""
-    sizes, choice = [], []
+    choice = []
     for place, each in enumerate(chosen):
         turn = place * slices // len(chosen)
-        sizes.append(np.roll(np.count_nonzero(each.reached[members], axis=0), turn))
         choice.append(np.where(each.owners < 0, NOWHERE, place * slices + (each.owners + turn) % slices))
     sets = np.stack(choice, axis=1)
     sets[(sets == NOWHERE).any(axis=1)] = NOWHERE
     homes = np.tile(np.arange(slices), len(chosen))
-    searched, busiest = pace([sets], np.concatenate(sizes), homes, slices)
+    searched, busiest = pace([sets], _sizes(chosen, members, slices).reshape(-1), homes, slices)
     left = np.count_nonzero(~members)
     return busiest + left, searched + left
+
+
+def _sizes(chosen: list[_Candidate], members: NDArray[np.bool_], slices: int) -> Integers:
+    """(dimensions, slices): what the sets hold, with the dimensions turned as in a layer."""
+    sizes = [np.count_nonzero(each.reached[members], axis=0) for each in chosen]
+    turns = [place * slices // len(chosen) for place in range(len(chosen))]
+    return np.stack([np.roll(each, turn) for each, turn in zip(sizes, turns, strict=True)])
+
+
+def _fullest(chosen: list[_Candidate], members: NDArray[np.bool_], slices: int) -> int:
+    """How much a slice would hold, with what is no member, and without backups."""
+    return int(_sizes(chosen, members, slices).sum(axis=0).max() + np.count_nonzero(~members))
 
 
 def _favour(candidate: _Candidate) -> float:

@@ -128,11 +128,19 @@ def _worked_on(
     sets: tuple[NDArray[np.int64], ...], homes: NDArray[np.int64], turns: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], ...]:
     """The slice for each set: its home; for one that has none, a slice that gets the event anyway, else in turn."""
-    slices = [np.where(each == NOWHERE, NOWHERE, homes[each]) for each in sets]
-    free = [(each != NOWHERE) & (homes[each] == ANYWHERE) for each in sets]
-    if any(each.any() for each in free):
-        anyway = turns
-        for where in reversed(slices):
-            anyway = np.where(where >= 0, where, anyway)
-        slices = [np.where(loose, anyway, where) for loose, where in zip(free, slices, strict=True)]
-    return tuple(slices)
+    slices = [_homes_of(each, homes) for each in sets]
+    if not (homes == ANYWHERE).any():
+        return tuple(slices)
+    anyway = turns
+    for where in reversed(slices):
+        anyway = np.where(where >= 0, where, anyway)
+    return tuple(
+        np.where((each != NOWHERE) & (where == ANYWHERE), anyway, where)
+        for each, where in zip(sets, slices, strict=True)
+    )
+
+
+def _homes_of(sets: NDArray[np.int64], homes: NDArray[np.int64]) -> NDArray[np.int64]:
+    if len(sets) and sets.strides == (0,):  # as `always` makes it
+        return np.broadcast_to(homes[sets[0]], sets.shape)
+    return np.where(sets == NOWHERE, NOWHERE, homes[sets])

@@ -20,7 +20,7 @@ def test_a_known_name_gives_a_placement_of_that_name(name: str) -> None:
 def test_an_unknown_name_lists_the_known_ones() -> None:
     with pytest.raises(InvalidConfiguration, match="'fast'; known: columnar, counting, reference"):
         filter_named("fast")
-    with pytest.raises(InvalidConfiguration, match="'best'; known: event-space, hashed, kmeans, replicated"):
+    with pytest.raises(InvalidConfiguration, match="'best'; known: event-space, hashed, kmeans, mpartition, one-dimension, replicated"):
         placement_named("best")
 
 

@@ -15,7 +15,7 @@ def test_head_waits_at_the_position_of_a_registration_until_it_is_indexed() -> N
     assert tracker.register(version=5, log_end=70) == 70
     tracker.committed(95)
     assert tracker.head == Head(70, 4, 70)
-    tracker.indexed(5, 5)
+    tracker.indexed(5, 5, 1)
     assert tracker.head == Head(95, 5, 70)
 
 
@@ -23,10 +23,18 @@ def test_a_compaction_moves_the_index_version_alone() -> None:
     tracker = HeadTracker(log_end=70, index_version=4, frontier=70)
     tracker.register(version=5, log_end=70)
     tracker.committed(95)
-    tracker.indexed(4, 5)
+    tracker.indexed(4, 5, 1)
     assert tracker.head == Head(70, 5, 70)
-    tracker.indexed(5, 6)
+    tracker.indexed(5, 6, 1)
     assert tracker.head == Head(95, 6, 70)
+
+
+def test_a_version_that_is_divided_anew_brings_its_slices_along() -> None:
+    tracker = HeadTracker(log_end=70, index_version=4, frontier=70, slices=2)
+    tracker.indexed(4, 5, 3)
+    assert tracker.head == Head(70, 5, 70, 3)
+    tracker.indexed(3, 3, 2)
+    assert tracker.head == Head(70, 5, 70, 3), "an older one changes nothing"
 
 
 def test_registration_takes_effect_behind_everything_that_is_on_disk() -> None:
@@ -42,7 +50,7 @@ def test_index_of_an_earlier_version_does_not_release_a_later_registration() -> 
     tracker.committed(20)
     tracker.register(2, 20)
     tracker.committed(30)
-    tracker.indexed(1, 1)
+    tracker.indexed(1, 1, 1)
     assert tracker.head == Head(20, 1, 0)
 
 
@@ -57,7 +65,7 @@ def test_withdrawn_registration_holds_nothing_back() -> None:
 def test_nothing_goes_back() -> None:
     tracker = HeadTracker(log_end=10, index_version=5, frontier=7)
     tracker.committed(9)
-    tracker.indexed(4, 4)
+    tracker.indexed(4, 4, 1)
     tracker.accepted(6)
     assert tracker.head == Head(10, 5, 7)
 

@@ -28,7 +28,7 @@ def test_what_is_older_counts_less() -> None:
     meter = LoadMeter(half_life_seconds=10.0)
     meter.add([work(0, [SetWork(0, 100, 1.0)])], now=0.0)
     meter.add([work(0, [SetWork(0, 100, 3.0)])], now=10.0)
-    assert meter.report(now=10.0).rates == (pytest.approx(150 / 3.5, rel=0.01),)
+    assert meter.report(now=10.0).rates[0] == pytest.approx(150 / 3.5, rel=0.01)
 
 
 def test_a_steady_flow_is_its_arrival_rate() -> None:
@@ -64,7 +64,9 @@ def test_sets_that_are_numbered_otherwise_are_measured_anew() -> None:
 
 def test_a_block_is_as_long_as_its_matches_allow() -> None:
     assert LoadReport(registrations=40_000).block_events() == 65_536
-    assert LoadReport(registrations=10_000_000).block_events() == 1_024, "a guess, before anything is measured"
+    assert LoadReport(registrations=10_000_000).block_events() == 1_024, (
+        "a guess, before anything is measured"
+    )
     assert LoadReport(registrations=10_000_000, pairs_per_event=130.0).block_events() == 65_536
     assert LoadReport(registrations=10_000_000, pairs_per_event=33_000.0).block_events() == 1_024
     assert LoadReport(registrations=1_000_000, pairs_per_event=3_300.0).block_events() == 16_384

@@ -1,4 +1,4 @@
-"""The meeting of slices: complete only with one version, and damage is not joined."""
+"""The meeting of tasks: complete only with one plan, and damage is not joined."""
 
 from pathlib import Path
 
@@ -7,7 +7,9 @@ import pytest
 
 from culver.errors import StorageCorrupt
 from culver.pipeline import partials
+from culver.pipeline.loads import LoadReport
 from culver.pipeline.notifications import Notifications
+from culver.pipeline.plan import Plan
 
 
 def part(version: int, *numbers: int) -> Notifications:
@@ -23,28 +25,36 @@ def part(version: int, *numbers: int) -> Notifications:
     )
 
 
-def test_last_slice_gets_what_all_have_found(tmp_path: Path) -> None:
+def test_last_task_gets_what_all_have_found(tmp_path: Path) -> None:
     directory = tmp_path / "partials"
-    assert partials.put(directory, part(5, 1, 4), 0, 2) is None
-    joined = partials.put(directory, part(5, 2), 1, 2)
+    assert partials.put(directory, part(5, 1, 4), 0, Plan(5, 2, 2)) is None
+    joined = partials.put(directory, part(5, 2), 1, Plan(5, 2, 2))
     assert joined is not None
     assert joined.numbers.tolist() == [1, 2, 4]
-    partials.clear(directory, joined, 2)
+    partials.clear(directory, joined, Plan(5, 2, 2))
     assert list(directory.iterdir()) == []
 
 
-def test_worker_of_an_earlier_run_does_not_take_the_place_of_a_slice(tmp_path: Path) -> None:
-    """It outlived its driver, and puts what it found with an older version between the two slices of the new run."""
-    assert partials.put(tmp_path, part(5, 1), 0, 2) is None
-    assert partials.put(tmp_path, part(4, 9), 0, 2) is None
-    joined = partials.put(tmp_path, part(5, 2), 1, 2)
+def test_worker_of_an_earlier_run_does_not_take_the_place_of_a_task(tmp_path: Path) -> None:
+    """It outlived its driver, and puts what it found with an older version between the two tasks of the new run."""
+    assert partials.put(tmp_path, part(5, 1), 0, Plan(5, 2, 2)) is None
+    assert partials.put(tmp_path, part(4, 9), 0, Plan(4, 2, 2)) is None
+    joined = partials.put(tmp_path, part(5, 2), 1, Plan(5, 2, 2))
     assert joined is not None
     assert (joined.index_version, joined.numbers.tolist()) == (5, [1, 2])
 
 
+def test_tasks_that_were_told_of_another_load_are_not_joined(tmp_path: Path) -> None:
+    """They have sent events elsewhere."""
+    other = Plan(5, 2, 2, LoadReport("a", rates=(1.0, 2.0)))
+    assert partials.put(tmp_path, part(5, 1), 0, Plan(5, 2, 2)) is None
+    assert partials.put(tmp_path, part(5, 2), 1, other) is None
+    assert partials.put(tmp_path, part(5, 3), 0, other) is not None
+
+
 def test_torn_partial_result_is_named_and_not_joined(tmp_path: Path) -> None:
-    partials.put(tmp_path, part(5, 1, 4), 0, 2)
+    partials.put(tmp_path, part(5, 1, 4), 0, Plan(5, 2, 2))
     [path] = tmp_path.iterdir()
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(StorageCorrupt, match=path.name):
-        partials.put(tmp_path, part(5, 2), 1, 2)
+        partials.put(tmp_path, part(5, 2), 1, Plan(5, 2, 2))

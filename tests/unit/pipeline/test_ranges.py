@@ -14,6 +14,7 @@ from culver.model.language import parse
 from culver.pipeline.files import SiteFiles
 from culver.pipeline.head import Head
 from culver.pipeline.notifications import Notifications
+from culver.pipeline.plan import Plan
 from culver.pipeline.ranges import RangeProcessor
 from culver.placement.hashed import Hashed
 from culver.placement.mpartition import MPartition
@@ -61,16 +62,20 @@ def test_what_a_slice_does(
     with FileLog(files.log, LogSettings()) as log:
         processor = RangeProcessor(files.index, log, lambda: Head(EVENTS, 1, frontier, 3))
         for own in range(slices):
-            found = list(processor.process_slice(0, EVENTS, version, own, slices))
+            found = list(processor.process_share(0, EVENTS, Plan(version, slices, slices), own))
             assert [whole for _, whole in found] == ([] if is_whole is None else [is_whole])
-        [whole] = RangeProcessor(files.index, log, lambda: Head(EVENTS, 1, 0, 3)).process(0, EVENTS, 1)
+        [whole] = RangeProcessor(files.index, log, lambda: Head(EVENTS, 1, 0, 3)).process(
+            0, EVENTS, Plan(1, 3)
+        )
         if is_whole:
             assert as_pairs(found[0][0]) == as_pairs(whole, frontier)
         processor.close()
 
 
-@pytest.mark.parametrize("slices", [1, 2, 3])
-def test_slices_with_several_sets_find_what_the_reference_finds(slices: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("slices", "tasks"), [(1, 1), (2, 2), (3, 2), (3, 1)])
+def test_slices_with_several_sets_find_what_the_reference_finds(
+    slices: int, tasks: int, tmp_path: Path
+) -> None:
     played = scene("several applications")
     files = SiteFiles(tmp_path)
     writer = IndexWriter(files.index)
@@ -86,12 +91,9 @@ def test_slices_with_several_sets_find_what_the_reference_finds(slices: int, tmp
         log.append(log.prepare([played.batch]))
         count = played.batch.num_rows
         processor = RangeProcessor(files.index, log, lambda: Head(count, writer.version, 0, slices))
-        [whole] = processor.process(0, count, writer.version)
-        parts = [
-            (part, is_whole)
-            for own in range(slices)
-            for part, is_whole in processor.process_slice(0, count, writer.version, own, slices)
-        ]
+        plan = Plan(writer.version, slices, tasks)
+        [whole] = processor.process(0, count, plan)
+        parts = [found for task in range(tasks) for found in processor.process_share(0, count, plan, task)]
         processor.close()
     assert as_pairs(whole) == expected
     assert not any(is_whole for _, is_whole in parts)

@@ -98,7 +98,7 @@ def test_an_index_too_large_for_a_worker_is_divided_so_that_it_fits(
     assert weighed.choice.name in ("mpartition", "event-space", "hashed")
     assert weighed.choice.slices == SLICES
     assert "which is too much" in weighed.choice.reason
-    assert all(f"{name} " in weighed.choice.reason for name in ("replicated", "mpartition", "hashed"))
+    assert all(name in weighed.choice.reason for name in ("replicated", "mpartition", "hashed"))
     if isinstance(weighed.learnt, MPartition):
         assert weighed.learnt.layers
         assert "application" in weighed.choice.reason
@@ -139,4 +139,5 @@ def test_copies_of_a_divided_index_are_not_taken_for_registrations(tmp_path: Pat
     # As a whole it fits, though all copies together take several times as much.
     reason = weigh(divided, settings(3 * whole), SLICES, log).choice.reason
     told = [each for each in reason.split("; ") if "replicated" in each]
-    assert told and "too much" not in told[0]
+    assert len(told) == 1
+    assert "too much" not in told[0]

@@ -19,6 +19,7 @@ from culver.pipeline.files import SiteFiles
 from culver.pipeline.head import Head
 from culver.pipeline.notifications import Notifications
 from culver.pipeline.observation import BATCH_SECONDS, Batch, SchemeTotals, Tally
+from culver.pipeline.plan import Plan
 from culver.pipeline.ranges import RangeProcessor
 from culver.pipeline.work import SchemeWork, Work, Written, worker_name
 from culver.placement.hashed import Hashed
@@ -149,8 +150,9 @@ def test_processor_tells_what_each_slice_was_sent_and_found(slices: int, tmp_pat
     with FileLog(files.log, LogSettings()) as log:
         log.append(log.prepare(batches.encode([random_event(rng) for _ in range(120)], 0)))
         processor = RangeProcessor(files.index, log, lambda: Head(120, 1, 0, slices))
-        [block] = processor.process(0, 120, 1)
-        parts = [part for own in range(slices) for part, _ in processor.process_slice(0, 120, 1, own, slices)]
+        plan = Plan(1, slices, slices)
+        [block] = processor.process(0, 120, plan)
+        parts = [part for task in range(slices) for part, _ in processor.process_share(0, 120, plan, task)]
         processor.close()
     assert [each.slice for each in block.work] == list(range(slices))
     assert sum(each.pairs for each in block.work) == len(block.rows)

@@ -18,8 +18,9 @@ from culver.placement.forwarding import (
     SubscriptionCount,
     seconds_each,
 )
+from culver.plugins import FORWARDINGS, forwarding_named
 
-POLICIES: list[Forwarding] = [Adaptive(), ResponseTime(), SubscriptionCount(), Random()]
+POLICIES: list[Forwarding] = [forwarding_named(name)() for name in FORWARDINGS]
 
 
 def told(homes: list[int], slices: int, **values: list[float]) -> Load:
@@ -44,6 +45,10 @@ def shares(
     chosen = policy.choose(load, [rows(candidates, events)], np.linspace(0.0, seconds, events))
     counts = np.bincount(chosen.sets[0], minlength=len(load.homes))
     return [float(counts[each]) / events for each in candidates]
+
+
+def test_policies_have_the_names_that_they_are_asked_for_by() -> None:
+    assert [policy.name for policy in POLICIES] == list(FORWARDINGS)
 
 
 @st.composite

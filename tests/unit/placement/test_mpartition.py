@@ -116,6 +116,10 @@ def test_where_both_candidates_are_of_one_slice_its_neighbour_has_a_backup(boxes
     assert len(only_one) == 2
 
 
+def test_without_a_value_in_one_dimension_an_event_has_no_candidate(boxes: MPartition) -> None:
+    assert candidates_of(boxes, {"x": 10}, {"y": 10}, {"x": 10, "y": "10"}) == [[], [], []]
+
+
 def test_one_slice_has_the_dimensions_ready_and_no_backups() -> None:
     texts = [f"x = {n} AND y = {n * 7 % 1000}" for n in range(1000)]
     alone = MPartition.learnt(table_of(texts), 1)
@@ -223,3 +227,13 @@ def test_dimensions_are_limited_as_asked() -> None:
         len(MPartition.learnt(table, 4, None, Dividing(most)).layers[0].divisions) for most in (1, 2, 3, 4)
     ]
     assert sizes == [1, 2, 3, 4]
+
+
+def test_dimensions_are_not_added_beyond_what_a_slice_may_hold() -> None:
+    table = table_of(named("W1").filters(1000, 3))
+    held = [
+        expected(MPartition.learnt(table, 4, None, Dividing(fullest=most)), table).fullest
+        for most in (0.1, 1.3, 9)
+    ]
+    assert held == sorted(held)
+    assert held[0] < 1 < held[1] < 1.5 < held[2]  # one dimension, two, all four; backups are extra

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from culver.matching.index.bounds import Line
 from culver.matching.index.compiler import Entry, compile_entries
 from culver.matching.index.table import ClauseTable, concatenate, select_registrations
 from culver.model.batch import concat, encode
@@ -17,7 +18,9 @@ from culver.model.evaluate import evaluate
 from culver.model.event import Event
 from culver.model.language import parse
 from culver.model.values import Value
+from culver.placement.layer import Layer
 from culver.placement.mpartition import EventSpace, MPartition, OneDimension
+from culver.placement.ranges import Ranges
 from culver.placement.redivision import Redivision
 from support.placed import Holders, Scene, as_chosen, scene
 
@@ -92,6 +95,18 @@ def test_a_new_slice_takes_half_of_each_segment_of_the_loaded_one_and_leaves_the
     assert (0.3 * old < loaded).all()
     assert redivided.sources.tolist() == [3, 7, 11, 15]  # slice 2 in each dimension
     assert set(after.homes[redivided.changed].tolist()) == {0, 2, 3, 4}  # with the backups of slices 2 and 4
+
+
+def test_a_second_slice_brings_backups_even_where_nothing_can_be_halved() -> None:
+    one, none = np.zeros(1, np.int64), np.empty(0, np.int64)
+    divisions = tuple(Ranges((name, Line.NUMBERS), none, one, none) for name in "xy")
+    alone = MPartition(1, [Layer(divisions, 1)])
+    redivided = alone.with_slice_added(0)
+    table = compile_entries([Entry(1, parse("x = 1 AND y = 1"))])
+    assert np.flatnonzero(redivided.placement.assign(table)[0]).tolist() == [1, 3, 5]
+    assert redivided.kept.tolist() == [0, 1, 3]
+    assert 5 in redivided.changed
+    assert alone.assign(table)[0][redivided.sources].any()
 
 
 def test_buckets_are_halved_by_load() -> None:

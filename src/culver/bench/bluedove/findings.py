@@ -1,6 +1,6 @@
 """A figure of the simulation beside the paper's: once with its model of costs, once with our matcher's."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from culver.bench.frame import Record
@@ -17,9 +17,23 @@ class Value:
     system: str | None = None
     policy: str | None = None
     matchers: int | None = None
-    varied: float | None = None  # what goes along the axis of a plot, where it is not the matchers
     paper: float | None = None
     note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    name: str
+    title: str
+    across: str
+    up: str
+    lines: Mapping[str, Sequence[tuple[float, float]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    values: Sequence[Value]
+    drawings: Sequence[Drawing]
 
 
 def records(proportional: Sequence[Value], measured: Sequence[Value]) -> list[Record]:

@@ -25,5 +25,5 @@ FAILURE_EVERY_SECONDS = 300.0
 
 FOUR_DIMENSIONS_OVER_ONE = 5.5
 LEFT_AT_DEVIATION_1000 = 0.6  # of the rate at 250: "drops almost 40 %"
-LEFT_WITH_FOUR_SKEWED = 0.5  # of the rate without skew: "drops more than 50 %"
+LEFT_WITH_FOUR_SKEWED = 50.0 / 114.0  # of the rate without skew: "drops more than 50 %", to about 50,000
 SKEWED_OVER_ONE_DIMENSION = 50.0 / 30.0  # about 50,000 against about 30,000, which has even messages

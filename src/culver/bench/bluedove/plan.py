@@ -17,8 +17,12 @@ class BluedovePlan:
     events_per_slice: int = 40_000  # to tell whether queues grow
     tolerance: float = 0.01  # of a saturation rate
     rounds: int = 5  # in which our matcher is measured
+    slowed: float = 250.0  # times, our matcher in the simulation
+    batch: int = 1_024  # events that it takes at once, at most
+    least_seconds: int = 12  # to tell whether queues grow
     over_time_seconds: int = 60  # of figure 5
-    step_seconds: int = 60  # of figure 9
+    steps: int = 6  # of figure 9
+    step_seconds: int = 60
     failures: int = 5  # of figure 10
     failure_events: int = 30_000_000  # of figure 10, in all: with more, failures come sooner
 
@@ -32,10 +36,14 @@ def quick_plan(figures: Sequence[str]) -> BluedovePlan:
         matchers=(5, 20),
         more=(1_000, 2_000, 4_000),
         events_per_slice=1_000,
-        tolerance=0.05,
+        tolerance=0.06,
         rounds=1,
+        slowed=5_000.0,
+        batch=64,
+        least_seconds=8,
         over_time_seconds=12,
-        step_seconds=40,
+        steps=3,
+        step_seconds=50,
         failures=2,
-        failure_events=500_000,
+        failure_events=300_000,
     )

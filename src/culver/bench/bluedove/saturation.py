@@ -6,24 +6,18 @@ import numpy as np
 
 from culver.bench.bluedove.plan import BluedovePlan
 from culver.bench.bluedove.simulation import Period, Simulation, System
-from culver.placement.forwarding import Adaptive, Forwarding, Random, ResponseTime, SubscriptionCount
+from culver.placement.forwarding import Adaptive, Forwarding
+from culver.plugins import forwarding_named
 
 DISPATCHERS = 2
-_PERIODS = 12  # of a second, at the least
 _OVERLOADED = 0.02  # a slice that gets so much more work than it can do is saturated
 
 
 def dispatchers(policy: str) -> list[Forwarding]:
     """The paper's two, each with half of the events."""
-    match policy:
-        case Adaptive.name:
-            return [Adaptive(share=1 / DISPATCHERS)] * DISPATCHERS
-        case ResponseTime.name:
-            return [ResponseTime()] * DISPATCHERS
-        case SubscriptionCount.name:
-            return [SubscriptionCount()] * DISPATCHERS
-        case _:
-            return [Random()] * DISPATCHERS
+    share = 1 / DISPATCHERS
+    own: Forwarding = Adaptive(share) if policy == Adaptive.name else forwarding_named(policy)()
+    return [own] * DISPATCHERS
 
 
 def highest(system: System) -> float:
@@ -45,7 +39,7 @@ def saturation(system: System, policy: str, plan: BluedovePlan) -> float:
 
 
 def is_saturated(system: System, policy: str, rate: float, plan: BluedovePlan) -> bool:
-    seconds = max(_PERIODS, round(plan.events_per_slice * system.slices / rate))
+    seconds = max(plan.least_seconds, round(plan.events_per_slice * system.slices / rate))
     simulation = Simulation(system, dispatchers(policy))
     return grows([simulation.advance(rate) for _ in range(seconds)])
 

@@ -5,9 +5,9 @@
     measured       ours: an index is built for every set, and events that may go there are matched against it, in
                    large batches and in small ones: so much for a batch, and so much for an event
 
-Our matcher takes well below a microsecond for an event; millions a second would have to be simulated. The simulated
-ones are SLOWED times slower, with the load told every second: that is the same as at full speed with the load told
-that much more often. Rates are given at full speed.
+Our matcher takes well below a microsecond for an event; tens of millions a second would have to be simulated. The
+simulated ones are some hundred times slower, with the load told every second: that is the same as at full speed with
+the load told that much more often. Rates are given at full speed.
 """
 
 import hashlib
@@ -24,7 +24,6 @@ from culver.bench.matching.subscriptions import Form
 from culver.matching.filters.columnar import ColumnarFilter
 from culver.model.prepared import prepare
 
-SLOWED = 100.0
 _LARGE, _SMALL = 2_048, 64  # events in a batch
 _SMALL_BATCHES = 16
 
@@ -40,7 +39,7 @@ class Times:
 
 class Service(Protocol):
     name: ClassVar[str]
-    scale: ClassVar[float]  # by which simulated rates are multiplied
+    scale: float  # by which simulated rates are multiplied
 
     def times(
         self, form: Form, held: NDArray[np.bool_], events: pa.RecordBatch, candidates: NDArray[np.int64]
@@ -49,11 +48,14 @@ class Service(Protocol):
 
 
 class Proportional:
+    """So many subscriptions are searched by replication on 20 matchers at the paper's rate."""
+
     name: ClassVar[str] = "proportional"
-    scale: ClassVar[float] = 1.0
-    seconds_each: ClassVar[float] = (
-        paper.MATCHERS / (paper.SATURATION / paper.OVER_REPLICATED[paper.MATCHERS]) / paper.SUBSCRIPTIONS
-    )
+
+    def __init__(self, subscriptions: int = paper.SUBSCRIPTIONS) -> None:
+        replicated = paper.SATURATION / paper.OVER_REPLICATED[paper.MATCHERS]
+        self.scale = 1.0
+        self.seconds_each = paper.MATCHERS / replicated / subscriptions
 
     def times(
         self, form: Form, held: NDArray[np.bool_], events: pa.RecordBatch, candidates: NDArray[np.int64]
@@ -66,10 +68,11 @@ class Measured:
     """Remembers what it has measured: many systems have sets in common."""
 
     name: ClassVar[str] = "measured"
-    scale: ClassVar[float] = SLOWED
 
-    def __init__(self, rounds: int) -> None:
+    def __init__(self, rounds: int, slowed: float, batch: int) -> None:
+        self.scale = slowed
         self._rounds = rounds
+        self._batch = batch
         self._known: dict[bytes, tuple[float, float]] = {}
 
     def times(
@@ -86,7 +89,7 @@ class Measured:
             if key not in self._known:
                 self._known[key] = self._measure(form, chosen, events, rows)
             fixed[number], each[number] = self._known[key]
-        return Times(SLOWED * fixed, SLOWED * each, _LARGE)
+        return Times(self.scale * fixed, self.scale * each, self._batch)
 
     def _measure(
         self, form: Form, chosen: NDArray[np.int64], events: pa.RecordBatch, rows: NDArray[np.int64]

@@ -9,11 +9,13 @@ The paper's matchers tell their load each second if it has changed by a tenth, w
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from culver.bench.bluedove import matchers
+from culver.matching.index.slicing import ANYWHERE
 from culver.placement.forwarding import Forwarding, Load
 
 _SLOTS = 1 << 16  # to begin with
@@ -49,10 +51,11 @@ class Period:
     slowest: float
     busy: NDArray[np.float64]  # by slice, its share of the period
     waiting: NDArray[np.float64]  # by slice, seconds of work at the end
+    backlog: int  # events that wait at the end
 
 
 class Simulation:
-    """Time goes on by `advance` only; the same seed gives the same course."""
+    """Time goes on by `advance` only; the same seed gives the same course. `load` is what was last told."""
 
     def __init__(
         self, system: System, policies: Sequence[Forwarding], *, tell_seconds: float = 1.0, seed: int = 1
@@ -65,6 +68,9 @@ class Simulation:
         self._again_arrived = np.empty(0)
         self._again_rows = np.empty(0, np.int64)
         self.now = 0.0
+        self._slots: matchers.Slots
+        self._queues: matchers.Queues
+        self._servers: matchers.Servers
         self._install(system)
 
     def advance(self, rate: float) -> Period:
@@ -78,7 +84,7 @@ class Simulation:
         rows = np.concatenate([self._again_rows, rows])
         self._again_arrived, self._again_rows = self._again_arrived[:0], self._again_rows[:0]
         sets, slices = self._decide(times, rows)
-        queues = self._first_queue[sets] + np.where(self._system.homes[sets] < 0, slices, 0)
+        queues = self._first_queue[sets] + np.where(self._system.homes[sets] == ANYWHERE, slices, 0)
         waiting = int(self._queues.length.sum())
         if waiting + len(rows) > len(self._slots.row):
             self._slots = matchers.more_slots(self._slots, 2 * (waiting + len(rows)))
@@ -94,6 +100,10 @@ class Simulation:
         """This matcher is dead; nobody knows yet."""
         self._servers.stopped[number] = 1
 
+    def waiting(self, number: int) -> int:
+        """Events that wait at a matcher."""
+        return int(self._servers.waiting[number])
+
     def change(self, system: System) -> None:
         """Go on with another division: whatever waits is sent anew, as it would be from a log."""
         waiting = matchers.waiting_slots(self._slots, self._queues)
@@ -103,26 +113,26 @@ class Simulation:
         self._install(system)
 
     def _install(self, system: System) -> None:
+        """Idle matchers with empty queues; a set that is anywhere has a queue in every slice."""
+        copies = np.where(system.homes == ANYWHERE, system.slices, 1)
         self._system = system
-        copies = np.where(
-            system.homes < 0, system.slices, 1
-        )  # a set that is anywhere has a queue in every slice
         self._first_queue = np.cumsum(copies) - copies
         self._set_of_queue = np.repeat(np.arange(len(copies)), copies)
-        slice_of_queue = np.concatenate(
-            [np.arange(system.slices) if home < 0 else np.array([home]) for home in system.homes.tolist()]
-        )
+        self._slice_of_queue = np.repeat(system.homes, copies)
+        anywhere = self._slice_of_queue == ANYWHERE
+        self._slice_of_queue[anywhere] = (np.arange(len(anywhere)) - self._first_queue[self._set_of_queue])[
+            anywhere
+        ]
         self._slots = matchers.free_slots(_SLOTS)
         self._queues = matchers.empty_queues(
             system.fixed[self._set_of_queue], system.each[self._set_of_queue]
         )
-        self._servers = matchers.idle_servers(slice_of_queue, system.slices, self.now)
-        self._slice_of_queue = slice_of_queue
+        self._servers = matchers.idle_servers(self._slice_of_queue, system.slices, self.now)
         # Every set has been measured before; an event costs nothing in one without registrations.
         cost = system.cost
         rate = np.divide(1.0, cost, out=np.full(len(cost), np.inf), where=cost > 0)
         nothing = np.zeros(len(cost))
-        self._load = Load(system.homes, system.slices, system.registrations, nothing, nothing, rate, cost)
+        self.load = Load(system.homes, system.slices, system.registrations, nothing, nothing, rate, cost)
 
     def _decide(
         self, times: NDArray[np.float64], rows: NDArray[np.int64]
@@ -132,47 +142,45 @@ class Simulation:
         for turn, policy in enumerate(self._policies):
             own = slice(turn, None, len(self._policies))
             candidates = self._system.candidates[rows[own]]
-            chosen = policy.choose(self._load, [candidates], np.ascontiguousarray(since[own]), self._number)
+            chosen = policy.choose(self.load, [candidates], np.ascontiguousarray(since[own]), self._number)
             sets[own], slices[own] = chosen.sets[0], chosen.slices[0]
         self._number += len(rows)
         return sets, slices
 
     def _tell(self, tally: matchers.Tally, count: int) -> Period:
-        system, seconds = self._system, self._tell_seconds
-        cost = np.divide(tally.busy, tally.served, out=np.zeros(len(tally.busy)), where=tally.served > 0)
-        known = 1.0 / self._load.rate[self._set_of_queue]
-        cost = np.where(tally.served > 0, cost, known)
+        system, told, of_set = self._system, self.load, self._set_of_queue
+        cost = np.where(tally.served > 0, tally.busy / np.maximum(tally.served, 1), 1.0 / told.rate[of_set])
         queue = self._queues.length.astype(np.float64)
         # What a matcher has begun waits, too, until it is done.
         begun = np.maximum(0.0, self._servers.free_at - self.now)
         at = self._servers.current
         queue[at] += np.divide(begun, cost[at], out=np.zeros(len(begun)), where=cost[at] > 0)
-        waiting = np.bincount(self._slice_of_queue, weights=queue * cost, minlength=system.slices)
-        by_set = _sums(self._set_of_queue, len(system.homes))
-        served, busy, response = by_set(tally.served), by_set(tally.busy), by_set(tally.response)
-        # No answer, nothing measured: what an event would wait for now.
-        expected = waiting[np.where(system.homes < 0, 0, system.homes)] + 1.0 / self._load.rate
-        self._load = replace(
-            self._load,
-            queue=by_set(queue),
-            arrival=by_set(tally.arrived) / seconds,
-            rate=np.where(busy > 0, served / np.where(busy > 0, busy, 1.0), self._load.rate),
-            response=np.where(served > 0, response / np.maximum(served, 1.0), expected),
+        waiting = _sums(self._slice_of_queue, queue * cost, system.slices)
+        sets = len(system.homes)
+        served, busy = _sums(of_set, tally.served, sets), _sums(of_set, tally.busy, sets)
+        # Without an answer in this period, what an event would wait for now.
+        expected = waiting[np.maximum(system.homes, 0)] + 1.0 / told.rate
+        answered = _sums(of_set, tally.response, sets) / np.maximum(served, 1.0)
+        dead = self._servers.stopped[system.homes] * (system.homes != ANYWHERE) == 1  # tells nothing
+        self.load = replace(
+            told,
+            queue=np.where(dead, told.queue, _sums(of_set, queue, sets)),
+            arrival=np.where(dead, told.arrival, _sums(of_set, tally.arrived, sets) / self._tell_seconds),
+            rate=np.where(busy > 0, served / np.where(busy > 0, busy, 1.0), told.rate),
+            response=np.where(dead, told.response, np.where(served > 0, answered, expected)),
         )
-        answered = int(tally.served.sum())
+        total = int(tally.served.sum())
         return Period(
             end=self.now,
             arrived=count,
-            answered=answered,
-            response=float(tally.response.sum()) / max(1, answered),
+            answered=total,
+            response=float(tally.response.sum()) / max(1, total),
             slowest=float(tally.slowest.max(initial=0.0)),
-            busy=np.bincount(self._slice_of_queue, weights=tally.busy, minlength=system.slices) / seconds,
+            busy=_sums(self._slice_of_queue, tally.busy, system.slices) / self._tell_seconds,
             waiting=waiting,
+            backlog=int(self._queues.length.sum()),
         )
 
 
-def _sums(set_of_queue: NDArray[np.int64], sets: int):
-    def sums(values):
-        return np.bincount(set_of_queue, weights=values, minlength=sets)
-
-    return sums
+def _sums(of: NDArray[np.int64], values: NDArray[Any], count: int) -> NDArray[np.float64]:
+    return np.bincount(of, values, count).astype(np.float64)

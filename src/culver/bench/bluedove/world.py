@@ -1,7 +1,6 @@
 """Systems to simulate: the paper's workload, divided by our placements, with one of the models of costs."""
 
 import functools
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -98,7 +97,9 @@ class World:
         """Events a second, of simulated matchers."""
         chosen = policy or self.policy(setting)
         found = saturation.saturation(self.system(setting), chosen, self.plan)
-        self.tell(f"  {setting.system}, {setting.matchers} matchers, {chosen}: {found * self.service.scale:,.0f}/s")
+        self.tell(
+            f"  {setting.system}, {setting.matchers} matchers, {chosen}: {found * self.service.scale:,.0f}/s"
+        )
         return found
 
 

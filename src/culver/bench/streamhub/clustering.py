@@ -120,7 +120,7 @@ def _match(directory: Path, events: pa.RecordBatch) -> Cost:
 
 
 def _matched(index: DividedIndex, events: pa.RecordBatch) -> Cost:
-    memory, forwarding = Memory(), forwarding_named("adaptive")
+    memory, forwarding = Memory(), forwarding_named("adaptive")()
     started = time.perf_counter()
     routed = index.routed(forwarding, LoadReport(), 0, [events])
     routing = time.perf_counter() - started

@@ -76,7 +76,7 @@ class _Stage:
         self._reader = FileLogReader(job.log)
         self._index = DividedIndex(job.index, sliced.VERSION)
         self._memory = Memory()
-        self._forwarding = forwarding_named("adaptive")
+        self._forwarding = forwarding_named("adaptive")()
         step = min(MOST_EVENTS, job.end - job.start)
         self.blocks = [(at, min(job.end, at + step)) for at in range(job.start, job.end, step)]
         if job.operator in ("M", "EP"):

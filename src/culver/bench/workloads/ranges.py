@@ -28,7 +28,7 @@ class RangesWorkload:
     subscriptions = 40_000
 
     def __init__(self, deviation: float = _DEVIATION, skewed: int = 0) -> None:
-        """`deviation` of the centres; in the first `skewed` dimensions events are distributed as centres are in W1."""
+        """`deviation` is that of the centres; in the first `skewed` dimensions events fall as the centres of W1."""
         self._deviation = deviation
         self._skewed = skewed
         varied = [f"sd {deviation:.0f}"] if deviation != _DEVIATION else []
