@@ -83,35 +83,37 @@ def weigh(writer: IndexWriter, settings: PipelineSettings, workers: int, log: Pu
     sample = writer.sample(_representative(in_use), SAMPLE)
     copies = max(1.0, float(in_use.assign(sample).sum()) / max(1, len(sample.numbers)))
     memory = Memory(int(size / copies), memory.worker_bytes)
-    began = thread_time()
-    events = recent_events(log)
-    reading = _READING_SECONDS
-    if events is not None:
-        reading = (thread_time() - began) / events.num_rows
+    events, reading = _recent_and_reading(log)
     # More dimensions than there is room for are of no use, however quick.
     dividing = replace(dividing_of(settings), fullest=memory.budget / max(1, memory.index_bytes))
     placements = _candidates(sample, slices, events, dividing, settings.elastic)
-    if present is not None and (present.name in ELASTIC_PLACEMENTS or not settings.elastic):
-        placements = [each for each in placements if each.name != present.name]
-        placements.append(present)
-    else:
-        present = None
+    stays = present is not None and (present.name in ELASTIC_PLACEMENTS or not settings.elastic)
+    if present is not None and stays:
+        placements = [*(each for each in placements if each.name != present.name), present]
     typical = typical_events(sample) if events is None else events
     now = Circumstances(int(count / copies), min(slices, workers), reading)
-    seconds = seconds_per_event(placements, sample, typical, now)
     options = [
-        Option(
-            each.name,
-            each.slices,
-            took,
-            int(memory.index_bytes * expected(each, sample, typical).fullest),
-            applications(each, sample) if isinstance(each, MPartition) else "",
-        )
-        for each, took in zip(placements, seconds, strict=True)
+        _option(each, seconds, memory, sample, typical)
+        for each, seconds in zip(placements, seconds_per_event(placements, sample, typical, now), strict=True)
     ]
-    choice = choose(options, memory, options[-1] if present is not None else None)
+    choice = choose(options, memory, options[-1] if stays else None)
     chosen = next(each for each in placements if each.name == choice.name)
     return Weighed(choice, chosen if isinstance(chosen, MPartition) else None)
+
+
+def _recent_and_reading(log: PublicationLog) -> tuple[pa.RecordBatch | None, float]:
+    """The last events, and what it takes to read one."""
+    began = thread_time()
+    events = recent_events(log)
+    return events, _READING_SECONDS if events is None else (thread_time() - began) / events.num_rows
+
+
+def _option(
+    placement: Placement, seconds: float, memory: Memory, sample: ClauseTable, events: pa.RecordBatch
+) -> Option:
+    held = int(memory.index_bytes * expected(placement, sample, events).fullest)
+    parts = applications(placement, sample) if isinstance(placement, MPartition) else ""
+    return Option(placement.name, placement.slices, seconds, held, parts)
 
 
 def _present(writer: IndexWriter, slices: int) -> Placement | None:
