@@ -97,7 +97,7 @@ def weigh(writer: IndexWriter, settings: PipelineSettings, workers: int, log: Pu
         _option(each, took, memory, sample, typical) for each, took in zip(placements, seconds, strict=True)
     ]
     choice = choose(options, memory, options[-1] if stays else None)
-    if stays and choice.name != options[-1].name:
+    if stays and choice.name != options[-1].name and options[-1].worker_bytes <= memory.budget:
         # To build the index anew takes much longer than to make sure: the gain must show in a second trial, too.
         again = seconds_per_event(placements, sample, typical, now)
         options = [
