@@ -34,7 +34,7 @@ from culver.log.log import PublicationLog, Receipt
 from culver.matching.index import IndexWriter
 from culver.model.event import Event
 from culver.pipeline.catalog import Catalog
-from culver.pipeline.dividing import dividing_of, open_index, recent_events
+from culver.pipeline.dividing import open_index
 from culver.pipeline.elasticity import Controller, elasticity_settings
 from culver.pipeline.engine import Engine, Progress
 from culver.pipeline.files import SiteFiles
@@ -53,6 +53,7 @@ from culver.pipeline.observation import (
 from culver.pipeline.scaling import ElasticSlices
 from culver.pipeline.slices import FixedSlices, Slices, SlicesView
 from culver.pipeline.spark.masters import parallelism
+from culver.pipeline.weighing import dividing_of, recent_events
 from culver.placement.auto import Choice
 from culver.placement.mpartition import MPartition
 from culver.registry.block import Block, BlockSpec

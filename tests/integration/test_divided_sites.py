@@ -143,3 +143,14 @@ def test_auto_divides_an_index_that_does_not_fit_and_keeps_one_that_does(tmp_pat
     assert sets_on_disk(tmp_path / "data") == {0}
     run(settings(20_000), scene)
     assert sets_on_disk(tmp_path / "data") == {0, 1, 2}
+
+
+def test_auto_takes_what_can_change_while_the_site_runs_where_slices_are_to_come_and_go(
+    tmp_path: Path,
+) -> None:
+    async def scene(site: RunningSite) -> None:
+        assert site.observe().placement.name == "mpartition"
+        assert len((await site.slices.add()).slices) == 3
+
+    pipeline = PipelineSettings(engine="inline", slices=2, elastic=True)
+    run(Settings(data_dir=tmp_path / "data", pipeline=pipeline), scene)

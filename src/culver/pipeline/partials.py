@@ -22,7 +22,7 @@ def put(directory: Path, part: Notifications, task: int, plan: Plan) -> Notifica
     """Store what one task has found. Where that completes the range: what all have found, which the caller puts on
     disk before it calls `clear`."""
     directory.mkdir(exist_ok=True)
-    notifications.write(directory, part, durable=False, suffix=_suffix(task, plan))
+    notifications.write(directory, part, durable=False, suffix=_suffixes(plan)[task])
     try:
         parts = [notifications.read(path, check_rows=False) for path in _paths(directory, part, plan)]
     except FileNotFoundError:
@@ -38,8 +38,10 @@ def clear(directory: Path, joined: Notifications, plan: Plan) -> None:
 
 def _paths(directory: Path, part: Notifications, plan: Plan) -> list[Path]:
     stem = notifications.file_name(part.start, part.end).removesuffix(notifications.SUFFIX)
-    return [directory / (stem + _suffix(task, plan)) for task in range(plan.tasks)]
+    return [directory / (stem + suffix) for suffix in _suffixes(plan)]
 
 
-def _suffix(task: int, plan: Plan) -> str:
-    return f".{plan.mark}.{task}-{plan.tasks}{notifications.SUFFIX}"
+def _suffixes(plan: Plan) -> list[str]:
+    """By task. The mark takes a while, and is the same for all."""
+    mark = plan.mark
+    return [f".{mark}.{task}-{plan.tasks}{notifications.SUFFIX}" for task in range(plan.tasks)]

@@ -8,7 +8,6 @@ import pyarrow as pa
 from culver.matching.index.slicing import ANYWHERE
 from culver.matching.index.table import ClauseTable
 from culver.placement.learning import sampled
-from culver.placement.mpartition import REST, EventSpace
 from culver.placement.pace import pace
 from culver.placement.placement import Placement
 from culver.placement.typical import typical_events
@@ -47,9 +46,3 @@ def is_clearly_better(
     """Whether events would cost so much less with another division that it is worth a change."""
     ours, theirs = (expected(each, table, events).busiest for each in (fresh, present))
     return ours < _CLEARLY * theirs
-
-
-def selective_share(table: ClauseTable, slices: int) -> float:
-    """The share of the registrations that one dimension keeps off some slices; see `auto`."""
-    held = EventSpace.learnt(table, slices).assign(sampled(table))
-    return float(np.mean(~held[:, REST])) if len(held) else 0.0

@@ -16,7 +16,7 @@ from culver.model.event import Event
 from culver.model.language import parse
 from culver.model.prepared import prepare
 from culver.model.values import Value
-from culver.placement.expected import expected, is_clearly_better, selective_share
+from culver.placement.expected import expected, is_clearly_better
 from culver.placement.learning import Dividing
 from culver.placement.mpartition import REST, EventSpace, MPartition, OneDimension
 from culver.placement.placement import NOWHERE
@@ -237,9 +237,3 @@ def test_dimensions_are_not_added_beyond_what_a_slice_may_hold() -> None:
     ]
     assert held == sorted(held)
     assert held[0] < 1 < held[1] < 1.5 < held[2]  # one dimension, two, all four; backups are extra
-
-
-def test_the_selective_share_counts_registrations_that_are_not_in_the_rest() -> None:
-    texts = [f"x = {n}" for n in range(150)] + [f"text LIKE '%{n}%'" for n in range(50)]
-    assert selective_share(table_of(texts), 4) == 0.75
-    assert selective_share(table_of([]), 4) == 0.0
