@@ -11,13 +11,36 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from culver.matching.groups import MOST_EVENTS, Groups, Rows
+from culver.matching.groups import MOST_EVENTS, Found, Groups, Rows
 from culver.matching.index.arrays import compiled
+from culver.matching.index.grouping import Listed, together
 from culver.matching.index.rooms import room_for
 
 LAST = np.iinfo(np.int64).max
-_FEW_ROWS = 16  # of a registration in a part, on the average: then each is put into its place by its number
-_DENSE = 8  # numbers there may be for each that is there, for that to pay
+_FEW_ROWS = 16  # of a registration in a part, on the average
+
+
+class Collection:
+    """What is found in a block, in one slice or in several, until all of it is grouped at once."""
+
+    def __init__(self) -> None:
+        self._groups: list[Groups] = []
+        self._listed: list[Listed] = []
+
+    def add(self, found: Found) -> int:
+        """Before the next is asked for. Returns how many pairs it has."""
+        if isinstance(found, Listed):
+            self._listed.append(found)
+            return found.pairs
+        self._groups.append(found.groups())
+        return len(self._groups[-1].rows)
+
+    def groups(self) -> Groups:
+        if not self._listed:
+            return join(self._groups)
+        if _is_sparse(self._groups):
+            return together(self._listed, self._groups)
+        return join([*self._groups, together(self._listed)])
 
 
 def join(parts: Sequence[Groups]) -> Groups:
@@ -36,6 +59,8 @@ def join(parts: Sequence[Groups]) -> Groups:
         bounds = np.zeros(len(numbers) + 1, np.int64)
         np.cumsum(np.concatenate([np.diff(part.bounds) for part in parts]), out=bounds[1:])
         return Groups(numbers, bounds, rows)
+    if _is_sparse(parts):
+        return together([], parts)
     runs = np.cumsum([0, *(len(part.numbers) for part in parts)])
     begin = np.concatenate([part.bounds[:-1] for part in parts])
     lengths = np.concatenate([np.diff(part.bounds) for part in parts])
@@ -46,20 +71,19 @@ def join(parts: Sequence[Groups]) -> Groups:
     distinct = np.empty(len(numbers), np.int64)
     bounds = np.empty(len(numbers) + 1, np.int64)
     joined = room_for(-(-len(rows) // 4)).view(np.uint16)[: len(rows)]
-    first, last = int(numbers[runs[:-1]].min()), int(numbers[runs[1:] - 1].max())
-    if len(rows) <= _FEW_ROWS * len(numbers) and last - first < _DENSE * len(numbers):
-        at = np.zeros(last - first + 2, np.int64)
-        count = deal_out(numbers, begin, lengths, rows, first, at, distinct, bounds, joined)
-    else:
-        count = put_together(runs, numbers, begin, lengths, rows, distinct, bounds, joined)
+    count = put_together(runs, numbers, begin, lengths, rows, distinct, bounds, joined)
     return Groups(distinct[:count], bounds[: count + 1], joined)
 
 
+def _is_sparse(parts: Sequence[Groups]) -> bool:
+    """Whether registrations have few rows: then it is quicker to put each into its place than to merge them."""
+    return sum(len(part.rows) for part in parts) <= _FEW_ROWS * sum(len(part.numbers) for part in parts)
+
+
 def load() -> None:
-    """Load the kernels, or compile them where they never were."""
+    """Load the kernel, or compile it where it never was."""
     one, none, rows = np.zeros(1, np.int64), np.zeros(0, np.int64), np.zeros(0, np.uint16)
     put_together(one, none, none, none, rows, none.copy(), one.copy(), rows.copy())
-    deal_out(none, none, none, rows, 0, one.copy(), none.copy(), one.copy(), rows.copy())
 
 
 @compiled
@@ -115,47 +139,4 @@ def put_together(
                 joined[np.uintp(into)] = rows[np.uintp(left)]
                 into += 1
     bounds[count] = into
-    return count
-
-
-@compiled
-def deal_out(
-    numbers: NDArray[np.int64],
-    begin: NDArray[np.int64],
-    lengths: NDArray[np.int64],
-    rows: Rows,
-    first: int,
-    at: NDArray[np.int64],
-    distinct: NDArray[np.int64],
-    bounds: NDArray[np.int64],
-    joined: Rows,
-) -> int:
-    """Hot: the same as `put_together`, by counting the rows of each number from `first` on in `at`, which is zero and
-    one longer than there are numbers. Each part is gone through from its beginning to its end, as is the memory."""
-    for entry in range(len(numbers)):
-        at[np.uintp(numbers[entry] - first)] += lengths[entry]
-    count = into = 0
-    for place in range(len(at) - 1):
-        length = at[place]
-        if length:
-            distinct[count], bounds[count] = first + place, into
-            count += 1
-            at[place] = into
-            into += length
-    bounds[count] = into
-    for entry in range(len(numbers)):
-        number = np.uintp(numbers[entry] - first)
-        to = at[number]
-        for row in range(begin[entry], begin[entry] + lengths[entry]):
-            joined[np.uintp(to)] = rows[np.uintp(row)]
-            to += 1
-        at[number] = to
-    for group in range(count):
-        # Few, and mostly in order already.
-        for place in range(bounds[group] + 1, bounds[group + 1]):
-            value, hole = joined[np.uintp(place)], place
-            while hole > bounds[group] and joined[np.uintp(hole - 1)] > value:
-                joined[np.uintp(hole)] = joined[np.uintp(hole - 1)]
-                hole -= 1
-            joined[np.uintp(hole)] = value
     return count

@@ -124,11 +124,11 @@ def _events_of(shares: Sequence[Share], count: int) -> int:
 
 
 def exit_point(
-    start: int, version: int, parts: Sequence[pa.RecordBatch], found: Sequence[Groups]
+    start: int, version: int, parts: Sequence[pa.RecordBatch], found: joining.Collection
 ) -> Notifications:
     """All that was found, in one slice or in several, grouped by registration."""
     sizes = np.concatenate([batches.payload_sizes(part) for part in parts])
-    return Notifications(start, start + len(sizes), version, *joining.join(found), sizes)
+    return Notifications(start, start + len(sizes), version, *found.groups(), sizes)
 
 
 def join(parts: Sequence[Notifications]) -> Notifications:

@@ -15,7 +15,6 @@ from culver import matching
 from culver.errors import NotFound
 from culver.log.files import FileLogReader
 from culver.log.log import PublicationLog
-from culver.matching.groups import Groups
 from culver.matching.index import Memory
 from culver.pipeline import joining, operators
 from culver.pipeline.checksum import checksum
@@ -109,7 +108,7 @@ class RangeProcessor:
         parts = operators.access_point(*block, self._log.read(*block))
         routed = index.routed(self._forwarding, told, block[0], parts)
         seconds = (perf_counter() - began) / len(slices)
-        found: list[Groups] = []
+        found = joining.Collection()
         work = [self._match_slice(block, parts, index, own, routed, seconds, found) for own in slices]
         began = perf_counter()
         made = operators.exit_point(block[0], index.version, parts, found)
@@ -123,7 +122,7 @@ class RangeProcessor:
         own: int,
         routed: Sequence[Chosen] | None,
         ap_seconds: float,
-        into: list[Groups],
+        into: joining.Collection,
     ) -> Work:
         """Adds what is found to `into`."""
         start, end = block
@@ -131,9 +130,7 @@ class RangeProcessor:
         began = perf_counter()
         sent = None if routed is None else [operators.sent_to(own, chosen) for chosen in routed]
         for found in operators.match(index.set, start, parts, self._memory, sent, meter):
-            groups = found.groups()
-            pairs += len(groups.rows)
-            into.append(groups)
+            pairs += into.add(found)
         took = perf_counter() - began
         return Work(
             slice=own,

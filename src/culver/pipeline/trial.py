@@ -28,7 +28,7 @@ from culver.matching.index import ClauseTable, Index, Memory, select_registratio
 from culver.matching.index.matcher import Part
 from culver.matching.index.segment import in_memory
 from culver.matching.index.table import concatenate
-from culver.pipeline import operators, partials
+from culver.pipeline import joining, operators, partials
 from culver.pipeline.notifications import Notifications
 from culver.pipeline.plan import Plan
 from culver.placement.forwarding import Adaptive, Load
@@ -171,12 +171,12 @@ class _Trial:
         busy: list[float] = []
         for task in range(self.tasks):
             began = thread_time()
-            results: list[Notifications] = []
+            collected = joining.Collection()
             for own in self._plan.share(task):
                 sent = None if routed is None else [operators.sent_to(own, chosen) for chosen in routed]
-                matched = operators.match(self._index, self._start, [block], self._memory, sent)
-                results.append(operators.exit_point(self._start, 1, [block], matched))
-            found.append(operators.join(results))
+                for each in operators.match(self._index, self._start, [block], self._memory, sent):
+                    collected.add(each)
+            found.append(operators.exit_point(self._start, 1, [block], collected))
             busy.append(thread_time() - began)
         taken = self.tasks * (routing + max(busy)) + self._joining(directory, found)
         self.seconds = min(self.seconds, taken / block.num_rows)

@@ -43,19 +43,38 @@ def test_groups_are_those_of_a_plain_loop(low: int, high: int, first_row: int) -
     reused = Grouping()
     for seed in range(5):
         matches = random_matches(seed, 300, low, high, 20)
-        assert as_lists(reused.group(matches, low, high, first_row)) == plainly(matches, first_row)
+        assert as_lists(reused.group([(matches, first_row)], low, high)) == plainly(matches, first_row)
+
+
+@pytest.mark.parametrize("high", [400, 2**26, 2**40], ids=["few", "wide", "far apart"])
+def test_lists_of_the_same_events_are_grouped_together(high: int) -> None:
+    """Of each event, every list has some of the pairs; one of them has only the later half of the events."""
+    reused = Grouping()
+    for seed in range(5):
+        whole = random_matches(seed, 300, 0, high, 30)
+        lists: list[list[list[int]]] = [[], [], []]
+        for row, (begin, end) in enumerate(zip(whole.offsets[:-1], whole.offsets[1:], strict=True)):
+            numbers = whole.numbers[begin:end].tolist()
+            for own, each in enumerate(lists):
+                of_own = [n for n in numbers if (n + row) % (3 if row >= 150 else 2) == own]
+                if row >= 150 or own < 2:
+                    each.append(of_own)
+        found = [(matches_of(each), 300 - len(each)) for each in lists]
+        assert as_lists(reused.group(found, 0, high)) == plainly(whole, 0)
+        grouped = [reused.group([found[0]], 0, high)]
+        assert as_lists(reused.group(found[1:], 0, high, grouped)) == plainly(whole, 0)
 
 
 @pytest.mark.parametrize("high", [29_999, 2**30], ids=["narrow", "wide"])
 def test_the_last_row_of_the_largest_block_is_kept(high: int) -> None:
     offsets = np.full(MOST_EVENTS + 1, 30_000)
     offsets[:-1] = 0  # all matches are the last event's
-    groups = Grouping().group(Matches(offsets, np.arange(30_000)), 0, high)
+    groups = Grouping().group([(Matches(offsets, np.arange(30_000)), 0)], 0, high)
     assert groups.rows.tolist() == [MOST_EVENTS - 1] * 30_000
     with pytest.raises(ValueError, match="65537 events"):
-        Grouping().group(Matches(np.zeros(2, np.int64), np.empty(0, np.int64)), 0, 0, MOST_EVENTS)
+        Grouping().group([(Matches(np.zeros(2, np.int64), np.empty(0, np.int64)), MOST_EVENTS)], 0, 0)
 
 
 def test_no_match_makes_no_group() -> None:
-    groups = Grouping().group(matches_of([[], []]), 0, 0)
+    groups = Grouping().group([(matches_of([[], []]), 0)], 0, 0)
     assert (groups.numbers.tolist(), groups.bounds.tolist(), groups.rows.tolist()) == ([], [0], [])

@@ -1,10 +1,12 @@
 import random
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from culver.errors import StorageCorrupt
+from culver.matching.groups import Found
 from culver.matching.index import Entry, Index, IndexWriter, Memory
 from culver.model import batch as batches
 from culver.model.evaluate import evaluate
@@ -12,6 +14,7 @@ from culver.model.event import Event
 from culver.model.language import parse
 from culver.model.predicate import Predicate
 from culver.pipeline import operators
+from culver.pipeline.joining import Collection
 from support.events import random_event
 from support.filters import parsed_or_refused, random_filter
 
@@ -50,6 +53,13 @@ def test_access_point_never_passes_over_a_missing_piece(missing: int) -> None:
         operators.access_point(0, 6, cut)
 
 
+def collected(found: Iterable[Found]) -> Collection:
+    collection = Collection()
+    for each in found:
+        collection.add(each)
+    return collection
+
+
 def test_operators_give_what_the_reference_gives(tmp_path: Path) -> None:
     rng = random.Random(5)
     parsed = [parsed_or_refused(random_filter(rng)) for _ in range(120)]
@@ -59,7 +69,7 @@ def test_operators_give_what_the_reference_gives(tmp_path: Path) -> None:
     events = [random_event(rng) for _ in range(60)]
     index = Index.open(tmp_path, 1)
     parts = operators.access_point(1_000, 1_060, pieces(events, 1_000, [1, 20, 39]))
-    found = [each.groups() for each in operators.match(lambda _: index, 1_000, parts, Memory())]
+    found = collected(operators.match(lambda _: index, 1_000, parts, Memory()))
     result = operators.exit_point(1_000, 1, parts, found)
     index.close()
     assert (result.start, result.end) == (1_000, 1_060)
@@ -76,7 +86,7 @@ def test_exit_point_without_a_match_still_covers_the_range(tmp_path: Path) -> No
     writer.publish(1, [Entry(1, parse("a = 'nothing has this'"))], [], 0)
     index = Index.open(tmp_path, 1)
     parts = operators.access_point(5, 8, pieces([Event({}, {"a": 1}, b"{}")] * 3, 5, [3]))
-    found = [each.groups() for each in operators.match(lambda _: index, 5, parts, Memory())]
+    found = collected(operators.match(lambda _: index, 5, parts, Memory()))
     result = operators.exit_point(5, 1, parts, found)
     index.close()
     assert (result.start, result.end, len(result.numbers), len(result.rows)) == (5, 8, 0, 0)

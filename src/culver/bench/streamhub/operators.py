@@ -30,7 +30,7 @@ from culver.log.files import FileLogReader
 from culver.matching.groups import MOST_EVENTS, Found
 from culver.matching.index import Memory
 from culver.matching.index.slicing import Undivided
-from culver.pipeline import operators, ranges
+from culver.pipeline import joining, operators, ranges
 from culver.pipeline.divided import DividedIndex
 from culver.pipeline.loads import LoadReport
 from culver.pipeline.notifications import Notifications
@@ -134,9 +134,10 @@ class _Stage:
         routed: Sequence[Chosen] | None,
         meter: Meter,
     ) -> Notifications:
-        found = [
-            each.groups() for own in self._job.own for each in self._match(block, own, parts, routed, meter)
-        ]
+        found = joining.Collection()
+        for own in self._job.own:
+            for each in self._match(block, own, parts, routed, meter):
+                found.add(each)
         return operators.exit_point(block[0], sliced.VERSION, parts, found)
 
 

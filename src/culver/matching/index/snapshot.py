@@ -48,7 +48,6 @@ from culver.matching.index.texts import Filters, TextSegment
 from culver.matching.index.tombstones import NONE, Tombstones
 
 _FEW_ROWS = 64
-_SPARSE = 16  # registrations to every pair: with more, it does not pay to look at each
 
 KIND = "version"
 VERSION_SUFFIX = ".version"
@@ -277,7 +276,8 @@ class Index:
         if not parts and self._beside is None:
             return
         expected = sum(part.segment.matches_per_row for part in parts) * count
-        if count <= _FEW_ROWS or expected * _SPARSE < sum(len(part.segment) for part in parts):
+        # To gather is to look at every registration: that does not pay where pairs are fewer.
+        if count <= _FEW_ROWS or expected < sum(len(part.segment) for part in parts):
             first = start + first_row
             matches = self.match(batch, first) if chosen is None else self.match_some(batch, chosen, first)
             yield Listed(matches, self.numbers, first_row, memory.grouping)
