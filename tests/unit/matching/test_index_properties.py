@@ -81,8 +81,7 @@ def gathered(
 ) -> Matches:
     """What is found for groups of registrations, listed event by event again."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(snapshot, "_FEW_ROWS", -1)
-        patch.setattr(snapshot, "_SPARSE", 2**62)
+        patch.setattr(snapshot, "_is_sparse", lambda parts, count: False)
         memory = Memory()
         parts = [each.groups() for each in index.find(batch, first - first_row, first_row, chosen, memory)]
     groups = join(parts)

@@ -27,19 +27,22 @@ class RangesWorkload:
     description = "BlueDove's ranges: a box on 4 real attributes, normal centres, uniform events"
     subscriptions = 40_000
 
-    def __init__(self, deviation: float = _DEVIATION, skewed: int = 0) -> None:
-        """`deviation` is that of the centres; in the first `skewed` dimensions events fall as the centres of W1."""
+    def __init__(self, deviation: float = _DEVIATION, skewed: int = 0, width: float = _WIDTH) -> None:
+        """`deviation` is that of the centres; in the first `skewed` dimensions events fall as the centres of W1.
+        `width` is that of the boxes."""
         self._deviation = deviation
         self._skewed = skewed
+        self._width = width
         varied = [f"sd {deviation:.0f}"] if deviation != _DEVIATION else []
         varied += [f"{skewed} skewed"] if skewed else []
+        varied += [f"boxes of {width:.0f}"] if width != _WIDTH else []
         self.name = ", ".join(["W1", *varied])
 
     def boxes(self, count: int, seed: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Lower bounds (closed) and upper bounds (open), each of shape (count, 4)."""
         random = filter_stream(seed)
         centres = np.column_stack([_cropped_normal(random, mean, self._deviation, count) for mean in _MEANS])
-        return centres - _WIDTH / 2, centres + _WIDTH / 2
+        return centres - self._width / 2, centres + self._width / 2
 
     def points(self, count: int, seed: int) -> NDArray[np.float64]:
         """The events' values, of shape (count, 4)."""

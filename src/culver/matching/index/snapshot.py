@@ -21,7 +21,7 @@ Opening a version costs what is not open in the process yet: a segment's checksu
 first time (0.3 s per GB that the page cache holds), and shared by all versions from then on.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
@@ -275,9 +275,7 @@ class Index:
         parts, count = self._parts, batch.num_rows
         if not parts and self._beside is None:
             return
-        expected = sum(part.segment.matches_per_row for part in parts) * count
-        # To gather is to look at every registration: that does not pay where pairs are fewer.
-        if count <= _FEW_ROWS or expected < sum(len(part.segment) for part in parts):
+        if _is_sparse(parts, count):
             first = start + first_row
             matches = self.match(batch, first) if chosen is None else self.match_some(batch, chosen, first)
             yield Listed(matches, self.numbers, first_row, memory.grouping)
@@ -316,6 +314,13 @@ class Index:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _is_sparse(parts: Sequence[Part], count: int) -> bool:
+    """Whether pairs are to be listed for so many events. To gather is to look at every registration, which does not
+    pay where pairs are fewer."""
+    expected = sum(part.segment.matches_per_row for part in parts) * count
+    return count <= _FEW_ROWS or expected < sum(len(part.segment) for part in parts)
 
 
 def _first_number(part: Part) -> int:
