@@ -368,6 +368,7 @@ def bluedove(
                 dimensions=dimensions,
                 events=200_000 if quick else events,
                 learnt_from=20_000 if quick else 100_000,
+                batch_events=20_000 if quick else 2_000_000,
                 workers=workers,
                 data_dir=data_dir,
                 slices=slices or (2, 4),
