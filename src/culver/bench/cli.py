@@ -320,6 +320,13 @@ def streamhub(
     "--slices", type=click.IntRange(2, 64), multiple=True, help="Slices with --spark.  [default: 2 and 4]"
 )
 @click.option(
+    "--system",
+    "systems",
+    type=click.Choice(["replicated", "one-dimension", "mpartition"]),
+    multiple=True,
+    help="With --spark: which of them; may be given several times.  [default: all]",
+)
+@click.option(
     "--workers",
     type=click.IntRange(1, 64),
     help="With --spark: on a standalone cluster with so many Workers of one core.  [default: local mode]",
@@ -340,6 +347,7 @@ def bluedove(
     plots: Path,
     subscriptions: int | None,
     slices: tuple[int, ...],
+    systems: tuple[str, ...],
     workers: int | None,
     dimensions: int,
     events: int,
@@ -372,6 +380,7 @@ def bluedove(
                 workers=workers,
                 data_dir=data_dir,
                 slices=slices or (2, 4),
+                systems=systems or real.SYSTEMS,
             ),
             frame.tell,
         )
