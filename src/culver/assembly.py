@@ -310,7 +310,7 @@ class RunningSite:
             uptime_seconds=time.monotonic() - self._began,
             log_next_offset=end,
             subscriptions=self._subscriptions,
-            placement=PlacementInfo(choice.name, choice.slices, choice.reason),
+            placement=PlacementInfo(choice.name, len(contents), choice.reason),
             queues=Queues(
                 commit=self._committer.pending_events,
                 index=max(0, end - head.log_end),

@@ -183,6 +183,7 @@ def test_a_site_divides_itself_and_on_a_full_disk_makes_room_first(
         await until(lambda: len(site.slices.view().layers) > 0)
         await random_steps(site, rng, expected, 10)
         await site.slices.add()
+        assert site.observe().placement.slices == 4
         await random_steps(site, rng, expected, 10)
         await site.slices.remove(0)
         await random_steps(site, rng, expected, 10)
