@@ -310,7 +310,7 @@ class RunningSite:
             uptime_seconds=time.monotonic() - self._began,
             log_next_offset=end,
             subscriptions=self._subscriptions,
-            placement=PlacementInfo(choice.name, choice.slices, choice.reason),
+            placement=PlacementInfo(choice.name, len(contents), choice.reason),
             queues=Queues(
                 commit=self._committer.pending_events,
                 index=max(0, end - head.log_end),
@@ -385,9 +385,6 @@ class RunningSite:
     async def _keep_house_once(self) -> None:
         pipeline = self._engine.observe()
         self._meter.observe(time.monotonic(), self._log.next_offset, pipeline.position, pipeline.slices)
-        self._engine.tell(replace(pipeline.load, registrations=self._subscriptions))
-        if self._elastic is not None:
-            await self._elastic.tick()
         await self._catalog.remove_expired()
         await self._live.try_again()
         self._subscriptions = await self._catalog.count()
@@ -396,6 +393,10 @@ class RunningSite:
         needed = min(self._hub.frontier, self._hub.needed_from(), self._group.needed_from())
         await asyncio.to_thread(self._log.trim, needed)
         await self._catalog.retire(self._hub.index_version)
+        # Last, because both write: on a full disk they fail, and room must be made all the same.
+        self._engine.tell(replace(pipeline.load, registrations=self._subscriptions))
+        if self._elastic is not None:
+            await self._elastic.tick()
 
 
 @contextlib.asynccontextmanager

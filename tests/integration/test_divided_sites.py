@@ -8,9 +8,11 @@ import pytest
 
 from culver.assembly import RunningSite
 from culver.config import PipelineSettings, Settings
-from culver.errors import InvalidConfiguration
+from culver.errors import InvalidConfiguration, StorageFull
+from culver.matching.index import IndexWriter
+from culver.matching.index.snapshot import read_version, versions_in
 from support.events import random_event
-from support.scenes import Expectation, check, delivered, random_steps, run, subscribe
+from support.scenes import Expectation, check, delivered, narrow_predicate, random_steps, run, subscribe
 from support.until import until
 
 DIVIDING = ["hashed", "event-space", "kmeans"]  # mpartition is to a site what event-space is
@@ -23,8 +25,6 @@ def settings_for(data_dir: Path, engine: str, placement: str, slices: int) -> Se
 
 
 def sets_on_disk(data_dir: Path) -> set[int]:
-    from culver.matching.index.snapshot import read_version, versions_in
-
     newest = read_version(data_dir / "index", versions_in(data_dir / "index")[-1])
     return {part.set for part in newest.parts}
 
@@ -154,3 +154,39 @@ def test_auto_takes_what_can_change_while_the_site_runs_where_slices_are_to_come
 
     pipeline = PipelineSettings(engine="inline", slices=2, elastic=True)
     run(Settings(data_dir=tmp_path / "data", pipeline=pipeline), scene)
+
+
+def test_a_site_divides_itself_and_on_a_full_disk_makes_room_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng, expected = random.Random(7), Expectation()
+    tries: list[int] = []
+
+    def refuse(writer: IndexWriter, *arguments: object) -> None:
+        tries.append(writer.version)
+        raise StorageFull("the disk is full")
+
+    async def without_room(site: RunningSite) -> None:
+        for _ in range(5):
+            await subscribe(site, rng, expected, 50, narrow_predicate)
+        with monkeypatch.context() as patched:
+            patched.setattr(IndexWriter, "redivide", refuse)
+            await until(lambda: bool(tries))
+            # The versions before the first batch are wanted by no one, and go all the same.
+            await random_steps(site, rng, expected, 3)
+            await delivered(site)
+            await until(lambda: len(versions_in(tmp_path / "data" / "index")) < 5)
+            await site._keep_house_once()
+            assert len(tries) == 1, "it is not tried again at once: every try writes most of the index"
+
+    async def with_room(site: RunningSite) -> None:
+        await until(lambda: len(site.slices.view().layers) > 0)
+        await random_steps(site, rng, expected, 10)
+        await site.slices.add()
+        assert site.observe().placement.slices == 4
+        await random_steps(site, rng, expected, 10)
+        await site.slices.remove(0)
+        await random_steps(site, rng, expected, 10)
+        await check(site, expected)
+
+    run(settings_for(tmp_path / "data", "inline", "mpartition", 3), without_room, with_room)

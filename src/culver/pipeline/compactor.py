@@ -57,9 +57,11 @@ class Compactor:
         """Nothing is compacted meanwhile; a compaction under way is abandoned after the step it is in."""
         if self._current is not None:
             self._current.cancel()
-        async with self._compacting:
-            yield
-        self._published.set()
+        try:
+            async with self._compacting:
+                yield
+        finally:
+            self._published.set()  # what was abandoned is due again
 
     async def close(self) -> None:
         """A compaction under way is abandoned after the step it is in."""

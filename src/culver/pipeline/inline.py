@@ -93,9 +93,7 @@ class InlineEngine:
             try:
                 if processor is None:
                     await asyncio.to_thread(warm_up)
-                    processor = RangeProcessor(
-                        self._files.index, self._log, lambda: self._head, self._forwarding
-                    )
+                    processor = RangeProcessor(self._files.index, self._log, lambda: self._head)
                     self._ready = True
                 elif self._head.log_end <= self._position:
                     self._changed.clear()
@@ -116,7 +114,7 @@ class InlineEngine:
         began = perf_counter()
         end = min(head.log_end, start + self._batch_events)
         small = end - start <= _SMALL_RANGE
-        plan = Plan(head.index_version, head.slices, load=self._load)
+        plan = Plan(head.index_version, head.slices, load=self._load, forwarding=self._forwarding)
         blocks = processor.process(start, end, plan)
         while (
             block := next(blocks, None) if small else await asyncio.to_thread(next, blocks, None)

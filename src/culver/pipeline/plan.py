@@ -20,6 +20,7 @@ class Plan:
     slices: int = 1
     tasks: int = 1
     load: LoadReport = field(default_factory=LoadReport)
+    forwarding: str = "adaptive"  # the policy by which an event's candidates are chosen from
 
     def share(self, task: int) -> range:
         """The slices of a task."""
@@ -28,5 +29,5 @@ class Plan:
     @property
     def mark(self) -> str:
         """In the names of partial results: those of tasks that were told otherwise must not be joined."""
-        load = zlib.crc32(json.dumps(self.load.to_json()).encode())
-        return f"{self.index_version}-{self.slices}-{load:08x}"
+        told = zlib.crc32(json.dumps([self.load.to_json(), self.forwarding]).encode())
+        return f"{self.index_version}-{self.slices}-{told:08x}"

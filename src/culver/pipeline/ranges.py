@@ -20,7 +20,6 @@ from culver.pipeline import joining, operators
 from culver.pipeline.checksum import checksum
 from culver.pipeline.divided import DividedIndex
 from culver.pipeline.head import Head
-from culver.pipeline.loads import LoadReport
 from culver.pipeline.notifications import Notifications
 from culver.pipeline.plan import Plan
 from culver.pipeline.work import Meter, SchemeWork, Work, shared, worker_name
@@ -45,13 +44,11 @@ class RangeProcessor:
         index: Path,
         log: PublicationLog | FileLogReader,
         head: Callable[[], Head | None],
-        forwarding: str = "adaptive",
     ) -> None:
         """`head` is asked how far delivery is, and which index version there is; None: not known this instant."""
         self._directory = index
         self._log = log
         self._head = head
-        self._forwarding = forwarding_named(forwarding)()
         self._index: DividedIndex | None = None
         self._memory = Memory()
         self._worker = worker_name()
@@ -78,7 +75,7 @@ class RangeProcessor:
                     beyond_share = True
                     yield self._match_all(block, plan), True
                 else:
-                    yield self._match(block, index, plan.share(task), plan.load), False
+                    yield self._match(block, index, plan.share(task), plan), False
         finally:
             if beyond_share:
                 self._forget_index()
@@ -98,15 +95,15 @@ class RangeProcessor:
 
     def _match_all(self, block: tuple[int, int], plan: Plan) -> Notifications:
         index = self._newest_or(plan.index_version)
-        return self._match(block, index, range(index.slices), plan.load)
+        return self._match(block, index, range(index.slices), plan)
 
     def _match(
-        self, block: tuple[int, int], index: DividedIndex, slices: Sequence[int], told: LoadReport
+        self, block: tuple[int, int], index: DividedIndex, slices: Sequence[int], plan: Plan
     ) -> Notifications:
         """In some of the slices: an event is read and routed once for all of them."""
         began = perf_counter()
         parts = operators.access_point(*block, self._log.read(*block))
-        routed = index.routed(self._forwarding, told, block[0], parts)
+        routed = index.routed(forwarding_named(plan.forwarding)(), plan.load, block[0], parts)
         seconds = (perf_counter() - began) / len(slices)
         found = joining.Collection()
         work = [self._match_slice(block, parts, index, own, routed, seconds, found) for own in slices]

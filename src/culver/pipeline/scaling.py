@@ -16,6 +16,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from culver.errors import StorageError
 from culver.matching.index import ClauseTable, IndexWriter
 from culver.matching.index.slicing import ANYWHERE
 from culver.pipeline.catalog import Catalog
@@ -45,6 +46,7 @@ logger = logging.getLogger(__name__)
 
 _ENOUGH = 128  # subscriptions to learn from, and events
 _MANY_TIMES = 8
+_PAUSE_SECONDS = 60.0  # after a division that could not be written: most of the index is written for each
 
 
 class Events(Protocol):
@@ -79,6 +81,7 @@ class ElasticSlices:
         self._changing = asyncio.Lock()
         # How many subscriptions, and how many events ever, there were when the division was last looked at.
         self._learnt_at = (0, 0)
+        self._not_before = float("-inf")
 
     async def add(self, split: int | None = None) -> SlicesView:
         async with self._changing:
@@ -219,7 +222,7 @@ class ElasticSlices:
     async def _look_at_division(self, count: int, events_ever: int) -> None:
         """Learn again where subscriptions have become twice or half as many since the last time, or events many times
         as many: the first ones, above all, for subscriptions mostly come before them."""
-        if count < _ENOUGH or self._placement().slices == 1:
+        if count < _ENOUGH or self._placement().slices == 1 or time.monotonic() < self._not_before:
             return
         known, known_events = self._learnt_at
         if known / 2 < count < 2 * known and events_ever < max(_ENOUGH, _MANY_TIMES * known_events):
@@ -232,8 +235,12 @@ class ElasticSlices:
             return anew(present, fresh) if is_clearly_better(fresh, present, sample, events) else None
 
         async with self._changing:
-            if await self._change(change):
-                logger.info("%d subscriptions are divided anew", count)
+            try:
+                if await self._change(change):
+                    logger.info("%d subscriptions are divided anew", count)
+            except StorageError:
+                self._not_before = time.monotonic() + _PAUSE_SECONDS
+                raise
             self._learnt_at = count, events_ever
 
 

@@ -28,6 +28,8 @@ from culver.placement import forwarding_kernels as kernels
 from culver.placement.placement import Chosen
 
 _PATIENCE = 10.0  # events of average cost that one waits for rather than cost e times as much
+_ROOT_OF_HALF, _LN_2 = 0.7071067811865476, 0.6931471805599453
+_LAST_POWER = 19  # of the series of a logarithm: the next is below the last bit
 _GUESSED_SECONDS = 1e-9  # for each registration that an event is matched against, before anything is measured
 
 
@@ -171,9 +173,25 @@ def _prices(cost: NDArray[np.float64]) -> NDArray[np.float64]:
     some = cost > 0
     if not some.any():
         return cost
-    logarithms = np.log(cost, out=np.full(len(cost), -np.inf), where=some)
+    logarithms = np.full(len(cost), -np.inf)
+    logarithms[some] = logarithm(cost[some])
     prices: NDArray[np.float64] = cost + _PATIENCE * cost[some].mean() * logarithms
     return prices
+
+
+def logarithm(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Of positive, finite values, the same to the last bit on every machine: NumPy's own goes by what the processor
+    has, and tasks on unlike machines that differ in one bit may both leave an event to the other. So there are sums,
+    products and quotients only: ln(m) = 2 artanh((m - 1) / (m + 1)), as a series."""
+    mantissa, exponent = np.frexp(values)
+    low = mantissa < _ROOT_OF_HALF
+    mantissa = np.where(low, 2.0 * mantissa, mantissa)
+    share = (mantissa - 1.0) / (mantissa + 1.0)
+    square, series = share * share, np.zeros(len(values))
+    for power in range(_LAST_POWER, 0, -2):
+        series = series * square + 1.0 / power
+    result: NDArray[np.float64] = (exponent - low) * _LN_2 + 2.0 * share * series
+    return result
 
 
 def _by_slice(load: Load, values: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -1,5 +1,7 @@
 """An index that is divided anew gives the same answers."""
 
+import errno
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -7,7 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from culver.matching.index import Entry, IndexWriter, Memory
+from culver.errors import StorageFull
+from culver.matching.index import Entry, IndexWriter, Memory, container
 from culver.matching.index.slicing import Slicing
 from culver.matching.index.table import concatenate
 from culver.model.language import parse
@@ -109,3 +112,36 @@ def test_not_while_a_compaction_is_under_way(tmp_path: Path) -> None:
     writer.abandon(compaction)
     redivide(writer, anew(MPartition(2), MPartition(1)))
     assert writer.placed.slices == 1
+
+
+def test_on_a_full_disk_nothing_changes_and_what_was_written_is_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    played = scene("several applications")
+    writer = IndexWriter(tmp_path)
+    writer.divide(MPartition(3))
+    writer.publish(1, [], [], 0, played.portions)
+    before = answers(tmp_path, 1, played, "adaptive")
+    writer.retire(1)
+    files = sorted(tmp_path.iterdir())
+    room, write = 3, container.write
+
+    def until_full(path: Path, chunks: Sequence[bytes]) -> None:
+        nonlocal room
+        room -= 1
+        if room < 0:
+            raise OSError(errno.ENOSPC, "refused")
+        write(path, chunks)
+
+    change = anew(MPartition(3), MPartition.learnt(concatenate(played.portions)[0], 3))
+    with monkeypatch.context() as patched:
+        patched.setattr(container, "write", until_full)
+        with pytest.raises(StorageFull):
+            redivide(writer, change)
+    assert len(list(tmp_path.iterdir())) == len(files) + 3
+    writer.retire(1)
+    assert sorted(tmp_path.iterdir()) == files
+    assert (writer.version, writer.placed.state["layers"]) == (1, [])
+    assert answers(tmp_path, 1, played, "adaptive") == before
+    redivide(writer, change)
+    assert answers(tmp_path, writer.version, played, "adaptive") == before

@@ -143,3 +143,14 @@ def test_a_compaction_that_fails_is_tried_again_after_the_next_publication(
     with caplog.at_level(logging.ERROR):
         play(tmp_path, scene)
     assert "stays as it was" in caplog.text
+
+
+def test_what_was_abandoned_for_a_change_is_due_again_though_the_change_failed(tmp_path: Path) -> None:
+    async def scene(site: Scene) -> None:
+        await until(lambda: not site.compactor._published.is_set())
+        with pytest.raises(OSError, match="full"):
+            async with site.compactor.paused():
+                raise OSError("the disk is full")
+        assert site.compactor._published.is_set()
+
+    play(tmp_path, scene)

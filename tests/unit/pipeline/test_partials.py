@@ -1,5 +1,6 @@
 """The meeting of tasks: complete only with one plan, and damage is not joined."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ from culver.pipeline import partials
 from culver.pipeline.loads import LoadReport
 from culver.pipeline.notifications import Notifications
 from culver.pipeline.plan import Plan
+from culver.pipeline.work import Work
 
 
 def part(version: int, *numbers: int) -> Notifications:
@@ -50,6 +52,24 @@ def test_tasks_that_were_told_of_another_load_are_not_joined(tmp_path: Path) -> 
     assert partials.put(tmp_path, part(5, 1), 0, Plan(5, 2, 2)) is None
     assert partials.put(tmp_path, part(5, 2), 1, other) is None
     assert partials.put(tmp_path, part(5, 3), 0, other) is not None
+
+
+def test_tasks_that_chose_by_another_policy_are_not_joined(tmp_path: Path) -> None:
+    """A site that starts again with another setting runs the last batch again, as it was planned else."""
+    assert partials.put(tmp_path, part(5, 1), 0, Plan(5, 2, 2, forwarding="random")) is None
+    assert partials.put(tmp_path, part(5, 2), 1, Plan(5, 2, 2)) is None
+    assert partials.put(tmp_path, part(5, 3), 0, Plan(5, 2, 2)) is not None
+
+
+def test_tasks_that_had_an_index_divided_otherwise_are_not_joined(tmp_path: Path) -> None:
+    """An index that is made anew at the start may get the number of the version that was there before."""
+    before, now = (Work(0, 2, 2, 1, 0.0, 0.0, 0.0, "a:1", division=division) for division in ("old", "new"))
+    assert partials.put(tmp_path, replace(part(5, 1), work=(before,)), 0, Plan(5, 2, 2)) is None
+    assert partials.put(tmp_path, replace(part(5, 2), work=(now,)), 1, Plan(5, 2, 2)) is None
+    joined = partials.put(tmp_path, replace(part(5, 3), work=(now,)), 0, Plan(5, 2, 2))
+    assert joined is not None
+    partials.clear(tmp_path, joined, Plan(5, 2, 2))
+    assert len(list(tmp_path.iterdir())) == 1, "the one that stands alone"
 
 
 def test_torn_partial_result_is_named_and_not_joined(tmp_path: Path) -> None:

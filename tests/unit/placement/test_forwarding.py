@@ -16,6 +16,7 @@ from culver.placement.forwarding import (
     Random,
     ResponseTime,
     SubscriptionCount,
+    logarithm,
     seconds_each,
 )
 from culver.plugins import FORWARDINGS, forwarding_named
@@ -174,3 +175,12 @@ def test_a_set_that_was_never_measured_costs_what_its_size_lets_expect() -> None
     load = told([0, 1, 2], 3, registrations=[100, 300, 200], rate=[100.0, 0.0, 200.0])
     assert seconds_each(load).tolist() == pytest.approx([0.01, 0.015, 0.005])
     assert (np.diff(seconds_each(replace(load, rate=np.zeros(3)))[[0, 2, 1]]) > 0).all()
+
+
+def test_logarithms_are_right_and_rest_on_arithmetic_alone() -> None:
+    """The last bits are fixed, because machines that differ in one would send an event to different slices."""
+    random = np.random.default_rng(5)
+    values = np.concatenate([10.0 ** random.uniform(-300, 300, 1000), [1.0, 0.5, 0.75, 1e-9, 5e-324]])
+    assert logarithm(values) == pytest.approx(np.log(values), rel=1e-14, abs=1e-15)
+    bits = ["0x0.0p+0", "-0x1.96f0d4a3a5f3fp+3", "-0x1.6d3c324e13f4fp-2", "0x1.588c2d913348fp-2"]
+    assert [each.hex() for each in logarithm(np.array([1.0, 3e-6, 0.7, 1.4]))] == bits

@@ -1,4 +1,4 @@
-"""A compaction: some segments of one slice and one scheme become one, beside everything else that goes on.
+"""A compaction: some segments of one set and one scheme become one, beside everything else that goes on.
 
     writer's thread          plan_compaction ..................................... install
                                    |            publish, publish, ...                 |

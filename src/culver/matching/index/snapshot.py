@@ -270,8 +270,6 @@ class Index:
         and row r is at log offset `start + r`."""
         if self._parts is None:
             raise ValueError("the index is closed")
-        if not self._parts and self._beside is None:
-            return
         parts, count = self._parts, batch.num_rows
         if not parts and self._beside is None:
             return

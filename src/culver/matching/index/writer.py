@@ -104,18 +104,15 @@ class IndexWriter:
     def contents(self) -> list[tuple[int, int]]:
         """For each set of the newest version, the registrations in effect and the bytes of its arrays. May be
         called from any thread."""
-        current = self._current
-        contents = [(0, 0)] * len(current.placed.homes)
-        for stored in current.parts:
-            contents[stored.set] = _counted(contents[stored.set], stored)
-        return contents
+        return _contents(self._current)
 
     def contents_of_slices(self) -> list[tuple[int, int]]:
         """The same for each slice; a registration counts in each set that the slice may work on."""
-        homes, sets = self._current.placed.homes, self.contents()
+        current = self._current  # of one moment: it may be divided anew meanwhile
+        homes, sets = current.placed.homes, _contents(current)
         return [
             (sum(count for count, _ in own), sum(size for _, size in own))
-            for each in range(self._current.placed.slices)
+            for each in range(current.placed.slices)
             for own in [[held for home, held in zip(homes, sets, strict=True) if home in (each, ANYWHERE)]]
         ]
 
@@ -320,9 +317,17 @@ class IndexWriter:
     def _written(self, number: int, place: int, content: Content, until: Integers | None) -> StoredPart:
         chunks = encode(content)
         file = segment_file(number, place, chunks)
+        self._left = None  # where no version comes to name it, `retire` deletes it
         container.write(self._directory / file, chunks)
         written = StoredPart(file, open_segment(self._directory / file), set=place)
         return written if until is None else replace(written, tombstones=gathered(until))
+
+
+def _contents(version: Version) -> list[tuple[int, int]]:
+    contents = [(0, 0)] * len(version.placed.homes)
+    for stored in version.parts:
+        contents[stored.set] = _counted(contents[stored.set], stored)
+    return contents
 
 
 def _counted(before: tuple[int, int], stored: StoredPart) -> tuple[int, int]:

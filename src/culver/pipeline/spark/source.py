@@ -132,7 +132,8 @@ class LogStreamReader(DataSourceStreamReader):
         first, last = start["offset"], end["offset"]
         slices = end.get("slices", 1)
         load = LoadReport.from_json(end["load"]) if "load" in end else LoadReport()
-        plan = Plan(end["index_version"], slices, min(slices, self._cores(load)), load)
+        tasks = min(slices, self._cores(load))
+        plan = Plan(end["index_version"], slices, tasks, load, self._forwarding)
         if first == last:
             if start == end:
                 return []
@@ -176,7 +177,7 @@ class LogStreamReader(DataSourceStreamReader):
 
     def _blocks(self, partition: Range) -> Iterator[tuple[Notifications, bool]]:
         """What is found in each block, and whether that is all there is to find."""
-        processor, plan = _processor(self._data_dir, self._forwarding), partition.plan
+        processor, plan = _processor(self._data_dir), partition.plan
         if plan.tasks == 1:
             return ((block, True) for block in processor.process(partition.start, partition.end, plan))
         return processor.process_share(partition.start, partition.end, plan, partition.task)
@@ -245,13 +246,13 @@ def _written() -> Written:
 
 
 @functools.cache
-def _processor(data_dir: str, forwarding: str) -> "RangeProcessor":
+def _processor(data_dir: str) -> "RangeProcessor":
     # Only workers match. Four other processes load this module, one after the other, before the first batch.
     from culver.log.files import FileLogReader
     from culver.pipeline.ranges import RangeProcessor
 
     files = SiteFiles(Path(data_dir))
-    return RangeProcessor(files.index, FileLogReader(files.log), _head_file(data_dir).read, forwarding)
+    return RangeProcessor(files.index, FileLogReader(files.log), _head_file(data_dir).read)
 
 
 @functools.cache
