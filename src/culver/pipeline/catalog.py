@@ -178,8 +178,14 @@ class Catalog:
 
     async def redivide(self, divide: Callable[[int], bool]) -> bool:
         """Have the index divided anew: `divide` is called in the index's thread with the horizon, and tells whether
-        it has made a version. Changes to subscriptions wait meanwhile, as they do for one another."""
+        it has made a version. Changes to subscriptions wait meanwhile, as they do for one another. Whoever asked may
+        be cancelled; it goes on all the same."""
+        task = asyncio.create_task(self._redivide(divide))
+        self._changes.add(task)
+        task.add_done_callback(self._changes.discard)
+        return await asyncio.shield(task)
 
+    async def _redivide(self, divide: Callable[[int], bool]) -> bool:
         def run() -> tuple[bool, int, int]:
             return divide(horizon), self._index.registry_version, self._index.version
 

@@ -129,14 +129,16 @@ class ElasticSlices:
                 await self.remove(number)
 
     def view(self) -> SlicesView:
-        seen, rates, placement = self._observe(), self._meter.rates(), self._placement()
+        seen, rates = self._observe(), self._meter.rates()
+        placement, contents = self._index.divided()
+        assert isinstance(placement, MPartition)
         waiting, load = seen.queues.match, seen.pipeline.load
         if load.division != self._index.placed.fingerprint():
             load = LoadReport()  # about sets that had these numbers before
         arrived = sum(load.arrivals) or 1.0
         sets: list[SetView] = []
         for number, (label, home, (count, size)) in enumerate(
-            zip(set_labels(placement), placement.homes.tolist(), self._index.contents(), strict=True)
+            zip(set_labels(placement), placement.homes.tolist(), contents, strict=True)
         ):
             sent = load.arrivals[number] if number < len(load.arrivals) else 0.0
             rate = load.rates[number] if number < len(load.rates) else 0.0

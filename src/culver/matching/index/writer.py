@@ -116,6 +116,13 @@ class IndexWriter:
             for own in [[held for home, held in zip(homes, sets, strict=True) if home in (each, ANYWHERE)]]
         ]
 
+    def divided(self) -> tuple[Slicing, list[tuple[int, int]]]:
+        """What decides now, and the contents of its sets: of one moment, from any thread."""
+        while True:
+            slicing, current = self._slicing, self._current
+            if tuple(slicing.homes.tolist()) == current.placed.homes:  # else one of them is just changing
+                return slicing, _contents(current)
+
     def schemes(self) -> dict[str, tuple[int, int]]:
         """The same for each scheme; a registration counts in each set that holds it."""
         schemes: dict[str, tuple[int, int]] = {}
