@@ -10,7 +10,7 @@ Imports nothing heavy: every process of Spark needs it.
 import json
 import os
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +45,13 @@ class LoadReport:
             pairs = _GUESSED_SHARE * self.registrations
         events = int(_MOST_PAIRS / max(pairs, 1.0))
         return min(max(1 << (events.bit_length() - 1), _LEAST_EVENTS), _MOST_EVENTS)
+
+    def or_as_before(self, before: "LoadReport") -> "LoadReport":
+        """As long as nothing is measured, what a site knew when it was last stopped: how much events match, and how
+        long they take, is mostly what it was."""
+        if self.pairs_per_event is None:
+            return replace(before, registrations=self.registrations, cores=self.cores or before.cores)
+        return replace(self, cores=self.cores or before.cores)
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -133,7 +140,8 @@ def _rounded(value: float) -> float:
 
 
 class LoadFile:
-    """The last report, as JSON, for other processes. Not made durable: it is measured anew after a restart."""
+    """The last report, as JSON, for other processes, and for the next start. Not made durable: it is only a guess
+    then, and measured anew."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

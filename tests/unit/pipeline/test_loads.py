@@ -72,6 +72,21 @@ def test_a_block_is_as_long_as_its_matches_allow() -> None:
     assert LoadReport(registrations=1_000_000, pairs_per_event=3_300.0).block_events() == 16_384
 
 
+def test_what_was_known_before_a_restart_holds_until_something_is_measured() -> None:
+    before = LoadReport("a", 5, 130.0, (1.0,), (2.0,), (0.1,), cores=2)
+    unmeasured = LoadReport(registrations=10_000_000)
+    assert unmeasured.or_as_before(LoadReport()).block_events() == 1_024
+    known = unmeasured.or_as_before(before)
+    assert (known.block_events(), known.registrations, known.rates, known.cores) == (
+        65_536,
+        10_000_000,
+        (1.0,),
+        2,
+    )
+    measured = LoadReport("b", 7, 3.0, (9.0,), (9.0,), (9.0,), cores=4)
+    assert measured.or_as_before(before) == measured
+
+
 def test_a_report_goes_through_its_file(tmp_path: Path) -> None:
     file = LoadFile(tmp_path / "load.json")
     assert file.read() == LoadReport()

@@ -67,6 +67,7 @@ class SparkEngine:
         self._allocate = executors_follow_slices(master, elastic, spark_conf)
         self._cores = 0  # of the executors of a cluster; 0: not known
         self._load_file = LoadFile(files.load)
+        self._load_before = self._load_file.read()
         self._progress = progress
         self._tally = Tally()
         self._collector = Collector(files.notifications, sink, head.frontier, self._tally)
@@ -111,7 +112,7 @@ class SparkEngine:
 
     def tell(self, load: LoadReport) -> None:
         """The planner of the next batch reads it."""
-        self._load_file.write(replace(load, cores=self._cores))
+        self._load_file.write(replace(load, cores=self._cores).or_as_before(self._load_before))
 
     async def stop(self) -> None:
         for task in self._tasks:
