@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from culver.matching.index.compiler import compile_entries
@@ -10,8 +11,9 @@ from culver.matching.index.matcher import Part, match_parts
 from culver.matching.index.segment import in_memory
 from culver.matching.index.slicing import ANYWHERE
 from culver.matching.index.table import concatenate, select_registrations
-from culver.placement.placement import NOWHERE, Placement
-from culver.plugins import PLACEMENTS, placement_named
+from culver.placement.forwarding import Load
+from culver.placement.placement import NOWHERE, Chosen, Placement
+from culver.plugins import PLACEMENTS, forwarding_named, placement_named
 from support.placed import SCENES, Holders, Scene, as_chosen, scene
 
 SLICES = (1, 2, 3, 4, 7)
@@ -41,6 +43,15 @@ def check(placement: Placement, holders: Holders, played: Scene) -> None:
     for sets in as_chosen(route):
         wrong = holders.wrong(sets, played)
         assert not len(wrong), (placement.state(), wrong[:5])
+
+
+def chosen_by(policy: str, placement: Placement, batch: pa.RecordBatch) -> Chosen:
+    """What a forwarding policy makes of the route, before anything is measured."""
+    unknown = np.zeros(len(placement.homes))
+    sizes = np.ones(len(placement.homes), np.int64)
+    load = Load(placement.homes, placement.slices, sizes, unknown, unknown, unknown, unknown)
+    choices = placement.route(batch).choices
+    return forwarding_named(policy)().choose(load, choices, np.zeros(batch.num_rows), first=5)
 
 
 def reborn(placement: Placement) -> Placement:
@@ -82,8 +93,8 @@ def test_sets_that_really_match_find_what_the_reference_finds(name: str) -> None
     for played in (scene("random"), scene("several applications")):
         placement = made(name, 3, played)
         held = [placement.assign(table) for table in played.portions]
-        for turn in (0, 1):
-            sets = placement.route(played.batch).chosen(placement.homes, 3, turn).sets
+        for policy in ("adaptive", "random"):
+            sets = chosen_by(policy, placement, played.batch).sets
             found: list[tuple[int, int]] = []
             for number in range(len(placement.homes)):
                 events = np.flatnonzero(np.logical_or.reduce([each == number for each in sets]))
@@ -138,7 +149,7 @@ def test_candidates_are_sets_and_stand_in_front(name: str, played: Scene) -> Non
 
 def test_a_set_at_home_anywhere_goes_where_the_event_goes_anyway(name: str, played: Scene) -> None:
     placement = made(name, 4, played)
-    chosen = placement.route(played.batch).chosen(placement.homes, 4, 5)
+    chosen = chosen_by("adaptive", placement, played.batch)
     pairs = list(zip(chosen.sets, chosen.slices, strict=True))
     fixed = [np.where(placement.homes[sets] == ANYWHERE, -1, slices) for sets, slices in pairs]
     for sets, slices in pairs:

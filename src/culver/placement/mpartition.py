@@ -65,11 +65,9 @@ class MPartition:
         events: pa.RecordBatch | None = None,
         dividing: Dividing | None = None,
     ) -> Self:
+        """With one slice there is nothing to divide."""
         dividing = cls.dividing if dividing is None else dividing
-        if slices > 1:
-            return cls(slices, learn(table, slices, dividing, events))
-        # The dimensions are ready for the second slice, though the first has all of them.
-        return cls(2, learn(table, 2, dividing, events)).with_slice_removed(1).placement
+        return cls(slices, learn(table, slices, dividing, events) if slices > 1 else ())
 
     @classmethod
     def from_state(cls, slices: int, state: State) -> Self:

@@ -49,12 +49,6 @@ class Route:
     events: int
     choices: tuple[NDArray[np.int64], ...]
 
-    def chosen(self, homes: NDArray[np.int64], slices: int, turn: int = 0) -> Chosen:
-        """For those who know nothing of load: the candidates take turns, and `turn` is that of the first event."""
-        turns = np.arange(turn, turn + self.events)
-        sets = tuple(_in_turn(choice, turns) for choice in self.choices)
-        return Chosen(sets, _worked_on(sets, homes, turns % slices))
-
 
 class Placement(Protocol):
     """Not thread-safe: one owner assigns and routes with it. Does no I/O.
@@ -113,34 +107,3 @@ def sets_of(homes: NDArray[np.int64], own: int) -> list[int]:
     """The sets that a slice works on, or may work on."""
     found: list[int] = np.flatnonzero((homes == own) | (homes == ANYWHERE)).tolist()
     return found
-
-
-def _in_turn(choice: NDArray[np.int64], turns: NDArray[np.int64]) -> NDArray[np.int64]:
-    if choice.shape[1] == 1:
-        return choice[:, 0]
-    candidates = np.count_nonzero(choice != NOWHERE, axis=1)
-    place = turns % np.maximum(candidates, 1)
-    result: NDArray[np.int64] = choice[np.arange(len(choice)), place]
-    return result
-
-
-def _worked_on(
-    sets: tuple[NDArray[np.int64], ...], homes: NDArray[np.int64], turns: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], ...]:
-    """The slice for each set: its home; for one that has none, a slice that gets the event anyway, else in turn."""
-    slices = [_homes_of(each, homes) for each in sets]
-    if not (homes == ANYWHERE).any():
-        return tuple(slices)
-    anyway = turns
-    for where in reversed(slices):
-        anyway = np.where(where >= 0, where, anyway)
-    return tuple(
-        np.where((each != NOWHERE) & (where == ANYWHERE), anyway, where)
-        for each, where in zip(sets, slices, strict=True)
-    )
-
-
-def _homes_of(sets: NDArray[np.int64], homes: NDArray[np.int64]) -> NDArray[np.int64]:
-    if len(sets) and sets.strides == (0,):  # as `always` makes it
-        return np.broadcast_to(homes[sets[0]], sets.shape)
-    return np.where(sets == NOWHERE, NOWHERE, homes[sets])

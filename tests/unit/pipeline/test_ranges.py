@@ -80,7 +80,7 @@ def test_slices_with_several_sets_find_what_the_reference_finds(
     files = SiteFiles(tmp_path)
     writer = IndexWriter(files.index)
     placement = MPartition.learnt(concatenate(played.portions)[0], slices)
-    assert len(placement.homes) > 3 * slices
+    assert slices == 1 or len(placement.homes) > 3 * slices
     writer.divide(placement)
     for version, table in enumerate(played.portions, 1):
         writer.publish(version, [], [], 0, [table])

@@ -120,12 +120,11 @@ def test_without_a_value_in_one_dimension_an_event_has_no_candidate(boxes: MPart
     assert candidates_of(boxes, {"x": 10}, {"y": 10}, {"x": 10, "y": "10"}) == [[], [], []]
 
 
-def test_one_slice_has_the_dimensions_ready_and_no_backups() -> None:
+def test_one_slice_has_nothing_to_divide() -> None:
     texts = [f"x = {n} AND y = {n * 7 % 1000}" for n in range(1000)]
     alone = MPartition.learnt(table_of(texts), 1)
-    assert alone.layers
-    assert set(alone.homes.tolist()) == {-1, 0}
-    assert all(set(division.owners.tolist()) == {0} for layer in alone.layers for division in layer.divisions)
+    assert not alone.layers
+    assert alone.homes.tolist() == [-1]
 
 
 def test_applications_have_layers_of_their_own() -> None:

@@ -183,7 +183,7 @@ EVENTS = st.fixed_dictionaries(
 @given(
     texts=st.lists(FILTERS, min_size=1, max_size=12),
     data=st.lists(EVENTS, min_size=1, max_size=12),
-    slices=st.integers(1, 5),
+    slices=st.integers(2, 5),
     steps=STEPS,
 )
 def test_whatever_comes_later_is_found_exactly_once(
