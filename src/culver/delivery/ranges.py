@@ -22,6 +22,8 @@ from culver.pipeline.notifications import Notifications, file_name
 
 Rows = NDArray[np.uint16]
 
+_LOOSE, _LOOSE_BYTES = 32, 1 << 16
+
 
 @dataclass(frozen=True, eq=False)
 class Range:
@@ -59,6 +61,7 @@ class Ranges:
         self._ranges: list[Range] = []
         self._ends: list[int] = []
         self.unstored_bytes = 0  # in memory only, because there is no file yet
+        self._loose = 0  # of the newest: small, in memory only, and nobody works on them
 
     def __len__(self) -> int:
         return len(self._ranges)
@@ -70,6 +73,13 @@ class Ranges:
         self._ranges.append(item)
         self._ends.append(item.end)
         self.unstored_bytes += _unstored_bytes(item)
+        self._loose = self._loose + 1 if not item.stored and item.size <= _LOOSE_BYTES else 0
+        if self._loose == _LOOSE:
+            self._gather()
+
+    def leave_as_is(self) -> None:
+        """What is there now stays apart until it is exchanged."""
+        self._loose = 0
 
     def drop_below(self, offset: int) -> list[Range]:
         """Take out the ranges that end at or below `offset`, but never the newest one."""
@@ -77,6 +87,7 @@ class Ranges:
         dropped = self._ranges[:count]
         self.unstored_bytes -= sum(map(_unstored_bytes, dropped))
         del self._ranges[:count], self._ends[:count]
+        self._loose = min(self._loose, len(self._ranges))
         return dropped
 
     def exchange(self, old: Sequence[Range], new: Range) -> None:
@@ -85,6 +96,14 @@ class Ranges:
         self.unstored_bytes += _unstored_bytes(new) - sum(map(_unstored_bytes, old))
         self._ranges[at : at + len(old)] = [new]
         self._ends[at : at + len(old)] = [new.end]
+
+    def _gather(self) -> None:
+        """Put the loose ranges together. They come by the hundred in a second, and who looks for the rows of a
+        registration looks at every range: so it is done a few at a time, in a fraction of a millisecond."""
+        group = self._ranges[-self._loose :]
+        self._loose = 0
+        if group[-1].end - group[0].start <= MOST_EVENTS:
+            self.exchange(group, Range(group[0].start, merge(group), stored=False))
 
     def segments(
         self, numbers: Sequence[int], start: int, end: int | None = None
@@ -140,33 +159,24 @@ def last_offsets(notifications: Notifications) -> NDArray[np.int64]:
 
 
 def merge(ranges: Sequence[Range]) -> Notifications:
-    """One content for adjacent ranges: the same rows, in one file."""
-    *_, content = merge_in_steps(ranges)
-    assert content is not None
-    return content
-
-
-def merge_in_steps(ranges: Sequence[Range]) -> Iterator[Notifications | None]:
-    """The same, as the last item; before it, a None after each step, which takes as long as one of the ranges is
-    large. Steps need the interpreter for little but to begin."""
+    """One content for adjacent ranges: the same rows, in one file. Needs the interpreter for little: what is done for
+    every registration and row is done by kernels, a range at a time."""
     start, end = ranges[0].start, ranges[-1].end
     parts = [_cut(item) for item in ranges]
     numbers, places = _places([part.numbers for part in parts])
     bounds = np.zeros(len(numbers) + 1, np.int64)
     for part in parts:
         tally(places(part.numbers), constant(part.bounds), bounds)
-        yield None
     np.cumsum(bounds, out=bounds)
     free = bounds[:-1].copy()
     rows = np.empty(bounds[-1], np.uint16)
     for part in parts:
         shift = part.start - start
         gather(places(part.numbers), constant(part.bounds), constant(part.rows), shift, free, rows)
-        yield None
     used = np.flatnonzero(np.diff(bounds))
     bounds = np.append(bounds[used], len(rows))
     sizes = np.concatenate([part.sizes for part in parts])
-    yield Notifications(start, end, parts[-1].index_version, numbers[used], bounds, rows, sizes)
+    return Notifications(start, end, parts[-1].index_version, numbers[used], bounds, rows, sizes)
 
 
 _Integers = NDArray[np.int64]

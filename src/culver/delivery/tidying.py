@@ -17,22 +17,11 @@ from numpy.typing import NDArray
 from culver.delivery.cursors import CursorStore
 from culver.delivery.files import NotificationFiles
 from culver.delivery.mailboxes import Mailboxes
-from culver.delivery.ranges import (
-    LEVELS,
-    Range,
-    last_offsets,
-    merge,
-    merge_in_steps,
-    plan_merges,
-    plan_storing,
-    prune,
-)
+from culver.delivery.ranges import Range, last_offsets, merge, plan_merges, plan_storing, prune
 from culver.delivery.slots import NEVER, NONE
-from culver.pipeline.notifications import Notifications, parse_file_name
+from culver.pipeline.notifications import parse_file_name
 
 _GRACE_US = 1_000_000
-_SMALL_BYTES = LEVELS[0].below_bytes  # of a range that is merged on the loop, in half a millisecond
-_STEPS_AT_A_TIME = 32  # before others on the event loop have their turn
 
 
 class Followers(Protocol):
@@ -111,6 +100,7 @@ class FileKeeper:
 
     async def store_files(self) -> None:
         """Write files for what is in memory only."""
+        self._mailboxes.ranges.leave_as_is()
         for group in plan_storing(self._mailboxes.ranges):
             await self._merge(group)
 
@@ -126,7 +116,7 @@ class FileKeeper:
         await self._delete([*names, *passed])
 
     async def _merge(self, group: list[Range]) -> None:
-        content = await _merged(group)
+        content = await asyncio.to_thread(merge, group)
         pruned = False
         if content.end <= self._settled:
             last = last_offsets(content)
@@ -142,23 +132,11 @@ class FileKeeper:
         await self._delete([item.name for item in group if item.stored])
 
     async def _delete(self, names: Iterable[str]) -> None:
-        used = {item.name for item in self._mailboxes.ranges}
+        names = list(names)
+        used = {item.name for item in self._mailboxes.ranges} if names else set()
         unused = self._followers.release([name for name in names if name not in used])
         if unused:
             await asyncio.to_thread(self._files.delete, unused)
-
-
-async def _merged(group: Sequence[Range]) -> Notifications:
-    """On the loop, between other work, where the ranges are small: in a thread, each step would have the loop wait
-    for the interpreter. In a thread where a step takes long."""
-    if max(item.size for item in group) > _SMALL_BYTES:
-        return await asyncio.to_thread(merge, group)
-    for done, content in enumerate(merge_in_steps(group)):
-        if content is not None:
-            return content
-        if done % _STEPS_AT_A_TIME == _STEPS_AT_A_TIME - 1:
-            await asyncio.sleep(0)
-    raise AssertionError("the last step has the content")
 
 
 def _end_of(name: str) -> int:

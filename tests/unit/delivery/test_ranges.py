@@ -127,3 +127,45 @@ def test_merging_level_by_level_bounds_both_the_files_and_the_rewriting() -> Non
             rewritten += sum(item.end - item.start for item in group)
         assert len(ranges) < 40
     assert rewritten < 10 * 2_000  # without levels: more than 200,000
+
+
+def unstored(ranges: Ranges, start: int, end: int) -> dict[int, list[int]]:
+    """Append a range of one event for each offset; registration n gets every n-th."""
+    expected: dict[int, list[int]] = {}
+    for offset in range(start, end):
+        own = {number: [offset] for number in (2, 3, 7) if offset % number == 0}
+        for number in own:
+            expected.setdefault(number, []).append(offset)
+        ranges.append(Range(offset, make_notifications(offset, offset + 1, own), stored=False))
+    return expected
+
+
+def test_small_ranges_without_a_file_are_put_together_as_they_come() -> None:
+    ranges = Ranges()
+    expected = unstored(ranges, 0, 1_000)
+    assert len(ranges) < 70
+    assert ranges.unstored_bytes == sum(item.size for item in ranges)
+    assert not any(item.stored for item in ranges)
+    for number, offsets in expected.items():
+        assert ranges.offsets([number], 0, 2_000) == offsets
+
+
+def test_ranges_that_are_being_stored_stay_apart_until_they_are_exchanged() -> None:
+    ranges = Ranges()
+    expected = unstored(ranges, 0, 40)
+    ranges.leave_as_is()
+    group = list(ranges)
+    more = unstored(ranges, 40, 90)
+    assert list(ranges)[: len(group)] == group
+    ranges.exchange(group, Range(0, merge(group)))
+    for number, offsets in expected.items():
+        assert ranges.offsets([number], 0, 100) == offsets + more[number]
+
+
+def test_ranges_are_put_together_though_the_oldest_of_them_have_gone() -> None:
+    ranges = Ranges()
+    unstored(ranges, 0, 20)
+    ranges.drop_below(15)
+    more = unstored(ranges, 20, 60)
+    assert ranges.offsets([7], 20, 100) == more[7]
+    assert ranges.unstored_bytes == sum(item.size for item in ranges)
