@@ -1,5 +1,6 @@
 """The one table of what can be chosen by name. A module is imported when its name is first asked for."""
 
+import functools
 import importlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -47,6 +48,7 @@ def placement_named(name: str) -> type["Placement"]:
     return found
 
 
+@functools.cache
 def forwarding_named(name: str) -> type["Forwarding"]:
     """The class of a forwarding policy; call it for one. Raises InvalidConfiguration with the known names."""
     found: type[Forwarding] = _load("forwarding", FORWARDINGS, name)

@@ -151,6 +151,8 @@ def attribute(batch: pa.RecordBatch, name: str, known: Attributes | None = None)
     places = (attributes(batch) if known is None else known).get(name)
     if places is None:
         return {}
+    if not places[0] or not places[1]:
+        return _columns(batch, places[0] or places[1])
     first, second = _columns(batch, places[0]), _columns(batch, places[1])
     if not first or not second:
         return first or second

@@ -37,14 +37,19 @@ class DividedIndex:
             self._registrations = counts_in(directory, version)
         self._directory = directory
         self._opened: dict[int, Index] = {}
+        self._open_for: Sequence[int] | None = None  # slices: all that they need is open, and no more
 
     def open_slices(self, slices: Sequence[int]) -> None:
         """Open all sets that these slices may work on, and let go of the others. Raises NotFound, StorageCorrupt."""
+        if slices == self._open_for:
+            return
         for number in self.keep_slices(slices):
             self.set(number)
+        self._open_for = slices
 
     def keep_slices(self, slices: Sequence[int]) -> set[int]:
         """Let go of all sets but those that these slices may work on; returns the latter, open or not."""
+        self._open_for = None
         wanted = {number for own in slices for number in sets_of(self._homes, own)}
         for number in self._opened.keys() - wanted:
             self._opened.pop(number).close()

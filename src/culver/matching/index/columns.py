@@ -25,6 +25,9 @@ _KIND_OF_LINE = {
     Line.LISTS: Kind.STRINGS,
 }
 
+_SIZES: dict[Any, int] = {np.float64: 8, np.int64: 8, np.int32: 4, np.uint8: 1}
+_ALL = np.ones(1024, np.uint8)  # never written to; not read-only, which to Numba is another signature
+
 Keys = tuple[NDArray[np.int64], NDArray[np.uint8]]
 
 
@@ -90,8 +93,8 @@ class BatchColumns:
         return self._keys[dimension]
 
     def _turn(self, dimension: Dimension) -> Keys | None:
-        columns = self.attribute(dimension[0])
-        line = dimension[1]
+        name, line = dimension
+        columns = self.attribute(name)
         if line is not Line.NUMBERS:
             column = columns.get(_KIND_OF_LINE[line])
             if column is None:
@@ -144,7 +147,7 @@ def _keys(values: NDArray[np.float64]) -> NDArray[np.int64]:
 
 def _valid(column: pa.Array) -> NDArray[np.uint8]:
     if column.null_count == 0:
-        return np.ones(len(column), np.uint8)
+        return _ALL[: len(column)] if len(column) <= len(_ALL) else np.ones(len(column), np.uint8)
     flags: NDArray[np.bool_] = column.is_valid().to_numpy(zero_copy_only=False)
     return flags.astype(np.uint8)
 
@@ -165,11 +168,12 @@ def _strings(column: pa.Array) -> Strings:
 
 def _items(buffer: Any, dtype: Any, first: int, count: int) -> NDArray[Any]:
     """Part of a buffer as a read-only, aligned array: to Numba, anything else is another signature."""
-    size = np.dtype(dtype).itemsize
-    items: NDArray[Any] = np.ndarray((count,), dtype, buffer, first * size)
-    if not items.flags.aligned:
+    items: NDArray[Any] = np.ndarray((count,), dtype, buffer, first * _SIZES[dtype])
+    flags = items.flags
+    if not flags.aligned:
         items = items.copy()
-    items.flags.writeable = False
+        flags = items.flags
+    flags.writeable = False
     return items
 
 
