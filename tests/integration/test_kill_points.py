@@ -115,7 +115,7 @@ class Points:
     async def before_the_join(self, site: RunningSite) -> None:
         """All workers die but the one that has put the first partial result of a range: one of them would find it,
         and join it with its own."""
-        workers = {process.pid for process in of_this_site("culver.pipeline.spark.daemon")}
+        workers: set[int] = {process.pid for process in of_this_site("culver.pipeline.spark.daemon")}
         last = 0
 
         def others(what: int, name: str) -> int | None:
