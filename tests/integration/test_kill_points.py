@@ -1,10 +1,11 @@
 """Spark's processes killed at the moments that matter between an event's publication and the commit of its batch.
 
-head moves | offset log | partial results | join | notification file | commit log
-          1            2                 3      4 (in the middle)   5
+head moves | offset log | partial result | join | notification file | commit log
+          1            2                3 3      4 (in the middle)   5
 """
 
 import contextlib
+import os
 import random
 import signal
 from collections.abc import Awaitable, Callable
@@ -66,6 +67,7 @@ class Points:
         await random_steps(site, self.rng, self.expected, 20)
         points: list[Point] = [
             self.half_a_file,
+            self.after_a_partial_result,
             self.before_the_join,
             self.before_the_offset_log,
             self.after_the_offset_log,
@@ -97,20 +99,39 @@ class Points:
         await self._strike(site, Strike(self._offsets, logged))
         assert max(numbers_in(self._offsets)) > max(numbers_in(self._commits))
 
-    async def before_the_join(self, site: RunningSite) -> None:
-        """Whoever puts the second partial result of a range finds both, and would join them."""
-        last, there = 0, set[str]()
+    async def after_a_partial_result(self, site: RunningSite) -> None:
+        """The task that has put it is tried again. By then, the other one may have joined it, or not."""
+        last = 0
 
-        def second(what: int, name: str) -> int | None:
+        def put(what: int, name: str) -> int | None:
             nonlocal last
             if what & RENAMED_FROM:
                 last = writer(name)
-            elif what & RENAMED_TO:
-                there.add(name)
-            return last if len(there) == 2 else None
+            return last if what & RENAMED_TO else None
 
         self._partials.mkdir(exist_ok=True)
-        await self._strike(site, Strike(self._partials, second))
+        await self._strike(site, Strike(self._partials, put))
+
+    async def before_the_join(self, site: RunningSite) -> None:
+        """All workers die but the one that has put the first partial result of a range: one of them would find it,
+        and join it with its own."""
+        workers: set[int] = {process.pid for process in of_this_site("culver.pipeline.spark.daemon")}
+        last = 0
+
+        def others(what: int, name: str) -> int | None:
+            nonlocal last
+            if what & RENAMED_FROM:
+                last = writer(name)
+            if not what & RENAMED_TO:
+                return None
+            victims = sorted(workers - {last, psutil.Process(last).ppid()})
+            for pid in victims[1:]:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            return victims[0]
+
+        self._partials.mkdir(exist_ok=True)
+        await self._strike(site, Strike(self._partials, others))
 
     async def half_a_file(self, site: RunningSite) -> None:
         def begun(what: int, name: str) -> int | None:

@@ -19,6 +19,19 @@ class Groups(NamedTuple):
     rows: Rows
 
 
+class Runs(NamedTuple):
+    """Matches event by event, in four bytes each. Run i is of the event that is row `rows[i]`, which satisfies
+    `lengths[i]` registrations: the next ones in `numbers`, to which `low` is to be added. Rows ascend, and an event
+    that satisfies nothing has no run."""
+
+    low: int
+    high: int
+    """No registration lies above, nor below `low`."""
+    rows: Rows
+    lengths: NDArray[np.uint32]
+    numbers: NDArray[np.uint32]
+
+
 class Found(Protocol):
     """What some events match, to be grouped before the next of its kind is asked for: they share memory."""
 

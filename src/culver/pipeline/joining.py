@@ -11,9 +11,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from culver.matching.groups import MOST_EVENTS, Found, Groups, Rows
+from culver.matching.groups import MOST_EVENTS, Found, Groups, Rows, Runs
 from culver.matching.index.arrays import compiled
-from culver.matching.index.grouping import Listed, together
+from culver.matching.index.grouping import Grouping
+from culver.matching.index.listing import Listed
 from culver.matching.index.rooms import room_for
 
 LAST = np.iinfo(np.int64).max
@@ -24,26 +25,36 @@ class Collection:
     """What is found in a block, in one slice or in several, until all of it is grouped at once."""
 
     def __init__(self) -> None:
-        self._groups: list[Groups] = []
-        self._listed: list[Listed] = []
+        self.groups: list[Groups] = []
+        self.runs: list[Runs] = []
 
     def add(self, found: Found) -> int:
         """Before the next is asked for. Returns how many pairs it has."""
-        if isinstance(found, Listed):
-            self._listed.append(found)
-            return found.pairs
-        self._groups.append(found.groups())
-        return len(self._groups[-1].rows)
+        runs = found.runs() if isinstance(found, Listed) else None
+        if runs is not None:
+            self.runs.append(runs)
+            return len(runs.numbers)
+        self.groups.append(found.groups())
+        return len(self.groups[-1].rows)
 
-    def groups(self) -> Groups:
-        if not self._listed:
-            return join(self._groups)
-        if _is_sparse(self._groups):
-            return together(self._listed, self._groups)
-        return join([*self._groups, together(self._listed)])
+    @property
+    def pairs(self) -> int:
+        return sum(len(each.numbers) for each in self.runs) + sum(len(each.rows) for each in self.groups)
+
+    def take(self, other: "Collection") -> None:
+        """What another task found in the same block."""
+        self.groups += other.groups
+        self.runs += other.runs
+
+    def grouped(self, grouping: Grouping) -> Groups:
+        if not self.runs:
+            return join(self.groups, grouping)
+        if _is_sparse(self.groups):
+            return grouping.group(self.runs, self.groups)
+        return join([*self.groups, grouping.group(self.runs)], grouping)
 
 
-def join(parts: Sequence[Groups]) -> Groups:
+def join(parts: Sequence[Groups], grouping: Grouping | None = None) -> Groups:
     """The groups of all parts, which are over the same events."""
     parts = [part for part in parts if len(part.numbers)]
     if not parts:
@@ -60,7 +71,7 @@ def join(parts: Sequence[Groups]) -> Groups:
         np.cumsum(np.concatenate([np.diff(part.bounds) for part in parts]), out=bounds[1:])
         return Groups(numbers, bounds, rows)
     if _is_sparse(parts):
-        return together([], parts)
+        return (grouping or Grouping()).group([], parts)
     runs = np.cumsum([0, *(len(part.numbers) for part in parts)])
     begin = np.concatenate([part.bounds[:-1] for part in parts])
     lengths = np.concatenate([np.diff(part.bounds) for part in parts])

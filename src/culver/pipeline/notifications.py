@@ -39,7 +39,7 @@ from numpy.typing import NDArray
 
 from culver.disk import sync_directory
 from culver.errors import StorageCorrupt
-from culver.pipeline.work import SchemeWork, SetWork, Work
+from culver.pipeline.work import Work, work_from
 
 _MAGIC = b"CULVNTF3"
 _PREFIX = struct.Struct("<8sII")
@@ -94,7 +94,7 @@ def parse_file_name(name: str) -> tuple[int, int] | None:
     return (int(start), int(end)) if start.isdigit() and end.isdigit() else None
 
 
-def write(directory: Path, notifications: Notifications, *, durable: bool, suffix: str = SUFFIX) -> Path:
+def write(directory: Path, notifications: Notifications, *, durable: bool) -> Path:
     """Put the file in place as a whole: a reader sees all of it or none. With `durable`, on disk before
     this returns; without, a power cut may take it (the log still has the events)."""
     n = notifications
@@ -122,7 +122,7 @@ def write(directory: Path, notifications: Notifications, *, durable: bool, suffi
     crc = 0
     for part in parts:
         crc = zlib.crc32(part, crc)
-    path = directory / (file_name(n.start, n.end).removesuffix(SUFFIX) + suffix)
+    path = directory / file_name(n.start, n.end)
     # Workers on two machines may have the same number, and write the same range.
     temporary = path.with_suffix(f".{secrets.token_hex(4)}.{os.getpid()}.tmp")
     try:
@@ -166,7 +166,7 @@ def read(path: Path, *, check_rows: bool = True) -> Notifications:
         rows = np.frombuffer(data, np.uint16, pairs, at := at + -at % header["alignment"])
         intact = zlib.crc32(data[_CHECKED_FROM:at]) == crc and len(data) == at + rows.nbytes
         intact = intact and (not check_rows or _checksum(rows) == header["rows_checksum"])
-        work = tuple(_work(each) for each in header.get("work", ()))
+        work = tuple(work_from(each) for each in header.get("work", ()))
     except (ValueError, KeyError, TypeError) as exc:
         raise StorageCorrupt(f"{path} has a header that cannot be read") from exc
     if not intact:
@@ -174,12 +174,6 @@ def read(path: Path, *, check_rows: bool = True) -> Notifications:
     return Notifications(
         header["start"], header["end"], header["index_version"], numbers, bounds, rows, sizes, work
     )
-
-
-def _work(members: dict[str, Any]) -> Work:
-    schemes = tuple(SchemeWork(*each) for each in members.pop("schemes", ()))
-    sets = tuple(SetWork(*each) for each in members.pop("sets", ()))
-    return Work(**members, schemes=schemes, sets=sets)
 
 
 def _write_all(file: FileIO, part: bytes | memoryview) -> None:

@@ -3,8 +3,8 @@
 StreamHub, section 3.2: the access point (AP) sends each event to the slices that may match it, matching (M)
 finds the subscriptions, the exit point (EP) joins the partial results and groups them for those who deliver.
 
-    log  --access_point-->  batches  --route-->  M slice 0  --found-->  exit_point --,
-                                            -->  M slice 1  --found-->  exit_point --+--join--> notifications
+    log  --access_point-->  batches  --route-->  M slice 0  --found--,
+                                            -->  M slice 1  --found--+--exit_point--> notifications
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -15,12 +15,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from culver.errors import StorageCorrupt
-from culver.matching.groups import Found, Groups
+from culver.matching.groups import Found
 from culver.matching.index import Index, Memory
 from culver.model import batch as batches
 from culver.pipeline import joining
 from culver.pipeline.notifications import Notifications
-from culver.pipeline.work import Meter, shared
+from culver.pipeline.work import Meter
 from culver.placement.forwarding import Forwarding, Load
 from culver.placement.placement import Chosen, Placement
 
@@ -124,19 +124,13 @@ def _events_of(shares: Sequence[Share], count: int) -> int:
 
 
 def exit_point(
-    start: int, version: int, parts: Sequence[pa.RecordBatch], found: joining.Collection
+    start: int, version: int, parts: Sequence[pa.RecordBatch], found: joining.Collection, memory: Memory
 ) -> Notifications:
     """All that was found, in one slice or in several, grouped by registration."""
-    sizes = np.concatenate([batches.payload_sizes(part) for part in parts])
-    return Notifications(start, start + len(sizes), version, *found.groups(), sizes)
+    sizes = payload_sizes(parts)
+    return Notifications(start, start + len(sizes), version, *found.grouped(memory.grouping), sizes)
 
 
-def join(parts: Sequence[Notifications]) -> Notifications:
-    """What all slices found in one range."""
-    if len(parts) == 1:
-        return parts[0]
-    began = perf_counter()
-    groups = joining.join([Groups(part.numbers, part.bounds, part.rows) for part in parts])
-    first = parts[0]
-    work = shared(tuple(each for part in parts for each in part.work), perf_counter() - began)
-    return Notifications(first.start, first.end, first.index_version, *groups, first.sizes, work)
+def payload_sizes(parts: Sequence[pa.RecordBatch]) -> NDArray[np.uint32]:
+    """Of each event of a block."""
+    return np.concatenate([batches.payload_sizes(part) for part in parts])

@@ -21,6 +21,7 @@ from culver.pipeline.checksum import checksum
 from culver.pipeline.divided import DividedIndex
 from culver.pipeline.head import Head
 from culver.pipeline.notifications import Notifications
+from culver.pipeline.partial_file import Partial
 from culver.pipeline.plan import Plan
 from culver.pipeline.work import Meter, SchemeWork, Work, shared, worker_name
 from culver.placement import layer
@@ -59,23 +60,22 @@ class RangeProcessor:
         for block, _ in self._blocks(start, end, plan):
             yield self._match_all(block, plan)
 
-    def process_share(
-        self, start: int, end: int, plan: Plan, task: int
-    ) -> Iterator[tuple[Notifications, bool]]:
-        """The same in the slices of one task; the second value tells whether that is all there is to the block.
+    def process_share(self, start: int, end: int, plan: Plan, task: int) -> Iterator[Notifications | Partial]:
+        """The same in the slices of one task, as partial results.
 
-        It is where the other tasks cannot be counted on to do the same: where the version is gone or has been
-        divided anew since, for tasks must not work with different ones, and where delivery has a part of the block.
-        Then all of it is matched here and now, and what that took of the index is let go at the end."""
+        Where the other tasks cannot be counted on to do theirs, a block is matched here and now in all slices: where
+        the version is gone or has been divided anew since, for tasks must not work with different ones, and where
+        delivery has a part of the block. What that took of the index is let go at the end."""
         beyond_share = False
         try:
             for block, cut in self._blocks(start, end, plan):
                 index = None if cut else self._open_share(plan, task)
                 if index is None:
                     beyond_share = True
-                    yield self._match_all(block, plan), True
+                    yield self._match_all(block, plan)
                 else:
-                    yield self._match(block, index, plan.share(task), plan), False
+                    found, parts, work = self._match(block, index, plan.share(task), plan)
+                    yield Partial(*block, index.version, found, operators.payload_sizes(parts), work)
         finally:
             if beyond_share:
                 self._forget_index()
@@ -95,21 +95,22 @@ class RangeProcessor:
 
     def _match_all(self, block: tuple[int, int], plan: Plan) -> Notifications:
         index = self._newest_or(plan.index_version)
-        return self._match(block, index, range(index.slices), plan)
+        found, parts, work = self._match(block, index, range(index.slices), plan)
+        began = perf_counter()
+        made = operators.exit_point(block[0], index.version, parts, found, self._memory)
+        return replace(made, work=shared(work, perf_counter() - began))
 
     def _match(
         self, block: tuple[int, int], index: DividedIndex, slices: Sequence[int], plan: Plan
-    ) -> Notifications:
-        """In some of the slices: an event is read and routed once for all of them."""
+    ) -> tuple[joining.Collection, list[pa.RecordBatch], tuple[Work, ...]]:
+        """In some of the slices: an event is read and routed once for all of them. Also returns the events."""
         began = perf_counter()
         parts = operators.access_point(*block, self._log.read(*block))
         routed = index.routed(forwarding_named(plan.forwarding)(), plan.load, block[0], parts)
         seconds = (perf_counter() - began) / len(slices)
         found = joining.Collection()
         work = [self._match_slice(block, parts, index, own, routed, seconds, found) for own in slices]
-        began = perf_counter()
-        made = operators.exit_point(block[0], index.version, parts, found)
-        return replace(made, work=shared(tuple(work), perf_counter() - began))
+        return found, parts, tuple(work)
 
     def _match_slice(
         self,

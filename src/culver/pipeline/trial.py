@@ -29,7 +29,7 @@ from culver.matching.index.matcher import Part
 from culver.matching.index.segment import in_memory
 from culver.matching.index.table import concatenate
 from culver.pipeline import joining, operators, partials
-from culver.pipeline.notifications import Notifications
+from culver.pipeline.partial_file import Partial
 from culver.pipeline.plan import Plan
 from culver.placement.forwarding import Adaptive, Load
 from culver.placement.placement import Placement
@@ -167,7 +167,7 @@ class _Trial:
         if not self._undivided:
             routed = operators.routed(self._placement, Adaptive(), self._load, self._start, [block])
         routing = thread_time() - began
-        found: list[Notifications] = []
+        found: list[Partial] = []
         busy: list[float] = []
         for task in range(self.tasks):
             began = thread_time()
@@ -176,19 +176,23 @@ class _Trial:
                 sent = None if routed is None else [operators.sent_to(own, chosen) for chosen in routed]
                 for each in operators.match(self._index, self._start, [block], self._memory, sent):
                     collected.add(each)
-            found.append(operators.exit_point(self._start, 1, [block], collected))
+            if self.tasks == 1:
+                operators.exit_point(self._start, 1, [block], collected, self._memory)
             busy.append(thread_time() - began)
+            end = self._start + block.num_rows
+            found.append(Partial(self._start, end, 1, collected, operators.payload_sizes([block])))
         taken = self.tasks * (routing + max(busy)) + self._joining(directory, found)
         self.seconds = min(self.seconds, taken / block.num_rows)
 
-    def _joining(self, directory: Path, found: Sequence[Notifications]) -> float:
+    def _joining(self, directory: Path, found: Sequence[Partial]) -> float:
         if self.tasks == 1:
             return 0.0
         began = thread_time()
         for task, part in enumerate(found):
-            partials.put(directory, part, task, self._plan)
+            joined = partials.put(directory, part, task, self._plan, self._memory.grouping)
         took = thread_time() - began
-        partials.clear(directory, found[0], self._plan)
+        assert joined is not None, "the last task finds the others"
+        partials.clear(directory, joined, self._plan)
         return took
 
     def _index(self, number: int) -> Index:

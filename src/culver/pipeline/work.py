@@ -8,7 +8,7 @@ heavy: every process of Spark needs it.
 import os
 import socket
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class SchemeWork(NamedTuple):
@@ -48,6 +48,13 @@ class Work:
     ] = ()  # of `pairs` and `m_seconds`, the part that is not the columnar scheme's
     division: str = ""  # the placement that the sets are numbered by
     sets: tuple[SetWork, ...] = ()  # that events were sent to, where the index is divided
+
+
+def work_from(members: dict[str, Any]) -> Work:
+    """As `dataclasses.asdict` and JSON have made it."""
+    schemes = tuple(SchemeWork(*each) for each in members.get("schemes", ()))
+    sets = tuple(SetWork(*each) for each in members.get("sets", ()))
+    return Work(**{**members, "schemes": schemes, "sets": sets})
 
 
 class Meter:

@@ -1,11 +1,14 @@
 """Grouping gives what a plain loop gives."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 
 from culver.matching.filter import Matches, matches_of
 from culver.matching.groups import MOST_EVENTS, Groups
 from culver.matching.index.grouping import Grouping
+from culver.matching.index.listing import Listed
 
 
 def random_matches(seed: int, events: int, low: int, high: int, most: int) -> Matches:
@@ -27,6 +30,19 @@ def plainly(matches: Matches, first_row: int) -> dict[int, list[int]]:
     return groups
 
 
+def grouped(
+    grouping: Grouping,
+    lists: list[tuple[Matches, int]],
+    numbers: tuple[int, int],
+    others: Sequence[Groups] = (),
+) -> Groups:
+    """Of events from a first row on; `numbers`: the lowest and the highest."""
+    listed = [Listed(matches, numbers, first_row) for matches, first_row in lists]
+    runs = [each.runs() for each in listed]
+    apart = [each.groups() for each, run in zip(listed, runs, strict=True) if run is None]
+    return grouping.group([run for run in runs if run is not None], [*apart, *others])
+
+
 def as_lists(groups: Groups) -> dict[int, list[int]]:
     assert (np.diff(groups.numbers) > 0).all()
     parts = np.split(groups.rows, groups.bounds[1:-1]) if len(groups.numbers) else []
@@ -35,15 +51,24 @@ def as_lists(groups: Groups) -> dict[int, list[int]]:
 
 @pytest.mark.parametrize(
     ("low", "high"),
-    [(0, 0), (5, 40), (1, 255), (1_000, 70_000), (0, 2**26), (7, 2**40)],
-    ids=["one", "few", "some", "many", "wide", "far apart"],
+    [
+        (0, 0),
+        (5, 40),
+        (1, 255),
+        (1_000, 70_000),
+        (0, 2**26),
+        (2**40, 2**40 + 2**26),
+        (9, 2**32 + 8),
+        (7, 2**40),
+    ],
+    ids=["one", "few", "some", "many", "wide", "high", "as far apart as fits", "farther apart"],
 )
 @pytest.mark.parametrize("first_row", [0, 60_000])
 def test_groups_are_those_of_a_plain_loop(low: int, high: int, first_row: int) -> None:
     reused = Grouping()
     for seed in range(5):
         matches = random_matches(seed, 300, low, high, 20)
-        assert as_lists(reused.group([(matches, first_row)], low, high)) == plainly(matches, first_row)
+        assert as_lists(grouped(reused, [(matches, first_row)], (low, high))) == plainly(matches, first_row)
 
 
 @pytest.mark.parametrize("high", [400, 2**26, 2**40], ids=["few", "wide", "far apart"])
@@ -60,21 +85,37 @@ def test_lists_of_the_same_events_are_grouped_together(high: int) -> None:
                 if row >= 150 or own < 2:
                     each.append(of_own)
         found = [(matches_of(each), 300 - len(each)) for each in lists]
-        assert as_lists(reused.group(found, 0, high)) == plainly(whole, 0)
-        grouped = [reused.group([found[0]], 0, high)]
-        assert as_lists(reused.group(found[1:], 0, high, grouped)) == plainly(whole, 0)
+        assert as_lists(grouped(reused, found, (0, high))) == plainly(whole, 0)
+        first = grouped(reused, found[:1], (0, high))
+        assert as_lists(grouped(reused, found[1:], (0, high), [first])) == plainly(whole, 0)
 
 
 @pytest.mark.parametrize("high", [29_999, 2**30], ids=["narrow", "wide"])
 def test_the_last_row_of_the_largest_block_is_kept(high: int) -> None:
     offsets = np.full(MOST_EVENTS + 1, 30_000)
     offsets[:-1] = 0  # all matches are the last event's
-    groups = Grouping().group([(Matches(offsets, np.arange(30_000)), 0)], 0, high)
+    groups = grouped(Grouping(), [(Matches(offsets, np.arange(30_000)), 0)], (0, high))
     assert groups.rows.tolist() == [MOST_EVENTS - 1] * 30_000
     with pytest.raises(ValueError, match="65537 events"):
-        Grouping().group([(Matches(np.zeros(2, np.int64), np.empty(0, np.int64)), MOST_EVENTS)], 0, 0)
+        Listed(Matches(np.zeros(2, np.int64), np.empty(0, np.int64)), (0, 0), MOST_EVENTS)
 
 
 def test_no_match_makes_no_group() -> None:
-    groups = Grouping().group([(matches_of([[], []]), 0)], 0, 0)
+    groups = grouped(Grouping(), [(matches_of([[], []]), 0)], (0, 0))
     assert (groups.numbers.tolist(), groups.bounds.tolist(), groups.rows.tolist()) == ([], [0], [])
+
+
+def test_lists_with_lowest_numbers_of_their_own_are_grouped_together() -> None:
+    """As those of several sets are, which hold other registrations."""
+    low, high = random_matches(1, 200, 10, 90, 9), random_matches(2, 200, 2**33, 2**33 + 5_000, 9)
+    between = Groups(np.array([95]), np.array([0, 2]), np.array([3, 199], np.uint16))
+    lists = [Listed(low, (10, 90), 0).runs(), Listed(high, (2**33, 2**33 + 5_000), 0).runs()]
+    found = Grouping().group([each for each in lists if each is not None], [between])
+    assert as_lists(found) == {**plainly(low, 0), **plainly(high, 0), 95: [3, 199]}
+
+
+def test_runs_are_of_events_that_match_something() -> None:
+    runs = Listed(matches_of([[1_007, 1_002], [], [], [1_002, 1_005]]), (1_002, 1_009), 40).runs()
+    assert runs is not None
+    assert (runs.low, runs.rows.tolist(), runs.lengths.tolist()) == (1_002, [40, 43], [2, 2])
+    assert runs.numbers.tolist() == [5, 0, 0, 3]

@@ -70,7 +70,7 @@ def test_operators_give_what_the_reference_gives(tmp_path: Path) -> None:
     index = Index.open(tmp_path, 1)
     parts = operators.access_point(1_000, 1_060, pieces(events, 1_000, [1, 20, 39]))
     found = collected(operators.match(lambda _: index, 1_000, parts, Memory()))
-    result = operators.exit_point(1_000, 1, parts, found)
+    result = operators.exit_point(1_000, 1, parts, found, Memory())
     index.close()
     assert (result.start, result.end) == (1_000, 1_060)
     assert result.sizes.tolist() == [len(event.payload) for event in events]
@@ -87,7 +87,7 @@ def test_exit_point_without_a_match_still_covers_the_range(tmp_path: Path) -> No
     index = Index.open(tmp_path, 1)
     parts = operators.access_point(5, 8, pieces([Event({}, {"a": 1}, b"{}")] * 3, 5, [3]))
     found = collected(operators.match(lambda _: index, 5, parts, Memory()))
-    result = operators.exit_point(5, 1, parts, found)
+    result = operators.exit_point(5, 1, parts, found, Memory())
     index.close()
     assert (result.start, result.end, len(result.numbers), len(result.rows)) == (5, 8, 0, 0)
     assert result.bounds.tolist() == [0]

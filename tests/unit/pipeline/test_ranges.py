@@ -1,19 +1,23 @@
 """A slice matches a block as a whole where it cannot count on the others to do the same."""
 
+import itertools
 import random
 from pathlib import Path
+from typing import TypeGuard
 
 import pytest
 
 from culver.config import LogSettings
 from culver.log.files import FileLog
-from culver.matching.index import Entry, IndexWriter
+from culver.matching.index import Entry, IndexWriter, snapshot
 from culver.matching.index.table import concatenate
 from culver.model import batch as batches
 from culver.model.language import parse
+from culver.pipeline import partials
 from culver.pipeline.files import SiteFiles
 from culver.pipeline.head import Head
 from culver.pipeline.notifications import Notifications
+from culver.pipeline.partial_file import Partial
 from culver.pipeline.plan import Plan
 from culver.pipeline.ranges import RangeProcessor
 from culver.placement.hashed import Hashed
@@ -24,13 +28,18 @@ from support.placed import scene
 EVENTS = 90
 
 
-def as_pairs(found: Notifications, start: int = 0) -> set[tuple[int, int]]:
+def as_pairs(found: Notifications | Partial | None, start: int = 0) -> set[tuple[int, int]]:
+    assert isinstance(found, Notifications)
     return {
         (int(number), int(offset))
         for number in found.numbers
         for offset in found.offsets_of(int(number))
         if offset >= start
     }
+
+
+def is_partial(found: Notifications | Partial) -> TypeGuard[Partial]:
+    return isinstance(found, Partial)
 
 
 @pytest.fixture
@@ -63,19 +72,27 @@ def test_what_a_slice_does(
         processor = RangeProcessor(files.index, log, lambda: Head(EVENTS, 1, frontier, 3))
         for own in range(slices):
             found = list(processor.process_share(0, EVENTS, Plan(version, slices, slices), own))
-            assert [whole for _, whole in found] == ([] if is_whole is None else [is_whole])
+            assert [isinstance(each, Notifications) for each in found] == (
+                [] if is_whole is None else [is_whole]
+            )
         [whole] = RangeProcessor(files.index, log, lambda: Head(EVENTS, 1, 0, 3)).process(
             0, EVENTS, Plan(1, 3)
         )
         if is_whole:
-            assert as_pairs(found[0][0]) == as_pairs(whole, frontier)
+            assert as_pairs(found[0]) == as_pairs(whole, frontier)
         processor.close()
 
 
-@pytest.mark.parametrize(("slices", "tasks"), [(1, 1), (2, 2), (3, 2), (3, 1)])
+@pytest.mark.parametrize("sparse", ["by itself", "all listed", "all gathered", "mixed"])
+@pytest.mark.parametrize(("slices", "tasks"), [(1, 1), (2, 2), (3, 2), (3, 3), (3, 1)])
 def test_slices_with_several_sets_find_what_the_reference_finds(
-    slices: int, tasks: int, tmp_path: Path
+    slices: int, tasks: int, sparse: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """With pairs that are listed event by event, gathered by registration, or both in one block."""
+    if sparse != "by itself":
+        turns = {"all listed": [True], "all gathered": [False], "mixed": [True, False, False]}[sparse]
+        turn = itertools.cycle(turns)
+        monkeypatch.setattr(snapshot, "_is_sparse", lambda parts, count: next(turn))
     played = scene("several applications")
     files = SiteFiles(tmp_path)
     writer = IndexWriter(files.index)
@@ -96,10 +113,18 @@ def test_slices_with_several_sets_find_what_the_reference_finds(
         parts = [found for task in range(tasks) for found in processor.process_share(0, count, plan, task)]
         processor.close()
     assert as_pairs(whole) == expected
-    assert not any(is_whole for _, is_whole in parts)
-    found = [pair for part, _ in parts for pair in as_pairs(part)]
-    assert sorted(found) == sorted(expected)
-    assert all(part.work[0].sent <= count for part, _ in parts)
+    for order in itertools.permutations(range(tasks)):
+        met = [(task, parts[task]) for task in order]
+        joined = [partials.put(tmp_path / "p", part, task, plan) for task, part in met if is_partial(part)]
+        assert [each is None for each in joined] == [True] * (tasks - 1) + [False]
+        last = joined[-1]
+        assert last is not None
+        assert as_pairs(last) == expected
+        assert len(last.rows) == len(expected), "nothing is there twice"
+        assert last.sizes.tolist() == whole.sizes.tolist()
+        assert [each.slice for each in last.work] == list(range(slices))
+        partials.clear(tmp_path / "p", last, plan)
+    assert all(part.work[0].sent <= count for part in parts)
     assert len(writer.contents()) == len(placement.homes)
     assert len(writer.contents_of_slices()) == slices
     # A registration is at least in one set of each dimension of its layer, so in some slice, or in all of them.

@@ -13,15 +13,17 @@ from culver.log.files import FileLog
 from culver.matching.index import Entry, IndexWriter
 from culver.model import batch as batches
 from culver.model.language import parse
-from culver.pipeline import notifications, operators
+from culver.pipeline import notifications, partials
 from culver.pipeline.collector import Collector
 from culver.pipeline.files import SiteFiles
 from culver.pipeline.head import Head
+from culver.pipeline.joining import Collection
 from culver.pipeline.notifications import Notifications
 from culver.pipeline.observation import BATCH_SECONDS, Batch, SchemeTotals, Tally
+from culver.pipeline.partial_file import Partial
 from culver.pipeline.plan import Plan
 from culver.pipeline.ranges import RangeProcessor
-from culver.pipeline.work import SchemeWork, Work, Written, worker_name
+from culver.pipeline.work import SchemeWork, SetWork, Work, Written, worker_name
 from culver.placement.hashed import Hashed
 from support.events import random_event
 from support.notifications import make_notifications
@@ -70,9 +72,15 @@ def test_file_tells_of_the_files_before_it_once() -> None:
     assert written.tell(records) == records
 
 
-def test_time_of_a_join_is_shared_by_the_slices() -> None:
-    joined = operators.join([with_work(0, 3, work(0)), with_work(0, 3, work(1))])
+def test_time_of_a_join_is_shared_by_the_slices(tmp_path: Path) -> None:
+    schemes, sets = (SchemeWork("counting", 3, 0.1),), (SetWork(4, 9, 0.5),)
+    records = [work(1), work(0, schemes=schemes, sets=sets)]
+    parts = [Partial(0, 3, 1, Collection(), np.zeros(3, np.uint32), (each,)) for each in records]
+    assert partials.put(tmp_path, parts[1], 0, Plan(1, 2, 2)) is None
+    joined = partials.put(tmp_path, parts[0], 1, Plan(1, 2, 2))
+    assert joined is not None
     assert [each.slice for each in joined.work] == [0, 1]
+    assert (joined.work[0].schemes, joined.work[0].sets) == (schemes, sets)
     assert joined.work[0].ep_seconds == joined.work[1].ep_seconds > 1.0
 
 
@@ -152,7 +160,7 @@ def test_processor_tells_what_each_slice_was_sent_and_found(slices: int, tmp_pat
         processor = RangeProcessor(files.index, log, lambda: Head(120, 1, 0, slices))
         plan = Plan(1, slices, slices)
         [block] = processor.process(0, 120, plan)
-        parts = [part for task in range(slices) for part, _ in processor.process_share(0, 120, plan, task)]
+        parts = [part for task in range(slices) for part in processor.process_share(0, 120, plan, task)]
         processor.close()
     assert [each.slice for each in block.work] == list(range(slices))
     assert sum(each.pairs for each in block.work) == len(block.rows)

@@ -138,7 +138,7 @@ class _Stage:
         for own in self._job.own:
             for each in self._match(block, own, parts, routed, meter):
                 found.add(each)
-        return operators.exit_point(block[0], sliced.VERSION, parts, found)
+        return operators.exit_point(block[0], sliced.VERSION, parts, found, self._memory)
 
 
 def work(barrier: threading.Barrier, jobs: Sequence[Job]) -> list[Flow]:

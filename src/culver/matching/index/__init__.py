@@ -13,6 +13,7 @@ residual   what is no interval                   vectors     their vector instru
 portable   keys that mean the same everywhere    gathering   matches by registration as they are found
 texts      segments of other schemes             gatherer    the same with memory that is used again
 content    segments of any scheme                beside      matching with other schemes
+listing    matches event by event, made small    grouping    those by registration
 
 Under `residual`: lookups (which needs a value meets), recall (which it met before), arithmetic (needs that
 compute), held (needs per row).

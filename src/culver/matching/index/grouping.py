@@ -6,8 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from culver.matching.filter import Matches
-from culver.matching.groups import MOST_EVENTS, Groups, Rows
+from culver.matching.groups import Groups, Rows, Runs
 from culver.matching.index.arrays import compiled
 from culver.matching.index.vectors import lowest
 
@@ -23,30 +22,21 @@ class Grouping:
         self._counts = np.zeros(0, np.int32)
         self._marks = np.zeros(0, np.uint64)
 
-    def group(
-        self, lists: Sequence[tuple[Matches, int]], low: int, high: int, grouped: Sequence[Groups] = ()
-    ) -> Groups:
-        """Group the matches of several lists, each of events that are rows from a first one on, below MOST_EVENTS,
-        and of what is grouped already. All numbers are in `low..high`. No pair is there twice."""
-        pairs = sum(len(each.rows) for each in grouped)
-        for matches, first_row in lists:
-            if first_row + len(matches.offsets) - 1 > MOST_EVENTS:
-                raise ValueError(
-                    f"{first_row + len(matches.offsets) - 1} events do not fit into one grouping"
-                )
-            pairs += len(matches.numbers)
+    def group(self, lists: Sequence[Runs], grouped: Sequence[Groups] = ()) -> Groups:
+        """Group the matches of several lists, and of what is grouped already, all over the same events. No pair is
+        there twice. Quicker than to join the groups of each where a registration has few rows in each of them."""
+        lists = [each for each in lists if len(each.numbers)]
+        grouped = [each for each in grouped if len(each.numbers)]
+        pairs = sum(len(each.numbers) for each in lists) + sum(len(each.rows) for each in grouped)
+        low = min([each.low for each in lists] + [int(each.numbers[0]) for each in grouped], default=0)
+        high = max([each.high for each in lists] + [int(each.numbers[-1]) for each in grouped], default=0)
         width = high - low + 1
         if width > max(_NARROW, _WORTH * pairs):
             return _sorted(lists, grouped)
         return self._spread(lists, low, width, pairs, grouped)
 
     def _spread(
-        self,
-        lists: Sequence[tuple[Matches, int]],
-        low: int,
-        width: int,
-        pairs: int,
-        grouped: Sequence[Groups],
+        self, lists: Sequence[Runs], low: int, width: int, pairs: int, grouped: Sequence[Groups]
     ) -> Groups:
         """Numbers are counted and marked, and their marks found in order."""
         if len(self._counts) < width:
@@ -55,78 +45,48 @@ class Grouping:
         most = min(pairs, width)
         numbers, bounds = np.empty(most, np.int64), np.empty(most + 1, np.int64)
         rows = np.empty(pairs, np.uint16)
-        for matches, _ in lists:
-            count_pairs(matches.numbers, low, self._counts, self._marks)
+        for runs in lists:
+            count_pairs(runs.numbers, runs.low - low, self._counts, self._marks)
         for each in grouped:
             count_groups(each.numbers, each.bounds, low, self._counts, self._marks)
         groups = lay_out(low, self._counts, self._marks, numbers, bounds)
-        for matches, first_row in lists:
-            place_pairs(matches.offsets, matches.numbers, low, first_row, self._counts, rows)
+        for runs in lists:
+            place_pairs(runs.rows, runs.lengths, runs.numbers, runs.low - low, self._counts, rows)
         for each in grouped:
             place_groups(each.numbers, each.bounds, each.rows, low, self._counts, rows)
         finish(numbers[:groups], bounds, low, len(lists) + len(grouped) > 1, self._counts, rows)
         return Groups(numbers[:groups], bounds[: groups + 1], rows)
 
 
-class Listed:
-    """Matches event by event, as `Found`."""
-
-    def __init__(
-        self, matches: Matches, numbers: tuple[int, int], first_row: int, grouping: Grouping
-    ) -> None:
-        """`numbers`: the lowest and the highest there may be."""
-        self._matches = matches
-        self._numbers = numbers
-        self._first_row = first_row
-        self._grouping = grouping
-
-    @property
-    def pairs(self) -> int:
-        return len(self._matches.numbers)
-
-    def groups(self) -> Groups:
-        return together([self])
-
-
-def together(listed: Sequence[Listed], grouped: Sequence[Groups] = ()) -> Groups:
-    """The groups of several over the same events, and of what is grouped already: quicker than to join the groups of
-    each where a registration has few rows in each of them."""
-    ends = [each._numbers for each in listed]
-    ends += [(int(each.numbers[0]), int(each.numbers[-1])) for each in grouped if len(each.numbers)]
-    grouping = listed[0]._grouping if listed else Grouping()
-    low, high = min((low for low, _ in ends), default=0), max((high for _, high in ends), default=0)
-    return grouping.group([(each._matches, each._first_row) for each in listed], low, high, grouped)
-
-
 def load() -> None:
     """Load the kernels, or compile them where they never were, before events wait for them."""
-    nothing = Groups(np.zeros(0, np.int64), np.zeros(1, np.int64), np.zeros(0, np.uint16))
-    Grouping().group([(Matches(np.zeros(1, np.int64), np.zeros(0, np.int64)), 0)], 0, 0, [nothing])
+    one = np.zeros(1, np.uint16)
+    run = Runs(0, 0, one, np.ones(1, np.uint32), np.zeros(1, np.uint32))
+    Grouping().group([run], [Groups(np.ones(1, np.int64), np.arange(2, dtype=np.int64), one)])
 
 
-def _sorted(lists: Sequence[tuple[Matches, int]], grouped: Sequence[Groups]) -> Groups:
-    """The same for few numbers that lie far apart."""
-    parts = [
-        np.repeat(np.arange(first, first + len(matches.offsets) - 1), np.diff(matches.offsets))
-        for matches, first in lists
-    ]
-    rows = np.concatenate([*parts, *(each.rows for each in grouped)]).astype(np.uint16)
-    parts = [matches.numbers for matches, _ in lists]
-    parts += [np.repeat(each.numbers, np.diff(each.bounds)) for each in grouped]
-    numbers = np.concatenate(parts)
+def sorted_groups(numbers: NDArray[np.int64], rows: Rows) -> Groups:
+    """Of pairs of a registration and a row, in any order, that are few, or whose numbers lie far apart."""
     order = np.lexsort((rows, numbers))
     ordered = numbers[order]
     first_of = np.flatnonzero(np.diff(ordered, prepend=-1))
     return Groups(ordered[first_of], np.append(first_of, len(rows)), rows[order])
 
 
+def _sorted(lists: Sequence[Runs], grouped: Sequence[Groups]) -> Groups:
+    rows = [np.repeat(each.rows, each.lengths) for each in lists] + [each.rows for each in grouped]
+    numbers = [each.low + each.numbers.astype(np.int64) for each in lists]
+    numbers += [np.repeat(each.numbers, np.diff(each.bounds)) for each in grouped]
+    return sorted_groups(np.concatenate(numbers), np.concatenate(rows))
+
+
 @compiled
 def count_pairs(
-    numbers: NDArray[np.int64], low: int, counts: NDArray[np.int32], marks: NDArray[np.uint64]
+    numbers: NDArray[np.uint32], shift: int, counts: NDArray[np.int32], marks: NDArray[np.uint64]
 ) -> None:
     one = np.uint64(1)
     for number in numbers:
-        place = np.uintp(number - low)
+        place = np.uintp(number + shift)
         counts[place] += 1
         marks[place >> np.uintp(6)] |= one << np.uint64(place & np.uintp(63))
 
@@ -175,18 +135,21 @@ def lay_out(
 
 @compiled
 def place_pairs(
-    offsets: NDArray[np.int64],
-    numbers: NDArray[np.int64],
-    low: int,
-    first_row: int,
+    run_rows: Rows,
+    lengths: NDArray[np.uint32],
+    numbers: NDArray[np.uint32],
+    shift: int,
     counts: NDArray[np.int32],
     rows: Rows,
 ) -> None:
-    for event in range(len(offsets) - 1):
-        for at in range(offsets[event], offsets[event + 1]):
-            place = np.uintp(numbers[at] - low)
-            rows[counts[place]] = first_row + event
+    begin = np.int64(0)
+    for run in range(len(run_rows)):
+        row, end = run_rows[run], begin + np.int64(lengths[run])
+        for at in range(begin, end):
+            place = np.uintp(numbers[at] + shift)
+            rows[counts[place]] = row
             counts[place] += 1
+        begin = end
 
 
 @compiled

@@ -39,7 +39,8 @@ from culver.matching.index.beside import Beside, Done, TextPart, joined
 from culver.matching.index.columns import BatchColumns
 from culver.matching.index.compiler import compile_entries
 from culver.matching.index.gatherer import Gatherer
-from culver.matching.index.grouping import Grouping, Listed
+from culver.matching.index.grouping import Grouping
+from culver.matching.index.listing import Listed
 from culver.matching.index.matcher import FOREVER, Part, match_parts, rows_at_a_time
 from culver.matching.index.segment import AnySegment, Segment, open_segment
 from culver.matching.index.slicing import UNDIVIDED, Placed
@@ -273,10 +274,10 @@ class Index:
         parts, count = self._parts, batch.num_rows
         if not parts and self._beside is None:
             return
-        if _is_sparse(parts, count):
+        if _is_sparse(parts, count if chosen is None else int(np.count_nonzero(chosen))):
             first = start + first_row
             matches = self.match(batch, first) if chosen is None else self.match_some(batch, chosen, first)
-            yield Listed(matches, self.numbers, first_row, memory.grouping)
+            yield Listed(matches, self.numbers, first_row)
             return
         rows = np.arange(first_row, first_row + count).astype(np.uint16)
         if chosen is not None and not chosen.all():
@@ -289,7 +290,7 @@ class Index:
         if self._beside is not None:
             found = self._beside.match(batch, start + rows.astype(np.int64))
             matches = spread_rows(found, rows.astype(np.int64) - first_row, count)
-            yield Listed(matches, self.numbers, first_row, memory.grouping)
+            yield Listed(matches, self.numbers, first_row)
 
     def take_done(self) -> tuple[Done, ...]:
         """What schemes other than the columnar have done since the last call. For one owner, who matches."""

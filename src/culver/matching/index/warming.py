@@ -3,7 +3,7 @@
 import numpy as np
 import pyarrow as pa
 
-from culver.matching.index import grouping
+from culver.matching.index import grouping, listing
 from culver.matching.index.bounds import Line
 from culver.matching.index.columns import BatchColumns
 from culver.matching.index.compiler import Entry, compile_entries
@@ -42,6 +42,7 @@ def load_kernels() -> None:
         for number, constraint in enumerate(constraints)
     ]
     grouping.load()
+    listing.load()
     # Two segments, so that their results are joined.
     parts = [Part(in_memory(compile_entries(entries))) for _ in range(2)]
     batch: pa.RecordBatch

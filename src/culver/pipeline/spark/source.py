@@ -31,6 +31,8 @@ from culver.pipeline.spark.watch import FileWatch
 from culver.pipeline.work import Written
 
 if TYPE_CHECKING:
+    from culver.matching.index.grouping import Grouping
+    from culver.pipeline.partial_file import Partial
     from culver.pipeline.ranges import RangeProcessor
 
 _WAIT_SECONDS = 0.5  # for the head to move, before Spark is told that there is nothing new
@@ -41,9 +43,7 @@ _LARGE_RANGE = (
 )  # events; with several of them for each core, none is idle for long at the end of a batch
 _TURNS = 4
 
-SCHEMA = StructType(
-    [StructField(name, LongType()) for name in ("start", "end", "index_version", "registrations", "pairs")]
-)
+SCHEMA = StructType([StructField(name, LongType()) for name in ("start", "end", "index_version", "pairs")])
 _ARROW_SCHEMA = pa.schema([(field.name, pa.int64()) for field in SCHEMA.fields])
 
 Offset = dict[str, Any]  # integers, and the load as `LoadReport` has it
@@ -166,44 +166,45 @@ class LogStreamReader(DataSourceStreamReader):
         # committed, so all must be on disk by then.
         with ThreadPoolExecutor(1) as writer:  # which starts no thread before it is given something
             writing: Future[None] | None = None
-            for block, whole in self._blocks(partition):
+            for block in self._blocks(partition):
                 if writing is not None:
                     writing.result()
                 if block.end < partition.end:
-                    writing = writer.submit(write, block, whole)
+                    writing = writer.submit(write, block)
                 else:
-                    write(block, whole)
+                    write(block)
                 yield _manifest_row(block)
 
-    def _blocks(self, partition: Range) -> Iterator[tuple[Notifications, bool]]:
-        """What is found in each block, and whether that is all there is to find."""
+    def _blocks(self, partition: Range) -> "Iterator[Notifications | Partial]":
+        """What is found in each block: all there is, or a task's share of it."""
         processor, plan = _processor(self._data_dir), partition.plan
         if plan.tasks == 1:
-            return ((block, True) for block in processor.process(partition.start, partition.end, plan))
+            return processor.process(partition.start, partition.end, plan)
         return processor.process_share(partition.start, partition.end, plan, partition.task)
 
 
 def _write(
-    files: SiteFiles, partition: Range, signals: SignalSender, block: Notifications, whole: bool
+    files: SiteFiles, partition: Range, signals: SignalSender, block: "Notifications | Partial"
 ) -> None:
     written = _written()
     block = replace(block, work=written.tell(block.work))
-    began = time.perf_counter()
-    if whole:
+    if isinstance(block, Notifications):
+        began = time.perf_counter()
         path = notifications.write(files.notifications, block, durable=True)
         written.add(path.stat().st_size, time.perf_counter() - began)
         signals.send("notifications")
     else:
         from culver.pipeline import partials  # only workers join
 
-        joined = partials.put(files.partials, block, partition.task, partition.plan)
+        joined = partials.put(files.partials, block, partition.task, partition.plan, _grouping())
         if joined is not None:
-            _write(files, partition, signals, joined, whole=True)
+            _write(files, partition, signals, joined)
             partials.clear(files.partials, joined, partition.plan)
 
 
-def _manifest_row(block: Notifications) -> pa.RecordBatch:
-    row = (block.start, block.end, block.index_version, len(block.numbers), len(block.rows))
+def _manifest_row(block: "Notifications | Partial") -> pa.RecordBatch:
+    pairs = len(block.rows) if isinstance(block, Notifications) else block.found.pairs
+    row = (block.start, block.end, block.index_version, pairs)
     return pa.RecordBatch.from_arrays([pa.array([value], pa.int64()) for value in row], schema=_ARROW_SCHEMA)
 
 
@@ -243,6 +244,14 @@ def _warm_up() -> None:
 @functools.cache
 def _written() -> Written:
     return Written()
+
+
+@functools.cache
+def _grouping() -> "Grouping":
+    """For joining, which one thread does while another matches."""
+    from culver.matching.index.grouping import Grouping
+
+    return Grouping()
 
 
 @functools.cache
