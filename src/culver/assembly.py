@@ -13,7 +13,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import pyarrow as pa
 import uvloop
 
 from culver.config import Settings
@@ -141,7 +140,7 @@ class RunningSite:
         self._tracker = HeadTracker(log.next_offset, index.version, hub.frontier, index.placed.slices)
         self._head = self._tracker.head
         self._head_file = HeadFile.create(self._files.head)
-        self._committer = GroupCommitter(log, settings.log, self._on_committed, clock_us, self._on_committing)
+        self._committer = GroupCommitter(log, settings.log, self._on_committed, clock_us)
         self._catalog = Catalog(
             registry,
             index,
@@ -258,9 +257,6 @@ class RunningSite:
             self._group.accepted(notifications.start, notifications.end, self._log.next_offset)
         self._tracker.accepted(self._hub.frontier)
         self._head_moved()
-
-    def _on_committing(self, first_offset: int, batches: Sequence[pa.RecordBatch]) -> None:
-        self._engine.foresee(first_offset, batches)
 
     def _on_committed(self, first_offset: int, events: Sequence[Event]) -> None:
         self._hub.payloads.remember(first_offset, [event.payload for event in events])
@@ -448,7 +444,7 @@ def run_site(settings: Settings, progress: Callable[[str], None], on_ready: OnRe
     signal ends the process at once."""
     # The loop, the log's thread and the inline engine hand each event on to one another; by default a thread
     # may keep the interpreter for 5 ms while another has work.
-    sys.setswitchinterval(0.00005)
+    sys.setswitchinterval(0.0002)
     gc.set_threshold(*_COLLECTIONS)
     return uvloop.run(_run(settings, progress, on_ready))
 

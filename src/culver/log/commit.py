@@ -19,8 +19,6 @@ from time import thread_time
 from types import TracebackType
 from typing import Self
 
-import pyarrow as pa
-
 from culver.config import LogSettings
 from culver.errors import CulverError, StorageError, Unavailable
 from culver.log.log import Body, PublicationLog, Receipt
@@ -44,8 +42,7 @@ class GroupCommitter:
     """Publishes from one event loop into a log, which it does not own.
 
     Appending, and encoding what is not small, happens in one thread of its own. `on_committed` is called on the
-    loop with the first offset and the events of each commit, in order; `on_committing` when one has begun, with where
-    its events will be if the disk takes them (none where they are many). What waits is bounded by the settings:
+    loop with the first offset and the events of each commit, in order. What waits is bounded by the settings:
     beyond that, publishers wait for room, first come, first served. A request is never split, and one
     larger than the bounds is let in alone.
     """
@@ -56,13 +53,11 @@ class GroupCommitter:
         settings: LogSettings,
         on_committed: Callable[[int, Sequence[Event]], None],
         clock_us: Callable[[], int],
-        on_committing: Callable[[int, Sequence[pa.RecordBatch]], None] = lambda first, batches: None,
     ) -> None:
         self._log = log
         self._settings = settings
         self._on_committed = on_committed
         self._clock_us = clock_us
-        self._on_committing = on_committing
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._closing = False
@@ -165,10 +160,7 @@ class GroupCommitter:
         before, self._worked = self._worked, thread_time()
         pace = _PACE_PER_WORK * (self._worked - before)
         self._pace_seconds = min(max(pace, _SHORTEST_PACE_SECONDS), _LONGEST_PACE_SECONDS)
-        encoded = self._encode(group) if small else None
-        first = self._log.next_offset
-        self._commits.put(_Commit(group, encoded))
-        self._on_committing(first, [body.batch for body in encoded[0]] if encoded is not None else [])
+        self._commits.put(_Commit(group, self._encode(group) if small else None))
 
     def _has_room(self, request: "_Request") -> bool:
         if self._held_events == 0:

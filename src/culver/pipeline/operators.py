@@ -20,7 +20,7 @@ from culver.matching.index import Index, Memory
 from culver.model import batch as batches
 from culver.pipeline import joining
 from culver.pipeline.notifications import Notifications
-from culver.pipeline.work import Meter, Work, shared
+from culver.pipeline.work import Meter
 from culver.placement.forwarding import Forwarding, Load
 from culver.placement.placement import Chosen, Placement
 
@@ -124,19 +124,11 @@ def _events_of(shares: Sequence[Share], count: int) -> int:
 
 
 def exit_point(
-    start: int,
-    version: int,
-    parts: Sequence[pa.RecordBatch],
-    found: joining.Collection,
-    memory: Memory,
-    work: tuple[Work, ...] = (),
+    start: int, version: int, parts: Sequence[pa.RecordBatch], found: joining.Collection, memory: Memory
 ) -> Notifications:
-    """All that was found, in one slice or in several, grouped by registration. `work` is what it took so far."""
-    began = perf_counter()
+    """All that was found, in one slice or in several, grouped by registration."""
     sizes = payload_sizes(parts)
-    groups = found.grouped(memory.grouping)
-    work = shared(work, perf_counter() - began)
-    return Notifications(start, start + len(sizes), version, *groups, sizes, work)
+    return Notifications(start, start + len(sizes), version, *found.grouped(memory.grouping), sizes)
 
 
 def payload_sizes(parts: Sequence[pa.RecordBatch]) -> NDArray[np.uint32]:
