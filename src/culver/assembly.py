@@ -444,7 +444,7 @@ def run_site(settings: Settings, progress: Callable[[str], None], on_ready: OnRe
     signal ends the process at once."""
     # The loop, the log's thread and the inline engine hand each event on to one another; by default a thread
     # may keep the interpreter for 5 ms while another has work.
-    sys.setswitchinterval(0.0002)
+    sys.setswitchinterval(0.00005)
     gc.set_threshold(*_COLLECTIONS)
     return uvloop.run(_run(settings, progress, on_ready))
 

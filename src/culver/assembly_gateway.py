@@ -206,7 +206,7 @@ def main() -> int:
     half, listener = (socket.socket(fileno=int(handle)) for handle in sys.argv[1:3])
     data_dir = Path(sys.argv[3])
     # As in the site: see `culver.assembly`.
-    sys.setswitchinterval(0.0002)
+    sys.setswitchinterval(0.00005)
     gc.set_threshold(10_000, 10, 50)
     with half, listener, gateway_lock(data_dir):
         return uvloop.run(_run(half, listener))
