@@ -7,7 +7,7 @@ import time
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 
 from culver.model.scheme import COLUMNAR
 from culver.pipeline.loads import LoadMeter, LoadReport
@@ -33,13 +33,26 @@ class SliceTotals:
     ep_seconds: float = 0.0
 
     def plus(self, work: Work) -> "SliceTotals":
-        return SliceTotals(self.slice, *(getattr(self, name) + getattr(work, name) for name in _ADDED))
+        return SliceTotals(
+            self.slice,
+            self.events + work.events,
+            self.sent + work.sent,
+            self.pairs + work.pairs,
+            self.ap_seconds + work.ap_seconds,
+            self.m_seconds + work.m_seconds,
+            self.ep_seconds + work.ep_seconds,
+        )
 
     def minus(self, earlier: "SliceTotals") -> "SliceTotals":
-        return SliceTotals(self.slice, *(getattr(self, name) - getattr(earlier, name) for name in _ADDED))
-
-
-_ADDED = tuple(member.name for member in fields(SliceTotals))[1:]
+        return SliceTotals(
+            self.slice,
+            self.events - earlier.events,
+            self.sent - earlier.sent,
+            self.pairs - earlier.pairs,
+            self.ap_seconds - earlier.ap_seconds,
+            self.m_seconds - earlier.m_seconds,
+            self.ep_seconds - earlier.ep_seconds,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from culver.matching.index import Index, Memory
 from culver.model import batch as batches
 from culver.pipeline import joining
 from culver.pipeline.notifications import Notifications
-from culver.pipeline.work import Meter
+from culver.pipeline.work import Meter, Work, shared
 from culver.placement.forwarding import Forwarding, Load
 from culver.placement.placement import Chosen, Placement
 
@@ -124,13 +124,22 @@ def _events_of(shares: Sequence[Share], count: int) -> int:
 
 
 def exit_point(
-    start: int, version: int, parts: Sequence[pa.RecordBatch], found: joining.Collection, memory: Memory
+    start: int,
+    version: int,
+    parts: Sequence[pa.RecordBatch],
+    found: joining.Collection,
+    memory: Memory,
+    work: tuple[Work, ...] = (),
 ) -> Notifications:
-    """All that was found, in one slice or in several, grouped by registration."""
+    """All that was found, in one slice or in several, grouped by registration. `work` is what it took so far."""
+    began = perf_counter()
     sizes = payload_sizes(parts)
-    return Notifications(start, start + len(sizes), version, *found.grouped(memory.grouping), sizes)
+    groups = found.grouped(memory.grouping)
+    work = shared(work, perf_counter() - began)
+    return Notifications(start, start + len(sizes), version, *groups, sizes, work)
 
 
 def payload_sizes(parts: Sequence[pa.RecordBatch]) -> NDArray[np.uint32]:
     """Of each event of a block."""
-    return np.concatenate([batches.payload_sizes(part) for part in parts])
+    sizes = [batches.payload_sizes(part) for part in parts]
+    return sizes[0] if len(sizes) == 1 else np.concatenate(sizes)

@@ -4,7 +4,6 @@ This is the shell around the pure operators. The inline engine runs it in the si
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 
@@ -23,7 +22,7 @@ from culver.pipeline.head import Head
 from culver.pipeline.notifications import Notifications
 from culver.pipeline.partial_file import Partial
 from culver.pipeline.plan import Plan
-from culver.pipeline.work import Meter, SchemeWork, Work, shared, worker_name
+from culver.pipeline.work import Meter, SchemeWork, Work, worker_name
 from culver.placement import layer
 from culver.placement.placement import Chosen
 from culver.plugins import forwarding_named
@@ -96,9 +95,7 @@ class RangeProcessor:
     def _match_all(self, block: tuple[int, int], plan: Plan) -> Notifications:
         index = self._newest_or(plan.index_version)
         found, parts, work = self._match(block, index, range(index.slices), plan)
-        began = perf_counter()
-        made = operators.exit_point(block[0], index.version, parts, found, self._memory)
-        return replace(made, work=shared(work, perf_counter() - began))
+        return operators.exit_point(block[0], index.version, parts, found, self._memory, work)
 
     def _match(
         self, block: tuple[int, int], index: DividedIndex, slices: Sequence[int], plan: Plan
