@@ -17,6 +17,7 @@ from typing import Any
 from culver.pipeline.work import Work
 
 _HALF_LIFE_SECONDS = 10.0
+_FORGOTTEN_EVENTS = 1e-6  # some five minutes after the last of a thousand
 _DIGITS = 3
 _MOST_EVENTS = 1 << 16  # of a block: rows are counted in 16 bits
 _LEAST_EVENTS = 1 << 10
@@ -43,7 +44,7 @@ class LoadReport:
         pairs = self.pairs_per_event
         if pairs is None:
             pairs = _GUESSED_SHARE * self.registrations
-        events = int(_MOST_PAIRS / max(pairs, 1.0))
+        events = max(1, int(_MOST_PAIRS / max(pairs, 1.0)))
         return min(max(1 << (events.bit_length() - 1), _LEAST_EVENTS), _MOST_EVENTS)
 
     def or_as_before(self, before: "LoadReport") -> "LoadReport":
@@ -127,6 +128,8 @@ class LoadMeter:
             load.seconds *= kept
             load.blocks *= kept
             load.block_seconds *= kept
+        # A set that got nothing for long counts as not measured: soon nothing would be left of it but rounding.
+        self._sets = {number: load for number, load in self._sets.items() if load.sent > _FORGOTTEN_EVENTS}
 
 
 def _response(load: _SetLoad) -> float:

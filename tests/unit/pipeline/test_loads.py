@@ -106,3 +106,17 @@ def test_tasks_share_the_slices_and_only_alike_plans_are_joined() -> None:
     assert plan.mark == Plan(7, slices=5, tasks=2).mark
     assert plan.mark != Plan(8, slices=5, tasks=2).mark
     assert plan.mark != Plan(7, slices=5, tasks=2, load=LoadReport("a")).mark
+
+
+def test_a_set_that_got_nothing_for_hours_counts_as_not_measured() -> None:
+    meter = LoadMeter(half_life_seconds=10.0)
+    meter.add([work(0, [SetWork(0, 100, 1.0), SetWork(1, 100, 1.0)])], now=0.0)
+    for second in range(1, 12_000):
+        if second % 60 == 0:
+            meter.add([work(0, [SetWork(1, 100, 1.0)])], now=float(second))
+        report = meter.report(now=float(second))
+    assert report.rates == (0.0, 100.0)
+
+
+def test_blocks_have_a_lower_bound_however_much_an_event_matches() -> None:
+    assert LoadReport(pairs_per_event=1e12).block_events() == 1 << 10
