@@ -119,3 +119,19 @@ def test_runs_are_of_events_that_match_something() -> None:
     assert runs is not None
     assert (runs.low, runs.rows.tolist(), runs.lengths.tolist()) == (1_002, [40, 43], [2, 2])
     assert runs.numbers.tolist() == [5, 0, 0, 3]
+
+
+def test_many_rows_of_one_registration_from_several_lists_are_in_order() -> None:
+    events = 5_000
+    owner = np.random.default_rng(3).integers(0, 3, events)  # each event was matched in one of three places
+    lists = [(matches_of([[7, 9] if each == own else [] for each in owner]), 0) for own in range(3)]
+    result = grouped(Grouping(), lists, (0, 100))
+    assert as_lists(result) == {7: list(range(events)), 9: list(range(events))}
+
+
+def test_what_was_grouped_before_leaves_nothing_behind() -> None:
+    grouping = Grouping()
+    grouped(grouping, [(matches_of([[0, 900_000], [5]]), 0)], (0, 1_000_000))
+    assert as_lists(grouped(grouping, [(matches_of([[3], [3, 70]]), 0)], (0, 100))) == {3: [0, 1], 70: [1]}
+    result = grouped(grouping, [(matches_of([[900_000]]), 0)], (0, 1_000_000))
+    assert as_lists(result) == {900_000: [0]}

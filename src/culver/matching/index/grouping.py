@@ -12,6 +12,7 @@ from culver.matching.index.vectors import lowest
 
 _NARROW = 1 << 20  # numbers among which a few are found by marks
 _WORTH = 64  # numbers to every pair, among which many are
+_FEW_ROWS = 64  # that are put in order one by one
 
 
 class Grouping:
@@ -49,7 +50,7 @@ class Grouping:
             count_pairs(runs.numbers, runs.low - low, self._counts, self._marks)
         for each in grouped:
             count_groups(each.numbers, each.bounds, low, self._counts, self._marks)
-        groups = lay_out(low, self._counts, self._marks, numbers, bounds)
+        groups = lay_out(low, self._counts, self._marks[: (width + 63) // 64], numbers, bounds)
         for runs in lists:
             place_pairs(runs.rows, runs.lengths, runs.numbers, runs.low - low, self._counts, rows)
         for each in grouped:
@@ -182,8 +183,10 @@ def finish(
     """`counts` is zero again, and the rows of each number ascend where they are `mixed` from several lists."""
     for group in range(len(distinct)):
         counts[distinct[group] - low] = 0
-        if mixed:
+        if mixed and bounds[group + 1] - bounds[group] <= _FEW_ROWS:
             put_in_order(rows, bounds[group], bounds[group + 1])
+        elif mixed:
+            rows[bounds[group] : bounds[group + 1]].sort()
 
 
 @compiled

@@ -37,14 +37,12 @@ from culver.matching.groups import Found
 from culver.matching.index import container
 from culver.matching.index.beside import Beside, Done, TextPart, joined
 from culver.matching.index.columns import BatchColumns
-from culver.matching.index.compiler import compile_entries
 from culver.matching.index.gatherer import Gatherer
 from culver.matching.index.grouping import Grouping
 from culver.matching.index.listing import Listed
 from culver.matching.index.matcher import FOREVER, Part, match_parts, rows_at_a_time
 from culver.matching.index.segment import AnySegment, Segment, open_segment
 from culver.matching.index.slicing import UNDIVIDED, Placed
-from culver.matching.index.table import ClauseTable
 from culver.matching.index.texts import Filters, TextSegment
 from culver.matching.index.tombstones import NONE, Tombstones
 
@@ -295,13 +293,6 @@ class Index:
     def take_done(self) -> tuple[Done, ...]:
         """What schemes other than the columnar have done since the last call. For one owner, who matches."""
         return () if self._beside is None else self._beside.take_done()
-
-    def sample(self) -> ClauseTable:
-        """The clauses of its largest columnar segment below a hundred thousand registrations, or of its smallest: to
-        find out what they are like."""
-        segments = sorted((part.segment for part in self._parts or ()), key=len)
-        chosen = [segment for segment in segments if len(segment) < 100_000][-1:] or segments[:1]
-        return chosen[0].table() if chosen else compile_entries(())
 
     def close(self) -> None:
         self._parts = None
