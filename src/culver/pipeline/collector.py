@@ -38,6 +38,7 @@ class Collector:
         while True:
             candidates = [item for item in waiting if item[0] <= self.position < item[1]]
             if not candidates:
+                self._remove_covered(waiting)
                 self._look_ahead(waiting)
                 return progressed
             start, end = max(candidates, key=lambda item: item[1])
@@ -56,6 +57,13 @@ class Collector:
             self._tally.add(found.work)
             self.position = end
             progressed = True
+
+    def _remove_covered(self, waiting: list[tuple[int, int]]) -> None:
+        """Files of which others have all: of a batch that was run again with other bounds, or finished twice. Nobody
+        was told of them."""
+        for start, end in waiting:
+            if end <= self.position:
+                (self._directory / notifications.file_name(start, end)).unlink(missing_ok=True)
 
     def _look_ahead(self, waiting: list[tuple[int, int]]) -> None:
         reached = self.position

@@ -116,6 +116,18 @@ def test_collector_takes_the_longest_of_overlapping_files(tmp_path: Path) -> Non
     assert sink.accepted == [(5, 15), (8, 30), (30, 31)]
 
 
+def test_collector_removes_files_of_which_it_has_all_from_others(tmp_path: Path) -> None:
+    sink = RecordingSink()
+    for start, end in [(0, 50), (0, 80), (10, 80), (90, 100)]:
+        notifications.write(tmp_path, some(start, end), durable=False)
+    Collector(tmp_path, sink, position=0).collect()
+    assert sink.accepted == [(0, 80)]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        notifications.file_name(0, 80),
+        notifications.file_name(90, 100),
+    ]
+
+
 def test_collector_removes_a_torn_file_and_waits_for_its_range(tmp_path: Path) -> None:
     sink = RecordingSink()
     path = notifications.write(tmp_path, some(0, 10, {1: [3]}), durable=False)
