@@ -22,7 +22,7 @@ from culver.pipeline import joining
 from culver.pipeline.notifications import Notifications
 from culver.pipeline.work import Meter, Work, shared
 from culver.placement.forwarding import Forwarding, Load
-from culver.placement.placement import Chosen, Placement
+from culver.placement.placement import NOWHERE, Chosen, Placement
 
 Share = tuple[int, NDArray[np.bool_] | None]
 """A set that a slice gets events for, and which events those are; None: all."""
@@ -69,13 +69,27 @@ def routed(
 ) -> list[Chosen]:
     """Where the access point sends the events of a block, part by part. Every task works this out for itself from the
     same placement and the same load, which costs less than to move events."""
-    chosen: list[Chosen] = []
-    first = start
-    for part in parts:
-        at_once = np.zeros(part.num_rows)  # since the load was told: a block is decided on as a whole
-        chosen.append(forwarding.choose(load, placement.route(part).choices, at_once, first))
-        first += part.num_rows
-    return chosen
+    routes = [placement.route(part).choices for part in parts]
+    choices = [_together(each) for each in zip(*routes, strict=True)]
+    at_once = np.zeros(sum(part.num_rows for part in parts))  # a block is decided on as a whole
+    chosen = forwarding.choose(load, choices, at_once, start)
+    if len(parts) == 1:
+        return [chosen]
+    ends = np.cumsum([part.num_rows for part in parts])[:-1]
+    sets, slices = ([np.split(each, ends) for each in column] for column in (chosen.sets, chosen.slices))
+    return [Chosen(*each) for each in zip(zip(*sets, strict=True), zip(*slices, strict=True), strict=True)]
+
+
+def _together(choices: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+    """One choice of the events of all parts."""
+    if len(choices) == 1:
+        return choices[0]
+    joined = np.full((sum(map(len, choices)), max(each.shape[1] for each in choices)), NOWHERE)
+    first = 0
+    for each in choices:
+        joined[first : first + len(each), : each.shape[1]] = each
+        first += len(each)
+    return joined
 
 
 def sent_to(own: int, chosen: Chosen) -> list[Share]:

@@ -5,9 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from culver.bench.workloads import named
 from culver.errors import StorageCorrupt
 from culver.matching.groups import Found
 from culver.matching.index import Entry, Index, IndexWriter, Memory
+from culver.matching.index.compiler import compile_entries
 from culver.model import batch as batches
 from culver.model.evaluate import evaluate
 from culver.model.event import Event
@@ -15,6 +17,9 @@ from culver.model.language import parse
 from culver.model.predicate import Predicate
 from culver.pipeline import operators
 from culver.pipeline.joining import Collection
+from culver.placement.forwarding import Load
+from culver.placement.mpartition import MPartition
+from culver.plugins import FORWARDINGS, forwarding_named
 from support.events import random_event
 from support.filters import parsed_or_refused, random_filter
 
@@ -92,3 +97,26 @@ def test_exit_point_without_a_match_still_covers_the_range(tmp_path: Path) -> No
     assert (result.start, result.end, len(result.numbers), len(result.rows)) == (5, 8, 0, 0)
     assert result.bounds.tolist() == [0]
     assert result.rows.dtype == np.uint16
+
+
+@pytest.mark.parametrize("policy", sorted(FORWARDINGS))
+def test_a_block_is_decided_on_as_a_whole_however_it_is_cut(policy: str) -> None:
+    workload = named("W1")
+    table = compile_entries(
+        Entry(number, parse(text)) for number, text in enumerate(workload.filters(400, 1))
+    )
+    placement = MPartition.learnt(table, 4)
+    events = workload.event_batch(300, 2)
+    sizes = placement.assign(table).sum(axis=0)
+    unknown = np.zeros(len(placement.homes))
+    load = Load(placement.homes, 4, sizes, unknown, unknown, unknown, unknown)
+    cut = [events.slice(0, 1), events.slice(1, 120), events.slice(121)]
+    [whole], parts = (
+        operators.routed(placement, forwarding_named(policy)(), load, 50, each) for each in ([events], cut)
+    )
+    assert [len(part.sets[0]) for part in parts] == [1, 120, 179]
+    for choice in range(len(whole.sets)):
+        assert np.concatenate([part.sets[choice] for part in parts]).tolist() == whole.sets[choice].tolist()
+        assert (
+            np.concatenate([part.slices[choice] for part in parts]).tolist() == whole.slices[choice].tolist()
+        )
