@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -187,8 +187,8 @@ class RunningSite:
             stack.push_async_callback(self._engine.stop)
             await self._engine.start()
             await stack.enter_async_context(self._committer)
-            keeper = asyncio.create_task(self._keep_house())
-            stack.push_async_callback(_cancel, keeper)
+            for work in (self._keep_house_once, self._look_at_slices):
+                stack.push_async_callback(_cancel, asyncio.create_task(_regularly(work)))
             yield
 
     @contextlib.asynccontextmanager
@@ -374,14 +374,6 @@ class RunningSite:
 
     # --- housekeeping ---------------------------------------------------------------------------------
 
-    async def _keep_house(self) -> None:
-        while True:
-            await asyncio.sleep(_HOUSEKEEPING_SECONDS)
-            try:
-                await self._keep_house_once()
-            except Exception:
-                logger.exception("housekeeping failed and is tried again")
-
     async def _keep_house_once(self) -> None:
         pipeline = self._engine.observe()
         self._meter.observe(time.monotonic(), self._log.next_offset, pipeline.position, pipeline.slices)
@@ -393,10 +385,21 @@ class RunningSite:
         needed = min(self._hub.frontier, self._hub.needed_from(), self._group.needed_from())
         await asyncio.to_thread(self._log.trim, needed)
         await self._catalog.retire(self._hub.index_version)
-        # Last, because both write: on a full disk they fail, and room must be made all the same.
+        # Last, because it writes: on a full disk that fails, and room must be made all the same.
         self._engine.tell(replace(pipeline.load, registrations=self._subscriptions))
+
+    async def _look_at_slices(self) -> None:
         if self._elastic is not None:
             await self._elastic.tick()
+
+
+async def _regularly(work: Callable[[], Awaitable[None]]) -> None:
+    while True:
+        await asyncio.sleep(_HOUSEKEEPING_SECONDS)
+        try:
+            await work()
+        except Exception:
+            logger.exception("housekeeping failed and is tried again")
 
 
 @contextlib.asynccontextmanager

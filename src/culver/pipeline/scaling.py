@@ -16,7 +16,6 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from culver.errors import StorageError
 from culver.matching.index import ClauseTable, IndexWriter
 from culver.matching.index.slicing import ANYWHERE
 from culver.pipeline.catalog import Catalog
@@ -240,7 +239,7 @@ class ElasticSlices:
             try:
                 if await self._change(change):
                     logger.info("%d subscriptions are divided anew", count)
-            except StorageError:
+            except Exception:
                 self._not_before = time.monotonic() + _PAUSE_SECONDS
                 raise
             self._learnt_at = count, events_ever
