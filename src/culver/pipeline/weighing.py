@@ -111,9 +111,9 @@ def weigh(writer: IndexWriter, settings: PipelineSettings, workers: int, log: Pu
 
 def _recent_and_reading(log: PublicationLog) -> tuple[pa.RecordBatch | None, float]:
     """The last events, and what it takes to read one."""
-    began = thread_time()
+    began, count = thread_time(), min(log.next_offset - log.first_offset, _SAMPLE_EVENTS)
     events = recent_events(log)
-    return events, _READING_SECONDS if events is None else (thread_time() - began) / events.num_rows
+    return events, _READING_SECONDS if events is None else (thread_time() - began) / count
 
 
 def _option(

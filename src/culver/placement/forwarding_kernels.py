@@ -1,4 +1,4 @@
-"""The inner loops of `forwarding`: one event after another, 10 to 20 ns a candidate.
+"""The inner loops of `forwarding`: one event after another, up to 10 ns a candidate.
 
     packed     a row for each event, the candidates of all its choices side by side, -1 behind the last of a choice
     starts     choice c has the columns starts[c] to starts[c + 1]

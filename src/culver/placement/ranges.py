@@ -20,6 +20,9 @@ from culver.placement.spans import Spans
 TICKS = 128
 _WIDEST = 0.5  # of the ticks: what covers more is not narrow
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+_MICROSECOND = datetime.timedelta(microseconds=1)
+_FIRST_US = (datetime.datetime.min.replace(tzinfo=datetime.UTC) - _EPOCH) // _MICROSECOND
+_LAST_US = (datetime.datetime.max.replace(tzinfo=datetime.UTC) - _EPOCH) // _MICROSECOND
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,7 +183,7 @@ def shown(key: int, line: Line) -> Any:
             head = (key ^ -(1 << 63)) & ((1 << 64) - 1)
             return head.to_bytes(8, "big").rstrip(b"\0").decode(errors="replace")
         case Line.TIMESTAMPS:
-            return (_EPOCH + datetime.timedelta(microseconds=key)).isoformat()
+            return (_EPOCH + datetime.timedelta(microseconds=min(max(key, _FIRST_US), _LAST_US))).isoformat()
         case Line.BOOLEANS:
             return bool(key)
         case _:

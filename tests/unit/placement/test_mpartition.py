@@ -236,3 +236,8 @@ def test_dimensions_are_not_added_beyond_what_a_slice_may_hold() -> None:
     ]
     assert held == sorted(held)
     assert held[0] < 1 < held[1] < 1.5 < held[2]  # one dimension, two, all four; backups are extra
+
+
+@pytest.mark.parametrize("key", [-(2**63), 2**63 - 1, 253_402_300_800_000_000])
+def test_cuts_beyond_what_a_date_can_be_are_shown(key: int) -> None:
+    assert str(shown(key, Line.TIMESTAMPS)).startswith(("0001-01-01T", "9999-12-31T23:59:59"))
