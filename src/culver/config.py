@@ -90,6 +90,25 @@ class PipelineSettings:
     worker_memory_bytes: int = 0  # of each worker, for the placement auto; 0: this machine's, shared evenly
 
 
+CHOICES: Mapping[str, tuple[str, ...]] = {
+    "pipeline.engine": ("spark", "inline"),
+    "pipeline.placement": (
+        "auto", "replicated", "hashed", "mpartition", "event-space", "one-dimension", "kmeans"
+    ),
+    "pipeline.cuts": ("quantiles", "equal"),
+    "pipeline.forwarding": ("adaptive", "response-time", "subscription-count", "random"),
+}  # fmt: skip
+"""The values that some settings can have."""
+
+MOST_SLICES = 256
+_BOUNDS = {
+    "pipeline.slices": (0, MOST_SLICES),
+    "pipeline.slices_min": (1, MOST_SLICES),
+    "pipeline.slices_max": (1, MOST_SLICES),
+    "pipeline.dimensions": (1, 16),
+}
+
+
 @dataclass(frozen=True, slots=True)
 class DeliverySettings:
     """Defaults of a mailbox; a subscription may ask for less, never for more."""
@@ -205,6 +224,11 @@ def _convert(name: str, value: Any, kind: type, source: str) -> Any:
         if kind is Path or kind is str:
             if not isinstance(value, str | Path):
                 raise ValueError
+            if name in CHOICES and value not in CHOICES[name]:
+                raise InvalidConfiguration(
+                    f"{name} from {source} must be one of {', '.join(CHOICES[name])}, not {value!r}",
+                    field=name,
+                )
             return kind(value)
         if isinstance(value, bool) or not isinstance(value, str | int | float):
             raise ValueError
@@ -216,6 +240,11 @@ def _convert(name: str, value: Any, kind: type, source: str) -> Any:
         raise InvalidConfiguration(
             f"{name} from {source} must be {wanted}, not {value!r}", field=name
         ) from None
+    if name in _BOUNDS and not _BOUNDS[name][0] <= number <= _BOUNDS[name][1]:
+        least, most = _BOUNDS[name]
+        raise InvalidConfiguration(
+            f"{name} from {source} must be from {least} to {most}, it is {number}", field=name
+        )
     if not 0 <= number < 2**62:
         raise InvalidConfiguration(
             f"{name} from {source} must not be negative or huge, it is {value!r}", field=name

@@ -1,13 +1,15 @@
 """Settings: every source, their order, and what is refused."""
 
+import json
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from culver.config import Settings, known_settings, load
+from culver.config import CHOICES, Settings, known_settings, load
 from culver.errors import InvalidConfiguration
+from culver.plugins import FORWARDINGS, PLACEMENTS
 
 
 def write(tmp_path: Path, text: str) -> Path:
@@ -66,10 +68,11 @@ def test_the_data_directory_is_a_path_from_every_source(tmp_path: Path) -> None:
 )
 def test_every_setting_can_be_set_in_the_environment(name: str) -> None:
     variable = "CULVER_" + name.replace(".", "_").upper()
-    settings: Any = load(environment={variable: "3"})
+    text = CHOICES.get(name, ("3",))[-1]
+    settings: Any = load(environment={variable: text})
     for part in name.split("."):
         settings = getattr(settings, part)
-    assert settings == known_settings()[name]("3")
+    assert settings == known_settings()[name](text)
 
 
 @pytest.mark.parametrize(("text", "value"), [("true", True), ("1", True), ("False", False), ("0", False)])
@@ -199,3 +202,34 @@ def test_settings_of_spark_from_all_sources_are_laid_over_one_another(tmp_path: 
 @pytest.mark.parametrize("text", ["spark.a", "=1", "spark.a=1 b"])
 def test_settings_of_spark_that_are_no_pairs_are_refused(text: str) -> None:
     assert refusal(environment={"CULVER_PIPELINE_SPARK_CONF": text}).field == "pipeline.spark_conf"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "wanted"),
+    [
+        ("pipeline.engine", "flink", "must be one of spark, inline, not 'flink'"),
+        ("pipeline.placement", "x", "must be one of auto, replicated, hashed"),
+        ("pipeline.forwarding", "x", "must be one of adaptive, response-time"),
+        ("pipeline.cuts", "x", "must be one of quantiles, equal, not 'x'"),
+        ("pipeline.slices", 257, "must be from 0 to 256, it is 257"),
+        ("pipeline.slices_min", 0, "must be from 1 to 256, it is 0"),
+        ("pipeline.slices_max", 1_000, "must be from 1 to 256, it is 1000"),
+        ("pipeline.dimensions", 0, "must be from 1 to 16, it is 0"),
+    ],
+)
+def test_a_value_that_a_setting_cannot_have_is_refused_with_those_it_can(
+    tmp_path: Path, name: str, value: str | int, wanted: str
+) -> None:
+    section, key = name.split(".")
+    path = tmp_path / "culver.toml"
+    path.write_text(f"[{section}]\n{key} = {json.dumps(value)}\n")
+    variable = f"CULVER_{section}_{key}".upper()
+    for source, file, environment in ((str(path), path, {}), (variable, None, {variable: str(value)})):
+        with pytest.raises(InvalidConfiguration, match=f"^{name} from {source} {wanted}") as refused:
+            load(file, environment)
+        assert refused.value.field == name
+
+
+def test_every_name_that_can_be_chosen_is_known() -> None:
+    assert set(CHOICES["pipeline.placement"]) == {"auto", *PLACEMENTS}
+    assert set(CHOICES["pipeline.forwarding"]) == set(FORWARDINGS)

@@ -7,7 +7,7 @@ import click
 
 from culver.cli.root import LEVELS, configure_logging
 from culver.cli.startup import Startup, invocation, try_out_lines
-from culver.config import Settings, load
+from culver.config import CHOICES, MOST_SLICES, Settings, load
 
 _LOG_FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 
@@ -15,7 +15,7 @@ _LOG_FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 @click.command(no_args_is_help=False)
 @click.option(
     "--engine",
-    type=click.Choice(["spark", "inline"]),
+    type=click.Choice(CHOICES["pipeline.engine"]),
     help="What matches events: Spark, or this process itself.  [default: spark]",
 )
 @click.option("--spark-master", metavar="URL", help="Spark master of the spark engine.  [default: local[*]]")
@@ -33,14 +33,15 @@ _LOG_FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 )
 @click.option(
     "--placement",
-    metavar="NAME",
-    help="How subscriptions are placed on slices of matching, such as mpartition.  [default: auto]",
+    type=click.Choice(CHOICES["pipeline.placement"]),
+    help="How subscriptions are placed on slices of matching.  [default: auto]",
 )
 @click.option(
     "--slices",
     metavar="N",
-    type=click.IntRange(1, 256),
-    help="Slices that a new index begins with.  [default: one for each worker]",
+    type=click.IntRange(1, MOST_SLICES),
+    help="Slices that a new index begins with; one that can be divided while it is used keeps its own (see culver "
+    "slices).  [default: one for each worker]",
 )
 @click.option("--host", metavar="HOST", help="Address to listen on.  [default: 127.0.0.1]")
 @click.option(

@@ -38,7 +38,9 @@ async def remove(request: Request) -> Response:
     Query(request.query_params, ())
     number: str = request.path_params["number"]
     if not (number.isascii() and number.isdigit() and int(number[:20]) <= _MOST):
-        raise NotFound(f"there is no slice {number[:100]!r}; slices have numbers", field="number")
+        raise NotFound(
+            f"there is no slice {number[:100]!r}; GET /v1/slices lists those there are", field="number"
+        )
     return _answer(await gateway_of(request).site.slices.remove(int(number)))
 
 

@@ -5,14 +5,13 @@ import shutil
 from pathlib import Path
 
 from culver.config import PipelineSettings
-from culver.errors import InvalidConfiguration
 from culver.log.log import PublicationLog
 from culver.matching.index import IndexWriter
 from culver.matching.index.slicing import Slicing, Undivided
 from culver.pipeline.elasticity import ELASTIC_PLACEMENTS
 from culver.pipeline.weighing import Weighed, weigh
 from culver.placement.auto import Choice
-from culver.plugins import PLACEMENTS, filter_named, placement_named
+from culver.plugins import filter_named, placement_named
 
 logger = logging.getLogger(__name__)
 
@@ -60,18 +59,15 @@ def _chosen(writer: IndexWriter, settings: PipelineSettings, workers: int, log: 
     name, slices = settings.placement, settings.slices or workers
     if name == AUTO:
         weighed = weigh(writer, settings, workers, log)
-    elif name in PLACEMENTS:
+    else:
         choice = Choice(name, slices, f"{name}: as the setting pipeline.placement says")
         if writer.version and writer.placed.name == name in ELASTIC_PLACEMENTS:
             left = writer.placed.slices
             asked = f", though pipeline.slices says {slices}" if settings.slices not in (0, left) else ""
             choice = Choice(name, left, f"{choice.reason}, with as many slices as there were{asked}")
+            if asked:
+                logger.warning("the index keeps its %d slices%s; culver slices adds and removes", left, asked)
         weighed = Weighed(choice)
-    else:
-        known = ", ".join((AUTO, *sorted(PLACEMENTS)))
-        raise InvalidConfiguration(
-            f"unknown placement {name!r}; known: {known}", field="pipeline.placement", known=known.split(", ")
-        )
     choice = weighed.choice
     if choice.name == Undivided.name or (choice.slices == 1 and choice.name not in ELASTIC_PLACEMENTS):
         return Weighed(Choice(Undivided.name, 1, choice.reason))

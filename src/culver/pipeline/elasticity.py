@@ -49,8 +49,6 @@ class ElasticitySettings:
 def elasticity_settings(pipeline: PipelineSettings) -> ElasticitySettings:
     """The controller's, from a site's. Raises InvalidConfiguration with the setting's name."""
     least, most, slices = pipeline.slices_min, pipeline.slices_max, pipeline.slices
-    if least < 1:
-        raise InvalidConfiguration("pipeline.slices_min must be at least 1", field="pipeline.slices_min")
     if most < least:
         raise InvalidConfiguration(
             f"pipeline.slices_max ({most}) must not be below pipeline.slices_min ({least})",

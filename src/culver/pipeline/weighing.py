@@ -16,7 +16,6 @@ from time import thread_time
 import pyarrow as pa
 
 from culver.config import PipelineSettings
-from culver.errors import InvalidConfiguration
 from culver.log.log import PublicationLog
 from culver.matching.index import ClauseTable, IndexWriter
 from culver.pipeline import operators
@@ -57,15 +56,8 @@ def recent_events(log: PublicationLog) -> pa.RecordBatch | None:
 
 
 def dividing_of(settings: PipelineSettings) -> Dividing:
-    """How `mpartition` is to divide. Raises InvalidConfiguration."""
-    if settings.dimensions < 1:
-        raise InvalidConfiguration("pipeline.dimensions must be at least 1", field="pipeline.dimensions")
-    match settings.cuts:
-        case "quantiles" | "equal" as cuts:
-            return Dividing(settings.dimensions, cuts=cuts)
-    raise InvalidConfiguration(
-        f"unknown cuts {settings.cuts!r}; known: quantiles, equal", field="pipeline.cuts"
-    )
+    """How `mpartition` is to divide."""
+    return Dividing(settings.dimensions, cuts="equal" if settings.cuts == "equal" else "quantiles")
 
 
 def weigh(writer: IndexWriter, settings: PipelineSettings, workers: int, log: PublicationLog) -> Weighed:

@@ -281,7 +281,6 @@ def test_whatever_the_load_the_bounds_and_pauses_are_kept(
 @pytest.mark.parametrize(
     ("changes", "setting"),
     [
-        ({"slices_min": 0}, "pipeline.slices_min"),
         ({"slices_min": 5, "slices_max": 4}, "pipeline.slices_max"),
         ({"elastic": True, "slices": 9, "slices_max": 8}, "pipeline.slices"),
         ({"elastic": True, "slices": 1, "slices_min": 2}, "pipeline.slices"),
