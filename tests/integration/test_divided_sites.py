@@ -2,13 +2,12 @@
 
 import random
 from pathlib import Path
-from unittest.mock import AsyncMock
 
 import pytest
 
 from culver.assembly import RunningSite
 from culver.config import PipelineSettings, Settings
-from culver.errors import InvalidConfiguration, StorageFull
+from culver.errors import StorageFull
 from culver.matching.index import IndexWriter
 from culver.matching.index.snapshot import read_version, versions_in
 from support.events import random_event
@@ -116,14 +115,6 @@ def test_spark_site_gives_what_the_reference_gives_while_its_placement_changes_b
         run(settings_for(tmp_path / "data", "spark", placement, slices), scene)
         assert sets_on_disk(tmp_path / "data") == set(range(1 if placement == "event-space" else slices))
         assert list((tmp_path / "data" / "partials").iterdir()) == []
-
-
-def test_unknown_placement_is_refused_with_the_known_ones(tmp_path: Path) -> None:
-    with pytest.raises(
-        InvalidConfiguration,
-        match="known: auto, event-space, hashed, kmeans, mpartition, one-",
-    ):
-        run(settings_for(tmp_path / "data", "inline", "alphabetical", 2), AsyncMock())
 
 
 def test_auto_divides_an_index_that_does_not_fit_and_keeps_one_that_does(tmp_path: Path) -> None:
