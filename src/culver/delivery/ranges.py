@@ -22,7 +22,8 @@ from culver.pipeline.notifications import Notifications, file_name
 
 Rows = NDArray[np.uint16]
 
-_LOOSE, _LOOSE_BYTES = 32, 1 << 16
+_LOOSE = 32  # ranges that are put together as they come
+_LOOSE_BYTES = 1 << 16  # of each, at most: it is done on the event loop
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +100,7 @@ class Ranges:
 
     def _gather(self) -> None:
         """Put the loose ranges together. They come by the hundred in a second, and who looks for the rows of a
-        registration looks at every range: so it is done a few at a time, in a fraction of a millisecond."""
+        registration looks at every range. A few at a time, that takes about a millisecond."""
         group = self._ranges[-self._loose :]
         self._loose = 0
         if group[-1].end - group[0].start <= MOST_EVENTS:
