@@ -1,6 +1,8 @@
 """A site whose index is in slices gives what the reference gives, on both engines, whatever the placement."""
 
+import asyncio
 import random
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ from culver.config import PipelineSettings, Settings
 from culver.errors import StorageFull
 from culver.matching.index import IndexWriter
 from culver.matching.index.snapshot import read_version, versions_in
+from culver.pipeline.scaling import ElasticSlices
 from support.events import random_event
 from support.scenes import Expectation, check, delivered, narrow_predicate, random_steps, run, subscribe
 from support.until import until
@@ -115,6 +118,26 @@ def test_spark_site_gives_what_the_reference_gives_while_its_placement_changes_b
         run(settings_for(tmp_path / "data", "spark", placement, slices), scene)
         assert sets_on_disk(tmp_path / "data") == set(range(1 if placement == "event-space" else slices))
         assert list((tmp_path / "data" / "partials").iterdir()) == []
+
+
+def test_housekeeping_goes_on_while_slices_are_being_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def never_done(slices: ElasticSlices) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(ElasticSlices, "tick", never_done)
+
+    def counted(site: RunningSite, count: int) -> bool:
+        return bool(site.status()["subscriptions"] == count)
+
+    async def scene(site: RunningSite) -> None:
+        for count in (1, 2):
+            await subscribe(site, random.Random(count), Expectation(), 1)
+            # Housekeeping counts them, once a second: the second time, the first tick has long begun.
+            await until(partial(counted, site, count))
+
+    run(settings_for(tmp_path / "data", "inline", "mpartition", 2), scene)
 
 
 def test_auto_divides_an_index_that_does_not_fit_and_keeps_one_that_does(tmp_path: Path) -> None:
