@@ -23,8 +23,8 @@ $(STAMP): pyproject.toml constraints.txt
 	@echo "Installing into $(VENV) (about two minutes, the first time) ..."
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,bench]'
-	@echo "Compiling the matching kernels ..."
-	@$(BIN)/python -c 'from culver.delivery import kernels; from culver.matching import warm_up; warm_up(); kernels.load()'
+	@echo "Compiling the kernels ..."
+	@$(BIN)/python -c 'from culver.delivery import kernels; from culver.log import disk_thread; from culver.matching import warm_up; warm_up(); kernels.load(); disk_thread.load()'
 	@! command -v java >/dev/null 2>&1 || { echo "Recording the classes that Spark loads ..."; \
 	  $(BIN)/python -m culver.pipeline.spark.archive >/dev/null 2>&1; } || true
 	@touch $@

@@ -21,7 +21,8 @@ from typing import Self
 
 from culver.config import LogSettings
 from culver.errors import CulverError, StorageError, Unavailable
-from culver.log.log import Body, PublicationLog, Receipt
+from culver.log.disk_thread import DiskThread
+from culver.log.log import Body, PublicationLog, Receipt, WriteFailure
 from culver.model.batch import encode
 from culver.model.event import Event
 
@@ -29,8 +30,8 @@ _logger = logging.getLogger("culver.log")
 
 _GROUP_EVENTS = 20_000
 _GROUP_BYTES = 16 * 1024 * 1024
-# Groups up to these sizes are encoded on the loop: in the thread that would take longer, for the two would keep
-# waiting for each other to let go of the interpreter.
+# Groups up to these sizes are encoded on the loop: in a thread that would take longer, for the two would keep
+# waiting for each other to let go of the interpreter. For the same reason it is not such a thread that writes them.
 _SMALL_EVENTS = 64
 _SMALL_BYTES = 64 * 1024
 # The distance from one small commit to the next, and how many times what the loop works in between it is.
@@ -41,7 +42,8 @@ _PACE_PER_WORK = 1.5
 class GroupCommitter:
     """Publishes from one event loop into a log, which it does not own.
 
-    Appending, and encoding what is not small, happens in one thread of its own. `on_committed` is called on the
+    Small groups are made here and written by a DiskThread. Others are encoded and appended in one thread, which also
+    does what a small one may not wait for (a new segment of the log). `on_committed` is called on the
     loop with the first offset and the events of each commit, in order. What waits is bounded by the settings:
     beyond that, publishers wait for room, first come, first served. A request is never split, and one
     larger than the bounds is let in alone.
@@ -60,8 +62,9 @@ class GroupCommitter:
         self._clock_us = clock_us
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        self._disk = DiskThread()  # writes the small commits
         self._closing = False
-        # Handed to the thread, one commit at a time; None ends it.
+        # Handed to the other thread, one commit at a time; None ends it.
         self._commits: queue.SimpleQueue[_Commit | None] = queue.SimpleQueue()
         self._committing = False
         self._begun = 0.0  # when, on the loop's clock, the last commit was handed over
@@ -84,6 +87,7 @@ class GroupCommitter:
 
     async def __aenter__(self) -> Self:
         self._loop = asyncio.get_running_loop()
+        self._disk.start()
         self._thread = threading.Thread(target=self._run, name="culver-log", daemon=True)
         self._thread.start()
         return self
@@ -107,6 +111,7 @@ class GroupCommitter:
             if self._thread is not None:
                 await self._ended.wait()
                 self._thread.join()
+            self._disk.close()
 
     def publish(self, events: Sequence[Event]) -> "asyncio.Future[Receipt]":
         """Where the events stand, once they are durable.
@@ -160,7 +165,21 @@ class GroupCommitter:
         before, self._worked = self._worked, thread_time()
         pace = _PACE_PER_WORK * (self._worked - before)
         self._pace_seconds = min(max(pace, _SHORTEST_PACE_SECONDS), _LONGEST_PACE_SECONDS)
-        self._commits.put(_Commit(group, self._encode(group) if small else None))
+        commit = _Commit(group, self._encode(group) if small else None)
+        staged = self._log.stage(commit.encoded[0]) if commit.encoded is not None else None
+        if staged is not None:
+            self._disk.write(staged, partial(self._written, commit))
+        else:
+            self._commits.put(commit)
+
+    def _written(self, commit: "_Commit", failure: WriteFailure | None) -> None:
+        assert commit.encoded is not None
+        try:
+            first = self._log.settle(failure)
+        except StorageError as exc:
+            self._finish(_all_refused(commit, exc))
+        else:
+            self._finish(_outcome(commit, first, commit.encoded[1]))
 
     def _has_room(self, request: "_Request") -> bool:
         if self._held_events == 0:
@@ -235,9 +254,8 @@ class GroupCommitter:
             bodies, refused = self._encode(commit.group) if commit.encoded is None else commit.encoded
             first = self._log.append(bodies) if bodies else 0
         except Exception as exc:
-            return _Outcome([], 0, [(request, exc) for request in commit.group])
-        taken = [request for request in commit.group if all(request is not other for other, _ in refused)]
-        return _Outcome(taken, first, refused)
+            return _all_refused(commit, exc)
+        return _outcome(commit, first, refused)
 
     def _encode(self, group: list["_Request"]) -> "_Encoded":
         """What to append for the group, and the requests that cannot be encoded: those must not fail the others."""
@@ -295,6 +313,15 @@ class _Outcome:
     taken: list[_Request]
     first: int
     refused: _Refused
+
+
+def _outcome(commit: _Commit, first: int, refused: _Refused) -> _Outcome:
+    taken = [request for request in commit.group if all(request is not other for other, _ in refused)]
+    return _Outcome(taken, first, refused)
+
+
+def _all_refused(commit: _Commit, error: Exception) -> _Outcome:
+    return _Outcome([], 0, [(request, error) for request in commit.group])
 
 
 def _own_copy(error: Exception) -> Exception:

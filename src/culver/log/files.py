@@ -20,12 +20,13 @@ import pyarrow as pa
 from culver.config import LogSettings
 from culver.disk import sync_directory
 from culver.errors import NotFound, StorageCorrupt, StorageError, TooLarge
-from culver.log.log import Body
+from culver.log.log import Body, Staged, WriteFailure
 from culver.log.reader import FileLogReader
 from culver.log.recovery import find_tail
 from culver.log.segment import (
     HEADER,
     MAX_BODY_BYTES,
+    Record,
     SegmentHeader,
     group_size,
     list_segments,
@@ -43,6 +44,7 @@ _logger = logging.getLogger("culver.log")
 
 _RECENT_BATCHES = 64
 _RECENT_BYTES = 4 * 1024 * 1024
+_NOTHING: tuple[Sequence[Body], Sequence[Record], int] = ((), (), 0)
 
 
 class FileLog:
@@ -72,6 +74,7 @@ class FileLog:
         self._descriptor = -1
         self._header = SegmentHeader(0, 0, 0)
         self._position = 0
+        self._staged = _NOTHING  # what is being written: the group, its records and how many bytes they are
         self._directory_lock = _lock_directory(directory)
         try:
             self._open_last_segment()
@@ -116,22 +119,19 @@ class FileLog:
                 raise StorageError(self._refusal)
             if not group:
                 return self._next_offset
-            size = group_size(group)
-            if self._position > HEADER.size and self._position + size > self._segment_bytes:
+            if not self._fits(group):
                 self._start_segment()
-            data, records = pack_group(
-                group, self._header, self._position, self._next_offset, self._received_us
-            )
-            self._write(data)
-            self._reader.note(self._header.first_offset, records)
-            first = self._next_offset
-            self._position += len(data)
-            self._received_us = records[-1].received_us
-            self._remember(
-                [(record.offset, body.batch) for record, body in zip(records, group, strict=True)], size
-            )
-            self._next_offset = records[-1].end_offset
-            return first
+            return self._settle(_write_and_sync(self._stage(group)))
+
+    def stage(self, group: Sequence[Body]) -> Staged | None:
+        with self._lock:
+            if self._refusal is not None or not group or not self._fits(group):
+                return None
+            return self._stage(group)
+
+    def settle(self, failure: WriteFailure | None) -> int:
+        with self._lock:
+            return self._settle(failure)
 
     def read(self, start: int, end: int) -> Iterator[tuple[int, pa.RecordBatch]]:
         if start < self.first_offset:
@@ -153,17 +153,18 @@ class FileLog:
         with self._lock:
             firsts = self._firsts
             whole = sum(1 for following in firsts[1:] if following <= before)
-            if not whole:
-                return
             # Readers are turned away before the files go.
             self._firsts = firsts[whole:]
-            try:
-                for first in firsts[:whole]:
-                    (self._directory / segment_name(first)).unlink(missing_ok=True)
-                sync_directory(self._directory)
-            except OSError as exc:
+        if not whole:
+            return
+        try:  # without the lock, for who appends must not wait for this
+            for first in firsts[:whole]:
+                (self._directory / segment_name(first)).unlink(missing_ok=True)
+            sync_directory(self._directory)
+        except OSError as exc:
+            with self._lock:
                 self._firsts = list_segments(self._directory)
-                raise storage_error(exc, f"trimming the log in {self._directory}") from exc
+            raise storage_error(exc, f"trimming the log in {self._directory}") from exc
 
     def close(self) -> None:
         with self._lock:
@@ -181,22 +182,48 @@ class FileLog:
             self._recent = (*self._recent, *batches)
             self._recent_bytes += size
 
-    def _write(self, data: bytes) -> None:
-        """All of `data` on disk, or none of it to be seen."""
-        try:
-            _write_at(self._descriptor, data, self._position)
-        except OSError as exc:
-            error = storage_error(exc, f"appending to the log in {self._directory}")
-            self._take_back(error)
-            raise error from exc
-        try:
-            os.fdatasync(self._descriptor)
-        except OSError as exc:
-            self._refuse(f"fdatasync failed ({exc.strerror})")
-            with contextlib.suppress(OSError):
-                os.ftruncate(self._descriptor, self._position)
-                os.fsync(self._descriptor)
-            raise StorageError(self._refusal or "") from exc
+    def _fits(self, group: Sequence[Body]) -> bool:
+        """Whether it goes into the segment at hand; one that is larger than any has one for itself."""
+        return self._position == HEADER.size or self._position + group_size(group) <= self._segment_bytes
+
+    def _stage(self, group: Sequence[Body]) -> Staged:
+        data, records = pack_group(group, self._header, self._position, self._next_offset, self._received_us)
+        self._staged = (group, records, len(data))
+        return Staged(self._descriptor, self._position, data)
+
+    def _settle(self, failure: WriteFailure | None) -> int:
+        """All of what was staged is on disk, or none of it is to be seen."""
+        (group, records, size), self._staged = self._staged, _NOTHING
+        if failure is not None:
+            raise (
+                self._failed_to_sync(failure.error)
+                if failure.syncing
+                else self._failed_to_write(failure.error)
+            )
+        self._reader.note(self._header.first_offset, records)
+        first = self._next_offset
+        self._position += size
+        self._received_us = records[-1].received_us
+        self._remember(
+            [(record.offset, body.batch) for record, body in zip(records, group, strict=True)], size
+        )
+        self._next_offset = records[-1].end_offset
+        return first
+
+    def _failed_to_write(self, exc: OSError) -> StorageError:
+        error = storage_error(exc, f"appending to the log in {self._directory}")
+        self._take_back(error)
+        error.__cause__ = exc
+        return error
+
+    def _failed_to_sync(self, exc: OSError) -> StorageError:
+        refusal = self._refuse(f"fdatasync failed ({exc.strerror})")
+        with contextlib.suppress(OSError):
+            os.ftruncate(self._descriptor, self._position)
+            os.fsync(self._descriptor)
+        error = StorageError(refusal)
+        error.__cause__ = exc
+        return error
 
     def _take_back(self, error: StorageError) -> None:
         """Cut off what a failed write has left. Need not be durable: recovery takes no part of a group."""
@@ -205,12 +232,13 @@ class FileLog:
         except OSError as exc:
             self._refuse(f"a failed write ({error.message}) could not be taken back ({exc.strerror})")
 
-    def _refuse(self, why: str) -> None:
-        self._refusal = (
+    def _refuse(self, why: str) -> str:
+        self._refusal = refusal = (
             f"the log in {self._directory} takes no more events: {why}. Nothing that was acknowledged is "
             "lost. Check the disk and restart the site, which opens the log again."
         )
-        _logger.error("%s", self._refusal)
+        _logger.error("%s", refusal)
+        return refusal
 
     def _start_segment(self) -> None:
         """Go on in a new file, which is durable under its name before anything is acknowledged in it."""
@@ -331,6 +359,17 @@ def _cut(
                 first,
                 batch if last - first == batch.num_rows else batch.slice(first - offset, last - first),
             )
+
+
+def _write_and_sync(staged: Staged) -> WriteFailure | None:
+    syncing = False
+    try:
+        _write_at(staged.descriptor, staged.data, staged.position)
+        syncing = True
+        os.fdatasync(staged.descriptor)
+    except OSError as exc:
+        return WriteFailure(exc, syncing)
+    return None
 
 
 def _write_at(descriptor: int, data: bytes, position: int) -> None:

@@ -19,6 +19,21 @@ class Body(NamedTuple):
         return rows
 
 
+class Staged(NamedTuple):
+    """Bytes that are to be written to a place of a file."""
+
+    descriptor: int
+    position: int
+    data: bytes
+
+
+class WriteFailure(NamedTuple):
+    """Why bytes are not on disk. Where it was syncing that failed, nobody knows whether they are."""
+
+    error: OSError
+    syncing: bool
+
+
 class Receipt(NamedTuple):
     """Where acknowledged events stand in the log: `[first_offset, next_offset)`, in the order sent."""
 
@@ -58,6 +73,13 @@ class PublicationLog(ReadableLog, Protocol):
         """Write all of it and make it durable with one `fdatasync`; returns the first event's offset.
 
         All or nothing: raises StorageFull or StorageError, and then none of it is ever read."""
+
+    def stage(self, group: Sequence[Body]) -> Staged | None:
+        """The first half of an append where waiting is not allowed: the caller has the bytes written and synced, and
+        calls `settle` before anything else is appended. None where it takes `append`, in another thread."""
+
+    def settle(self, failure: WriteFailure | None) -> int:
+        """The second half; returns and raises what `append` does."""
 
     def trim(self, before: int) -> None:
         """Give back the disk space of what lies below `before`; it may keep more, never less."""

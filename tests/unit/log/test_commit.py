@@ -1,7 +1,9 @@
 """Group commit: what publishers are promised, and what it costs."""
 
 import asyncio
+import errno
 import itertools
+import os
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -10,18 +12,20 @@ import pyarrow as pa
 import pytest
 
 from culver.config import LogSettings
-from culver.errors import StorageFull, Unavailable
+from culver.errors import StorageError, StorageFull, Unavailable
 from culver.log import commit
 from culver.log.commit import GroupCommitter
+from culver.log.disk_thread import DiskThread
 from culver.log.files import FileLog
-from culver.log.log import Body
+from culver.log.log import Body, Staged, WriteFailure
+from culver.log.segment import list_segments
 from culver.model.batch import encode
 from culver.model.event import Event
 from support.logs import event, numbers
 
 
 class GatedLog(FileLog):
-    """Counts appends, can hold them up, and can have a full disk."""
+    """Counts appends, which all wait in a thread; can hold them up, and can have a full disk."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory, LogSettings())
@@ -37,6 +41,9 @@ class GatedLog(FileLog):
     async def begun(self) -> None:
         """Wait until the next commit has begun."""
         await asyncio.to_thread(self.entered.acquire)
+
+    def stage(self, group: Sequence[Body]) -> Staged | None:
+        return None
 
     def append(self, group: Sequence[Body]) -> int:
         self.entered.release()
@@ -363,5 +370,105 @@ def test_closing_commits_what_is_pending_and_then_refuses(tmp_path: Path) -> Non
                 await publisher.publish([event(99)])
             assert numbers(log, 0, 100) == list(range(20))
         assert not any(thread.name == "culver-log" for thread in threading.enumerate())
+
+    asyncio.run(main())
+
+
+class StagedLog(FileLog):
+    """Tells which groups were staged and which were appended in the thread."""
+
+    def __init__(self, directory: Path, settings: LogSettings) -> None:
+        super().__init__(directory, settings)
+        self.staged: list[int] = []
+        self.appended: list[int] = []
+
+    def stage(self, group: Sequence[Body]) -> Staged | None:
+        staged = super().stage(group)
+        if staged is not None:
+            self.staged.append(sum(body.events for body in group))
+        return staged
+
+    def append(self, group: Sequence[Body]) -> int:
+        self.appended.append(sum(body.events for body in group))
+        return super().append(group)
+
+
+def test_small_groups_are_staged_on_the_loop_and_others_appended_in_the_thread(tmp_path: Path) -> None:
+    async def main() -> None:
+        with StagedLog(tmp_path, LogSettings()) as log:
+            async with committer(log) as publisher:
+                assert await publisher.publish([event(0)]) == (0, 1)
+                assert await publisher.publish([event(n) for n in range(1, 201)]) == (1, 201)
+                assert await publisher.publish([event(201), event(202)]) == (201, 203)
+            assert (log.staged, log.appended) == ([1, 2], [200])
+            assert numbers(log, 0, 203) == list(range(203))
+        with FileLog(tmp_path, LogSettings()) as again:
+            assert numbers(again, 0, 203) == list(range(203))
+
+    asyncio.run(main())
+
+
+def test_group_that_needs_a_new_segment_is_appended_in_the_thread(tmp_path: Path) -> None:
+    async def main() -> None:
+        with StagedLog(tmp_path, LogSettings(segment_bytes=4096)) as log:
+            async with committer(log) as publisher:
+                for number in range(60):
+                    assert await publisher.publish([event(number)]) == (number, number + 1)
+            segments = len(list_segments(tmp_path))
+            assert segments > 2
+            assert (len(log.staged), len(log.appended)) == (61 - segments, segments - 1)
+            assert numbers(log, 0, 60) == list(range(60))
+
+    asyncio.run(main())
+
+
+def test_small_group_that_cannot_be_written_fails_and_the_next_succeeds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    really = DiskThread.write
+
+    def onto_a_full_device(
+        disk: DiskThread, staged: Staged, done: Callable[[WriteFailure | None], None]
+    ) -> None:
+        really(disk, staged._replace(descriptor=full), done)
+
+    full = os.open("/dev/full", os.O_WRONLY)
+
+    async def main() -> None:
+        with FileLog(tmp_path, LogSettings()) as log:
+            async with committer(log) as publisher:
+                assert await publisher.publish([event(0)]) == (0, 1)
+                with monkeypatch.context() as broken:
+                    broken.setattr(DiskThread, "write", onto_a_full_device)
+                    with pytest.raises(StorageFull):
+                        await publisher.publish([event(666)])
+                assert await publisher.publish([event(1)]) == (1, 2)
+            assert numbers(log, 0, 2) == [0, 1]
+
+    try:
+        asyncio.run(main())
+    finally:
+        os.close(full)
+
+
+def test_small_group_that_cannot_be_synced_is_hidden_and_the_log_refuses_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(disk: DiskThread, staged: Staged, done: Callable[[WriteFailure | None], None]) -> None:
+        os.pwrite(staged.descriptor, staged.data, staged.position)
+        done(WriteFailure(OSError(errno.EIO, "gone"), True))
+
+    async def main() -> None:
+        with FileLog(tmp_path, LogSettings()) as log:
+            async with committer(log) as publisher:
+                assert await publisher.publish([event(0)]) == (0, 1)
+                with monkeypatch.context() as broken:
+                    broken.setattr(DiskThread, "write", fail)
+                    with pytest.raises(StorageError, match="fdatasync failed"):
+                        await publisher.publish([event(666)])
+                with pytest.raises(StorageError, match="fdatasync failed"):
+                    await publisher.publish([event(1)])
+        with FileLog(tmp_path, LogSettings()) as again:
+            assert numbers(again, 0, 9) == [0]
 
     asyncio.run(main())
