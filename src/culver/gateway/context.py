@@ -81,6 +81,17 @@ class Gateway:
         """Count events of a client; waits where `take_events` would refuse, unless that takes too long."""
         await self._await(self._events, client, count, "events_per_second", longest_seconds)
 
+    def grant(self, client: str, events: int) -> bool:
+        """Count one message of a client, with so many events, unless it would have to wait: then nothing is
+        counted."""
+        now = self._monotonic()
+        if self._requests.take(client, 1, now):
+            return False
+        if self._events.take(client, events, now):
+            self._requests.give_back(client, 1)
+            return False
+        return True
+
     @asynccontextmanager
     async def long_request(self, kind: str) -> AsyncIterator[Interruption]:
         """Work that may take as long as a client likes. Raises Unavailable where the gateway stops before

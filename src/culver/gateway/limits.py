@@ -48,6 +48,12 @@ class TokenBuckets:
         bucket.tokens -= amount
         return 0.0
 
+    def give_back(self, key: str, amount: float) -> None:
+        """What was taken just now is not used after all."""
+        bucket = self._buckets.get(key)
+        if bucket is not None:
+            bucket.tokens += amount
+
 
 def address_key(client: str | None) -> str:
     """What counts as one client: an IPv4 address, or the /64 network that one IPv6 customer gets."""

@@ -66,11 +66,17 @@ class Window:
 
     async def enter(self, size: int) -> None:
         """Waits until there is room; only one task may wait at a time."""
-        while self._count and (self._count >= self._max_count or self._bytes + size > self._max_bytes):
+        while not self.try_enter(size):
             self._left.clear()
             await self._left.wait()
+
+    def try_enter(self, size: int) -> bool:
+        """False where there is no room now."""
+        if self._count and (self._count >= self._max_count or self._bytes + size > self._max_bytes):
+            return False
         self._count += 1
         self._bytes += size
+        return True
 
     def leave(self, size: int) -> None:
         self._count -= 1

@@ -14,6 +14,7 @@ client sends, before, during or after a close, raises in a callback or puts a tr
 """
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, ClassVar, cast
 
 from uvicorn._types import ASGI3Application, ASGIReceiveEvent, ASGISendEvent, WebSocketReceiveEvent
@@ -23,6 +24,11 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from websockets.frames import Frame
 from websockets.http11 import Request
 from websockets.protocol import State
+
+try:
+    from websockets.speedups import apply_mask
+except ImportError:
+    from websockets.utils import apply_mask
 
 MAX_HEAD_BYTES = 64 * 1024
 MAX_FRAGMENTS = 4_096
@@ -35,8 +41,9 @@ LINGER_SECONDS = 1.0
 _HEAD_TOO_LARGE = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 )
-# The extension of a WebSocket's scope with which the application sends text without the layers between:
-# "write" takes a message and returns False where the client does not read, "drained" waits until it does.
+# The extension of a WebSocket's scope with which the application sends and takes text without the layers between:
+# "write" takes a message and returns False where the client does not read, "drained" waits until it does; "listen"
+# takes a function that is then called with each text as it comes, and returns False where `receive` is to have it.
 DIRECT = "culver.direct"
 
 _MESSAGE_BYTES = 1024  # that a message counts for besides its text, so that small ones are bounded too
@@ -142,6 +149,7 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
         # What the application sends in one turn of the loop goes out in one write.
         self._leaving: list[bytes] = []
         self._leaving_bytes = 0
+        self._listener: Callable[[str], bool] = _hear_nothing
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stall.stop()
@@ -149,6 +157,10 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
 
     def data_received(self, data: bytes) -> None:
         self._leave()  # it may be a close, after which nothing is sent
+        if self._listener is not _hear_nothing and not self.close_sent and self._is_between_messages():
+            data = self._hear(data)
+            if not data:
+                return
         super().data_received(data)
         if not self.handshake_initiated and self.conn.handshake_exc is not None:
             # uvicorn would leave such a connection open and silent.
@@ -158,7 +170,11 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
     def handle_connect(self, event: Request) -> None:
         super().handle_connect(event)
         if not self.close_sent:
-            self.scope["extensions"][DIRECT] = {"write": self._write, "drained": self.writable.wait}
+            self.scope["extensions"][DIRECT] = {
+                "write": self._write,
+                "drained": self.writable.wait,
+                "listen": self._listen,
+            }
             # Frames that come before the handshake is answered would be taken for those of a connection that
             # is not open. `receive` reads on when the application is about to accept.
             self.read_paused = True
@@ -175,20 +191,46 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
         data, self.frames = b"".join(self.frames), []
         if self.close_sent:
             return
-        message: WebSocketReceiveEvent
         if self.curr_msg_data_type == "text":
             try:
-                message = {"type": "websocket.receive", "text": data.decode()}
+                text = data.decode()
             except UnicodeDecodeError as exc:
                 self._fail(1007, f"not UTF-8, see byte {exc.start}")
                 return
+            self._pass_on({"type": "websocket.receive", "text": text})
         else:
-            message = {"type": "websocket.receive", "bytes": data}
+            self._pass_on({"type": "websocket.receive", "bytes": data})
+
+    def _pass_on(self, message: WebSocketReceiveEvent) -> None:
         self.queue.put_nowait(message)
         self._waiting_bytes += _bytes_of(message)
         if self._waiting_bytes >= MAX_WAITING_BYTES and not self.read_paused:
             self.read_paused = True
             self.transport.pause_reading()
+
+    def _listen(self, listener: Callable[[str], bool]) -> None:
+        self._listener = listener
+
+    def _is_between_messages(self) -> bool:
+        """Whether the next byte begins a message: the parser waits for one, and none is there in part."""
+        conn = self.conn
+        waits_for = getattr(conn.parser, "gi_yieldfrom", None)
+        return (
+            getattr(waits_for, "__name__", "") == "at_eof"
+            and conn.current_size is None
+            and conn.state is State.OPEN
+        )
+
+    def _hear(self, data: bytes) -> bytes:
+        """Take the texts at the beginning that are whole, each in one frame, which nearly all are. Returns the rest,
+        which is for the parser."""
+        at = 0
+        while (frame := whole_text(data, at, self.config.ws_max_size)) is not None:
+            text, at = frame
+            # What `receive` has not fetched yet comes first.
+            if not self.queue.empty() or not self._listener(text):
+                self._pass_on({"type": "websocket.receive", "text": text})
+        return data[at:] if at else data
 
     def handle_parser_exception(self) -> None:
         """Say why and stop listening, but go on reading for a moment: closing a socket with unread data on
@@ -286,6 +328,30 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
 
 def _bytes_of(message: WebSocketReceiveEvent) -> int:
     return _MESSAGE_BYTES + len(message.get("text") or message.get("bytes") or "")
+
+
+def _hear_nothing(text: str) -> bool:
+    return False
+
+
+def whole_text(data: bytes, at: int, longest: int) -> tuple[str, int] | None:
+    """The text of an unfragmented message from a client that begins at `at` and is there as a whole, and where it
+    ends; None for anything else, and for what is wrong. RFC 6455, section 5.2."""
+    left = len(data) - at
+    if left < 6 or data[at] != 0x81 or data[at + 1] < 0x80:
+        return None
+    length, begin = data[at + 1] & 0x7F, at + 6
+    if length == 126:
+        length, begin = int.from_bytes(data[at + 2 : at + 4], "big"), at + 8
+    elif length == 127:
+        length, begin = int.from_bytes(data[at + 2 : at + 10], "big"), at + 14
+    end = begin + length
+    if end > len(data) or length > longest:
+        return None
+    try:
+        return apply_mask(data[begin:end], data[begin - 4 : begin]).decode(), end
+    except UnicodeDecodeError:
+        return None
 
 
 def text_header(length: int) -> bytes:

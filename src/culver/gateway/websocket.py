@@ -14,7 +14,6 @@ from typing import Any
 
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketDisconnected
 
-from culver.config import EventSettings
 from culver.errors import Conflict, CulverError, Elsewhere, InvalidRequest, NotFound, TooLarge, Unavailable
 from culver.gateway.context import Gateway, Interrupted, Interruption, client_of, gateway_of
 from culver.gateway.encoding import ReceiveLimit, batches, delivery_members, encode, gap_members
@@ -37,7 +36,7 @@ from culver.gateway.references import Reference, check_reference, find_reference
 from culver.gateway.sessions import open_live
 from culver.gateway.site import Session
 from culver.gateway.subscriptions import check_durable, live_spec
-from culver.gateway.work import compute
+from culver.gateway.work import THREAD_BYTES, compute
 from culver.log.log import Receipt
 from culver.model.event import Event
 from culver.model.formats import event_from_object
@@ -54,6 +53,8 @@ _MAX_IN_WORK = 64
 _MAX_BYTES_IN_WORK = 4 * 1024 * 1024
 _CLOSE_SECONDS = 0.5
 _LONGEST_DELAY_SECONDS = 10.0
+
+_PUBLISH = '"publish"'
 
 GONE = (OSError, WebSocketDisconnect, WebSocketDisconnected)
 """What sending raises once the client has left."""
@@ -98,10 +99,12 @@ class _Connection:
         self._interruption = interruption
         direct = socket.scope["extensions"][DIRECT]
         self._outbox = Outbox(direct["write"], direct["drained"])
+        direct["listen"](self._take)
         self._window = Window(_MAX_IN_WORK, _MAX_BYTES_IN_WORK)
         self._attachments: dict[str, _Attachment] = {}
         self._errors = 0
         self._ending = False
+        self._idle = False  # the reader waits for the next message
         self._tasks: set[asyncio.Task[None]] = set()
         self._publications: set[asyncio.Future[Receipt]] = set()  # not answered yet
         self._group = asyncio.TaskGroup()
@@ -145,7 +148,9 @@ class _Connection:
 
     async def _read(self) -> None:
         while True:
+            self._idle = True
             message = await self._socket.receive()
+            self._idle = False
             if message["type"] == "websocket.disconnect":
                 return
             text = message.get("text")
@@ -155,21 +160,45 @@ class _Connection:
             await self._gateway.await_request(self._client)
             await self._accept(text)
 
+    def _take(self, text: str) -> bool:
+        """Deal with a message as it comes, without the way through the reader, where nothing is to be waited for and
+        nothing is wrong: most are such publications. False: the reader is to have it."""
+        size = len(text)
+        if not self._idle or self._ending or size >= THREAD_BYTES or _PUBLISH not in text:
+            return False
+        try:
+            fields = self._parse(text)
+            reference = check_reference(fields.any("ref"))
+            if fields.any("op") != "publish":
+                return False
+            events = self._decode(self._items(fields))
+        except CulverError:
+            return False
+        if not self._window.try_enter(size):
+            return False
+        if not self._gateway.grant(self._client, len(events)):
+            self._window.leave(size)
+            return False
+        try:
+            self._publish(events, reference, size)
+        except Unavailable as exc:
+            self._start(self._refuse(exc, reference))
+        return True
+
     async def _accept(self, text: str) -> None:
         """Take one message apart here, so that messages keep their order, and work on it in a task."""
         reference: Reference = None
         try:
-            depth = max(REQUEST_DEPTH, self._gateway.settings.events.max_depth + 2)
             try:
-                value = await compute(len(text), parse_json, text, depth, "events")
+                fields = await compute(len(text), self._parse, text)
             except CulverError:
                 reference = await compute(len(text), find_reference, text)
                 raise
-            fields = Fields(value)
             reference = check_reference(fields.any("ref"))
             operation = fields.text("op")
             if operation == "publish":
-                events = await self._read_events(fields, len(text))
+                events = await compute(len(text), self._decode, self._items(fields))
+                await self._gateway.await_events(self._client, len(events), _LONGEST_DELAY_SECONDS)
                 await self._window.enter(len(text))
                 self._publish(events, reference, len(text))
             elif operation in self._operations:
@@ -182,6 +211,31 @@ class _Connection:
         except CulverError as exc:
             await self._refuse(exc, reference)
 
+    def _parse(self, text: str) -> Fields:
+        depth = max(REQUEST_DEPTH, self._gateway.settings.events.max_depth + 2)
+        return Fields(parse_json(text, depth, "events"))
+
+    def _items(self, fields: Fields) -> list[Any]:
+        """The members of `events`, the last that a publication may have."""
+        items = fields.list("events")
+        fields.close()
+        limit = self._gateway.settings.events.max_batch
+        if not items:
+            raise InvalidRequest("events holds no event", field="events")
+        if len(items) > limit:
+            raise TooLarge(f"at most {limit} events fit one message", field="events", limit=limit)
+        return items
+
+    def _decode(self, items: Sequence[Any]) -> list[Event]:
+        settings = self._gateway.settings.events
+        events: list[Event] = []
+        for index, item in enumerate(items):
+            try:
+                events.append(event_from_object(item, settings))
+            except CulverError as exc:
+                raise prefixed(exc, f"events[{index}]") from exc
+        return events
+
     async def _work(self, work: Callable[[], Awaitable[object]], reference: Reference, size: int) -> None:
         try:
             try:
@@ -192,18 +246,6 @@ class _Connection:
             self._interruption.interrupt()
         finally:
             self._window.leave(size)
-
-    async def _read_events(self, fields: Fields, size: int) -> list[Event]:
-        items = fields.list("events")
-        fields.close()
-        limit = self._gateway.settings.events.max_batch
-        if not items:
-            raise InvalidRequest("events holds no event", field="events")
-        if len(items) > limit:
-            raise TooLarge(f"at most {limit} events fit one message", field="events", limit=limit)
-        events = await compute(size, _decode, items, self._gateway.settings.events)
-        await self._gateway.await_events(self._client, len(events), _LONGEST_DELAY_SECONDS)
-        return events
 
     # --- operations -------------------------------------------------------------------------------------
 
@@ -375,16 +417,6 @@ class _Connection:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
-
-
-def _decode(items: Sequence[Any], settings: EventSettings) -> list[Event]:
-    events: list[Event] = []
-    for index, item in enumerate(items):
-        try:
-            events.append(event_from_object(item, settings))
-        except CulverError as exc:
-            raise prefixed(exc, f"events[{index}]") from exc
-    return events
 
 
 async def _close(socket: WebSocket, code: int, reason: str) -> None:

@@ -25,6 +25,16 @@ def test_a_batch_larger_than_the_bucket_passes_and_is_paid_for_afterwards() -> N
     assert buckets.take("a", 1, now=9.2) == 0
 
 
+def test_what_is_given_back_can_be_taken_again() -> None:
+    buckets = TokenBuckets(rate=10)
+    assert buckets.take("a", 10, now=0.0) == 0.0
+    buckets.give_back("b", 1)
+    assert buckets.take("a", 1, now=0.0) > 0.0
+    buckets.give_back("a", 1)
+    assert buckets.take("a", 1, now=0.0) == 0.0
+    assert buckets.take("a", 1, now=0.0) > 0.0
+
+
 def test_an_idle_bucket_does_not_save_up_more_than_a_second() -> None:
     buckets = TokenBuckets(rate=10)
     buckets.take("a", 1, now=0.0)

@@ -2,16 +2,19 @@
 
 import asyncio
 import contextlib
+import itertools
 import logging
 import re
 import struct
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
 import pytest
 import uvicorn
+from hypothesis import given
+from hypothesis import strategies as st
 from uvicorn._types import ASGI3Application, ASGIReceiveCallable, ASGISendCallable, Scope
 from uvicorn.server import ServerState
 from websockets.frames import Frame, Opcode
@@ -22,7 +25,9 @@ from culver.gateway.protocols import (
     MAX_WAITING_BYTES,
     BoundedHttpProtocol,
     BoundedWebSocketProtocol,
+    _hear_nothing,
     text_header,
+    whole_text,
 )
 from culver.gateway.server import GatewayServer
 from support.fake_site import FakeSite
@@ -361,6 +366,95 @@ def test_what_is_sent_in_one_turn_of_the_loop_arrives_in_order_and_before_a_clos
 def test_the_header_of_a_message_is_what_clients_expect(length: int) -> None:
     expected = Frame(Opcode.TEXT, b"x" * length).serialize(mask=False)
     assert text_header(length) + b"x" * length == expected
+
+
+@pytest.mark.parametrize("length", [0, 1, 125, 126, 65_535, 65_536])
+def test_a_whole_text_is_read_as_clients_write_it_and_a_part_of_one_is_not(length: int) -> None:
+    data = Frame(Opcode.TEXT, b"x" * length).serialize(mask=True)
+    assert whole_text(b"12" + data + b"345", 2, 65_536) == ("x" * length, 2 + len(data))
+    assert whole_text(data, 0, length - 1) is None
+    for cut in {0, 1, 2, 3, 5, 6, 7, 9, 13, len(data) - 1} & set(range(len(data))):
+        assert whole_text(data[:cut], 0, 65_536) is None
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        frame(b"x", BINARY), frame(b"x", PING), NORMAL_CLOSE, NOT_UTF8, NO_START, NO_OPCODE,
+        frame(b"x", final=False), b"\xc1" + MESSAGE[1:], Frame(Opcode.TEXT, b"xxxxxxx").serialize(mask=False),
+    ],
+)  # fmt: skip
+def test_anything_but_a_whole_text_is_left_to_the_parser(data: bytes) -> None:
+    assert whole_text(data, 0, 1000) is None
+
+
+class _Listener:
+    """An application that takes some texts as they come and fetches the others."""
+
+    def __init__(self, takes: Callable[[str], bool]) -> None:
+        self._takes = takes
+        self.heard: list[str] = []
+        self.order: list[str] = []
+
+    async def __call__(self, scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
+        assert scope["type"] == "websocket"
+        extensions: dict[str, Any] = dict(scope["extensions"] or {})
+        await receive()
+        await send({"type": "websocket.accept", "subprotocol": None, "headers": []})
+        extensions[DIRECT]["listen"](self._hear)
+        while (message := await receive())["type"] == "websocket.receive":
+            self.order.append(message.get("text") or "")
+
+    def _hear(self, text: str) -> bool:
+        if self._takes(text):
+            self.heard.append(text)
+            self.order.append(text)
+            return True
+        return False
+
+
+@given(st.data())
+def test_every_text_is_heard_or_fetched_once_and_in_order_however_it_is_cut(data: st.DataObject) -> None:
+    """Whole frames, fragments, pings and pongs, in any pieces; a text that waits is not overtaken."""
+    drawn = data.draw(st.lists(st.text(max_size=200), max_size=12))
+    texts = [f"{number}: {text}" for number, text in enumerate(drawn)]
+    stream = b""
+    for text in texts:
+        way = data.draw(st.sampled_from(["whole", "whole", "fragments", "after a ping"]))
+        payload = text.encode()
+        if way == "fragments":
+            at = data.draw(st.integers(0, len(payload)))
+            stream += Frame(Opcode.TEXT, payload[:at], fin=False).serialize(mask=True)
+            stream += Frame(Opcode.PING, b"p").serialize(mask=True)
+            stream += Frame(Opcode.CONT, payload[at:]).serialize(mask=True)
+            continue
+        if way == "after a ping":
+            stream += Frame(Opcode.PING, b"").serialize(mask=True)
+        stream += Frame(Opcode.TEXT, payload).serialize(mask=True)
+    cuts = sorted(data.draw(st.sets(st.integers(0, len(stream)), max_size=8)))
+    pieces = [stream[begin:end] for begin, end in itertools.pairwise([0, *cuts, len(stream)])]
+    pauses = data.draw(st.lists(st.booleans(), min_size=len(pieces), max_size=len(pieces)))
+    refused = data.draw(st.sets(st.sampled_from(texts))) if texts else set()
+
+    async def scenario() -> None:
+        app = _Listener(lambda text: text not in refused)
+        async with listening(app) as (port, state):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(HANDSHAKE)
+            await reader.readuntil(b"\r\n\r\n")
+            protocol = only_connection(state)
+            await eventually(lambda: protocol._listener is not _hear_nothing)
+            for piece, pause in zip(pieces, pauses, strict=True):
+                if piece:
+                    protocol.data_received(piece)
+                if pause:
+                    await asyncio.sleep(0)
+            await eventually(lambda: len(app.order) == len(texts))
+            assert app.order == texts
+            assert not refused.intersection(app.heard)
+            writer.transport.abort()
+
+    run(scenario())
 
 
 def test_stopping_while_a_client_that_does_not_read_has_closed_raises_nothing() -> None:
