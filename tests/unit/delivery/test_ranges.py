@@ -60,8 +60,10 @@ def test_rows_are_counted_where_they_lie_at_or_above_the_floor_of_their_mailbox(
         slots = np.array([choose.choice((number // 2, NONE)) for number in n.numbers.tolist()], np.int64)
         floor = np.array([choose.choice((0, item.start, choose.randrange(220))) for _ in range(8)], np.int64)
         pending, size, oldest = np.ones(8, np.int64), np.ones(8, np.int64), np.full(8, NEVER)
-        arrays = constant(n.bounds), constant(n.rows), item.largest()
-        count(slots, *arrays, n.start, item.start, floor, pending, size, oldest)
+        known = slots != NONE
+        arrays = constant(n.bounds), constant(n.rows), np.sort(n.sizes)
+        columns = floor, pending, size, oldest
+        count(constant(n.numbers), n.numbers[known], slots[known], *arrays, n.start, item.start, *columns)
         largest = sorted(n.sizes.tolist(), reverse=True)
         for slot in range(8):
             numbers = n.numbers[slots == slot].tolist()
