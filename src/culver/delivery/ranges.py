@@ -11,7 +11,6 @@ other's end, although its file reaches further back.
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,27 +25,23 @@ _LOOSE = 32  # ranges that are put together as they come
 _LOOSE_BYTES = 1 << 16  # of each, at most: it is done on the event loop
 
 
-@dataclass(frozen=True, eq=False)
 class Range:
-    """Answers for `[start, end)` with the content of one notification file."""
+    """Answers for `[start, end)` with the content of one notification file. Never changed once it is made; but no
+    frozen dataclass, for one is made for every group of events."""
 
-    start: int
-    notifications: Notifications
-    stored: bool = True  # its file is on disk
+    __slots__ = ("end", "notifications", "size", "start", "stored")
 
-    @property
-    def end(self) -> int:
-        return self.notifications.end
+    def __init__(self, start: int, notifications: Notifications, *, stored: bool = True) -> None:
+        n = notifications
+        self.start = start
+        self.end = n.end
+        self.notifications = n
+        self.stored = stored  # its file is on disk
+        self.size = n.numbers.nbytes + n.bounds.nbytes + n.rows.nbytes + n.sizes.nbytes
 
     @property
     def name(self) -> str:
-        return file_name(self.notifications.start, self.notifications.end)
-
-    @cached_property
-    def size(self) -> int:
-        """Bytes of its arrays."""
-        n = self.notifications
-        return n.numbers.nbytes + n.bounds.nbytes + n.rows.nbytes + n.sizes.nbytes
+        return file_name(self.notifications.start, self.end)
 
 
 class Ranges:
@@ -67,8 +62,8 @@ class Ranges:
     def append(self, item: Range) -> None:
         self._ranges.append(item)
         self._ends.append(item.end)
-        self.unstored_bytes += _unstored_bytes(item)
-        self._loose = self._loose + 1 if not item.stored and item.size <= _LOOSE_BYTES else 0
+        self.unstored_bytes += 0 if item.stored else item.size
+        self._loose = 0 if item.stored or item.size > _LOOSE_BYTES else self._loose + 1
         if self._loose == _LOOSE:
             self._gather()
 
