@@ -16,7 +16,7 @@ timestamp: kernels compare integers, and its kind is in the column's name anyway
 
 import functools
 import operator
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -66,7 +66,7 @@ def encode(events: Sequence[Event], received_us: int, max_columns: int = 1024) -
     batches: list[pa.RecordBatch] = []
     rows: list[_Row] = []
     shapes: dict[_Shape, list[int]] = {}
-    columns: Collection[_Column] = ()
+    columns: dict[_Column, None] = {}  # in the order in which they occur first
     last: _Shape | None = None
     places: list[int] | None = None
     values = payload_bytes = 0
@@ -79,7 +79,7 @@ def encode(events: Sequence[Event], received_us: int, max_columns: int = 1024) -
         )
         if shape != last:
             last, places = shape, shapes.get(shape)
-        wanted = columns if places is not None else _union(columns, _columns_of_shape(shape))
+        wanted = columns if places is not None else columns | _columns_of_shape(shape)
         values += len(context) + len(data)
         payload_bytes += len(payload)
         cells = (len(rows) + 1) * len(wanted)
@@ -88,7 +88,7 @@ def encode(events: Sequence[Event], received_us: int, max_columns: int = 1024) -
             or (cells > _CELLS_WITHOUT_CARE and cells > _CELLS_PER_VALUE * values)
             or payload_bytes > _PAYLOAD_BYTES
         ):
-            batches.append(_build(rows, shapes))
+            batches.append(_build(rows, shapes, columns))
             rows, shapes, places = [], {}, None
             wanted = _columns_of_shape(shape)
             values, payload_bytes = len(context) + len(data), len(payload)
@@ -98,7 +98,7 @@ def encode(events: Sequence[Event], received_us: int, max_columns: int = 1024) -
         places.append(len(rows))
         rows.append((payload, received_us, *context.values(), *data.values()))
     if rows:
-        batches.append(_build(rows, shapes))
+        batches.append(_build(rows, shapes, columns))
     return batches
 
 
@@ -255,21 +255,16 @@ def _parse_column_name(column: str) -> tuple[str, str, str]:
 
 
 @functools.lru_cache(maxsize=256)
-def _columns_of_shape(shape: _Shape) -> tuple[_Column, ...]:
+def _columns_of_shape(shape: _Shape) -> dict[_Column, None]:
     data_names, data_types, (context_names, context_types) = shape
-    return (
-        *((CONTEXT, kind, name) for name, kind in zip(context_names, context_types, strict=True)),
-        *((DATA, kind, name) for name, kind in zip(data_names, data_types, strict=True)),
-    )
+    columns = [(CONTEXT, kind, name) for name, kind in zip(context_names, context_types, strict=True)]
+    columns += [(DATA, kind, name) for name, kind in zip(data_names, data_types, strict=True)]
+    return dict.fromkeys(columns)
 
 
-def _union(columns: Collection[_Column], more: tuple[_Column, ...]) -> Collection[_Column]:
-    return {*columns, *more} if columns else more
-
-
-def _build(rows: list[_Row], shapes: dict[_Shape, list[int]]) -> pa.RecordBatch:
+def _build(rows: list[_Row], shapes: dict[_Shape, list[int]], columns: Iterable[_Column]) -> pa.RecordBatch:
     # Arrow takes rows apart by itself: for a few events that costs a third of an array made for each column.
-    columns = tuple(dict.fromkeys(column for shape in shapes for column in _columns_of_shape(shape)))
+    columns = tuple(columns)
     if len(shapes) > 1:
         _spread(rows, shapes, columns)
     row_type, moments = _row_type(columns)
