@@ -253,9 +253,10 @@ class RunningSite:
         """The engine's sink."""
         before = self._hub.frontier
         self._hub.accept(notifications, stored=stored)
-        if self._hub.frontier > before:
+        frontier = self._hub.frontier
+        if frontier > before:
             self._group.accepted(notifications.start, notifications.end, self._log.next_offset)
-        self._tracker.accepted(self._hub.frontier)
+        self._tracker.accepted(frontier)
         self._head_moved()
 
     def _on_committed(self, first_offset: int, events: Sequence[Event]) -> None:

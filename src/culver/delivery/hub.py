@@ -398,11 +398,13 @@ class Hub:
         """Those numbers of a file that somebody is connected for."""
         if self._connected is None:
             self._connected = np.array(sorted({*self._buffers, *self._durable_numbers}), np.int64)
-        few, many = sorted((numbers, self._connected), key=len)
+        few, many = numbers, self._connected
+        if len(few) > len(many):
+            few, many = many, few
         if not len(few):
             return []
-        at = np.minimum(many.searchsorted(few), len(many) - 1)
-        return [int(number) for number in few[many[at] == few]]
+        found: list[int] = few[many.take(many.searchsorted(few), mode="clip") == few].tolist()
+        return found
 
 
 def _offsets(item: Range, number: int) -> NDArray[np.int64]:

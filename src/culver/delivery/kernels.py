@@ -8,23 +8,28 @@ from numpy.typing import NDArray
 from culver.matching.index.arrays import compiled
 
 Integers = NDArray[np.int64]
+Shorts = NDArray[np.int32]
 Rows = NDArray[np.uint16]
+Sizes = NDArray[np.uint32]
 N = TypeVar("N", bound=np.generic)
 
 
 def load() -> None:
     """Load the kernels, or compile them where they never were, before events wait for them."""
     none, few = np.zeros(0, np.int64), np.zeros(0, np.uint16)
-    tally(none, constant(none), none)
-    gather(none, constant(none), constant(few), 0, none, few)
+    room = np.zeros(0, np.int32)
+    tally(constant(none), 0, constant(none), room)
+    allot(0, room, none, np.zeros(1, np.int64))
+    gather(constant(none), 0, constant(none), constant(few), 0, room, few)
     find(constant(none), none, none, none)
-    count(none, constant(none), constant(few), none, 0, 0, none, none, none, none)
+    arrays = constant(none), constant(few), np.zeros(0, np.uint32)
+    count(constant(none), none, none, *arrays, 0, 0, none, none, none, none)
 
 
 def constant(array: NDArray[N]) -> NDArray[N]:
     """A view that cannot be written through: to Numba, arrays in a mapped file and in memory are alike then."""
     view = array.view()
-    view.flags.writeable = False
+    view.setflags(write=False)
     return view
 
 
@@ -57,10 +62,12 @@ def find(wanted: Integers, known: Integers, values: Integers, found: Integers) -
 
 @compiled
 def count(
-    slots: Integers,
+    numbers: Integers,
+    known: Integers,
+    values: Integers,
     bounds: Integers,
     rows: Rows,
-    largest: Integers,
+    sizes: Sizes,
     base: int,
     start: int,
     floor: Integers,
@@ -68,9 +75,15 @@ def count(
     size: Integers,
     oldest: Integers,
 ) -> None:
-    """Add the rows of a file to the mailboxes in `slots`, one for each of its registrations, or -1. Row r stands for
-    offset base + r; those below `start`, or below the mailbox's floor, do not count. Looks at registrations, never at
-    every row, so the bytes are those of the largest 0, 1, 2, ... events there are."""
+    """Add the rows of a file's registrations to their mailboxes, the slots of which are among `values`, as `find` has
+    it. Row r stands for offset base + r; those below `start`, or below the mailbox's floor, do not count. Looks at
+    registrations, never at every row, so the bytes are those of the largest 0, 1, 2, ... events there are: `sizes`
+    ascend."""
+    slots = np.empty(len(numbers), np.int64)
+    find(numbers, known, values, slots)
+    largest = np.zeros(len(sizes) + 1, np.int64)
+    for i in range(len(sizes)):
+        largest[i + 1] = largest[i] + sizes[len(sizes) - 1 - i]
     for i in range(len(slots)):
         slot = slots[i]
         if slot < 0:
@@ -93,20 +106,41 @@ def count(
 
 
 @compiled
-def tally(group: Integers, bounds: Integers, counts: Integers) -> None:
-    """Count the rows of each registration i of a file for its group: `counts[group[i] + 1]`."""
+def tally(group: Integers, low: int, bounds: Integers, room: Shorts) -> int:
+    """Count the rows of each registration i of a file for its group: `room[group[i] - low]`. Returns how many groups
+    have some now that had none."""
+    added = 0
     for i in range(len(group)):
-        counts[group[i] + 1] += bounds[i + 1] - bounds[i]
+        at, rows = group[i] - low, bounds[i + 1] - bounds[i]
+        added += (room[at] == 0) & (rows > 0)
+        room[at] += rows
+    return added
 
 
 @compiled
-def gather(group: Integers, bounds: Integers, rows: Rows, shift: int, free: Integers, gathered: Rows) -> None:
-    """Put the rows of each registration of a file, raised by `shift`, to where its group has room, and note what
-    of that is left."""
+def allot(low: int, room: Shorts, used: Integers, bounds: Integers) -> None:
+    """Name the groups that have rows, and where the rows of each begin; that stands in their `room` too, then."""
+    into = at = 0
+    for i in range(len(room)):
+        rows = room[i]
+        bounds[into] = room[i] = at
+        if rows > 0:
+            used[into] = low + i
+            into += 1
+            at += rows
+    bounds[into] = at
+
+
+@compiled
+def gather(
+    group: Integers, low: int, bounds: Integers, rows: Rows, shift: int, room: Shorts, gathered: Rows
+) -> None:
+    """Put the rows of each registration of a file, raised by `shift`, to where its group has room, and note where
+    that goes on."""
     raised = np.uint16(shift)
     for i in range(len(group)):
-        into = free[group[i]]
+        into = room[group[i] - low]
         for at in range(bounds[i], bounds[i + 1]):
             gathered[into] = rows[at] + raised
             into += 1
-        free[group[i]] = into
+        room[group[i] - low] = into

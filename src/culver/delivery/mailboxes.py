@@ -83,7 +83,7 @@ class Mailboxes:
         self.ranges.append(item)
         self.frontier = notifications.end
         self.index_version = notifications.index_version
-        self._count(item, self._numbers.slots_of(notifications.numbers))
+        self._count(item, *self._numbers.known())
         return item
 
     def stored_frontier(self) -> int:
@@ -384,24 +384,24 @@ class Mailboxes:
         self._gaps.clear(slot)
         self._columns.release(np.array([slot]))
 
-    def _count(self, item: Range, slots: NDArray[np.int64]) -> None:
-        """Add a range's rows to the mailboxes in `slots` (one per registration of the file, or NONE)."""
+    def _count(self, item: Range, known: NDArray[np.int64], slots: NDArray[np.int64]) -> None:
+        """Add a range's rows to the mailboxes: those of the known registrations, which ascend, to their slots."""
         n, columns = item.notifications, self._columns
+        sizes = n.sizes.copy()
+        sizes.sort()
         count(
-            slots, constant(n.bounds), constant(n.rows), item.largest(), n.start, item.start,
+            constant(n.numbers), known, slots, constant(n.bounds), constant(n.rows), sizes, n.start, item.start,
             columns.floor, columns.pending, columns.size, columns.oldest,
         )  # fmt: skip
 
     def _recount(self, numbers: NDArray[np.int64], since: int) -> None:
-        """Count what the files at hand hold for registrations that have only now become known."""
+        """Count what the files at hand hold for registrations, ascending, that have only now become known."""
+        slots = self._numbers.slots_of(numbers)
         for item in self.ranges:
             if item.end > since:
                 present = item.notifications.numbers
-                if not len(present) or present[-1] < numbers.min() or present[0] > numbers.max():
-                    continue
-                slots = self._numbers.slots_of(present)
-                slots[~np.isin(present, numbers)] = NONE
-                self._count(item, slots)
+                if len(present) and present[-1] >= numbers[0] and present[0] <= numbers[-1]:
+                    self._count(item, numbers, slots)
 
     def _take_out(self, slot: int, end: int) -> tuple[int, int]:
         """Raise the floor to `end`; returns how many rows lay below and the last of them."""

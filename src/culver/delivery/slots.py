@@ -130,8 +130,12 @@ class Numbers:
     def slots_of(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
         """The slot of each number, or NONE. The numbers ascend."""
         slots = np.empty(len(numbers), np.int64)
-        find(constant(numbers), self._numbers[: self._used], self._slots[: self._used], slots)
+        find(constant(numbers), *self.known(), slots)
         return slots
+
+    def known(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The numbers there are, ascending, and the slot of each, or NONE; good until either changes."""
+        return self._numbers[: self._used], self._slots[: self._used]
 
     def slot_of(self, number: int) -> int:
         return int(self.slots_of(np.array([number], np.int64))[0])

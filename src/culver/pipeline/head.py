@@ -18,13 +18,11 @@ import os
 import struct
 import threading
 import zlib
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
+class Head(NamedTuple):
     """Match events below `log_end` with `index_version`, which has so many slices; what lies below `frontier` is
     handed on already."""
 

@@ -2,8 +2,9 @@ import random
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
-from culver.delivery.kernels import constant, count
+from culver.delivery.kernels import allot, constant, count, gather, tally
 from culver.delivery.ranges import Level, Range, Ranges, merge, plan_merges, prune
 from culver.delivery.slots import NEVER, NONE
 from support.notifications import make_notifications, rows_by_number
@@ -51,6 +52,33 @@ def test_numbers_that_lie_far_apart_are_merged_as_well() -> None:
     assert rows_by_number(merge([empty])) == {}
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_rows_are_gathered_by_group_in_the_order_of_the_files(seed: int) -> None:
+    choose = random.Random(seed)
+    low, span = choose.randrange(-5, 5), choose.randrange(1, 20)
+    expected: dict[int, list[int]] = {}
+    files: list[tuple[int, NDArray[np.int64], NDArray[np.int64], NDArray[np.uint16]]] = []
+    for shift in range(0, 40, 8):
+        groups = sorted(choose.sample(range(low, low + span), choose.randrange(span + 1)))
+        rows = [sorted(choose.sample(range(8), choose.choice((0, 1, 1, 5)))) for _ in groups]
+        for group, own in zip(groups, rows, strict=True):
+            expected.setdefault(group, []).extend(shift + row for row in own)
+        bounds = np.cumsum([0, *map(len, rows)], dtype=np.int64)
+        flat = np.array([row for own in rows for row in own], np.uint16)
+        files.append((shift, constant(np.array(groups, np.int64)), constant(bounds), constant(flat)))
+    expected = {group: rows for group, rows in sorted(expected.items()) if rows}
+    room = np.zeros(span, np.int32)
+    count = sum(tally(of_file, low, begins, room) for _, of_file, begins, _ in files)
+    assert count == len(expected)
+    used, bounds = np.empty(count, np.int64), np.empty(count + 1, np.int64)
+    allot(low, room, used, bounds)
+    gathered = np.empty(bounds[-1], np.uint16)
+    for shift, of_file, begins, flat in files:
+        gather(of_file, low, begins, flat, shift, room, gathered)
+    assert used.tolist() == list(expected)
+    assert [gathered[bounds[i] : bounds[i + 1]].tolist() for i in range(count)] == list(expected.values())
+
+
 @pytest.mark.parametrize("seed", range(10))
 def test_rows_are_counted_where_they_lie_at_or_above_the_floor_of_their_mailbox(seed: int) -> None:
     ranges, rows, sizes = random_ranges(seed)
@@ -60,8 +88,10 @@ def test_rows_are_counted_where_they_lie_at_or_above_the_floor_of_their_mailbox(
         slots = np.array([choose.choice((number // 2, NONE)) for number in n.numbers.tolist()], np.int64)
         floor = np.array([choose.choice((0, item.start, choose.randrange(220))) for _ in range(8)], np.int64)
         pending, size, oldest = np.ones(8, np.int64), np.ones(8, np.int64), np.full(8, NEVER)
-        arrays = constant(n.bounds), constant(n.rows), item.largest()
-        count(slots, *arrays, n.start, item.start, floor, pending, size, oldest)
+        known = slots != NONE
+        arrays = constant(n.bounds), constant(n.rows), np.sort(n.sizes)
+        columns = floor, pending, size, oldest
+        count(constant(n.numbers), n.numbers[known], slots[known], *arrays, n.start, item.start, *columns)
         largest = sorted(n.sizes.tolist(), reverse=True)
         for slot in range(8):
             numbers = n.numbers[slots == slot].tolist()

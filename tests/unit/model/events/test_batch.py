@@ -142,21 +142,21 @@ def test_payloads_and_their_sizes_are_those_of_the_events() -> None:
 
 
 def test_reading_back_copies_nothing() -> None:
-    buffer = serialise(only(encode([plain(a=float(number)) for number in range(100)], 0)))
+    buffer = pa.py_buffer(serialise(only(encode([plain(a=float(number)) for number in range(100)], 0))))
     values = deserialise(buffer).column("d:r:a").buffers()[1]
     assert buffer.address <= values.address < buffer.address + buffer.size
 
 
 def test_a_batch_is_read_from_bytes_and_memory_views_too() -> None:
     batch = only(encode([plain(a=1)], 0))
-    data = serialise(batch).to_pybytes()
+    data = serialise(batch)
     assert deserialise(data).equals(batch)
     assert deserialise(memoryview(data)).equals(batch)
 
 
 def test_a_small_event_stays_small_on_disk() -> None:
     event = plain(symbol="ACME", price=12.5, volume=100, open=12.0, close=12.25)
-    assert serialise(only(encode([event], 0))).size < 1_200
+    assert len(serialise(only(encode([event], 0)))) < 1_200
 
 
 def test_batches_of_one_schema_are_joined() -> None:

@@ -54,7 +54,7 @@ def test_random_events_survive_columns_bytes_and_joins(seed: int, max_columns: i
     originals = [random_event(rng) for _ in range(60)]
     batches = encode(originals, 5, max_columns)
     assert all(batch.num_columns - 2 <= max_columns or batch.num_rows == 1 for batch in batches)
-    read = [deserialise(encode_bytes(batch)) for batch in batches]
+    read = [deserialise(serialise(batch)) for batch in batches]
     at = 0
     for batch in read:
         check(batch, originals[at : at + batch.num_rows])
@@ -66,12 +66,21 @@ def test_random_events_survive_columns_bytes_and_joins(seed: int, max_columns: i
     check(whole.slice(start, end - start), originals[start:end])
 
 
-def encode_bytes(batch: pa.RecordBatch) -> bytes:
-    return bytes(serialise(batch))
-
-
 @settings(max_examples=150, deadline=None, derandomize=True)
 @given(st.lists(events(), min_size=1, max_size=6), st.lists(events(), max_size=4))
 def test_any_events_survive_columns_bytes_and_joins(first: list[Event], second: list[Event]) -> None:
     batches = [batch for part in (first, second) for batch in encode(part, 0)]
-    check(concat([deserialise(encode_bytes(batch)) for batch in batches]), first + second)
+    check(concat([deserialise(serialise(batch)) for batch in batches]), first + second)
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(st.lists(events(), min_size=1, max_size=6), st.data())
+def test_the_bytes_of_a_batch_are_those_of_a_stream_writer(
+    originals: list[Event], data: st.DataObject
+) -> None:
+    for batch in encode(originals, 0):
+        part = batch.slice(data.draw(st.integers(0, batch.num_rows - 1)))
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, part.schema) as writer:
+            writer.write_batch(part)
+        assert serialise(part) == sink.getvalue().to_pybytes()
