@@ -212,14 +212,13 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
         self._listener = listener
 
     def _is_between_messages(self) -> bool:
-        """Whether the next byte begins a message: the parser waits for one, and none is there in part."""
-        conn = self.conn
-        waits_for = getattr(conn.parser, "gi_yieldfrom", None)
-        return (
-            getattr(waits_for, "__name__", "") == "at_eof"
-            and conn.current_size is None
-            and conn.state is State.OPEN
-        )
+        """Whether the next byte begins a message: none is there in part, and the parser, a chain of generators, waits
+        for anything to come at all."""
+        waits_for: Any = self.conn.parser
+        while (inner := getattr(waits_for, "gi_yieldfrom", None)) is not None:
+            waits_for = inner
+        begins = getattr(waits_for, "__name__", "") == "at_eof" and self.conn.current_size is None
+        return begins and self.conn.state is State.OPEN
 
     def _hear(self, data: bytes) -> bytes:
         """Take the texts at the beginning that are whole, each in one frame, which nearly all are. Returns the rest,

@@ -413,6 +413,33 @@ class _Listener:
         return False
 
 
+def test_whole_texts_are_heard_as_they_come_and_those_in_pieces_are_fetched() -> None:
+    texts = ["", "one", "two" * 50, "three" * 20_000]
+    whole = [Frame(Opcode.TEXT, text.encode()).serialize(mask=True) for text in texts]
+    ping = Frame(Opcode.PING, b"p").serialize(mask=True)
+
+    async def scenario() -> None:
+        app = _Listener(lambda text: True)
+        async with listening(app) as (port, state):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(HANDSHAKE)
+            await reader.readuntil(b"\r\n\r\n")
+            protocol = only_connection(state)
+            await eventually(lambda: protocol._listener is not _hear_nothing)
+            protocol.data_received(b"".join(whole))
+            assert app.heard == texts
+            protocol.data_received(whole[1][:3])
+            protocol.data_received(whole[1][3:] + ping)
+            await eventually(lambda: len(app.order) == 5)
+            protocol.data_received(ping)
+            protocol.data_received(whole[2])
+            assert app.heard == [*texts, texts[2]]
+            assert app.order == [*texts, texts[1], texts[2]]
+            writer.transport.abort()
+
+    run(scenario())
+
+
 @given(st.data())
 def test_every_text_is_heard_or_fetched_once_and_in_order_however_it_is_cut(data: st.DataObject) -> None:
     """Whole frames, fragments, pings and pongs, in any pieces; a text that waits is not overtaken."""
