@@ -47,12 +47,13 @@ class PayloadReader:
         """The payloads of ascending offsets; None where the log has none any more. May answer for fewer
         than were asked, but at least for one. Raises StorageError."""
         payloads: _Payloads = []
-        total = 0
-        block: _Block | None = None
+        kept: _Payloads = []
+        total = start = 0
         for offset in offsets:
-            if block is None or not block.start <= offset < block.end:
+            if not start <= offset < start + len(kept):
                 block = await self._block(offset)
-            payload = block.payload(offset)
+                start, kept = block.start, block.payloads
+            payload = kept[offset - start] if offset < start + len(kept) else None
             payloads.append(payload)
             total += len(payload) if payload is not None else 0
             if total >= self._answer_bytes:
@@ -151,20 +152,17 @@ class PayloadReader:
 class _Block:
     """The payloads of neighbouring offsets, as far as they have been read."""
 
-    __slots__ = ("_payloads", "bytes", "start")
+    __slots__ = ("bytes", "payloads", "start")
 
     def __init__(self, start: int) -> None:
         self.start = start
         self.bytes = 0
-        self._payloads: _Payloads = []
+        self.payloads: _Payloads = []
 
     @property
     def end(self) -> int:
-        return self.start + len(self._payloads)
+        return self.start + len(self.payloads)
 
     def extend(self, payloads: _Payloads) -> None:
-        self._payloads += payloads
+        self.payloads += payloads
         self.bytes += sum(_OBJECT_BYTES + len(payload or b"") for payload in payloads)
-
-    def payload(self, offset: int) -> bytes | None:
-        return self._payloads[offset - self.start] if offset < self.end else None

@@ -359,6 +359,7 @@ class _Connection:
     async def _pump(self, subscription: str, session: Session) -> None:
         """Send what the session receives until the subscription ends."""
         limit = ReceiveLimit()
+        sent = self._gateway.metrics.deliveries.labels("websocket")
         try:
             while True:
                 await self._outbox.room()
@@ -370,7 +371,7 @@ class _Connection:
                         await self._send(
                             {"op": "events", "subscription": subscription, "deliveries": deliveries}
                         )
-                        self._gateway.metrics.deliveries.labels("websocket").inc(len(batch))
+                        sent.inc(len(batch))
                     else:
                         await self._send({"op": "gap", "subscription": subscription, **gap_members(batch)})
                         self._gateway.metrics.gaps.labels(batch.reason).inc()
