@@ -140,15 +140,11 @@ Attributes = Mapping[str, tuple[_Places, _Places]]
 """Every name with which a filter may find something in a batch, and where."""
 
 
-def attributes(batch: pa.RecordBatch) -> Attributes:
-    return _places(tuple(batch.schema.names))
-
-
 def attribute(batch: pa.RecordBatch, name: str, known: Attributes | None = None) -> dict[Kind, pa.Array]:
     """The columns that `name` means in a filter, by kind: `Event.value` for all rows at once. A row is null
     in all of them where its event has no such attribute; kinds that no row has are left out. `known`, if
     given, are the batch's attributes."""
-    places = (attributes(batch) if known is None else known).get(name)
+    places = (attributes(tuple(batch.schema.names)) if known is None else known).get(name)
     if places is None:
         return {}
     if not places[0] or not places[1]:
@@ -203,7 +199,7 @@ def received_times(batch: pa.RecordBatch) -> NDArray[np.int64]:
 
 
 @functools.lru_cache(maxsize=256)
-def _places(columns: tuple[str, ...]) -> Attributes:
+def attributes(columns: tuple[str, ...]) -> Attributes:
     """For each name that a filter may use, the columns that it means, by kind and index: those of the first source
     and those of the second, which it hides. Small batches of a few schemas come by the thousand."""
     sources: dict[tuple[str, str], _Places] = {}

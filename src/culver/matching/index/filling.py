@@ -1,0 +1,143 @@
+"""Hot: the keys of a batch's rows, straight from the memory of its Arrow columns.
+
+Arrow tells where everything is in structures of 64-bit numbers (its C data interface), which the kernel reads itself:
+to ask Python for each column would take longer than to turn the column.
+
+    batch      ... children (at 48) -> column, column, ...
+    column     length, nulls, offset (at 16), ..., buffers (at 40) -> validity bits or 0, values, data of strings
+
+A program says which columns the keys of each dimension come from. In each row, the first of them that has a value
+decides; a column may be there only to hide those after it (see `model.batch.attribute`):
+
+    program    4 6 12 | column, way | column, way  column, way  column, way
+               \\____/   dimension 0   dimension 1
+               where the steps of each dimension begin, and where the last ones end
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from culver.matching.index.addresses import byte_at, bytes_at, long_at, short_at
+from culver.matching.index.arrays import Bytes, Integers, compiled
+from culver.matching.index.bounds import Line
+from culver.matching.index.literals import place_among
+from culver.matching.index.table import Dimension
+from culver.model.batch import Attributes
+from culver.model.values import Kind
+
+_MIRROR = 0x7FFF_FFFF_FFFF_FFFF
+_HIDDEN = 2
+_MOST_PROGRAMS = 256
+
+# The ways from a value to a key, see `bounds`.
+_ITSELF, _REAL, _ROUNDED, _STRING, _BOOLEAN, _LIST, _NONE = range(7)
+_WAYS = {
+    Line.NUMBERS: {Kind.INTEGER: _ROUNDED, Kind.REAL: _REAL},
+    Line.INTEGERS: {Kind.INTEGER: _ITSELF},
+    Line.REALS: {Kind.REAL: _REAL},
+    Line.STRINGS: {Kind.STRING: _STRING},
+    Line.TIMESTAMPS: {Kind.TIMESTAMP: _ITSELF},
+    Line.BOOLEANS: {Kind.BOOLEAN: _BOOLEAN},
+    Line.LISTS: {Kind.STRINGS: _LIST},
+}
+
+
+def program_for(dimensions: Sequence[Dimension], known: Attributes) -> Integers:
+    """For batches with these attributes."""
+    starts, steps = [], list[int]()
+    for name, line in dimensions:
+        starts.append(len(dimensions) + 1 + len(steps))
+        ways = _WAYS[line]
+        first, second = known.get(name, ((), ()))
+        if any(kind in ways for kind, _ in second):
+            chosen = [*first, *(each for each in second if each[0] in ways)]
+        else:
+            chosen = [each for each in first if each[0] in ways]  # nothing to hide
+        steps += [number for kind, column in chosen for number in (column, ways.get(kind, _NONE))]
+    return np.array([*starts, len(dimensions) + 1 + len(steps), *steps], np.int64)
+
+
+class Programs:
+    """Of some dimensions, for batches of whatever attributes: few kinds of batches come by the thousand."""
+
+    def __init__(self, dimensions: Sequence[Dimension]) -> None:
+        self.count = len(dimensions)
+        self._dimensions = dimensions
+        self._known: dict[tuple[str, ...], Integers] = {}
+
+    def program(self, names: tuple[str, ...], known: Attributes) -> Integers:
+        """For batches with columns of these names, which mean those attributes."""
+        found = self._known.get(names)
+        if found is None:
+            if len(self._known) >= _MOST_PROGRAMS:
+                self._known.clear()
+            found = self._known[names] = program_for(self._dimensions, known)
+        return found
+
+
+@compiled
+def fill_keys(
+    batch: int,
+    program: Integers,
+    first: int,
+    dimensions: int,
+    rows: int,
+    literal_start: Integers,
+    literal_data: Bytes,
+    heads: NDArray[np.uint64],
+) -> tuple[Integers, Bytes]:
+    """The keys of so many dimensions of a program, and 1 where there is one: dimensions x rows, flat. `batch` is an
+    address; strings are placed among the literals."""
+    keys, there = np.zeros(dimensions * rows, np.int64), np.zeros(dimensions * rows, np.uint8)
+    children = long_at(batch + 48)
+    for dimension in range(dimensions):
+        cells = slice(dimension * rows, (dimension + 1) * rows)
+        own, given = keys[cells], there[cells]
+        begin, end = program[first + dimension], program[first + dimension + 1]
+        for step in range(begin, end, 2):
+            column, way = long_at(children + 8 * program[step]), program[step + 1]
+            offset, buffers = long_at(column + 16), long_at(column + 40)
+            validity, values = long_at(buffers), long_at(buffers + 8)
+            if validity == 0 and step == begin and way == _REAL:
+                # Without a branch, so that many rows are turned at once.
+                for row in range(rows):
+                    own[row] = _real_key(long_at(values + 8 * (offset + row)))
+                    given[row] = 1
+                continue
+            data = bytes_at(long_at(buffers + 16) if way == _STRING else 0, _MIRROR)
+            for row in range(rows):
+                at = offset + row
+                if given[row] != 0 or (validity != 0 and not _bit(validity, at)):
+                    continue
+                given[row] = 1
+                if way == _REAL:
+                    own[row] = _real_key(long_at(values + 8 * at))
+                elif way == _ITSELF:
+                    own[row] = long_at(values + 8 * at)
+                elif way == _ROUNDED:
+                    own[row] = _real_key(int(np.float64(long_at(values + 8 * at)).view(np.int64)))
+                elif way == _STRING:
+                    start, after = short_at(values + 4 * at), short_at(values + 4 * at + 4)
+                    own[row] = place_among(data, start, after - start, literal_start, literal_data, heads)
+                elif way == _BOOLEAN:
+                    own[row] = _bit(values, at)
+                elif way == _NONE:
+                    given[row] = _HIDDEN
+        if end - begin > 2:
+            for row in range(rows):
+                given[row] &= 1
+    return keys, there
+
+
+@compiled
+def _bit(address: int, place: int) -> bool:
+    return (byte_at(address + (place >> 3)) >> (place & 7)) & 1 != 0
+
+
+@compiled
+def _real_key(bits: int) -> int:
+    """See `bounds.real_key`; the bits are a real's, and those of -0.0 become those of 0.0."""
+    key = bits ^ ((bits >> 63) & _MIRROR)
+    return key + (key == -1)
