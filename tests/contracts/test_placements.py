@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from culver.matching.index.columns import BatchColumns
 from culver.matching.index.compiler import compile_entries
 from culver.matching.index.matcher import Part, Parts
 from culver.matching.index.segment import in_memory
@@ -103,7 +104,7 @@ def test_sets_that_really_match_find_what_the_reference_finds(name: str) -> None
                     for table, marks in zip(played.portions, held, strict=True)
                 ]
                 parts = [Part(in_memory(table)) for table in tables if len(table.numbers)]
-                matches = Parts(parts).match(played.batch.take(events), 0)
+                matches = Parts(parts).match(BatchColumns(played.batch.take(events)), 0)
                 rows = np.repeat(events, np.diff(matches.offsets))
                 found += zip(rows.tolist(), matches.numbers.tolist(), strict=True)
             assert sorted(found) == sorted(map(tuple, played.pairs.tolist()))

@@ -42,7 +42,7 @@ ARROW_TYPES: dict[Kind, Any] = {
 }
 _DATA_PREFIX = "data."
 _IPC_OPTIONS = pa.ipc.IpcWriteOptions()  # without them, each writer looks for some in the environment
-_PAYLOAD_INDEX, _RECEIVED_INDEX = 0, 1
+PAYLOAD_INDEX, _RECEIVED_INDEX = 0, 1
 _BASE_FIELDS = (pa.field(PAYLOAD, pa.binary()), pa.field(RECEIVED, pa.int64()))
 
 # Columns of few values cost space all the same. A batch with more cells than this is cut where it has
@@ -180,17 +180,8 @@ def event_at(batch: pa.RecordBatch, row: int) -> Event:
 
 
 def payload_at(batch: pa.RecordBatch, row: int) -> bytes:
-    payload: bytes = batch.column(_PAYLOAD_INDEX)[row].as_py()
+    payload: bytes = batch.column(PAYLOAD_INDEX)[row].as_py()
     return payload
-
-
-def payload_sizes(batch: pa.RecordBatch) -> NDArray[np.uint32]:
-    """The bytes of each row's payload."""
-    # As Arrow's own function has it, which takes ten times as long for a few rows.
-    payloads = batch.column(_PAYLOAD_INDEX)
-    ends = np.frombuffer(payloads.buffers()[1], np.uint32, batch.num_rows + 1, 4 * payloads.offset)
-    sizes: NDArray[np.uint32] = ends[1:] - ends[:-1]
-    return sizes
 
 
 def received_times(batch: pa.RecordBatch) -> NDArray[np.int64]:

@@ -151,13 +151,14 @@ def exit_point(
 ) -> Notifications:
     """All that was found, in one slice or in several, grouped by registration. `work` is what it took so far."""
     began = perf_counter()
-    sizes = payload_sizes(parts)
+    sizes = payload_sizes(parts, memory)
     groups = found.grouped(memory.grouping)
     work = shared(work, perf_counter() - began)
     return Notifications(start, start + len(sizes), version, *groups, sizes, work)
 
 
-def payload_sizes(parts: Sequence[pa.RecordBatch]) -> NDArray[np.uint32]:
-    """Of each event of a block."""
-    sizes = [batches.payload_sizes(part) for part in parts]
+def payload_sizes(parts: Sequence[pa.RecordBatch], memory: Memory) -> NDArray[np.uint32]:
+    """Of each event of a block. The memory, with which it was matched, lets go of it."""
+    sizes = [memory.columns_of(part).payload_sizes() for part in parts]
+    memory.let_go()
     return sizes[0] if len(sizes) == 1 else np.concatenate(sizes)

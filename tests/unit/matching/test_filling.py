@@ -100,6 +100,15 @@ def test_memory_need_not_be_aligned(shift: int) -> None:
     check(deserialise(pa.py_buffer(room)[shift : shift + len(written)]), drawn)
 
 
+def test_sizes_of_payloads_are_those_of_the_events() -> None:
+    batch = concat(encode([Event({}, {}, payload) for payload in (b"{}", b"", b"x" * 1000, b"\x00\xff")], 0))
+    sizes = BatchColumns(batch.slice(1)).payload_sizes()
+    assert sizes.dtype == np.uint32
+    assert sizes.tolist() == [0, 1000, 2]
+    assert BatchColumns(batch).payload_sizes().tolist() == [2, 0, 1000, 2]
+    assert BatchColumns(batch.slice(4)).payload_sizes().tolist() == []
+
+
 def test_arrays_that_kernels_would_misread_are_refused() -> None:
     arrays = in_memory(compile_entries([])).arrays
     with pytest.raises(TypeError, match="since"):

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from culver.matching.filter import Matches
 from culver.matching.index import tiers
 from culver.matching.index.bulk import compile_rows
+from culver.matching.index.columns import BatchColumns
 from culver.matching.index.compiler import Entry, compile_entries
 from culver.matching.index.matcher import FOREVER, Part, Parts, merge_parts
 from culver.matching.index.segment import Segment, in_memory
@@ -63,7 +64,7 @@ class ColumnarFilter:
 
     def match(self, batch: pa.RecordBatch) -> Matches:
         self._settle()
-        return Parts([piece.part for piece in self._pieces]).match(batch, 0)
+        return Parts([piece.part for piece in self._pieces]).match(BatchColumns(batch), 0)
 
     def __len__(self) -> int:
         self._compile()

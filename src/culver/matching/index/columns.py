@@ -12,7 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from culver.matching.index.arrays import Integers, fixed
-from culver.matching.index.filling import Programs, fill_keys
+from culver.matching.index.filling import Programs, fill_keys, payload_sizes
 from culver.matching.index.literals import Literals, literals_of
 from culver.matching.index.table import Dimension
 from culver.model.batch import attribute, attributes
@@ -91,6 +91,10 @@ class BatchColumns:
             there = dimension[0] in self._known
             self._keys[dimension] = self.fill(Programs((dimension,)), _NO_LITERALS) if there else None
         return self._keys[dimension]
+
+    def payload_sizes(self) -> NDArray[np.uint32]:
+        """The bytes of each row's payload."""
+        return payload_sizes(self.address, self.rows)
 
     def strings(self, name: str) -> Strings | None:
         if name not in self._strings:

@@ -24,7 +24,7 @@ from culver.matching.index.arrays import Bytes, Integers, compiled
 from culver.matching.index.bounds import Line
 from culver.matching.index.literals import place_among
 from culver.matching.index.table import Dimension
-from culver.model.batch import Attributes
+from culver.model.batch import PAYLOAD_INDEX, Attributes
 from culver.model.values import Kind
 
 _MIRROR = 0x7FFF_FFFF_FFFF_FFFF
@@ -141,3 +141,14 @@ def _real_key(bits: int) -> int:
     """See `bounds.real_key`; the bits are a real's, and those of -0.0 become those of 0.0."""
     key = bits ^ ((bits >> 63) & _MIRROR)
     return key + (key == -1)
+
+
+@compiled
+def payload_sizes(batch: int, rows: int) -> NDArray[np.uint32]:
+    """The bytes of each row's payload; `batch` is an address."""
+    column = long_at(long_at(batch + 48) + 8 * PAYLOAD_INDEX)
+    starts = long_at(long_at(column + 40) + 8) + 4 * long_at(column + 16)
+    sizes = np.empty(rows, np.uint32)
+    for row in range(rows):
+        sizes[row] = short_at(starts + 4 * row + 4) - short_at(starts + 4 * row)
+    return sizes

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from culver.matching.filter import Matches
@@ -15,10 +14,11 @@ from culver.matching.index.held import Held
 from culver.matching.index.kernels import match_segments
 from culver.matching.index.rooms import room_for
 from culver.matching.index.segment import Segment
-from culver.matching.index.table import ClauseTable, concatenate, select_registrations
+from culver.matching.index.table import ClauseTable, concatenate, select_registrations, starts
 
 FOREVER = 2**63 - 1
 _MAX_CELLS = 1 << 23  # of rows x dimensions worked on at a time
+_SPARE = 2048  # entries of a result, for what few events may match beyond what is usual
 _TELLING_ROWS = 64  # a batch of fewer says little about the next
 _NOTHING = np.empty(0, np.int64)
 
@@ -68,25 +68,18 @@ class Parts:
         """Lately."""
         return sum([part.segment.matches_per_row for part in self._parts])
 
-    def match(self, batch: pa.RecordBatch, first_position: int) -> Matches:
+    def match(self, columns: BatchColumns, first_position: int) -> Matches:
         """The registrations in effect that each row matches; row i is at log position first_position + i."""
-        if batch.num_rows == 0 or not self._parts:
-            return Matches(np.zeros(batch.num_rows + 1, np.int64), np.empty(0, np.int64))
-        step = self.rows_at_a_time
-        if batch.num_rows <= step:
-            return self._match(batch, first_position)
-        pieces = [
-            self._match(batch.slice(begin, step), first_position + begin)
-            for begin in range(0, batch.num_rows, step)
-        ]
-        counts = np.concatenate([np.diff(piece.offsets) for piece in pieces])
-        offsets = np.zeros(batch.num_rows + 1, np.int64)
-        np.cumsum(counts, out=offsets[1:])
-        return Matches(offsets, np.concatenate([piece.numbers for piece in pieces]))
-
-    def _match(self, batch: pa.RecordBatch, first_position: int) -> Matches:
-        columns = BatchColumns(batch)
-        rows = columns.rows
+        rows, step = columns.rows, self.rows_at_a_time
+        if rows == 0 or not self._parts:
+            return Matches(np.zeros(rows + 1, np.int64), np.empty(0, np.int64))
+        if rows > step:
+            pieces = [
+                self.match(BatchColumns(columns.batch.slice(begin, step)), first_position + begin)
+                for begin in range(0, rows, step)
+            ]
+            counts = np.concatenate([np.diff(piece.offsets) for piece in pieces])
+            return Matches(starts(counts), np.concatenate([piece.numbers for piece in pieces]))
         held = self._none_held
         kept: list[Held] = []  # alive until the kernel has returned
         for place, part in enumerate(self._parts):
@@ -95,7 +88,7 @@ class Parts:
                 if len(kept) == 1:
                     held = held.copy()
                 held[4 * place : 4 * place + 4] = *place_of(kept[-1].start), *place_of(kept[-1].needs)
-        room = room_for(int(1.25 * self.matches_per_row() * rows) + 64 * len(self._parts))
+        room = room_for(int(1.25 * self.matches_per_row() * rows) + _SPARE)
         offsets, numbers, ends = match_segments(
             self._described,
             columns.program(self._programs),

@@ -59,6 +59,18 @@ class Memory:
     def __init__(self) -> None:
         self.grouping = Grouping()
         self.gatherer = Gatherer()
+        self._columns: BatchColumns | None = None
+
+    def columns_of(self, batch: pa.RecordBatch) -> BatchColumns:
+        """Kept until another batch comes, or `let_go`: several sets, of several slices, are asked about the same."""
+        columns = self._columns
+        if columns is None or columns.batch is not batch:
+            columns = self._columns = BatchColumns(batch)
+        return columns
+
+    def let_go(self) -> None:
+        """Of the last batch."""
+        self._columns = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,24 +247,33 @@ class Index:
     def match(self, batch: pa.RecordBatch, first_offset: int = 0) -> Matches:
         """The registrations that each event of `batch` matches. Row i is the event at log offset
         `first_offset + i`, and a registration takes part where `since <= offset < until`."""
+        return self._match(BatchColumns(batch), first_offset)
+
+    def _match(self, columns: BatchColumns, first_offset: int) -> Matches:
         if self._parts is None:
             raise ValueError("the index is closed")
-        found = self._parts.match(batch, first_offset)
+        found = self._parts.match(columns, first_offset)
         if self._beside is None:
             return found
-        positions = np.arange(first_offset, first_offset + batch.num_rows)
-        return joined([found, self._beside.match(batch, positions)])
+        positions = np.arange(first_offset, first_offset + columns.rows)
+        return joined([found, self._beside.match(columns.batch, positions)])
 
     def match_some(self, batch: pa.RecordBatch, chosen: NDArray[np.bool_], first_offset: int = 0) -> Matches:
         """The same where only the chosen events are to be matched; the others match nothing."""
-        if self._parts is None or chosen.all():
-            return self.match(batch, first_offset)
+        return self._match_some(BatchColumns(batch), chosen, first_offset)
+
+    def _match_some(
+        self, columns: BatchColumns, chosen: NDArray[np.bool_] | None, first_offset: int
+    ) -> Matches:
+        if self._parts is None or chosen is None or chosen.all():
+            return self._match(columns, first_offset)
+        batch = columns.batch
         rows, end = np.flatnonzero(chosen), first_offset + batch.num_rows
         if any(part.changes_within(first_offset, end) for part in self._parts):
-            found = select_rows(self._parts.match(batch, first_offset), rows)
+            found = select_rows(self._parts.match(columns, first_offset), rows)
         else:
             # Each registration is in effect for all events or for none: it does not matter where an event is.
-            found = self._parts.match(batch.take(pa.array(rows)), first_offset)
+            found = self._parts.match(BatchColumns(batch.take(pa.array(rows))), first_offset)
         if self._beside is not None:
             found = joined([found, self._beside.match(batch.take(pa.array(rows)), first_offset + rows)])
         return spread_rows(found, rows, batch.num_rows)
@@ -273,9 +294,8 @@ class Index:
         if not parts and self._beside is None:
             return
         if _is_sparse(parts, count if chosen is None else int(np.count_nonzero(chosen))):
-            first = start + first_row
-            matches = self.match(batch, first) if chosen is None else self.match_some(batch, chosen, first)
-            yield Listed(matches, self.numbers, first_row)
+            columns, first = memory.columns_of(batch), start + first_row
+            yield Listed(self._match_some(columns, chosen, first), self.numbers, first_row)
             return
         rows = np.arange(first_row, first_row + count).astype(np.uint16)
         if chosen is not None and not chosen.all():

@@ -47,7 +47,8 @@ def load_kernels() -> None:
     parts = [Part(in_memory(compile_entries(entries))) for _ in range(2)]
     batch: pa.RecordBatch
     for batch in encode_events([Event({}, {"number": 1, "text": "ab", "list": ("a",)}, b"{}")], 0):
-        Parts(parts).match(batch, 0)
+        Parts(parts).match(BatchColumns(batch), 0)
+        BatchColumns(batch).payload_sizes()
         Gatherer().find(parts[0], BatchColumns(batch), np.zeros(1, np.uint16), 0).groups()
         event_keys(BatchColumns(batch), ("text", Line.STRINGS))
         event_hashes(BatchColumns(batch), ("text", Line.STRINGS))
