@@ -141,3 +141,9 @@ def shorts_at(address: int, length: int) -> Shorts:
 def bytes_at(address: int, length: int) -> Bytes:
     found: Bytes = carray(pointer(address), length, np.uint8)
     return found
+
+
+@compiled
+def bit_at(address: int, place: int) -> bool:
+    """A bit of those from an address on, the lowest of a byte first."""
+    return (byte_at(address + (place >> 3)) >> (place & 7)) & 1 != 0

@@ -1,6 +1,7 @@
 """A batch as kernels want it: per dimension a 64-bit key (see `bounds`) and whether there is one.
 
-Each column is turned once per batch, however many segments ask for it.
+Kernels read the columns themselves, from their address (see `filling`). What is asked for by name, in Python, is
+turned once per batch, however many segments ask for it.
 """
 
 import ctypes
@@ -55,6 +56,7 @@ class BatchColumns:
         self._names = tuple(batch.schema.names)
         self._known = attributes(self._names)
         self._exported: Any = None
+        self._address = 0
         self._attributes: dict[str, dict[Kind, pa.Array]] = {}
         self._keys: dict[Dimension, Keys | None] = {}
         self._strings: dict[str, Strings | None] = {}
@@ -71,8 +73,8 @@ class BatchColumns:
         """Of the batch as kernels read it (see `filling`), for as long as this object lives."""
         if self._exported is None:
             self._exported = self.batch.__arrow_c_array__()[1]
-        address: int = _pointer_of(self._exported, b"arrow_array")
-        return address
+            self._address = _pointer_of(self._exported, b"arrow_array")
+        return self._address
 
     def program(self, programs: Programs) -> Integers:
         return programs.program(self._names, self._known)

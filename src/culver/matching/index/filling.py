@@ -19,10 +19,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from culver.matching.index.addresses import byte_at, bytes_at, long_at, short_at
+from culver.matching.index.addresses import bit_at, bytes_at, long_at, short_at
 from culver.matching.index.arrays import Bytes, Integers, compiled
 from culver.matching.index.bounds import Line
-from culver.matching.index.literals import place_among
+from culver.matching.index.literals import DECIDING, string_keys
 from culver.matching.index.table import Dimension
 from culver.model.batch import PAYLOAD_INDEX, Attributes
 from culver.model.values import Kind
@@ -100,29 +100,44 @@ def fill_keys(
             column, way = long_at(children + 8 * program[step]), program[step + 1]
             offset, buffers = long_at(column + 16), long_at(column + 40)
             validity, values = long_at(buffers), long_at(buffers + 8)
-            if validity == 0 and step == begin and way == _REAL:
-                # Without a branch, so that many rows are turned at once.
-                for row in range(rows):
-                    own[row] = _real_key(long_at(values + 8 * (offset + row)))
-                    given[row] = 1
+            if step == begin and way in (_REAL, _ROUNDED, _ITSELF):
+                # Without branches, so that many rows are turned at once; those without a value hold anything.
+                if validity == 0:
+                    given[:] = 1
+                else:
+                    for row in range(rows):
+                        given[row] = bit_at(validity, offset + row)
+                values += 8 * offset
+                if way == _REAL:
+                    for row in range(rows):
+                        own[row] = _real_key(long_at(values + 8 * row))
+                elif way == _ROUNDED:
+                    for row in range(rows):
+                        own[row] = _rounded_key(long_at(values + 8 * row))
+                else:
+                    for row in range(rows):
+                        own[row] = long_at(values + 8 * row)
                 continue
-            data = bytes_at(long_at(buffers + 16) if way == _STRING else 0, _MIRROR)
             for row in range(rows):
-                at = offset + row
-                if given[row] != 0 or (validity != 0 and not _bit(validity, at)):
+                here = validity == 0 or bit_at(validity, offset + row)
+                given[row] |= DECIDING * (here & (given[row] == 0))
+            if way == _STRING:
+                data = bytes_at(long_at(buffers + 16), _MIRROR)
+                string_keys(values + 4 * offset, data, literal_start, literal_data, heads, own, given)
+                continue
+            for row in range(rows):
+                if given[row] != DECIDING:
                     continue
                 given[row] = 1
+                at = offset + row
                 if way == _REAL:
                     own[row] = _real_key(long_at(values + 8 * at))
+                elif way == _ROUNDED:
+                    own[row] = _rounded_key(long_at(values + 8 * at))
                 elif way == _ITSELF:
                     own[row] = long_at(values + 8 * at)
-                elif way == _ROUNDED:
-                    own[row] = _real_key(int(np.float64(long_at(values + 8 * at)).view(np.int64)))
-                elif way == _STRING:
-                    start, after = short_at(values + 4 * at), short_at(values + 4 * at + 4)
-                    own[row] = place_among(data, start, after - start, literal_start, literal_data, heads)
                 elif way == _BOOLEAN:
-                    own[row] = _bit(values, at)
+                    own[row] = bit_at(values, at)
                 elif way == _NONE:
                     given[row] = _HIDDEN
         if end - begin > 2:
@@ -132,15 +147,15 @@ def fill_keys(
 
 
 @compiled
-def _bit(address: int, place: int) -> bool:
-    return (byte_at(address + (place >> 3)) >> (place & 7)) & 1 != 0
-
-
-@compiled
 def _real_key(bits: int) -> int:
     """See `bounds.real_key`; the bits are a real's, and those of -0.0 become those of 0.0."""
     key = bits ^ ((bits >> 63) & _MIRROR)
     return key + (key == -1)
+
+
+@compiled
+def _rounded_key(integer: int) -> int:
+    return _real_key(int(np.float64(integer).view(np.int64)))
 
 
 @compiled

@@ -13,7 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from culver.matching.index.addresses import short_at
 from culver.matching.index.arrays import Bytes, Integers, compiled
+
+DECIDING = 4
+"""Marks rows whose key is about to be found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,40 +64,51 @@ def _heads_below(heads: NDArray[np.uint64], head: np.uint64, closed: bool) -> in
 
 
 @compiled
-def place_among(
+def string_keys(
+    starts: int,
     data: Bytes,
-    begin: int,
-    length: int,
     literal_start: Integers,
     literal_data: Bytes,
     heads: NDArray[np.uint64],
-) -> int:
-    """The key of a string, data[begin : begin + length]: 2i + 1 at literal i, 2i just below it."""
-    head = head_of(data, begin, length)
-    low = _heads_below(heads, head, False)
-    high = low
-    if low < len(heads) and heads[low] == head:
-        high = low + 1
-        if high < len(heads) and heads[high] == head:
-            high = _heads_below(heads, head, True)
-    while low < high:
-        middle = (low + high) >> 1
-        other = literal_start[middle]
-        other_length = literal_start[middle + 1] - other
-        if length == other_length and length <= 8:
-            return 2 * middle + 1  # the heads are all of them
-        common = min(length, other_length)
-        i = 0
-        while i < common and data[begin + i] == literal_data[other + i]:
-            i += 1
-        if i == common:
-            if length == other_length:
-                return 2 * middle + 1
-            below = other_length < length
-        else:
-            below = literal_data[other + i] < data[begin + i]
-        if below:
-            low = middle + 1
-        else:
-            high = middle
-    return 2 * low
+    keys: Integers,
+    given: Bytes,
+) -> None:
+    """Place each string that is `given` as DECIDING, and then as 1, among the literals: 2i + 1 at literal i, 2i just
+    below it. At the address `starts` is where each begins in the data, four bytes each."""
+    for row in range(len(given)):
+        if given[row] != DECIDING:
+            continue
+        given[row] = 1
+        begin = short_at(starts + 4 * row)
+        length = short_at(starts + 4 * row + 4) - begin
+        head = head_of(data, begin, length)
+        low = _heads_below(heads, head, False)
+        high = low
+        if low < len(heads) and heads[low] == head:
+            high = low + 1
+            if high < len(heads) and heads[high] == head:
+                high = _heads_below(heads, head, True)
+        key = -1
+        while low < high:
+            middle = (low + high) >> 1
+            other = literal_start[middle]
+            other_length = literal_start[middle + 1] - other
+            if length == other_length and length <= 8:
+                key = 2 * middle + 1  # the heads are all of them
+                break
+            common = min(length, other_length)
+            i = 0
+            while i < common and data[begin + i] == literal_data[other + i]:
+                i += 1
+            if i == common:
+                if length == other_length:
+                    key = 2 * middle + 1
+                    break
+                below = other_length < length
+            else:
+                below = literal_data[other + i] < data[begin + i]
+            if below:
+                low = middle + 1
+            else:
+                high = middle
+        keys[row] = key if key >= 0 else 2 * low

@@ -50,8 +50,9 @@ class Parts:
     def __init__(self, parts: Sequence[Part]) -> None:
         self._parts = tuple(parts)
         self._described = np.concatenate([_NOTHING, *(_described(part) for part in parts)])
-        self._dimensions = [dimension for part in parts for dimension in part.segment.dimensions]
-        self._programs = Programs(self._dimensions)
+        self._programs = Programs([each for part in parts for each in part.segment.dimensions])
+        needs = [part.segment.needs for part in parts]
+        self._needy = [(place, each) for place, each in enumerate(needs) if each.count]
         self._none_held = np.zeros(4 * len(parts), np.int64)
         widest = max((len(part.segment.dimensions) for part in parts), default=1)
         self.rows_at_a_time = max(1, _MAX_CELLS // max(1, widest))
@@ -82,11 +83,10 @@ class Parts:
             return Matches(starts(counts), np.concatenate([piece.numbers for piece in pieces]))
         held = self._none_held
         kept: list[Held] = []  # alive until the kernel has returned
-        for place, part in enumerate(self._parts):
-            if part.segment.needs.count:
-                kept.append(part.segment.needs.evaluate(columns))
-                if len(kept) == 1:
-                    held = held.copy()
+        if self._needy:
+            held = held.copy()
+            for place, needs in self._needy:
+                kept.append(needs.evaluate(columns))
                 held[4 * place : 4 * place + 4] = *place_of(kept[-1].start), *place_of(kept[-1].needs)
         room = room_for(int(1.25 * self.matches_per_row() * rows) + _SPARE)
         offsets, numbers, ends = match_segments(
