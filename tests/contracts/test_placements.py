@@ -6,8 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from culver.matching.index.columns import BatchColumns
 from culver.matching.index.compiler import compile_entries
-from culver.matching.index.matcher import Part, match_parts
+from culver.matching.index.matcher import Part, Parts
 from culver.matching.index.segment import in_memory
 from culver.matching.index.slicing import ANYWHERE
 from culver.matching.index.table import concatenate, select_registrations
@@ -103,7 +104,7 @@ def test_sets_that_really_match_find_what_the_reference_finds(name: str) -> None
                     for table, marks in zip(played.portions, held, strict=True)
                 ]
                 parts = [Part(in_memory(table)) for table in tables if len(table.numbers)]
-                matches = match_parts(parts, played.batch.take(events), 0)
+                matches = Parts(parts).match(BatchColumns(played.batch.take(events)), 0)
                 rows = np.repeat(events, np.diff(matches.offsets))
                 found += zip(rows.tolist(), matches.numbers.tolist(), strict=True)
             assert sorted(found) == sorted(map(tuple, played.pairs.tolist()))

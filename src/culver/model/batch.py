@@ -42,7 +42,7 @@ ARROW_TYPES: dict[Kind, Any] = {
 }
 _DATA_PREFIX = "data."
 _END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
-_PAYLOAD_INDEX, _RECEIVED_INDEX = 0, 1
+PAYLOAD_INDEX, _RECEIVED_INDEX = 0, 1
 _BASE_FIELDS = (pa.field(PAYLOAD, pa.binary()), pa.field(RECEIVED, pa.int64()))
 
 # Columns of few values cost space all the same. A batch with more cells than this is cut where it has
@@ -147,15 +147,11 @@ Attributes = Mapping[str, tuple[_Places, _Places]]
 """Every name with which a filter may find something in a batch, and where."""
 
 
-def attributes(batch: pa.RecordBatch) -> Attributes:
-    return _places(tuple(batch.schema.names))
-
-
 def attribute(batch: pa.RecordBatch, name: str, known: Attributes | None = None) -> dict[Kind, pa.Array]:
     """The columns that `name` means in a filter, by kind: `Event.value` for all rows at once. A row is null
     in all of them where its event has no such attribute; kinds that no row has are left out. `known`, if
     given, are the batch's attributes."""
-    places = (attributes(batch) if known is None else known).get(name)
+    places = (attributes(tuple(batch.schema.names)) if known is None else known).get(name)
     if places is None:
         return {}
     if not places[0] or not places[1]:
@@ -191,16 +187,8 @@ def event_at(batch: pa.RecordBatch, row: int) -> Event:
 
 
 def payload_at(batch: pa.RecordBatch, row: int) -> bytes:
-    payload: bytes = batch.column(_PAYLOAD_INDEX)[row].as_py()
+    payload: bytes = batch.column(PAYLOAD_INDEX)[row].as_py()
     return payload
-
-
-def payload_sizes(batch: pa.RecordBatch) -> NDArray[np.uint32]:
-    """The bytes of each row's payload."""
-    # As Arrow's own function has it, which takes ten times as long for a few rows.
-    payloads = batch.column(_PAYLOAD_INDEX)
-    ends = np.frombuffer(payloads.buffers()[1], np.int32, batch.num_rows + 1, 4 * payloads.offset)
-    return (ends[1:] - ends[:-1]).view(np.uint32)
 
 
 def received_times(batch: pa.RecordBatch) -> NDArray[np.int64]:
@@ -210,7 +198,7 @@ def received_times(batch: pa.RecordBatch) -> NDArray[np.int64]:
 
 
 @functools.lru_cache(maxsize=256)
-def _places(columns: tuple[str, ...]) -> Attributes:
+def attributes(columns: tuple[str, ...]) -> Attributes:
     """For each name that a filter may use, the columns that it means, by kind and index: those of the first source
     and those of the second, which it hides. Small batches of a few schemas come by the thousand."""
     sources: dict[tuple[str, str], _Places] = {}

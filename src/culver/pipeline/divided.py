@@ -95,7 +95,7 @@ class DividedIndex:
             for scheme, pairs, seconds in index.take_done():
                 _, more, longer = done.get(scheme, (scheme, 0, 0.0))
                 done[scheme] = (scheme, pairs + more, seconds + longer)
-        return tuple(done[scheme] for scheme in sorted(done))
+        return tuple([done[scheme] for scheme in sorted(done)]) if done else ()
 
     def close(self) -> None:
         for index in self._opened.values():

@@ -49,7 +49,7 @@ class Collection:
     def grouped(self, grouping: Grouping) -> Groups:
         if not self.runs:
             return join(self.groups, grouping)
-        if _is_sparse(self.groups):
+        if not self.groups or _is_sparse(self.groups):
             return grouping.group(self.runs, self.groups)
         return join([*self.groups, grouping.group(self.runs)], grouping)
 

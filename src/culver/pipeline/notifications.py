@@ -29,7 +29,7 @@ import os
 import secrets
 import struct
 import zlib
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
 from typing import Any, Protocol
@@ -39,7 +39,7 @@ from numpy.typing import NDArray
 
 from culver.disk import sync_directory
 from culver.errors import StorageCorrupt
-from culver.pipeline.work import Work, work_from
+from culver.pipeline.work import Work, members_of, work_from
 
 _MAGIC = b"CULVNTF3"
 _PREFIX = struct.Struct("<8sII")
@@ -109,7 +109,7 @@ def write(directory: Path, notifications: Notifications, *, durable: bool) -> Pa
             "pairs": len(n.rows),
             "alignment": alignment,
             "rows_checksum": _checksum(n.rows),
-            "work": [asdict(each) for each in n.work],
+            "work": [members_of(each) for each in n.work],
         }
     ).encode()
     header += b" " * (-(len(header) + _PREFIX.size) % 8)

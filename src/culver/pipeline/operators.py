@@ -27,6 +27,7 @@ from culver.placement.placement import NOWHERE, Chosen, Placement
 Share = tuple[int, NDArray[np.bool_] | None]
 """A set that a slice gets events for, and which events those are; None: all."""
 
+_WHOLE: Sequence[Share] = ((0, None),)
 _MOST_BYTES = 256 * 1024 * 1024  # of a batch that is joined from pieces
 _MOST_CELLS = 2_000_000  # columns times events of a batch that is joined from unlike pieces
 
@@ -116,21 +117,24 @@ def match(
     meter = Meter() if meter is None else meter
     row = 0
     for place, part in enumerate(parts):
-        shares: Sequence[Share] = [(0, None)] if sent is None else sent[place]
-        meter.get(_events_of(shares, part.num_rows))
+        shares = _WHOLE if sent is None else sent[place]
+        count = part.num_rows
+        meter.get(_events_of(shares, count))
         for number, chosen in shares:
-            events = part.num_rows if chosen is None else int(np.count_nonzero(chosen))
-            began = perf_counter()
+            events = count if chosen is None else int(np.count_nonzero(chosen))
+            seconds, began = 0.0, perf_counter()
             for found in index_of(number).find(part, start, row, chosen, memory):
-                meter.add(number, events, perf_counter() - began)
+                seconds += perf_counter() - began
                 yield found
-                events, began = 0, perf_counter()
-            meter.add(number, events, perf_counter() - began)
-        row += part.num_rows
+                began = perf_counter()
+            meter.add(number, events, seconds + perf_counter() - began)
+        row += count
 
 
 def _events_of(shares: Sequence[Share], count: int) -> int:
     """How many events a slice gets at all, for one set or for several."""
+    if shares is _WHOLE:
+        return count
     masks = [mask for _, mask in shares if mask is not None]
     if len(masks) < len(shares):
         return count
@@ -147,13 +151,14 @@ def exit_point(
 ) -> Notifications:
     """All that was found, in one slice or in several, grouped by registration. `work` is what it took so far."""
     began = perf_counter()
-    sizes = payload_sizes(parts)
+    sizes = payload_sizes(parts, memory)
     groups = found.grouped(memory.grouping)
     work = shared(work, perf_counter() - began)
     return Notifications(start, start + len(sizes), version, *groups, sizes, work)
 
 
-def payload_sizes(parts: Sequence[pa.RecordBatch]) -> NDArray[np.uint32]:
-    """Of each event of a block."""
-    sizes = [batches.payload_sizes(part) for part in parts]
+def payload_sizes(parts: Sequence[pa.RecordBatch], memory: Memory) -> NDArray[np.uint32]:
+    """Of each event of a block. The memory, with which it was matched, lets go of it."""
+    sizes = [memory.columns_of(part).payload_sizes() for part in parts]
+    memory.let_go()
     return sizes[0] if len(sizes) == 1 else np.concatenate(sizes)

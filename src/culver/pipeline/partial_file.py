@@ -20,7 +20,7 @@ import secrets
 import struct
 import zlib
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from culver.errors import StorageCorrupt
 from culver.matching.groups import Groups, Runs
 from culver.pipeline.joining import Collection
-from culver.pipeline.work import Work, work_from
+from culver.pipeline.work import Work, members_of, work_from
 
 _MAGIC = b"CULVPRT1"
 _PREFIX = struct.Struct("<8sII")
@@ -62,7 +62,7 @@ def write(path: Path, part: Partial) -> None:
             "index_version": part.index_version,
             "runs": [[each.low, each.high, len(each.rows), len(each.numbers)] for each in part.found.runs],
             "groups": [[len(each.numbers), len(each.rows)] for each in part.found.groups],
-            "work": [asdict(each) for each in part.work],
+            "work": [members_of(each) for each in part.work],
         }
     ).encode()
     header += b" " * (-(_PREFIX.size + len(header)) % _ALIGNMENT)

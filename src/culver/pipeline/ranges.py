@@ -74,7 +74,9 @@ class RangeProcessor:
                     yield self._match_all(block, plan)
                 else:
                     found, parts, work = self._match(block, index, plan.share(task), plan)
-                    yield Partial(*block, index.version, found, operators.payload_sizes(parts), work)
+                    yield Partial(
+                        *block, index.version, found, operators.payload_sizes(parts, self._memory), work
+                    )
         finally:
             if beyond_share:
                 self._forget_index()

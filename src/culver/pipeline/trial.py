@@ -180,7 +180,9 @@ class _Trial:
                 operators.exit_point(self._start, 1, [block], collected, self._memory)
             busy.append(thread_time() - began)
             end = self._start + block.num_rows
-            found.append(Partial(self._start, end, 1, collected, operators.payload_sizes([block])))
+            found.append(
+                Partial(self._start, end, 1, collected, operators.payload_sizes([block], self._memory))
+            )
         taken = self.tasks * (routing + max(busy)) + self._joining(directory, found)
         self.seconds = min(self.seconds, taken / block.num_rows)
 

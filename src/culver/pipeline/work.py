@@ -7,8 +7,10 @@ heavy: every process of Spark needs it.
 
 import os
 import socket
-from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 
 class SchemeWork(NamedTuple):
@@ -27,10 +29,11 @@ class SetWork(NamedTuple):
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
+class Work(Struct, frozen=True):
     """What was done for one slice on one block. Times are seconds of the clock in which a thread was at it. What
-    serves several slices at once, such as a read or a join, is divided evenly among them."""
+    serves several slices at once, such as a read or a join, is divided evenly among them.
+
+    A struct, not a dataclass: it is made, and made again with the time of the join, for every few events."""
 
     slice: int
     events: int  # that the access point looked at for it
@@ -50,8 +53,13 @@ class Work:
     sets: tuple[SetWork, ...] = ()  # that events were sent to, where the index is divided
 
 
+def members_of(work: Work) -> dict[str, Any]:
+    """For JSON."""
+    return asdict(work)
+
+
 def work_from(members: dict[str, Any]) -> Work:
-    """As `dataclasses.asdict` and JSON have made it."""
+    """From what `members_of` and JSON have made of it."""
     schemes = tuple(SchemeWork(*each) for each in members.get("schemes", ()))
     sets = tuple(SetWork(*each) for each in members.get("sets", ()))
     return Work(**{**members, "schemes": schemes, "sets": sets})
@@ -60,10 +68,11 @@ def work_from(members: dict[str, Any]) -> Work:
 class Meter:
     """Adds up the matching of one slice on one block, set by set."""
 
-    __slots__ = ("_sets", "sent")
+    __slots__ = ("_sets", "seconds", "sent")
 
     def __init__(self) -> None:
         self.sent = 0  # events that the slice got, for one set or for several
+        self.seconds = 0.0  # in all sets
         self._sets: dict[int, tuple[int, float]] = {}
 
     def get(self, events: int) -> None:
@@ -73,10 +82,7 @@ class Meter:
         """What was done in a set, with events that were not counted there before."""
         before = self._sets.get(number, (0, 0.0))
         self._sets[number] = before[0] + events, before[1] + seconds
-
-    @property
-    def seconds(self) -> float:
-        return sum(seconds for _, seconds in self._sets.values())
+        self.seconds += seconds
 
     def sets(self) -> tuple[SetWork, ...]:
         return tuple(SetWork(number, *done) for number, done in sorted(self._sets.items()))
@@ -111,7 +117,8 @@ class Written:
 
 def shared(work: tuple[Work, ...], ep_seconds: float) -> tuple[Work, ...]:
     """The records with the time of a join, a share for each."""
-    return tuple(replace(each, ep_seconds=each.ep_seconds + ep_seconds / len(work)) for each in work)
+    share = ep_seconds / max(1, len(work))
+    return tuple([replace(each, ep_seconds=each.ep_seconds + share) for each in work])
 
 
 def worker_name() -> str:

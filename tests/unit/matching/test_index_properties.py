@@ -20,8 +20,9 @@ from culver.matching.filters import columnar
 from culver.matching.filters.columnar import ColumnarFilter
 from culver.matching.index import Entry, Index, IndexWriter, Memory, chunks, snapshot, tiers
 from culver.matching.index.bulk import compile_rows
+from culver.matching.index.columns import BatchColumns
 from culver.matching.index.compiler import compile_entries
-from culver.matching.index.matcher import FOREVER, Part, match_parts, merge_parts
+from culver.matching.index.matcher import FOREVER, Part, Parts, merge_parts
 from culver.matching.index.segment import Segment, encode
 from culver.matching.index.table import ClauseTable, select_clauses
 from culver.model import batch as batches
@@ -356,7 +357,7 @@ def check_group(family: Family, count: int, events: int, seed: int, groups: int)
     segment = from_chunks(encode(compile_entries(Entry(n, each) for n, each in numbered.items())))
     assert len(segment.arrays.group_needy) == groups
     checker = Checker(seed)
-    matches = match_parts([Part(segment)], batch_of(drawn), 0)
+    matches = Parts([Part(segment)]).match(BatchColumns(batch_of(drawn)), 0)
     checker.same(f"a group of {count}", matches, checker.truth(numbered, drawn), numbered, drawn)
     return segment
 
@@ -397,7 +398,8 @@ def test_as_many_boxes_as_ranks_allow_are_one_chunk_and_one_more_are_two(more: i
     every = bounds.reshape(-1)
     near = [np.nextafter(every[::900], to) for to in (every[::900], 0.0, 1.0)]
     values = np.concatenate([*near, [every.min(), every.max(), 0.0, 1.0]])
-    matches = match_parts([Part(segment)], batch_of([Event({}, {"x": x}, b"{}") for x in values.tolist()]), 0)
+    batch = batch_of([Event({}, {"x": x}, b"{}") for x in values.tolist()])
+    matches = Parts([Part(segment)]).match(BatchColumns(batch), 0)
     for row, x in enumerate(values.tolist()):
         found = np.sort(matches.numbers[matches.offsets[row] : matches.offsets[row + 1]])
         expected_numbers = np.flatnonzero((bounds[:, 0] <= x) & (x <= bounds[:, 1]))

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from culver.matching import warm_up
-from culver.matching.index import Entry, Index, IndexWriter, held, kernels, literals, recall
+from culver.matching.index import Entry, Index, IndexWriter, filling, grouping, held, kernels, listing, recall
 from culver.model.batch import concat, encode
 from culver.model.event import Event
 from culver.model.language import parse
@@ -85,7 +85,8 @@ def test_warming_up_leaves_nothing_to_compile(tmp_path: Path) -> None:
     warm_up()
     publish(tmp_path)
     every = [
-        *(kernels.match_rows, literals.string_keys, kernels.join),
+        *(kernels.match_segments, filling.fill_keys, filling.payload_sizes),
+        *(grouping.spread_list, listing.pack),
         *(held.count, held.fill, held.drop_repeated),
         *(recall.find_texts, recall.find_numbers, recall.place_texts, recall.place_numbers),
     ]

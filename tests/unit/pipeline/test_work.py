@@ -1,12 +1,12 @@
 """What the operators measure, how it travels with the result, and how it is added up."""
 
 import random
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from culver.config import LogSettings
 from culver.log.files import FileLog

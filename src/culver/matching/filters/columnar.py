@@ -23,8 +23,9 @@ from numpy.typing import NDArray
 from culver.matching.filter import Matches
 from culver.matching.index import tiers
 from culver.matching.index.bulk import compile_rows
+from culver.matching.index.columns import BatchColumns
 from culver.matching.index.compiler import Entry, compile_entries
-from culver.matching.index.matcher import FOREVER, Part, match_parts, merge_parts
+from culver.matching.index.matcher import FOREVER, Part, Parts, merge_parts
 from culver.matching.index.segment import Segment, in_memory
 from culver.matching.index.table import ClauseTable
 from culver.model.predicate import Predicate
@@ -63,7 +64,7 @@ class ColumnarFilter:
 
     def match(self, batch: pa.RecordBatch) -> Matches:
         self._settle()
-        return match_parts([piece.part for piece in self._pieces], batch, 0)
+        return Parts([piece.part for piece in self._pieces]).match(BatchColumns(batch), 0)
 
     def __len__(self) -> int:
         self._compile()

@@ -22,7 +22,7 @@ Changes are gathered and rebuild the tables at the next match.
 """
 
 from collections.abc import Iterable
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -30,15 +30,15 @@ from numpy.typing import NDArray
 
 from culver.matching.filter import Matches
 from culver.matching.filters.counting_kernel import BLOCK, CHUNK, CountingArrays, count
+from culver.matching.index.arrays import fixed
 from culver.matching.index.bounds import INT64_MAX, INT64_MIN
 from culver.matching.index.columns import BatchColumns
 from culver.matching.index.compiler import Entry, compile_entries
+from culver.matching.index.filling import Programs
 from culver.matching.index.literals import literals_of
 from culver.matching.index.residual import Needs
 from culver.matching.index.table import ClauseTable, concatenate, pool_places, select_registrations, starts
 from culver.model.predicate import Predicate
-
-T = TypeVar("T", bound=np.generic)
 
 _MAX_ROWS = 8_192  # worked on at a time
 
@@ -111,11 +111,11 @@ class _Counting:
     """The tables and counters of some clauses; immutable."""
 
     def __init__(self, table: ClauseTable) -> None:
-        self._dimensions = table.dimensions
+        self._programs = Programs(table.dimensions)
         self._needs = Needs(table.pool)
         self._literals = literals_of(
-            _fixed(starts(np.array([len(text) for text in table.literals], np.int64))),
-            _fixed(np.frombuffer(b"".join(table.literals), np.uint8)),
+            fixed(starts(np.array([len(text) for text in table.literals], np.int64))),
+            fixed(np.frombuffer(b"".join(table.literals), np.uint8)),
         )
         clauses = len(table.clause_registration)
         of_table, bounds, of_clause = _predicates(table)
@@ -135,17 +135,17 @@ class _Counting:
         counters = np.ones(-(-clauses // BLOCK) * BLOCK, np.uint8 if most < 2**8 else np.int64)
         counters[:clauses] = missing
         self._arrays = CountingArrays(
-            numbers=_fixed(table.numbers),
-            registration=_fixed(table.clause_registration.astype(np.int32)),
-            missing=_fixed(counters),
-            table_start=_fixed(tables.start),
-            bounds=_fixed(tables.keys),
-            bound_start=_fixed(tables.run_start),
-            bound_clauses=_fixed(tables.clauses),
-            met_start=_fixed(met.clause_start),
-            met_clauses=_fixed(met.clauses),
-            unmet_start=_fixed(unmet.clause_start),
-            unmet_clauses=_fixed(unmet.clauses),
+            numbers=fixed(table.numbers),
+            registration=fixed(table.clause_registration.astype(np.int32)),
+            missing=fixed(counters),
+            table_start=fixed(tables.start),
+            bounds=fixed(tables.keys),
+            bound_start=fixed(tables.run_start),
+            bound_clauses=fixed(tables.clauses),
+            met_start=fixed(met.clause_start),
+            met_clauses=fixed(met.clauses),
+            unmet_start=fixed(unmet.clause_start),
+            unmet_clauses=fixed(unmet.clauses),
         )
 
     @property
@@ -154,7 +154,7 @@ class _Counting:
 
     def match(self, batch: pa.RecordBatch) -> Matches:
         columns = BatchColumns(batch)
-        values, there = columns.fill(self._dimensions, self._literals)
+        values, there = columns.fill(self._programs, self._literals)
         held = self._needs.evaluate(columns)
         return Matches(
             *count(self._arrays, self._needs.count, columns.rows, values, there, held.start, held.needs)
@@ -209,10 +209,3 @@ def _runs(
         clauses=(clause[order] % CHUNK).astype(np.uint16),
         clause_start=np.searchsorted(group, every),
     )
-
-
-def _fixed(array: NDArray[T]) -> NDArray[T]:
-    """The same, read-only: to kernels, anything else is another signature."""
-    fixed = array.view()
-    fixed.flags.writeable = False
-    return fixed

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T", bound=np.generic)
 
 Integers = NDArray[np.int64]
 Shorts = NDArray[np.int32]
@@ -62,6 +63,13 @@ class SegmentArrays(NamedTuple):
     slot_registration: Shorts
     slot_needs: Shorts
     needs: Shorts
+
+
+def fixed(array: NDArray[T]) -> NDArray[T]:
+    """The same, read-only: to kernels, anything else is another signature."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
 
 
 def compiled(function: F) -> F:

@@ -1,8 +1,10 @@
 """A batch as kernels want it: per dimension a 64-bit key (see `bounds`) and whether there is one.
 
-Each column is turned once per batch, however many segments ask for it.
+Kernels read the columns themselves, from their address (see `filling`). What is asked for by name, in Python, is
+turned once per batch, however many segments ask for it.
 """
 
+import ctypes
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,25 +12,22 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from culver.matching.index.bounds import Line
-from culver.matching.index.kernels import keys_of_reals
-from culver.matching.index.literals import Literals, string_keys
+from culver.matching.index.arrays import Integers, fixed
+from culver.matching.index.filling import Programs, fill_keys, payload_sizes
+from culver.matching.index.literals import Literals, literals_of
 from culver.matching.index.table import Dimension
 from culver.model.batch import attribute, attributes
 from culver.model.values import Kind
 
-_KIND_OF_LINE = {
-    Line.INTEGERS: Kind.INTEGER,
-    Line.REALS: Kind.REAL,
-    Line.TIMESTAMPS: Kind.TIMESTAMP,
-    Line.BOOLEANS: Kind.BOOLEAN,
-    Line.LISTS: Kind.STRINGS,
-}
-
-_SIZES: dict[Any, int] = {np.float64: 8, np.int64: 8, np.int32: 4, np.uint8: 1}
+_SIZES: dict[Any, int] = {np.int32: 4, np.uint8: 1}
 _ALL = np.ones(1024, np.uint8)  # never written to; not read-only, which to Numba is another signature
 
+_pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
+_pointer_of.restype, _pointer_of.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+
 Keys = tuple[NDArray[np.int64], NDArray[np.uint8]]
+
+_NO_LITERALS = literals_of(fixed(np.zeros(1, np.int64)), fixed(np.zeros(0, np.uint8)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +53,10 @@ class BatchColumns:
     def __init__(self, batch: pa.RecordBatch) -> None:
         self.batch = batch
         self.rows: int = batch.num_rows
-        self._known = attributes(batch)
+        self._names = tuple(batch.schema.names)
+        self._known = attributes(self._names)
+        self._exported: Any = None
+        self._address = 0
         self._attributes: dict[str, dict[Kind, pa.Array]] = {}
         self._keys: dict[Dimension, Keys | None] = {}
         self._strings: dict[str, Strings | None] = {}
@@ -66,57 +68,35 @@ class BatchColumns:
             found = self._attributes[name] = attribute(self.batch, name, self._known)
         return found
 
-    def fill(self, dimensions: tuple[Dimension, ...], literals: Literals) -> Keys:
+    @property
+    def address(self) -> int:
+        """Of the batch as kernels read it (see `filling`), for as long as this object lives."""
+        if self._exported is None:
+            self._exported = self.batch.__arrow_c_array__()[1]
+            self._address = _pointer_of(self._exported, b"arrow_array")
+        return self._address
+
+    def program(self, programs: Programs) -> Integers:
+        return programs.program(self._names, self._known)
+
+    def fill(self, programs: Programs, literals: Literals) -> Keys:
         """Keys, and 1 where there is one, dimensions x rows, flat; strings are placed among the literals."""
-        keys = np.zeros((len(dimensions), self.rows), np.int64)
-        there = np.zeros((len(dimensions), self.rows), np.uint8)
-        for place, dimension in enumerate(dimensions):
-            if dimension[0] not in self._known:
-                continue
-            if dimension[1] is Line.STRINGS:
-                strings = self.strings(dimension[0])
-                if strings is not None:
-                    string_keys(
-                        strings.starts, strings.data, strings.valid, literals.start, literals.data,
-                        literals.heads, keys[place], there[place],
-                    )  # fmt: skip
-            else:
-                found = self.keys(dimension)
-                if found is not None:
-                    keys[place], there[place] = found
-        return keys.reshape(-1), there.reshape(-1)
+        keys: Keys = fill_keys(
+            self.address, self.program(programs), 0, programs.count, self.rows, literals.start, literals.data,
+            literals.heads,
+        )  # fmt: skip
+        return keys
 
     def keys(self, dimension: Dimension) -> Keys | None:
         """The keys of a dimension that is not of strings, and where there are any; None: nowhere."""
         if dimension not in self._keys:
-            self._keys[dimension] = self._turn(dimension)
+            there = dimension[0] in self._known
+            self._keys[dimension] = self.fill(Programs((dimension,)), _NO_LITERALS) if there else None
         return self._keys[dimension]
 
-    def _turn(self, dimension: Dimension) -> Keys | None:
-        name, line = dimension
-        columns = self.attribute(name)
-        if line is not Line.NUMBERS:
-            column = columns.get(_KIND_OF_LINE[line])
-            if column is None:
-                return None
-            if line is Line.REALS:
-                return _keys(_primitive(column, np.float64)), _valid(column)
-            if line is Line.LISTS:
-                return np.zeros(len(column), np.int64), _valid(column)
-            if line is Line.BOOLEANS:
-                column = column.cast(pa.int64())
-            return _primitive(column, np.int64), _valid(column)
-        integers, reals = columns.get(Kind.INTEGER), columns.get(Kind.REAL)
-        if integers is None and reals is None:
-            return None
-        if integers is None:
-            return _keys(_primitive(reals, np.float64)), _valid(reals)
-        rounded = _primitive(integers, np.int64).astype(np.float64)
-        if reals is None:
-            return _keys(rounded), _valid(integers)
-        whole = _valid(integers)
-        numbers = np.where(whole, rounded, _primitive(reals, np.float64))
-        return _keys(numbers), whole | _valid(reals)
+    def payload_sizes(self) -> NDArray[np.uint32]:
+        """The bytes of each row's payload."""
+        return payload_sizes(self.address, self.rows)
 
     def strings(self, name: str) -> Strings | None:
         if name not in self._strings:
@@ -139,22 +119,11 @@ class BatchColumns:
         return result
 
 
-def _keys(values: NDArray[np.float64]) -> NDArray[np.int64]:
-    """`bounds.real_keys`, quicker where there are few values."""
-    values.flags.writeable = False
-    return keys_of_reals(values)
-
-
 def _valid(column: pa.Array) -> NDArray[np.uint8]:
     if column.null_count == 0:
         return _ALL[: len(column)] if len(column) <= len(_ALL) else np.ones(len(column), np.uint8)
     flags: NDArray[np.bool_] = column.is_valid().to_numpy(zero_copy_only=False)
     return flags.astype(np.uint8)
-
-
-def _primitive(column: pa.Array, dtype: Any) -> NDArray[Any]:
-    """The values as they lie in memory; rows without a value hold anything."""
-    return _items(column.buffers()[1], dtype, column.offset, len(column))
 
 
 def _strings(column: pa.Array) -> Strings:

@@ -25,7 +25,7 @@ class Gatherer:
         """What the events of a batch match in one segment. Event i is row `row_of[i]` (ascending), and row r is at
         log position `start + r`."""
         segment = part.segment
-        keys, there = columns.fill(segment.dimensions, segment.literals)
+        keys, there = columns.fill(segment.programs, segment.literals)
         held = segment.needs.evaluate(columns)
         blocks = segment.blocks
         if len(self._pages.heads) < blocks:

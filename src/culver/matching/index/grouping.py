@@ -26,11 +26,14 @@ class Grouping:
     def group(self, lists: Sequence[Runs], grouped: Sequence[Groups] = ()) -> Groups:
         """Group the matches of several lists, and of what is grouped already, all over the same events. No pair is
         there twice. Quicker than to join the groups of each where a registration has few rows in each of them."""
-        lists = [each for each in lists if len(each.numbers)]
-        grouped = [each for each in grouped if len(each.numbers)]
-        pairs = sum(len(each.numbers) for each in lists) + sum(len(each.rows) for each in grouped)
-        low = min([each.low for each in lists] + [int(each.numbers[0]) for each in grouped], default=0)
-        high = max([each.high for each in lists] + [int(each.numbers[-1]) for each in grouped], default=0)
+        if len(lists) == 1 and not grouped and len(lists[0].numbers):
+            low, high, pairs = lists[0].low, lists[0].high, len(lists[0].numbers)
+        else:
+            lists = [each for each in lists if len(each.numbers)]
+            grouped = [each for each in grouped if len(each.numbers)]
+            pairs = sum(len(each.numbers) for each in lists) + sum(len(each.rows) for each in grouped)
+            low = min([each.low for each in lists] + [int(each.numbers[0]) for each in grouped], default=0)
+            high = max([each.high for each in lists] + [int(each.numbers[-1]) for each in grouped], default=0)
         width = high - low + 1
         if width > max(_NARROW, _WORTH * pairs):
             return _sorted(lists, grouped)
@@ -43,19 +46,27 @@ class Grouping:
         if len(self._counts) < width:
             self._counts = np.zeros(width, np.int32)
             self._marks = np.zeros((width + 63) // 64, np.uint64)
+        counts, marks = self._counts, self._marks
         most = min(pairs, width)
         numbers, bounds = np.empty(most, np.int64), np.empty(most + 1, np.int64)
         rows = np.empty(pairs, np.uint16)
+        if len(lists) == 1 and not grouped:
+            # As it is with most ranges of few events, for which a call takes as long as what it does.
+            (runs,) = lists
+            groups = spread_list(
+                runs.rows, runs.lengths, runs.numbers, low, width, counts, marks, numbers, bounds, rows
+            )
+            return Groups(numbers[:groups], bounds[: groups + 1], rows)
         for runs in lists:
-            count_pairs(runs.numbers, runs.low - low, self._counts, self._marks)
+            count_pairs(runs.numbers, runs.low - low, counts, marks)
         for each in grouped:
-            count_groups(each.numbers, each.bounds, low, self._counts, self._marks)
-        groups = lay_out(low, self._counts, self._marks[: (width + 63) // 64], numbers, bounds)
+            count_groups(each.numbers, each.bounds, low, counts, marks)
+        groups = lay_out(low, counts, marks[: (width + 63) // 64], numbers, bounds)
         for runs in lists:
-            place_pairs(runs.rows, runs.lengths, runs.numbers, runs.low - low, self._counts, rows)
+            place_pairs(runs.rows, runs.lengths, runs.numbers, runs.low - low, counts, rows)
         for each in grouped:
-            place_groups(each.numbers, each.bounds, each.rows, low, self._counts, rows)
-        finish(numbers[:groups], bounds, low, len(lists) + len(grouped) > 1, self._counts, rows)
+            place_groups(each.numbers, each.bounds, each.rows, low, counts, rows)
+        finish(numbers[:groups], bounds, low, len(lists) + len(grouped) > 1, counts, rows)
         return Groups(numbers[:groups], bounds[: groups + 1], rows)
 
 
@@ -63,6 +74,7 @@ def load() -> None:
     """Load the kernels, or compile them where they never were, before events wait for them."""
     one = np.zeros(1, np.uint16)
     run = Runs(0, 0, one, np.ones(1, np.uint32), np.zeros(1, np.uint32))
+    Grouping().group([run])
     Grouping().group([run], [Groups(np.ones(1, np.int64), np.arange(2, dtype=np.int64), one)])
 
 
@@ -198,3 +210,24 @@ def put_in_order(rows: Rows, begin: int, end: int) -> None:
             rows[np.uintp(hole)] = rows[np.uintp(hole - 1)]
             hole -= 1
         rows[np.uintp(hole)] = value
+
+
+@compiled
+def spread_list(
+    run_rows: Rows,
+    lengths: NDArray[np.uint32],
+    numbers: NDArray[np.uint32],
+    low: int,
+    width: int,
+    counts: NDArray[np.int32],
+    marks: NDArray[np.uint64],
+    distinct: NDArray[np.int64],
+    bounds: NDArray[np.int64],
+    rows: Rows,
+) -> int:
+    """All steps for one list; the last three arrays are filled. Returns how many numbers there are."""
+    count_pairs(numbers, 0, counts, marks)
+    groups = lay_out(low, counts, marks[: (width + 63) // 64], distinct, bounds)
+    place_pairs(run_rows, lengths, numbers, 0, counts, rows)
+    finish(distinct[:groups], bounds, low, False, counts, rows)
+    return groups

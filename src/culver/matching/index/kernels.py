@@ -4,24 +4,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from culver.matching.index.arrays import Bytes, Integers, Masks, Ranks, Reals, SegmentArrays, Shorts, compiled
+from culver.matching.index.addresses import WIDTH, arrays_at, longs_at, shorts_at
+from culver.matching.index.arrays import Bytes, Integers, Masks, Ranks, SegmentArrays, Shorts, compiled
 from culver.matching.index.collecting import collect
+from culver.matching.index.filling import fill_keys
 from culver.matching.index.tokens import TOKENS
 from culver.matching.index.vectors import LANES, WINDOW, count_up_to, emit, lowest, real_of, within
 
 TILE = 128  # events that go through a chunk together, while it is in the cache
 _STAMPS = 255  # rows that can be told apart in a byte
 _NODE = 2 * LANES  # entries of a node for each dimension: lows and spans
-_MIRROR = 0x7FFF_FFFF_FFFF_FFFF
-
-
-@compiled
-def keys_of_reals(values: Reals) -> Integers:
-    """See `bounds.real_key`."""
-    keys = (values + 0.0).view(np.int64)
-    for i in range(len(keys)):
-        keys[i] ^= (keys[i] >> 63) & _MIRROR
-    return keys
 
 
 # A tile's events go through three steps. Each takes the arrays that it needs out of the segment once: inside the
@@ -299,22 +291,24 @@ def match_rows(
     there: Bytes,
     held_start: Integers,
     held_needs: Shorts,
+    offsets: Integers,
     numbers: Integers,
-) -> tuple[Integers, Integers]:
-    """Match a batch against one segment: per row, the numbers of the registrations, distinct.
+) -> Integers:
+    """Match a batch against one segment: the numbers of the registrations that row r matches, distinct, go to
+    numbers[offsets[r] : offsets[r + 1]]. The first offset is given. Returns `numbers`, larger where they had to grow.
 
     `values` and `there` are dimensions x rows: a key, and 0 where the event has none. A row meets the needs
-    held_needs[held_start[row] : held_start[row + 1]]. `until` is looked at only if `windowed`; `repeats` says
-    that a registration may be found through several clauses, `dense` that the numbers follow one another without
-    a hole. `numbers` is room for the result, which is part of it where it suffices.
+    held_needs[held_start[row] : held_start[row + 1]]. `until` is looked at only if `windowed`, and empty where no
+    registration has ended; `repeats` says that a registration may be found through several clauses, `dense` that
+    the numbers follow one another without a hole.
     """
     seen = np.zeros(
         len(segment.numbers) if repeats else 0, np.uint8
     )  # the stamp of the row that found it last
-    offsets = np.zeros(rows + 1, np.int64)
     own, since, slot_registration = segment.numbers, segment.since, segment.slot_registration
     lowest_number = own[0] if len(own) > 0 else 0
-    total = 0
+    total = offsets[0]
+    ending = len(until) > 0
     memory, widest = no_findings(segment), widest_group(segment)
     boxed = np.empty(4096, np.int32)
     for tile in range(0, rows, TILE):
@@ -361,9 +355,9 @@ def match_rows(
                             counts = seen[registration] != stamp
                             seen[registration] = stamp
                         if windowed:
-                            counts &= (since[registration] <= first_position + row) & (
-                                first_position + row < until[registration]
-                            )
+                            counts &= since[registration] <= first_position + row
+                            if ending:
+                                counts &= first_position + row < until[registration]
                         total += counts
                 if item == listed or work[3 * item] != row:
                     break
@@ -375,7 +369,7 @@ def match_rows(
                     last = emit(masks[np.uintp(hit)], slot_registration, slots[np.uintp(hit)], boxed, last)
                 item += 1
             offsets[row + 1] = total
-    return offsets, numbers[:total]
+    return numbers
 
 
 @compiled
@@ -398,3 +392,57 @@ def join(offsets: Integers, numbers: Integers, bases: Integers, rows: int) -> tu
             count += size
         result_offsets[row + 1] = count
     return result_offsets, result
+
+
+# What a part is to `match_segments`: the addresses of the segment's arrays, then these.
+HEADS = WIDTH
+UNTIL = WIDTH + 2
+LATEST, REPEATS, DENSE = range(WIDTH + 4, WIDTH + 7)
+PART_WIDTH = WIDTH + 7
+
+
+@compiled
+def match_segments(
+    parts: Integers,
+    program: Integers,
+    batch: int,
+    held: Integers,
+    first_position: int,
+    rows: int,
+    numbers: Integers,
+) -> tuple[Integers, Integers, Integers]:
+    """Match a batch against several segments: row r matches numbers[offsets[r] : offsets[r + 1]].
+
+    `parts` has PART_WIDTH entries for each of them, `held` the addresses and lengths of the two arrays of `Held`, or
+    zeros; `program` and `batch` are those of `filling.fill_keys`, for the dimensions of all segments. `numbers` is
+    room for the result, which is part of it where it suffices. Returns offsets, numbers, and how many numbers were
+    found up to the end of each segment."""
+    count = len(parts) // PART_WIDTH
+    offsets = np.zeros(count * (rows + 1), np.int64)
+    ends = np.zeros(count + 1, np.int64)
+    nothing = np.zeros(rows + 1, np.int64)
+    dimension = 0
+    for place in range(count):
+        part = parts[place * PART_WIDTH : (place + 1) * PART_WIDTH]
+        segment = arrays_at(part)
+        dimensions = len(segment.dimension_bucket)
+        values, there = fill_keys(
+            batch, program, dimension, dimensions, rows, segment.literal_start, segment.literal_bytes,
+            longs_at(part[HEADS], part[HEADS + 1]).view(np.uint64),
+        )  # fmt: skip
+        dimension += dimensions
+        held_start, held_needs = nothing, shorts_at(held[4 * place + 2], held[4 * place + 3])
+        if held[4 * place] != 0:
+            held_start = longs_at(held[4 * place], held[4 * place + 1])
+        until = longs_at(part[UNTIL], part[UNTIL + 1])
+        windowed = len(until) > 0 or part[LATEST] > first_position
+        own = offsets[place * (rows + 1) : (place + 1) * (rows + 1)]
+        own[0] = ends[place]
+        numbers = match_rows(
+            segment, until, windowed, part[REPEATS] != 0, part[DENSE] != 0, first_position, rows, values, there,
+            held_start, held_needs, own, numbers,
+        )  # fmt: skip
+        ends[place + 1] = own[rows]
+    if count > 1:
+        offsets, numbers = join(offsets, numbers[: ends[count]], np.zeros(count, np.int64), rows)
+    return offsets, numbers[: ends[count]], ends[1:]

@@ -13,7 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from culver.matching.index.arrays import Bytes, Integers, Shorts, compiled
+from culver.matching.index.addresses import short_at
+from culver.matching.index.arrays import Bytes, Integers, compiled
+
+DECIDING = 4
+"""Marks rows whose key is about to be found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,22 +65,22 @@ def _heads_below(heads: NDArray[np.uint64], head: np.uint64, closed: bool) -> in
 
 @compiled
 def string_keys(
-    starts: Shorts,
+    starts: int,
     data: Bytes,
-    valid: Bytes,
     literal_start: Integers,
     literal_data: Bytes,
     heads: NDArray[np.uint64],
     keys: Integers,
-    there: Bytes,
+    given: Bytes,
 ) -> None:
-    """Place each string among the literals: 2i + 1 at literal i, 2i just below it."""
-    for row in range(len(valid)):
-        there[row] = valid[row]
-        if valid[row] == 0:
+    """Place each string that is `given` as DECIDING, and then as 1, among the literals: 2i + 1 at literal i, 2i just
+    below it. At the address `starts` is where each begins in the data, four bytes each."""
+    for row in range(len(given)):
+        if given[row] != DECIDING:
             continue
-        begin = starts[row]
-        length = starts[row + 1] - begin
+        given[row] = 1
+        begin = short_at(starts + 4 * row)
+        length = short_at(starts + 4 * row + 4) - begin
         head = head_of(data, begin, length)
         low = _heads_below(heads, head, False)
         high = low

@@ -1,23 +1,26 @@
 """Matching a batch against several segments, and merging segments into one."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from culver.matching.filter import Matches
+from culver.matching.index.addresses import addresses_of, place_of
 from culver.matching.index.columns import BatchColumns
-from culver.matching.index.kernels import join, match_rows
+from culver.matching.index.filling import Programs
+from culver.matching.index.held import Held
+from culver.matching.index.kernels import match_segments
 from culver.matching.index.rooms import room_for
 from culver.matching.index.segment import Segment
-from culver.matching.index.table import ClauseTable, concatenate, select_registrations
+from culver.matching.index.table import ClauseTable, concatenate, select_registrations, starts
 
 FOREVER = 2**63 - 1
 _MAX_CELLS = 1 << 23  # of rows x dimensions worked on at a time
+_SPARE = 2048  # entries of a result, for what few events may match beyond what is usual
 _TELLING_ROWS = 64  # a batch of fewer says little about the next
-_NEVER_ENDED = np.empty(0, np.int64)
+_NOTHING = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,59 +44,81 @@ class Part:
         return int(np.count_nonzero(self.until == FOREVER))
 
 
-def match_parts(parts: Sequence[Part], batch: pa.RecordBatch, first_position: int) -> Matches:
-    """The registrations in effect that each row matches; row i is at log position first_position + i."""
-    if batch.num_rows == 0 or not parts:
-        return Matches(np.zeros(batch.num_rows + 1, np.int64), np.empty(0, np.int64))
-    step = rows_at_a_time(parts)
-    if batch.num_rows <= step:
-        return _match_slice(parts, batch, first_position)
-    pieces = [
-        _match_slice(parts, batch.slice(begin, step), first_position + begin)
-        for begin in range(0, batch.num_rows, step)
-    ]
-    counts = np.concatenate([np.diff(piece.offsets) for piece in pieces])
-    offsets = np.zeros(batch.num_rows + 1, np.int64)
-    np.cumsum(counts, out=offsets[1:])
-    return Matches(offsets, np.concatenate([piece.numbers for piece in pieces]))
+class Parts:
+    """Segments that are matched together. Safe to share between threads."""
+
+    def __init__(self, parts: Sequence[Part]) -> None:
+        self._parts = tuple(parts)
+        self._described = np.concatenate([_NOTHING, *(_described(part) for part in parts)])
+        self._programs = Programs([each for part in parts for each in part.segment.dimensions])
+        needs = [part.segment.needs for part in parts]
+        self._needy = [(place, each) for place, each in enumerate(needs) if each.count]
+        self._none_held = np.zeros(4 * len(parts), np.int64)
+        widest = max((len(part.segment.dimensions) for part in parts), default=1)
+        self.rows_at_a_time = max(1, _MAX_CELLS // max(1, widest))
+        """How many events to match together, so that their keys do not take too much memory."""
+        self.registrations = sum(len(part.segment) for part in parts)
+
+    def __iter__(self) -> Iterator[Part]:
+        return iter(self._parts)
+
+    def __len__(self) -> int:
+        return len(self._parts)
+
+    def matches_per_row(self) -> float:
+        """Lately."""
+        return sum([part.segment.matches_per_row for part in self._parts])
+
+    def match(self, columns: BatchColumns, first_position: int) -> Matches:
+        """The registrations in effect that each row matches; row i is at log position first_position + i."""
+        rows, step = columns.rows, self.rows_at_a_time
+        if rows == 0 or not self._parts:
+            return Matches(np.zeros(rows + 1, np.int64), np.empty(0, np.int64))
+        if rows > step:
+            pieces = [
+                self.match(BatchColumns(columns.batch.slice(begin, step)), first_position + begin)
+                for begin in range(0, rows, step)
+            ]
+            counts = np.concatenate([np.diff(piece.offsets) for piece in pieces])
+            return Matches(starts(counts), np.concatenate([piece.numbers for piece in pieces]))
+        held = self._none_held
+        kept: list[Held] = []  # alive until the kernel has returned
+        if self._needy:
+            held = held.copy()
+            for place, needs in self._needy:
+                kept.append(needs.evaluate(columns))
+                held[4 * place : 4 * place + 4] = *place_of(kept[-1].start), *place_of(kept[-1].needs)
+        room = room_for(int(1.25 * self.matches_per_row() * rows) + _SPARE)
+        offsets, numbers, ends = match_segments(
+            self._described,
+            columns.program(self._programs),
+            columns.address,
+            held,
+            first_position,
+            rows,
+            room,
+        )
+        if rows >= _TELLING_ROWS:
+            for part, found in zip(self._parts, np.diff(ends, prepend=0).tolist(), strict=True):
+                part.segment.matches_per_row = found / rows
+        return Matches(offsets, numbers)
 
 
-def rows_at_a_time(parts: Sequence[Part]) -> int:
-    """How many events to match together, so that their keys do not take too much memory."""
-    widest = max((len(part.segment.dimensions) for part in parts), default=1)
-    return max(1, _MAX_CELLS // max(1, widest))
-
-
-def _match_slice(parts: Sequence[Part], batch: pa.RecordBatch, first_position: int) -> Matches:
-    columns = BatchColumns(batch)
-    results = [_match_part(part, columns, first_position) for part in parts]
-    if len(results) == 1:
-        return Matches(*results[0])
-    bases = np.zeros(len(results), np.int64)
-    np.cumsum([len(numbers) for _, numbers in results[:-1]], out=bases[1:])
-    offsets = np.concatenate([offsets for offsets, _ in results])
-    numbers = np.concatenate([numbers for _, numbers in results])
-    return Matches(*join(offsets, numbers, bases, columns.rows))
-
-
-def _match_part(
-    part: Part, columns: BatchColumns, first_position: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _described(part: Part) -> NDArray[np.int64]:
+    """For `match_segments`."""
     segment = part.segment
-    keys, there = columns.fill(segment.dimensions, segment.literals)
-    held = segment.needs.evaluate(columns)
-    windowed = part.until is not None or segment.latest > first_position
-    until = part.until
-    if until is None:
-        until = np.full(len(segment), FOREVER) if windowed else _NEVER_ENDED
-    room = room_for(int(1.25 * segment.matches_per_row * columns.rows) + 64)
-    offsets, numbers = match_rows(
-        segment.arrays, until, windowed, segment.repeats, segment.dense, first_position, columns.rows, keys, there,
-        held.start, held.needs, room,
-    )  # fmt: skip
-    if columns.rows >= _TELLING_ROWS:
-        segment.matches_per_row = len(numbers) / columns.rows
-    return offsets, numbers
+    heads = segment.literals.heads
+    return np.array(
+        [
+            *addresses_of(segment.arrays).tolist(),
+            *place_of(heads),
+            *((0, 0) if part.until is None else place_of(part.until)),
+            segment.latest,
+            segment.repeats,
+            segment.dense,
+        ],
+        np.int64,
+    )
 
 
 def merge_parts(

@@ -19,6 +19,7 @@ from culver.errors import StorageCorrupt
 from culver.matching.index import container
 from culver.matching.index.arrays import SegmentArrays
 from culver.matching.index.bounds import Line
+from culver.matching.index.filling import Programs
 from culver.matching.index.gathering import slots_by_registration
 from culver.matching.index.layout import lay_out
 from culver.matching.index.literals import literals_of
@@ -40,7 +41,7 @@ class Segment:
 
     __slots__ = (
         "__weakref__", "_slots_of", "arrays", "blocks", "dense", "dimensions", "latest", "literals",
-        "matches_per_row", "needs", "pool", "repeats",
+        "matches_per_row", "needs", "pool", "programs", "repeats",
     )  # fmt: skip
 
     def __init__(self, opened: container.Container, source: str) -> None:
@@ -48,6 +49,7 @@ class Segment:
             raise StorageCorrupt(f"{source} is a {opened.kind}, not a segment")
         self.arrays = SegmentArrays(*(opened.arrays[name] for name in SegmentArrays._fields))
         self.dimensions = tuple((name, Line(line)) for name, line in opened.meta["dimensions"])
+        self.programs = Programs(self.dimensions)
         self.pool = _texts(opened.arrays["pool_start"], opened.arrays["pool_bytes"])
         self.needs = Needs(self.pool)
         self.literals = literals_of(self.arrays.literal_start, self.arrays.literal_bytes)

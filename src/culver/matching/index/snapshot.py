@@ -21,7 +21,7 @@ Opening a version costs what is not open in the process yet: a segment's checksu
 first time (0.3 s per GB that the page cache holds), and shared by all versions from then on.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
@@ -40,7 +40,7 @@ from culver.matching.index.columns import BatchColumns
 from culver.matching.index.gatherer import Gatherer
 from culver.matching.index.grouping import Grouping
 from culver.matching.index.listing import Listed
-from culver.matching.index.matcher import FOREVER, Part, match_parts, rows_at_a_time
+from culver.matching.index.matcher import FOREVER, Part, Parts
 from culver.matching.index.segment import AnySegment, Segment, open_segment
 from culver.matching.index.slicing import UNDIVIDED, Placed
 from culver.matching.index.texts import Filters, TextSegment
@@ -59,6 +59,18 @@ class Memory:
     def __init__(self) -> None:
         self.grouping = Grouping()
         self.gatherer = Gatherer()
+        self._columns: BatchColumns | None = None
+
+    def columns_of(self, batch: pa.RecordBatch) -> BatchColumns:
+        """Kept until another batch comes, or `let_go`: several sets, of several slices, are asked about the same."""
+        columns = self._columns
+        if columns is None or columns.batch is not batch:
+            columns = self._columns = BatchColumns(batch)
+        return columns
+
+    def let_go(self) -> None:
+        """Of the last batch."""
+        self._columns = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +222,7 @@ class Index:
         self.version = version
         self.count = sum(part.in_effect() for part in every)  # registrations that have not ended
         # Numbers grow with time, so in this order the results of segments mostly just follow one another.
-        self._parts: list[Part] | None = sorted(parts, key=_first_number)
+        self._parts: Parts | None = Parts(sorted(parts, key=_first_number))
         ends = [part.segment.arrays.numbers[[0, -1]] for part in every if len(part.segment)]
         self.numbers = (int(min(e[0] for e in ends)), int(max(e[1] for e in ends))) if ends else (0, 0)
         """The lowest and the highest number there may be in what `match` returns."""
@@ -235,24 +247,33 @@ class Index:
     def match(self, batch: pa.RecordBatch, first_offset: int = 0) -> Matches:
         """The registrations that each event of `batch` matches. Row i is the event at log offset
         `first_offset + i`, and a registration takes part where `since <= offset < until`."""
+        return self._match(BatchColumns(batch), first_offset)
+
+    def _match(self, columns: BatchColumns, first_offset: int) -> Matches:
         if self._parts is None:
             raise ValueError("the index is closed")
-        found = match_parts(self._parts, batch, first_offset)
+        found = self._parts.match(columns, first_offset)
         if self._beside is None:
             return found
-        positions = np.arange(first_offset, first_offset + batch.num_rows)
-        return joined([found, self._beside.match(batch, positions)])
+        positions = np.arange(first_offset, first_offset + columns.rows)
+        return joined([found, self._beside.match(columns.batch, positions)])
 
     def match_some(self, batch: pa.RecordBatch, chosen: NDArray[np.bool_], first_offset: int = 0) -> Matches:
         """The same where only the chosen events are to be matched; the others match nothing."""
-        if self._parts is None or chosen.all():
-            return self.match(batch, first_offset)
+        return self._match_some(BatchColumns(batch), chosen, first_offset)
+
+    def _match_some(
+        self, columns: BatchColumns, chosen: NDArray[np.bool_] | None, first_offset: int
+    ) -> Matches:
+        if self._parts is None or chosen is None or chosen.all():
+            return self._match(columns, first_offset)
+        batch = columns.batch
         rows, end = np.flatnonzero(chosen), first_offset + batch.num_rows
         if any(part.changes_within(first_offset, end) for part in self._parts):
-            found = select_rows(match_parts(self._parts, batch, first_offset), rows)
+            found = select_rows(self._parts.match(columns, first_offset), rows)
         else:
             # Each registration is in effect for all events or for none: it does not matter where an event is.
-            found = match_parts(self._parts, batch.take(pa.array(rows)), first_offset)
+            found = self._parts.match(BatchColumns(batch.take(pa.array(rows))), first_offset)
         if self._beside is not None:
             found = joined([found, self._beside.match(batch.take(pa.array(rows)), first_offset + rows)])
         return spread_rows(found, rows, batch.num_rows)
@@ -273,14 +294,13 @@ class Index:
         if not parts and self._beside is None:
             return
         if _is_sparse(parts, count if chosen is None else int(np.count_nonzero(chosen))):
-            first = start + first_row
-            matches = self.match(batch, first) if chosen is None else self.match_some(batch, chosen, first)
-            yield Listed(matches, self.numbers, first_row)
+            columns, first = memory.columns_of(batch), start + first_row
+            yield Listed(self._match_some(columns, chosen, first), self.numbers, first_row)
             return
         rows = np.arange(first_row, first_row + count).astype(np.uint16)
         if chosen is not None and not chosen.all():
             rows, batch = rows[chosen], batch.take(pa.array(np.flatnonzero(chosen)))
-        step = rows_at_a_time(parts)
+        step = parts.rows_at_a_time
         for begin in range(0, len(rows), step):
             columns = BatchColumns(batch.slice(begin, step))
             for part in parts:
@@ -306,11 +326,10 @@ class Index:
         self.close()
 
 
-def _is_sparse(parts: Sequence[Part], count: int) -> bool:
+def _is_sparse(parts: Parts, count: int) -> bool:
     """Whether pairs are to be listed for so many events. To gather is to look at every registration, which does not
     pay where pairs are fewer."""
-    expected = sum(part.segment.matches_per_row for part in parts) * count
-    return count <= _FEW_ROWS or expected < sum(len(part.segment) for part in parts)
+    return count <= _FEW_ROWS or parts.matches_per_row() * count < parts.registrations
 
 
 def _first_number(part: Part) -> int:

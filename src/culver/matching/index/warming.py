@@ -8,7 +8,7 @@ from culver.matching.index.bounds import Line
 from culver.matching.index.columns import BatchColumns
 from culver.matching.index.compiler import Entry, compile_entries
 from culver.matching.index.gatherer import Gatherer
-from culver.matching.index.matcher import Part, match_parts
+from culver.matching.index.matcher import Part, Parts
 from culver.matching.index.portable import event_hashes, event_keys
 from culver.matching.index.segment import in_memory
 from culver.model.batch import encode as encode_events
@@ -47,7 +47,8 @@ def load_kernels() -> None:
     parts = [Part(in_memory(compile_entries(entries))) for _ in range(2)]
     batch: pa.RecordBatch
     for batch in encode_events([Event({}, {"number": 1, "text": "ab", "list": ("a",)}, b"{}")], 0):
-        match_parts(parts, batch, 0)
+        Parts(parts).match(BatchColumns(batch), 0)
+        BatchColumns(batch).payload_sizes()
         Gatherer().find(parts[0], BatchColumns(batch), np.zeros(1, np.uint16), 0).groups()
         event_keys(BatchColumns(batch), ("text", Line.STRINGS))
         event_hashes(BatchColumns(batch), ("text", Line.STRINGS))

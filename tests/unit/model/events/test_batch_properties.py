@@ -24,7 +24,12 @@ def check(batch: pa.RecordBatch, expected: Sequence[Event]) -> None:
         assert found == event
         for source, original in ((found.context, event.context), (found.data, event.data)):
             assert all(same_value(source[name], value) for name, value in original.items())
-    asked = attributes(batch).keys() | set(EXTRA_NAMES) | set(NAMES) | {"data." + name for name in NAMES}
+    asked = (
+        attributes(tuple(batch.schema.names)).keys()
+        | set(EXTRA_NAMES)
+        | set(NAMES)
+        | {"data." + name for name in NAMES}
+    )
     for name in asked:
         columns = {kind: column.to_pylist() for kind, column in attribute(batch, name).items()}
         for values in columns.values():
