@@ -9,10 +9,10 @@ A file is grouped by registration, so a share is found by looking up the numbers
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from culver.delivery.mailboxes import Mailboxes

@@ -111,7 +111,8 @@ class Group:
                 each.announce(Registered(tuple(shares[each.share.number])))
 
     def accepted(self, start: int, end: int, next_offset: int) -> None:
-        self._announce(Accepted(start, end, next_offset))
+        if self._members:
+            self._announce(Accepted(start, end, next_offset))
 
     def _announce(self, message: Announcement) -> None:
         for each in self._members:

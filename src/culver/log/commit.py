@@ -262,7 +262,7 @@ class GroupCommitter:
         received_us = self._clock_us()
         try:
             events = [event for request in group for event in request.events]
-            return self._log.prepare(encode(events, received_us)), []
+            return self._log.prepare(encode(events, received_us), received_us), []
         except Exception as exc:
             if len(group) == 1:
                 return [], [(group[0], exc)]
@@ -270,7 +270,7 @@ class GroupCommitter:
         refused: list[tuple[_Request, Exception]] = []
         for request in group:
             try:
-                bodies += self._log.prepare(encode(request.events, received_us))
+                bodies += self._log.prepare(encode(request.events, received_us), received_us)
             except Exception as exc:
                 refused.append((request, exc))
         return bodies, refused

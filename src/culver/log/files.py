@@ -110,8 +110,8 @@ class FileLog:
                 total += (self._directory / segment_name(first)).stat().st_size
         return total
 
-    def prepare(self, batches: Sequence[pa.RecordBatch]) -> list[Body]:
-        return [_body(batch) for batch in batches if batch.num_rows]
+    def prepare(self, batches: Sequence[pa.RecordBatch], received_us: int | None = None) -> list[Body]:
+        return [_body(batch, received_us) for batch in batches if batch.num_rows]
 
     def append(self, group: Sequence[Body]) -> int:
         with self._lock:
@@ -379,7 +379,7 @@ def _write_at(descriptor: int, data: bytes, position: int) -> None:
         view, position = view[written:], position + written
 
 
-def _body(batch: pa.RecordBatch) -> Body:
+def _body(batch: pa.RecordBatch, received_us: int | None) -> Body:
     data = memoryview(batches.serialise(batch))
     if data.nbytes > MAX_BODY_BYTES:
         raise TooLarge(
@@ -387,5 +387,6 @@ def _body(batch: pa.RecordBatch) -> Body:
             field="events",
             limit=MAX_BODY_BYTES,
         )
-    times = batches.received_times(batch)
-    return Body(batch, data, int(times[times.argmax()]))  # a third of what `max` takes for a few events
+    if received_us is None:
+        received_us = int(batches.received_times(batch).max())
+    return Body(batch, data, received_us)

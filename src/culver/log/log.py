@@ -65,9 +65,9 @@ class ReadableLog(Protocol):
 class PublicationLog(ReadableLog, Protocol):
     """Events in one sequence, numbered from 0. One writer; any number of readers in any process."""
 
-    def prepare(self, batches: Sequence[pa.RecordBatch]) -> list[Body]:
-        """What `append` takes. Touches no file, so that it may run where waiting is not allowed. Raises
-        TooLarge."""
+    def prepare(self, batches: Sequence[pa.RecordBatch], received_us: int | None = None) -> list[Body]:
+        """What `append` takes. Touches no file, so that it may run where waiting is not allowed. `received_us` is
+        when the last event came, where the caller knows. Raises TooLarge."""
 
     def append(self, group: Sequence[Body]) -> int:
         """Write all of it and make it durable with one `fdatasync`; returns the first event's offset.

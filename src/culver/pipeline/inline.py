@@ -51,6 +51,7 @@ class InlineEngine:
         self._position = head.frontier
         self._tally = Tally()
         self._load = LoadReport()
+        self._plan = Plan(head.index_version, head.slices, load=self._load, forwarding=forwarding)
         self._changed = asyncio.Event()
         self._changed.set()
         self._stopping = False
@@ -114,7 +115,13 @@ class InlineEngine:
         began = perf_counter()
         end = min(head.log_end, start + self._batch_events)
         small = end - start <= _SMALL_RANGE
-        plan = Plan(head.index_version, head.slices, load=self._load, forwarding=self._forwarding)
+        plan = self._plan
+        if (plan.index_version, plan.slices) != (
+            head.index_version,
+            head.slices,
+        ) or plan.load is not self._load:
+            plan = Plan(head.index_version, head.slices, load=self._load, forwarding=self._forwarding)
+            self._plan = plan
         blocks = processor.process(start, end, plan)
         while (
             block := next(blocks, None) if small else await asyncio.to_thread(next, blocks, None)

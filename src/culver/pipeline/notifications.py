@@ -29,11 +29,11 @@ import os
 import secrets
 import struct
 import zlib
-from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
 from typing import Any, Protocol
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -50,9 +50,9 @@ _PAGE = 4096
 _MANY_BYTES = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Notifications:
-    """The events of `[start, end)` that each registration gets; see the module for the arrays."""
+class Notifications(msgspec.Struct, frozen=True, eq=False):
+    """The events of `[start, end)` that each registration gets; see the module for the arrays. A struct, not a
+    dataclass, for one is made for every group of events."""
 
     start: int
     end: int
@@ -66,7 +66,7 @@ class Notifications:
 
     def offsets_of(self, number: int) -> NDArray[np.int64]:
         """The log offsets of the events for one registration, ascending."""
-        at = int(np.searchsorted(self.numbers, number))
+        at = int(self.numbers.searchsorted(number))
         if at == len(self.numbers) or self.numbers[at] != number:
             return np.empty(0, np.int64)
         return self.rows[self.bounds[at] : self.bounds[at + 1]].astype(np.int64) + self.start

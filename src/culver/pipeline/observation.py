@@ -132,7 +132,7 @@ class Tally:
         work = tuple(work)
         self._loads.add(work, self._clock())
         for each in work:
-            self._slices[each.slice] = self._slices.get(each.slice, SliceTotals(each.slice)).plus(each)
+            self._slices[each.slice] = (self._slices.get(each.slice) or SliceTotals(each.slice)).plus(each)
             for scheme, pairs, seconds in each.schemes:
                 so_far = self._schemes.get(scheme, SchemeTotals(scheme))
                 self._schemes[scheme] = SchemeTotals(scheme, so_far.pairs + pairs, so_far.seconds + seconds)

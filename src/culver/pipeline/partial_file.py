@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -40,8 +41,7 @@ _MOST_PARTS = 512  # of a file that are written at once: the system takes 1,024
 Number = TypeVar("Number", bound=np.generic)
 
 
-@dataclass(frozen=True, slots=True)
-class Partial:
+class Partial(msgspec.Struct, frozen=True, eq=False):
     """What the slices of one task found in `[start, end)`."""
 
     start: int
