@@ -1,11 +1,11 @@
 """The meeting of tasks: complete only with one plan, whoever comes last, and damage is not joined."""
 
 import threading
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from culver.errors import StorageCorrupt
 from culver.matching.groups import Groups, Runs
