@@ -18,12 +18,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from websockets.asyncio.client import ClientConnection
 
 from culver.bench import wire
 from culver.bench.frame import BenchmarkFailed
 
 _FLOOR_BYTES = 500  # of an event in the log, about
+_SHORTEST_WAIT_SECONDS = 0.0005  # what the timers of an event loop can do; less would keep it busy
 _MAX_BATCH = 500  # events in one message, however many a stall has made due
 
 
@@ -79,8 +79,8 @@ async def measure_latency(url: str, events: Sequence[dict[str, Any]], plan: Late
     received[sampled] = 0.0
     sent = np.zeros(count)
     async with wire.open_connection(url) as subscriber, wire.open_connection(url) as publisher:
-        await wire.send(subscriber, f'{{"op":"subscribe","ref":1,"filter":"{wire.SEQUENCE} >= 0"}}')
-        while (await wire.receive(subscriber)).op != "subscribed":
+        await subscriber.send(f'{{"op":"subscribe","ref":1,"filter":"{wire.SEQUENCE} >= 0"}}')
+        while (await subscriber.receive()).op != "subscribed":
             pass
         with _no_garbage_collection():
             start = time.perf_counter() + 0.05
@@ -123,7 +123,7 @@ def measure_floor(directory: Path, plan: LatencyPlan) -> NDArray[np.float64]:
 
 
 async def _send_on_schedule(
-    publisher: ClientConnection,
+    publisher: wire.Connection,
     encoded: list[str],
     sent: NDArray[np.float64],
     start: float,
@@ -136,18 +136,18 @@ async def _send_on_schedule(
         due = min(count, at + _MAX_BATCH, int((now - start) * rate) + 1) if now >= start else 0
         last_of_batch = min(at + plan.batch, count) - 1
         if due > last_of_batch:
-            await wire.send(publisher, wire.publish_message(at, encoded[at:due]))
+            await publisher.send(wire.publish_message(at, encoded[at:due]))
             sent[at:due] = now
             at = due
         else:
-            await asyncio.sleep(max(0.0, start + last_of_batch / rate - now))
+            await asyncio.sleep(max(_SHORTEST_WAIT_SECONDS, start + last_of_batch / rate - now))
 
 
-async def _listen(subscriber: ClientConnection, received: NDArray[np.float64]) -> None:
+async def _listen(subscriber: wire.Connection, received: NDArray[np.float64]) -> None:
     """Note when each event came for the first time; ends when all have."""
     missing = int(np.count_nonzero(received == 0.0))
     while missing:
-        message = await wire.receive(subscriber)
+        message = await subscriber.receive()
         now = time.perf_counter()
         for delivery in message.deliveries:
             number = delivery.event.bench_sequence
@@ -156,9 +156,9 @@ async def _listen(subscriber: ClientConnection, received: NDArray[np.float64]) -
                 missing -= 1
 
 
-async def _discard_acknowledgements(publisher: ClientConnection) -> None:
+async def _discard_acknowledgements(publisher: wire.Connection) -> None:
     while True:
-        await wire.receive(publisher)
+        await publisher.receive()
 
 
 async def _drain(

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import httpx
-from websockets.asyncio.client import ClientConnection
 
 from culver.bench import wire
 from culver.bench.frame import BenchmarkFailed
@@ -59,22 +58,22 @@ async def measure_throughput(
     return Throughput(len(events), published - started, delivered - started)
 
 
-async def _publish(publisher: ClientConnection, messages: Sequence[str]) -> int:
+async def _publish(publisher: wire.Connection, messages: Sequence[str]) -> int:
     """Returns the log position behind the last event."""
     end, in_flight = 0, 0
     for message in messages:
         if in_flight == IN_FLIGHT:
             end = max(end, (await _acknowledgement(publisher)).next_offset)
             in_flight -= 1
-        await wire.send(publisher, message)
+        await publisher.send(message)
         in_flight += 1
     for _ in range(in_flight):
         end = max(end, (await _acknowledgement(publisher)).next_offset)
     return end
 
 
-async def _acknowledgement(publisher: ClientConnection) -> wire.Message:
-    while (message := await wire.receive(publisher)).op != "published":
+async def _acknowledgement(publisher: wire.Connection) -> wire.Message:
+    while (message := await publisher.receive()).op != "published":
         pass
     return message
 

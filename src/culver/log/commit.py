@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from time import thread_time
+from time import perf_counter, thread_time
 from types import TracebackType
 from typing import Self
 
@@ -67,7 +67,8 @@ class GroupCommitter:
         # Handed to the other thread, one commit at a time; None ends it.
         self._commits: queue.SimpleQueue[_Commit | None] = queue.SimpleQueue()
         self._committing = False
-        self._begun = 0.0  # when, on the loop's clock, the last commit was handed over
+        # When the last commit was handed over; not on the loop's clock, which may count whole milliseconds.
+        self._begun = 0.0
         self._worked = 0.0  # the loop's processor time at that moment
         self._pace_seconds = 0.0  # from that commit to the next, where that is a small one
         self._pause: asyncio.TimerHandle | None = None
@@ -142,7 +143,7 @@ class GroupCommitter:
             self._held_events += len(request.events)
             self._held_bytes += request.size
             self._queue.append(request)
-        if self._queue and not self._committing and self._pause is None:
+        if self._queue and not self._committing and (self._pause is None or self._is_over()):
             self._commit_next()
         elif not self._waiting and self._held_events == 0:
             self._idle.set()
@@ -161,7 +162,7 @@ class GroupCommitter:
         small = events <= _SMALL_EVENTS and size <= _SMALL_BYTES
         self._committing = True
         assert self._loop is not None
-        self._begun = self._loop.time()
+        self._begun = perf_counter()
         before, self._worked = self._worked, thread_time()
         pace = _PACE_PER_WORK * (self._worked - before)
         self._pace_seconds = min(max(pace, _SHORTEST_PACE_SECONDS), _LONGEST_PACE_SECONDS)
@@ -233,10 +234,19 @@ class GroupCommitter:
     def _pace(self) -> None:
         """After a commit: put off the next one, where events wait already and there are few of them."""
         assert self._loop is not None
-        waits = self._begun + self._pace_seconds - self._loop.time()
-        events = sum(len(request.events) for request in self._queue)
+        waits = self._begun + self._pace_seconds - perf_counter()
+        events = sum([len(request.events) for request in self._queue])
         if waits > 0 and 0 < events <= _SMALL_EVENTS and not self._closing:
             self._pause = self._loop.call_later(waits, self._go_on)
+
+    def _is_over(self) -> bool:
+        """Whether there is a pause and its time is up, though its timer, which may be a millisecond late, says
+        nothing yet. Ends it."""
+        if self._pause is None or perf_counter() < self._begun + self._pace_seconds:
+            return False
+        self._pause.cancel()
+        self._pause = None
+        return True
 
     def _go_on(self) -> None:
         self._pause = None
