@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import pyarrow as pa
 import uvloop
 
 from culver.config import Settings
@@ -140,7 +141,7 @@ class RunningSite:
         self._tracker = HeadTracker(log.next_offset, index.version, hub.frontier, index.placed.slices)
         self._head = self._tracker.head
         self._head_file = HeadFile.create(self._files.head)
-        self._committer = GroupCommitter(log, settings.log, self._on_committed, clock_us)
+        self._committer = GroupCommitter(log, settings.log, self._on_committed, clock_us, self._on_committing)
         self._catalog = Catalog(
             registry,
             index,
@@ -258,6 +259,9 @@ class RunningSite:
             self._group.accepted(notifications.start, notifications.end, self._log.next_offset)
         self._tracker.accepted(frontier)
         self._head_moved()
+
+    def _on_committing(self, first_offset: int, batches: Sequence[pa.RecordBatch]) -> None:
+        self._engine.foresee(first_offset, batches)
 
     def _on_committed(self, first_offset: int, events: Sequence[Event]) -> None:
         self._hub.payloads.remember(first_offset, [event.payload for event in events])

@@ -19,6 +19,8 @@ from time import perf_counter, thread_time
 from types import TracebackType
 from typing import Self
 
+import pyarrow as pa
+
 from culver.config import LogSettings
 from culver.errors import CulverError, StorageError, Unavailable
 from culver.log.disk_thread import DiskThread
@@ -44,7 +46,8 @@ class GroupCommitter:
 
     Small groups are made here and written by a DiskThread. Others are encoded and appended in one thread, which also
     does what a small one may not wait for (a new segment of the log). `on_committed` is called on the
-    loop with the first offset and the events of each commit, in order. What waits is bounded by the settings:
+    loop with the first offset and the events of each commit, in order; `on_committing` when one has begun, with where
+    its events will be if the disk takes them (none where they are many). What waits is bounded by the settings:
     beyond that, publishers wait for room, first come, first served. A request is never split, and one
     larger than the bounds is let in alone.
     """
@@ -55,11 +58,13 @@ class GroupCommitter:
         settings: LogSettings,
         on_committed: Callable[[int, Sequence[Event]], None],
         clock_us: Callable[[], int],
+        on_committing: Callable[[int, Sequence[pa.RecordBatch]], None] = lambda first, batches: None,
     ) -> None:
         self._log = log
         self._settings = settings
         self._on_committed = on_committed
         self._clock_us = clock_us
+        self._on_committing = on_committing
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._disk = DiskThread()  # writes the small commits
@@ -167,11 +172,13 @@ class GroupCommitter:
         pace = _PACE_PER_WORK * (self._worked - before)
         self._pace_seconds = min(max(pace, _SHORTEST_PACE_SECONDS), _LONGEST_PACE_SECONDS)
         commit = _Commit(group, self._encode(group) if small else None)
-        staged = self._log.stage(commit.encoded[0]) if commit.encoded is not None else None
+        first, bodies = self._log.next_offset, commit.encoded[0] if commit.encoded is not None else []
+        staged = self._log.stage(bodies)
         if staged is not None:
             self._disk.write(staged, partial(self._written, commit))
         else:
             self._commits.put(commit)
+        self._on_committing(first, [body.batch for body in bodies])
 
     def _written(self, commit: "_Commit", failure: WriteFailure | None) -> None:
         assert commit.encoded is not None

@@ -1,7 +1,9 @@
 """What an engine is: it follows the head through the log and hands every range to the sink, once, in order."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
+
+import pyarrow as pa
 
 from culver.pipeline.head import Head
 from culver.pipeline.loads import LoadReport
@@ -38,6 +40,11 @@ class Engine(Protocol):
 
     async def start(self) -> None:
         """Begin; returns before the engine is ready."""
+
+    def foresee(self, start: int, batches: Sequence[pa.RecordBatch]) -> None:
+        """A commit has begun: if the disk takes them, these events will be in the log from `start` on. Where they are
+        many, none are told. Whatever is worked out for them ahead counts for nothing until the head has passed
+        them. Never blocks for long, and never raises."""
 
     def follow(self, head: Head) -> None:
         """The head has moved. Never blocks."""

@@ -1,7 +1,8 @@
 """The inline engine: the operators in the site's own process, for milliseconds of latency.
 
-A range of few events is matched on the event loop itself: that takes about a millisecond, and handing it to
-a thread and back would take longer, with two threads in each other's way. Larger ranges go to a thread.
+A range of few events is matched on the event loop itself: that takes a fraction of a millisecond, and handing it to
+a thread and back would take longer, with two threads in each other's way. Larger ranges go to a thread. A few events
+are matched while the disk makes them durable; nobody learns of that before they are.
 
 It hands its results on in memory and writes nothing: the log has the events, and what delivery has not written when
 the process ends is matched again at the next start.
@@ -9,14 +10,17 @@ the process ends is matched again at the next start.
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from time import perf_counter
+
+import pyarrow as pa
 
 from culver.log.log import PublicationLog
 from culver.pipeline.engine import Progress
 from culver.pipeline.files import SiteFiles
 from culver.pipeline.head import Head
 from culver.pipeline.loads import LoadReport
-from culver.pipeline.notifications import NotificationSink
+from culver.pipeline.notifications import Notifications, NotificationSink
 from culver.pipeline.observation import EngineObservation, Tally
 from culver.pipeline.plan import Plan
 from culver.pipeline.ranges import RangeProcessor, warm_up
@@ -58,6 +62,9 @@ class InlineEngine:
         self._ready = False
         self._trouble: str | None = None
         self._task: asyncio.Task[None] | None = None
+        self._processor: RangeProcessor | None = None
+        # Matched before it was in the log, in so many seconds.
+        self._ahead: tuple[Notifications, float] | None = None
 
     @property
     def ready(self) -> bool:
@@ -74,9 +81,22 @@ class InlineEngine:
         self._progress("loading the matching kernels")
         self._task = asyncio.create_task(self._run())
 
+    def foresee(self, start: int, batches: Sequence[pa.RecordBatch]) -> None:
+        self._ahead = None  # the commit before may have failed, and this one begin where that did
+        head, processor = self._head, self._processor
+        if not batches or processor is None or not start == head.log_end == self._position:
+            return
+        began = perf_counter()
+        try:
+            found = processor.match(start, batches, self._plan_for(head))
+        except Exception:
+            return  # it is tried again in its turn, and reported then
+        self._ahead = found, perf_counter() - began
+
     def follow(self, head: Head) -> None:
         self._head = head
-        self._changed.set()
+        if not self._hand_on_what_was_foreseen():
+            self._changed.set()
 
     def tell(self, load: LoadReport) -> None:
         self._load = load
@@ -88,48 +108,66 @@ class InlineEngine:
             await self._task
 
     async def _run(self) -> None:
-        processor: RangeProcessor | None = None
         pause_seconds = 0.1
         while not self._stopping:
             try:
-                if processor is None:
+                if self._processor is None:
                     await asyncio.to_thread(warm_up)
-                    processor = RangeProcessor(self._files.index, self._log, lambda: self._head)
+                    self._processor = RangeProcessor(self._files.index, self._log, lambda: self._head)
                     self._ready = True
                 elif self._head.log_end <= self._position:
                     self._changed.clear()
                     await self._changed.wait()
                 else:
-                    await self._process_next(processor)
+                    await self._process_next(self._processor)
                 self._trouble, pause_seconds = None, 0.1
             except Exception as exc:
                 self._trouble = f"cannot match events from {self._position} on: {exc}"
                 logger.exception("the inline engine tries again in %.1f s", pause_seconds)
                 await asyncio.sleep(pause_seconds)
                 pause_seconds = min(2 * pause_seconds, _LONGEST_PAUSE_SECONDS)
-        if processor is not None:
-            processor.close()
+        if self._processor is not None:
+            self._processor.close()
 
     async def _process_next(self, processor: RangeProcessor) -> None:
         start, head = self._position, self._head
         began = perf_counter()
         end = min(head.log_end, start + self._batch_events)
         small = end - start <= _SMALL_RANGE
-        plan = self._plan
-        if (plan.index_version, plan.slices) != (
-            head.index_version,
-            head.slices,
-        ) or plan.load is not self._load:
-            plan = Plan(head.index_version, head.slices, load=self._load, forwarding=self._forwarding)
-            self._plan = plan
-        blocks = processor.process(start, end, plan)
+        blocks = processor.process(start, end, self._plan_for(head))
         while (
             block := next(blocks, None) if small else await asyncio.to_thread(next, blocks, None)
         ) is not None:
-            self._sink.accept(block, stored=False)
-            self._position = block.end
-            self._tally.add(block.work)
+            self._hand_on(block)
         self._position = end
         self._tally.add_batch(end - start, perf_counter() - began)
         if small:
             await asyncio.sleep(0)  # others have their turn
+
+    def _hand_on_what_was_foreseen(self) -> bool:
+        """Now that it is in the log. False where nothing was, or it is not what would be found now: with another
+        index version, registrations may have come."""
+        if self._ahead is None or self._head.log_end <= self._ahead[0].start:
+            return False
+        (block, seconds), self._ahead = self._ahead, None
+        now = (self._position, self._head.log_end, self._head.index_version)
+        if (block.start, block.end, block.index_version) != now:
+            return False
+        began = perf_counter()
+        try:
+            self._hand_on(block)
+        except Exception:
+            return False  # it is tried again in its turn, and reported then
+        self._tally.add_batch(block.end - block.start, seconds + perf_counter() - began)
+        return True
+
+    def _hand_on(self, block: Notifications) -> None:
+        self._sink.accept(block, stored=False)
+        self._position = block.end
+        self._tally.add(block.work)
+
+    def _plan_for(self, head: Head) -> Plan:
+        plan, wanted = self._plan, (head.index_version, head.slices)
+        if (plan.index_version, plan.slices) != wanted or plan.load is not self._load:
+            self._plan = plan = Plan(*wanted, load=self._load, forwarding=self._forwarding)
+        return plan

@@ -3,7 +3,8 @@
 This is the shell around the pure operators. The inline engine runs it in the site's process, Spark in its workers.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import accumulate
 from pathlib import Path
 from time import perf_counter
 
@@ -26,6 +27,9 @@ from culver.pipeline.work import Meter, SchemeWork, Work, worker_name
 from culver.placement import layer
 from culver.placement.placement import Chosen
 from culver.plugins import forwarding_named
+
+_Pieces = Iterable[tuple[int, pa.RecordBatch]]
+"""Events with the offset of the first, as the log gives them."""
 
 
 def warm_up() -> None:
@@ -57,7 +61,12 @@ class RangeProcessor:
         """Match what delivery does not have of `[start, end)` in all slices, block by block; nothing where nothing
         is left to do (a batch that is run again after a restart)."""
         for block, _ in self._blocks(start, end, plan):
-            yield self._match_all(block, plan)
+            yield self._match_all(block, plan, self._log.read(*block))
+
+    def match(self, start: int, batches: Sequence[pa.RecordBatch], plan: Plan) -> Notifications:
+        """The same for events at hand, which will be in the log from `start` on."""
+        ends = list(accumulate((batch.num_rows for batch in batches), initial=start))
+        return self._match_all((start, ends[-1]), plan, zip(ends, batches, strict=False))
 
     def process_share(self, start: int, end: int, plan: Plan, task: int) -> Iterator[Notifications | Partial]:
         """The same in the slices of one task, as partial results.
@@ -71,12 +80,13 @@ class RangeProcessor:
                 index = None if cut else self._open_share(plan, task)
                 if index is None:
                     beyond_share = True
-                    yield self._match_all(block, plan)
+                    yield self._match_all(block, plan, self._log.read(*block))
                 else:
-                    found, parts, work = self._match(block, index, plan.share(task), plan)
-                    yield Partial(
-                        *block, index.version, found, operators.payload_sizes(parts, self._memory), work
+                    found, parts, work = self._match(
+                        block, index, plan.share(task), plan, self._log.read(*block)
                     )
+                    sizes = operators.payload_sizes(parts, self._memory)
+                    yield Partial(*block, index.version, found, sizes, work)
         finally:
             if beyond_share:
                 self._forget_index()
@@ -94,17 +104,17 @@ class RangeProcessor:
             if (last := min(end, first + step)) > frontier:
                 yield (max(first, frontier), last), first < frontier
 
-    def _match_all(self, block: tuple[int, int], plan: Plan) -> Notifications:
+    def _match_all(self, block: tuple[int, int], plan: Plan, pieces: _Pieces) -> Notifications:
         index = self._newest_or(plan.index_version)
-        found, parts, work = self._match(block, index, range(index.slices), plan)
+        found, parts, work = self._match(block, index, range(index.slices), plan, pieces)
         return operators.exit_point(block[0], index.version, parts, found, self._memory, work)
 
     def _match(
-        self, block: tuple[int, int], index: DividedIndex, slices: Sequence[int], plan: Plan
+        self, block: tuple[int, int], index: DividedIndex, slices: Sequence[int], plan: Plan, pieces: _Pieces
     ) -> tuple[joining.Collection, list[pa.RecordBatch], tuple[Work, ...]]:
         """In some of the slices: an event is read and routed once for all of them. Also returns the events."""
         began = perf_counter()
-        parts = operators.access_point(*block, self._log.read(*block))
+        parts = operators.access_point(*block, pieces)
         routed = index.routed(forwarding_named(plan.forwarding)(), plan.load, block[0], parts)
         seconds = (perf_counter() - began) / len(slices)
         found = joining.Collection()

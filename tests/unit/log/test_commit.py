@@ -58,11 +58,10 @@ class GatedLog(FileLog):
 def committer(
     log: FileLog,
     settings: LogSettings | None = None,
-    on_committed: Callable[[int, Sequence[Event]], None] | None = None,
+    on_committed: Callable[[int, Sequence[Event]], None] = lambda first, events: None,
+    on_committing: Callable[[int, Sequence[pa.RecordBatch]], None] = lambda first, batches: None,
 ) -> GroupCommitter:
-    return GroupCommitter(
-        log, settings or LogSettings(), on_committed or (lambda first, events: None), lambda: 1_000
-    )
+    return GroupCommitter(log, settings or LogSettings(), on_committed, lambda: 1_000, on_committing)
 
 
 async def settle() -> None:
@@ -201,6 +200,35 @@ def test_on_committed_is_called_on_the_loop_in_order_before_the_publisher_goes_o
                     await publisher.publish([event(n), event(n)])
                     assert told[-1] == (2 * n, 2, threading.get_ident())
         assert [first for first, _, _ in told] == [0, 2, 4, 6, 8]
+
+    asyncio.run(main())
+
+
+def test_on_committing_tells_where_few_events_will_be_while_the_disk_is_at_work(tmp_path: Path) -> None:
+    async def main() -> None:
+        told: list[tuple[int, list[int]]] = []
+
+        def on_committing(first: int, batches: Sequence[pa.RecordBatch]) -> None:
+            told.append((first, [batch.num_rows for batch in batches]))
+
+        with GatedLog(tmp_path) as log:
+            async with committer(log, on_committing=on_committing) as publisher:
+                log.hold()
+                waiting = asyncio.ensure_future(publisher.publish([event(0), event(1)]))
+                await log.begun()
+                assert told == [(0, [2])]
+                assert not waiting.done()
+                log.full = True
+                log.gate.release()
+                assert [type(e) for e in await asyncio.gather(waiting, return_exceptions=True)] == [
+                    StorageFull
+                ]
+                log.full = False
+                log.gate.release(10)
+                await publisher.publish([event(0)])
+                await publisher.publish([event(n) for n in range(1_000)])
+                await publisher.publish([event(0)])
+        assert told == [(0, [2]), (0, [1]), (1, []), (1_001, [1])]
 
     asyncio.run(main())
 

@@ -11,10 +11,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import IO
+
+import pyarrow as pa
 
 from culver.pipeline.collector import Collector
 from culver.pipeline.engine import Progress
@@ -106,6 +108,9 @@ class SparkEngine:
         self._socket.bind(self._signals_path)
         asyncio.get_running_loop().add_reader(self._socket, self._on_signals)
         self._tasks = [asyncio.create_task(self._supervise()), asyncio.create_task(self._look())]
+
+    def foresee(self, start: int, batches: Sequence[pa.RecordBatch]) -> None:
+        """Batches are not worked on before they are planned."""
 
     def follow(self, head: Head) -> None:
         """Nothing to do: the source reads the head file."""
