@@ -62,7 +62,7 @@ def run_engine(engine: str, plan: SpinePlan, tell: Tell) -> Record:
                 f"{plan.warm_up_seconds:g} s"
             )
             events = workload.events(latency_plan.events, _SEED)
-            latency = asyncio.run(measure_latency(site.websocket_url, events, latency_plan))
+            latency = measure_latency(site.websocket_url, events, latency_plan)
             tell(f"{engine}: the same with nothing but a file, for comparison")
             floor = np.percentile(measure_floor(Path(directory), latency_plan), [50, 99])
             tell(f"{engine}: {plan.events:,} events as fast as they are acknowledged")

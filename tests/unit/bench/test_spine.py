@@ -162,7 +162,7 @@ def test_one_record_holds_all_figures_of_an_engine(tmp_path: Path) -> None:
 
 def _latency(behaviour: str, directory: Path, plan: LatencyPlan) -> Latency:
     with SiteProcess(behaviour, directory, command=COMMAND) as site:
-        return asyncio.run(measure_latency(site.websocket_url, EVENTS, plan))
+        return measure_latency(site.websocket_url, EVENTS, plan)
 
 
 def _child(directory: Path) -> int:

@@ -92,7 +92,7 @@ class _Run:
         plan = LatencyPlan(rate, self._plan.seconds, self._plan.warm_up_seconds, sampled=sampled, batch=batch)
         self._tell(f"{rate:,} events/s for {plan.seconds:g} s")
         events = self._plan.workload.events(plan.events, _SEED)
-        measured = asyncio.run(measure_latency(site.websocket_url, events, plan)).record()
+        measured = measure_latency(site.websocket_url, events, plan).record()
         floor = float(np.percentile(measure_floor(self._directory, plan), 99))
         return {
             f"{prefix}rate": rate,

@@ -77,7 +77,7 @@ def _delays(
         tell(f"{TABLE}: {batching.name} batches, {batching.engine}: {rate:,} events/s")
         schedule = LatencyPlan(rate, plan.delay_seconds, plan.warm_up_seconds)
         events = workload().events(schedule.events, SEED)
-        return rate, asyncio.run(measure_latency(site.websocket_url, events, schedule)).delivered
+        return rate, measure_latency(site.websocket_url, events, schedule).delivered
 
 
 def findings_of(
