@@ -413,6 +413,19 @@ class _Listener:
         return False
 
 
+@asynccontextmanager
+async def listened(app: _Listener) -> AsyncIterator[BoundedWebSocketProtocol]:
+    """The protocol of a connection to an application that listens."""
+    async with listening(app) as (port, state):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(HANDSHAKE)
+        await reader.readuntil(b"\r\n\r\n")
+        protocol = only_connection(state)
+        await eventually(lambda: protocol._listener is not _hear_nothing)
+        yield protocol
+        writer.transport.abort()
+
+
 def test_whole_texts_are_heard_as_they_come_and_those_in_pieces_are_fetched() -> None:
     texts = ["", "one", "two" * 50, "three" * 20_000]
     whole = [Frame(Opcode.TEXT, text.encode()).serialize(mask=True) for text in texts]
@@ -420,12 +433,7 @@ def test_whole_texts_are_heard_as_they_come_and_those_in_pieces_are_fetched() ->
 
     async def scenario() -> None:
         app = _Listener(lambda text: True)
-        async with listening(app) as (port, state):
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            writer.write(HANDSHAKE)
-            await reader.readuntil(b"\r\n\r\n")
-            protocol = only_connection(state)
-            await eventually(lambda: protocol._listener is not _hear_nothing)
+        async with listened(app) as protocol:
             protocol.data_received(b"".join(whole))
             assert app.heard == texts
             protocol.data_received(whole[1][:3])
@@ -435,7 +443,6 @@ def test_whole_texts_are_heard_as_they_come_and_those_in_pieces_are_fetched() ->
             protocol.data_received(whole[2])
             assert app.heard == [*texts, texts[2]]
             assert app.order == [*texts, texts[1], texts[2]]
-            writer.transport.abort()
 
     run(scenario())
 
@@ -465,12 +472,7 @@ def test_every_text_is_heard_or_fetched_once_and_in_order_however_it_is_cut(data
 
     async def scenario() -> None:
         app = _Listener(lambda text: text not in refused)
-        async with listening(app) as (port, state):
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            writer.write(HANDSHAKE)
-            await reader.readuntil(b"\r\n\r\n")
-            protocol = only_connection(state)
-            await eventually(lambda: protocol._listener is not _hear_nothing)
+        async with listened(app) as protocol:
             for piece, pause in zip(pieces, pauses, strict=True):
                 if piece:
                     protocol.data_received(piece)
@@ -479,7 +481,6 @@ def test_every_text_is_heard_or_fetched_once_and_in_order_however_it_is_cut(data
             await eventually(lambda: len(app.order) == len(texts))
             assert app.order == texts
             assert not refused.intersection(app.heard)
-            writer.transport.abort()
 
     run(scenario())
 
