@@ -450,8 +450,8 @@ def run_site(settings: Settings, progress: Callable[[str], None], on_ready: OnRe
 
     `on_ready` gets the site's address, and that of Spark's web interface if there is one, once events flow. A second
     signal ends the process at once."""
-    # The loop, the log's thread and the inline engine hand each event on to one another; by default a thread
-    # may keep the interpreter for 5 ms while another has work.
+    # The loop must not wait for a thread beside it that works; by default one may keep the interpreter for 5 ms while
+    # another has work.
     sys.setswitchinterval(0.00005)
     gc.set_threshold(*_COLLECTIONS)
     return uvloop.run(_run(settings, progress, on_ready))

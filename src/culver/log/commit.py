@@ -148,13 +148,13 @@ class GroupCommitter:
             self._held_events += len(request.events)
             self._held_bytes += request.size
             self._queue.append(request)
-        if self._queue and not self._committing and (self._pause is None or self._is_over()):
+        if self._queue and not self._committing and (self._pause is None or self._end_pause()):
             self._commit_next()
         elif not self._waiting and self._held_events == 0:
             self._idle.set()
 
     def _commit_next(self) -> None:
-        """Hand what waits now, up to the size of a group, to the thread."""
+        """Hand what waits now, up to the size of a group, to one of the threads."""
         group: list[_Request] = []
         events = size = 0
         while self._queue:
@@ -246,9 +246,8 @@ class GroupCommitter:
         if waits > 0 and 0 < events <= _SMALL_EVENTS and not self._closing:
             self._pause = self._loop.call_later(waits, self._go_on)
 
-    def _is_over(self) -> bool:
-        """Whether there is a pause and its time is up, though its timer, which may be a millisecond late, says
-        nothing yet. Ends it."""
+    def _end_pause(self) -> bool:
+        """End the pause if its time is up, though its timer, which may be a millisecond late, says nothing yet."""
         if self._pause is None or perf_counter() < self._begun + self._pace_seconds:
             return False
         self._pause.cancel()

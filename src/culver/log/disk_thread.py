@@ -31,7 +31,7 @@ _INTERRUPTED = errno.EINTR
 
 
 class DiskThread:
-    """Belongs to one event loop. Entered before use; one write at a time."""
+    """Belongs to one event loop. Its owner starts and closes it; one write at a time."""
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None

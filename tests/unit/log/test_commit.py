@@ -146,6 +146,31 @@ def test_dense_publishers_share_commits_that_begin_apart_and_a_lone_one_does_not
     asyncio.run(run())
 
 
+def test_pause_whose_time_is_up_ends_with_the_next_publication_though_its_timer_is_late(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commit, "_SHORTEST_PACE_SECONDS", 3600.0)
+    monkeypatch.setattr(commit, "_LONGEST_PACE_SECONDS", 3600.0)
+
+    async def run() -> None:
+        with GatedLog(tmp_path) as log:
+            async with committer(log) as committing:
+                log.hold()
+                first = asyncio.ensure_future(committing.publish([event(0)]))
+                await log.begun()
+                second = asyncio.ensure_future(committing.publish([event(1)]))
+                log.gate.release(10)
+                await first
+                await settle()
+                assert not second.done()
+                committing._begun -= 3600.0  # an hour passes; the timer does not notice
+                assert await committing.publish([event(2)]) == (2, 3)
+                assert await second == (1, 2)
+            assert log.groups == [1, 2]
+
+    asyncio.run(run())
+
+
 def test_closing_does_not_wait_for_the_pace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(commit, "_SHORTEST_PACE_SECONDS", 3600.0)
     monkeypatch.setattr(commit, "_LONGEST_PACE_SECONDS", 3600.0)
