@@ -5,10 +5,9 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from culver.matching.index.arrays import compiled
+from culver.matching.index.arrays import Integers, Masks, Shorts, compiled
+from culver.matching.index.grouping import count_pairs, finish, lay_out
 
-Integers = NDArray[np.int64]
-Shorts = NDArray[np.int32]
 Rows = NDArray[np.uint16]
 Sizes = NDArray[np.uint32]
 N = TypeVar("N", bound=np.generic)
@@ -22,6 +21,8 @@ def load() -> None:
     allot(0, room, none, np.zeros(1, np.int64))
     gather(constant(none), 0, constant(none), constant(few), 0, room, few)
     find(constant(none), none, none, none)
+    note_pairs(constant(none), constant(np.zeros(1, np.int64)), constant(few), 0, 0, none, few)
+    group_pairs(none, few, 0, room, np.zeros(0, np.uint64), none, np.zeros(1, np.int64), few)
     arrays = constant(none), constant(few), np.zeros(0, np.uint32)
     count(constant(none), none, none, *arrays, 0, 0, none, none, none, none)
 
@@ -144,3 +145,45 @@ def gather(
             gathered[into] = rows[at] + raised
             into += 1
         room[group[i] - low] = into
+
+
+@compiled
+def note_pairs(
+    numbers: Integers,
+    bounds: Integers,
+    rows: Rows,
+    shift: int,
+    at: int,
+    into_numbers: Integers,
+    into_rows: Rows,
+) -> None:
+    """Put down a file's pairs of a number and a row, raised by `shift`, from place `at` on."""
+    raised = np.uint16(shift)
+    for i in range(len(numbers)):
+        for row in range(bounds[i], bounds[i + 1]):
+            into_numbers[at] = numbers[i]
+            into_rows[at] = rows[row] + raised
+            at += 1
+
+
+@compiled
+def group_pairs(
+    numbers: Integers,
+    rows: Rows,
+    low: int,
+    counts: Shorts,
+    marks: Masks,
+    distinct: Integers,
+    bounds: Integers,
+    grouped: Rows,
+) -> int:
+    """Group pairs by number, those of each in the order in which they stand. `counts` and `marks` are for the numbers
+    from `low` on, zero, and zero again afterwards; the last three are filled. Returns how many numbers there are."""
+    count_pairs(numbers, -low, counts, marks)
+    groups = lay_out(low, counts, marks, distinct, bounds)
+    for at in range(len(numbers)):
+        place = np.uintp(numbers[at] - low)
+        grouped[counts[place]] = rows[at]
+        counts[place] += 1
+    finish(distinct[:groups], bounds, low, False, counts, grouped)
+    return groups

@@ -16,12 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culver.delivery.kernels import allot, constant, gather, tally
+from culver.delivery.loose import Loose
 from culver.matching.groups import MOST_EVENTS
 from culver.pipeline.notifications import Notifications, file_name
 
 Rows = NDArray[np.uint16]
 
-_LOOSE = 32  # ranges that are put together as they come
+_LOOSE = 32  # ranges that become one
 _LOOSE_BYTES = 1 << 16  # of each, at most: it is done on the event loop
 
 
@@ -51,7 +52,7 @@ class Ranges:
         self._ranges: list[Range] = []
         self._ends: list[int] = []
         self.unstored_bytes = 0  # in memory only, because there is no file yet
-        self._loose = 0  # of the newest: small, in memory only, and nobody works on them
+        self._loose = Loose()  # the newest: small, in memory only, and nobody works on them
 
     def __len__(self) -> int:
         return len(self._ranges)
@@ -63,13 +64,17 @@ class Ranges:
         self._ranges.append(item)
         self._ends.append(item.end)
         self.unstored_bytes += 0 if item.stored else item.size
-        self._loose = 0 if item.stored or item.size > _LOOSE_BYTES else self._loose + 1
-        if self._loose == _LOOSE:
-            self._gather()
+        if item.stored or item.size > _LOOSE_BYTES or item.start > item.notifications.start:
+            self._loose.clear()
+            return
+        self._loose.add(item.notifications)
+        if len(self._loose) == _LOOSE:
+            content = self._loose.together()
+            self.exchange(self._ranges[-_LOOSE:], Range(content.start, content, stored=False))
 
     def leave_as_is(self) -> None:
         """What is there now stays apart until it is exchanged."""
-        self._loose = 0
+        self._loose.clear()
 
     def drop_below(self, offset: int) -> list[Range]:
         """Take out the ranges that end at or below `offset`, but never the newest one."""
@@ -77,7 +82,8 @@ class Ranges:
         dropped = self._ranges[:count]
         self.unstored_bytes -= sum(map(_unstored_bytes, dropped))
         del self._ranges[:count], self._ends[:count]
-        self._loose = min(self._loose, len(self._ranges))
+        if len(self._loose) > len(self._ranges):
+            self._loose.clear()
         return dropped
 
     def exchange(self, old: Sequence[Range], new: Range) -> None:
@@ -86,15 +92,6 @@ class Ranges:
         self.unstored_bytes += _unstored_bytes(new) - sum(map(_unstored_bytes, old))
         self._ranges[at : at + len(old)] = [new]
         self._ends[at : at + len(old)] = [new.end]
-
-    def _gather(self) -> None:
-        """Put the loose ranges together. They come by the hundred in a second, and who looks for the rows of a
-        registration looks at every range. A few at a time, that takes less than a millisecond: fewer take
-        longer in all, and more are no quicker."""
-        group = self._ranges[-self._loose :]
-        self._loose = 0
-        if group[-1].end - group[0].start <= MOST_EVENTS:
-            self.exchange(group, Range(group[0].start, merge(group), stored=False))
 
     def segments(
         self, numbers: Sequence[int], start: int, end: int | None = None

@@ -3,7 +3,7 @@
 What arrives while a commit runs waits together and becomes the next commit. An idle committer starts at once. Where
 events come so densely that some wait whenever a commit ends, small commits keep a distance: a commit, and all that
 follows it, costs nearly the same for one event as for ten. The distance is half as much again as the processor time
-that the loop used from the last commit to this one, so that a third of its time is left.
+that the loop uses from one commit to the next, on the average, so that a third of its time is left.
 """
 
 import asyncio
@@ -39,6 +39,7 @@ _SMALL_BYTES = 64 * 1024
 # The distance from one small commit to the next, and how many times what the loop works in between it is.
 _SHORTEST_PACE_SECONDS, _LONGEST_PACE_SECONDS = 0.001, 0.004
 _PACE_PER_WORK = 1.5
+_WORK_COMMITS = 16  # over about so many the work is averaged: what is done now and then does not count as a commit's
 
 
 class GroupCommitter:
@@ -75,6 +76,7 @@ class GroupCommitter:
         # When the last commit was handed over; not on the loop's clock, which may count whole milliseconds.
         self._begun = 0.0
         self._worked = 0.0  # the loop's processor time at that moment
+        self._work_seconds = 0.0  # of that, from one commit to the next, on the average
         self._pace_seconds = 0.0  # from that commit to the next, where that is a small one
         self._pause: asyncio.TimerHandle | None = None
         # What is let in and not yet answered; of that, what is in no commit yet; and who waits to be let in.
@@ -169,7 +171,9 @@ class GroupCommitter:
         assert self._loop is not None
         self._begun = perf_counter()
         before, self._worked = self._worked, thread_time()
-        pace = _PACE_PER_WORK * (self._worked - before)
+        work = min(self._worked - before, _LONGEST_PACE_SECONDS)
+        self._work_seconds += (work - self._work_seconds) / _WORK_COMMITS
+        pace = _PACE_PER_WORK * self._work_seconds
         self._pace_seconds = min(max(pace, _SHORTEST_PACE_SECONDS), _LONGEST_PACE_SECONDS)
         commit = _Commit(group, self._encode(group) if small else None)
         first, bodies = self._log.next_offset, commit.encoded[0] if commit.encoded is not None else []

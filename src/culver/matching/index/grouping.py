@@ -95,7 +95,10 @@ def _sorted(lists: Sequence[Runs], grouped: Sequence[Groups]) -> Groups:
 
 @compiled
 def count_pairs(
-    numbers: NDArray[np.uint32], shift: int, counts: NDArray[np.int32], marks: NDArray[np.uint64]
+    numbers: NDArray[np.uint32] | NDArray[np.int64],
+    shift: int,
+    counts: NDArray[np.int32],
+    marks: NDArray[np.uint64],
 ) -> None:
     one = np.uint64(1)
     for number in numbers:
