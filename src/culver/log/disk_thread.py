@@ -4,7 +4,8 @@ A thread of the interpreter that waits for the disk has to ask for the interpret
 after, while the event loop works; both then wait for each other. This one is compiled: it takes its orders out of a
 pipe, writes, syncs, and answers through another pipe, which the loop watches.
 
-    order    | descriptor | address of the bytes | how many | where in the file |     each int64; descriptor -1: end
+    order    | descriptor | address of the bytes | how many | where in the file | zeros behind them |
+               each int64; descriptor -1: end
     answer   | 0: written and synced; an errno: it could not write; less than 0: an errno, it could not sync |
 """
 
@@ -21,12 +22,12 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-from culver.log.log import Staged, WriteFailure
+from culver.log.log import MOST_ROOM, Staged, WriteFailure
 
-_ORDER = struct.Struct("<4q")
+_ORDER = struct.Struct("<5q")
 _ANSWER = struct.Struct("<q")
 _ORDER_BYTES, _ANSWER_BYTES = _ORDER.size, _ANSWER.size
-_END = _ORDER.pack(-1, 0, 0, 0)
+_END = _ORDER.pack(-1, 0, 0, 0, 0)
 _INTERRUPTED = errno.EINTR
 
 
@@ -47,7 +48,7 @@ class DiskThread:
         self._answers, answers = os.pipe2(os.O_CLOEXEC)
         self._descriptors = (orders, self._orders, self._answers, answers)
         self._thread = threading.Thread(
-            target=serve, args=(orders, answers, np.zeros(4, np.int64)), name="culver-disk", daemon=True
+            target=serve, args=(orders, answers, *_memory()), name="culver-disk", daemon=True
         )
         self._thread.start()
         self._loop.add_reader(self._answers, self._answered)
@@ -59,7 +60,9 @@ class DiskThread:
         self._writing = (staged, done)  # keeps the bytes where they are
         data = np.frombuffer(staged.data, np.uint8)
         address: int = data.__array_interface__["data"][0]
-        os.write(self._orders, _ORDER.pack(staged.descriptor, address, len(data), staged.position))
+        os.write(
+            self._orders, _ORDER.pack(staged.descriptor, address, len(data), staged.position, staged.room)
+        )
 
     def close(self) -> None:
         """Waits for a write that is going on, whose answer is then lost. Harmless to call again."""
@@ -92,8 +95,8 @@ _errno_location: Any = types.ExternalFunction("__errno_location", types.CPointer
 
 
 @numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def serve(orders: int, answers: int, memory: NDArray[np.int64]) -> None:
-    """Carry out orders until there are no more. `memory` has room for one."""
+def serve(orders: int, answers: int, memory: NDArray[np.int64], zeros: NDArray[np.uint8]) -> None:
+    """Carry out orders until there are no more. `memory` is for one, `zeros` are as many as one may ask for."""
     place = memory.ctypes.data
     while True:
         if _read(orders, place, _ORDER_BYTES) != _ORDER_BYTES:
@@ -101,6 +104,7 @@ def serve(orders: int, answers: int, memory: NDArray[np.int64]) -> None:
                 continue
             return
         descriptor, address, left, position = memory[0], memory[1], memory[2], memory[3]
+        room = memory[4]
         if descriptor < 0:
             return
         answer = 0
@@ -110,6 +114,8 @@ def serve(orders: int, answers: int, memory: NDArray[np.int64]) -> None:
                 address, left, position = address + written, left - written, position + written
             elif _errno_location()[0] != _INTERRUPTED:
                 answer = _errno_location()[0]
+        if answer == 0 and room > 0:
+            _pwrite(descriptor, zeros.ctypes.data, room, position)
         while answer == 0 and _fdatasync(descriptor) != 0:
             if _errno_location()[0] != _INTERRUPTED:
                 answer = -_errno_location()[0]
@@ -122,7 +128,12 @@ def load() -> None:
     orders, orders_in = os.pipe2(os.O_CLOEXEC)
     try:
         os.write(orders_in, _END)
-        serve(orders, orders_in, np.zeros(4, np.int64))
+        serve(orders, orders_in, *_memory())
     finally:
         os.close(orders)
         os.close(orders_in)
+
+
+def _memory() -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+    """For `serve`."""
+    return np.zeros(_ORDER_BYTES // 8, np.int64), np.zeros(MOST_ROOM, np.uint8)

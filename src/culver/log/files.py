@@ -20,7 +20,7 @@ import pyarrow as pa
 from culver.config import LogSettings
 from culver.disk import sync_directory
 from culver.errors import NotFound, StorageCorrupt, StorageError, TooLarge
-from culver.log.log import Body, Staged, WriteFailure
+from culver.log.log import MOST_ROOM, Body, Staged, WriteFailure
 from culver.log.reader import FileLogReader
 from culver.log.recovery import find_tail
 from culver.log.segment import (
@@ -74,6 +74,7 @@ class FileLog:
         self._descriptor = -1
         self._header = SegmentHeader(0, 0, 0)
         self._position = 0
+        self._room_end = 0  # up to where there is room behind that
         self._staged = _NOTHING  # what is being written: the group, its records and how many bytes they are
         self._directory_lock = _lock_directory(directory)
         try:
@@ -127,7 +128,8 @@ class FileLog:
         with self._lock:
             if self._refusal is not None or not group or not self._fits(group):
                 return None
-            return self._stage(group)
+            staged = self._stage(group)
+            return staged._replace(room=self._room_behind(len(staged.data)))
 
     def settle(self, failure: WriteFailure | None) -> int:
         with self._lock:
@@ -169,6 +171,8 @@ class FileLog:
     def close(self) -> None:
         with self._lock:
             self._refusal = f"the log in {self._directory} is closed"
+            if self._descriptor >= 0:
+                self._give_room_back()
             for descriptor in (self._descriptor, self._directory_lock):
                 if descriptor >= 0:
                     os.close(descriptor)
@@ -190,6 +194,15 @@ class FileLog:
         data, records = pack_group(group, self._header, self._position, self._next_offset, self._received_us)
         self._staged = (group, records, len(data))
         return Staged(self._descriptor, self._position, data)
+
+    def _room_behind(self, size: int) -> int:
+        """Where a group makes the file grow, it is to make room for many that follow."""
+        end = self._position + size
+        if end <= self._room_end:
+            return 0
+        room = max(0, min(MOST_ROOM, self._segment_bytes - end))
+        self._room_end = end + room
+        return room
 
     def _settle(self, failure: WriteFailure | None) -> int:
         """All of what was staged is on disk, or none of it is to be seen."""
@@ -227,6 +240,7 @@ class FileLog:
 
     def _take_back(self, error: StorageError) -> None:
         """Cut off what a failed write has left. Need not be durable: recovery takes no part of a group."""
+        self._room_end = self._position
         try:
             os.ftruncate(self._descriptor, self._position)
         except OSError as exc:
@@ -257,12 +271,19 @@ class FileLog:
                 path.unlink(missing_ok=True)
             raise storage_error(exc, f"starting the log segment {path}") from exc
         self._use(descriptor, path, header)
-        self._position = HEADER.size
+        self._position = self._room_end = HEADER.size
         if header.first_offset not in self._firsts:
             self._firsts = [*self._firsts, header.first_offset]
 
+    def _give_room_back(self) -> None:
+        """Nothing more is written to the segment. Room may stay, but looks odd and takes space."""
+        if self._room_end > self._position:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._descriptor, self._position)
+
     def _use(self, descriptor: int, path: Path, header: SegmentHeader) -> None:
         if self._descriptor >= 0:
+            self._give_room_back()
             os.close(self._descriptor)
         self._descriptor, self._header = descriptor, header
         self._reader.adopt(path, header)
@@ -281,7 +302,7 @@ class FileLog:
             header = read_header(descriptor, path)
             tail, records = find_tail(descriptor, path, header)
             surplus = os.fstat(descriptor).st_size - tail.position
-            if surplus:
+            if tail.torn:
                 _logger.warning(
                     "%s: cut %d bytes behind offset %d that a crash has left unfinished; "
                     "they were not acknowledged",
@@ -289,6 +310,7 @@ class FileLog:
                     surplus,
                     tail.offset,
                 )
+            if surplus:
                 os.ftruncate(descriptor, tail.position)
             # The last group may stand in the page cache only: written, but not synced, or synced in vain,
             # and then a page counts as clean though it never reached the disk. Written again, it does.
@@ -301,7 +323,8 @@ class FileLog:
             raise
         self._use(descriptor, path, header)
         self._reader.note(header.first_offset, records)
-        self._position, self._next_offset, self._received_us = tail.position, tail.offset, tail.received_us
+        self._position = self._room_end = tail.position
+        self._next_offset, self._received_us = tail.offset, tail.received_us
 
 
 def _lock_directory(directory: Path) -> int:

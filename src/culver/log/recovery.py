@@ -4,7 +4,7 @@ A crash may leave any part of the last group on disk, for its pages are written 
 record that is not intact ends the log, and its group goes with it, unless an intact record of a later group
 follows: groups are written one after the other, each durable before the next, so the bad record was once
 acknowledged, and cutting it would break that promise. The one case that cannot be told apart is damage to
-the very last group; it is cut, and the cut is logged.
+the very last group; it is cut, and the cut is logged. Zeros alone are no group, but room that was made ahead.
 """
 
 import os
@@ -16,12 +16,14 @@ from culver.log.segment import HEADER, BadRecord, Record, SegmentHeader, corrupt
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """The end of the last whole group; what lies behind `position` is to be cut."""
+    """The end of the last whole group. What lies behind `position` is to be cut: room, or with `torn` more than
+    that."""
 
     position: int
     offset: int
     received_us: int
     group_position: int  # where that group starts
+    torn: bool
 
 
 def find_tail(descriptor: int, path: Path, header: SegmentHeader) -> tuple[Tail, list[Record]]:
@@ -41,17 +43,18 @@ def find_tail(descriptor: int, path: Path, header: SegmentHeader) -> tuple[Tail,
     rest = _read_from(descriptor, position)
     if find_later_group(rest, header, position, offset) is not None:
         raise corrupt(path, position, "a record fails its checksum, and acknowledged ones follow it")
-    return _tail(header, records[:whole]), records[:whole]
+    torn = whole < len(records) or bool(rest.strip(b"\0"))
+    return _tail(header, records[:whole], torn), records[:whole]
 
 
-def _tail(header: SegmentHeader, records: list[Record]) -> Tail:
+def _tail(header: SegmentHeader, records: list[Record], torn: bool) -> Tail:
     if not records:
-        return Tail(HEADER.size, header.first_offset, header.received_us, HEADER.size)
+        return Tail(HEADER.size, header.first_offset, header.received_us, HEADER.size, torn)
     last = records[-1]
     group = len(records) - 1
     while group > 0 and records[group].before > 0:
         group -= 1
-    return Tail(last.end_position, last.end_offset, last.received_us, records[group].position)
+    return Tail(last.end_position, last.end_offset, last.received_us, records[group].position, torn)
 
 
 def _read_from(descriptor: int, position: int) -> bytes:

@@ -21,6 +21,8 @@ starts with a header; records follow, each at a multiple of 8. Integers are litt
   this record. A group is taken as a whole or not at all, and an intact record of a later group proves
   that an earlier one had been acknowledged.
 - `body` is one record batch as `model.batch.serialise` writes it.
+- Behind the last record there may be zeros: room that was made ahead, for a sync takes less where a file need not
+  grow for it. A record never begins with zeros.
 """
 
 import errno
@@ -44,6 +46,8 @@ HEADER = struct.Struct("<8sIIQqII")
 RECORD = struct.Struct("<IIQIIqII")
 MAX_BODY_BYTES = 2**31
 CHUNK_BYTES = 1024 * 1024
+_FIRST_CHUNK_BYTES = 64 * 1024
+_ROOM = bytes(RECORD.size)
 
 _SUFFIX = ".log"
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
@@ -170,22 +174,28 @@ def walk(
     """Every record from `position` (where the record of `offset` starts) on, with its body.
 
     Hot: one `pread` per mebibyte. Bodies are views into what was read; nothing is copied. Ends at the end
-    of the file, also in the middle of a record; raises BadRecord where a record is complete but not intact.
+    of the file, also in the middle of a record, or where room begins; raises BadRecord where a record is complete but
+    not intact.
     """
     data = memoryview(b"")
     start = position  # of `data` in the file
+    chunk = _FIRST_CHUNK_BYTES  # who follows the end of a log wants the last few records, and no room
     while True:
         at = position - start
         if len(data) - at < RECORD.size:
-            data, start, at = _chunk(descriptor, position, RECORD.size), position, 0
+            data, start, at = _chunk(descriptor, position, max(chunk, RECORD.size)), position, 0
+            chunk = CHUNK_BYTES
             if len(data) < RECORD.size:
                 return
         record = unpack_record(data, at, position)
+        if record is None and data[at : at + RECORD.size] == _ROOM:
+            return
         if record is None or not _has_place(data, at, header, record, offset):
             raise BadRecord(position)
         size = record.end_position - position
         if len(data) - at < size:
-            data, start, at = _chunk(descriptor, position, size), position, 0
+            data, start, at = _chunk(descriptor, position, max(chunk, size)), position, 0
+            chunk = CHUNK_BYTES
             if len(data) < size:
                 return
         if not is_intact(data, at, record):
@@ -235,10 +245,9 @@ def _has_place(data: memoryview, at: int, header: SegmentHeader, record: Record,
     return record.offset == offset and int.from_bytes(data[at + 20 : at + 24], "little") == header.salt
 
 
-def _chunk(descriptor: int, position: int, at_least: int) -> memoryview:
-    # The size is asked for first, so that following the end of a log does not allocate whole chunks.
-    left = os.fstat(descriptor).st_size - position
-    wanted = min(max(CHUNK_BYTES, at_least), left)
+def _chunk(descriptor: int, position: int, size: int) -> memoryview:
+    # The file's size is asked for first, so that following the end of a log does not allocate whole chunks.
+    wanted = min(size, os.fstat(descriptor).st_size - position)
     return memoryview(os.pread(descriptor, wanted, position) if wanted > 0 else b"")
 
 
