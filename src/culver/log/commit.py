@@ -25,7 +25,7 @@ from culver.config import LogSettings
 from culver.errors import CulverError, StorageError, Unavailable
 from culver.log.disk_thread import DiskThread
 from culver.log.log import Body, PublicationLog, Receipt, WriteFailure
-from culver.model.batch import encode
+from culver.model.batch import pack
 from culver.model.event import Event
 
 _logger = logging.getLogger("culver.log")
@@ -284,7 +284,7 @@ class GroupCommitter:
         received_us = self._clock_us()
         try:
             events = [event for request in group for event in request.events]
-            return self._log.prepare(encode(events, received_us), received_us), []
+            return self._log.prepare_packed(pack(events, received_us), received_us), []
         except Exception as exc:
             if len(group) == 1:
                 return [], [(group[0], exc)]
@@ -292,7 +292,7 @@ class GroupCommitter:
         refused: list[tuple[_Request, Exception]] = []
         for request in group:
             try:
-                bodies += self._log.prepare(encode(request.events, received_us), received_us)
+                bodies += self._log.prepare_packed(pack(request.events, received_us), received_us)
             except Exception as exc:
                 refused.append((request, exc))
         return bodies, refused

@@ -19,6 +19,7 @@ from typing import Any
 
 import numba
 import numpy as np
+import pyarrow as pa
 from numba import types
 from numpy.typing import NDArray
 
@@ -58,11 +59,10 @@ class DiskThread:
         if self._writing is not None or self._loop is None:
             raise ValueError("one write at a time, while it is running")
         self._writing = (staged, done)  # keeps the bytes where they are
-        data = np.frombuffer(staged.data, np.uint8)
-        address: int = data.__array_interface__["data"][0]
-        os.write(
-            self._orders, _ORDER.pack(staged.descriptor, address, len(data), staged.position, staged.room)
-        )
+        # Hot: Arrow tells where bytes are for a fraction of what NumPy and ctypes take.
+        data = pa.py_buffer(staged.data)
+        order = _ORDER.pack(staged.descriptor, data.address, data.size, staged.position, staged.room)
+        os.write(self._orders, order)
 
     def close(self) -> None:
         """Waits for a write that is going on, whose answer is then lost. Harmless to call again."""

@@ -36,7 +36,8 @@ from culver.log.segment import (
     segment_name,
     storage_error,
 )
-from culver.model import batch as batches
+from culver.model.batch import received_times, serialise
+from culver.model.message import Packed
 
 __all__ = ["FileLog", "FileLogReader"]
 
@@ -111,8 +112,15 @@ class FileLog:
                 total += (self._directory / segment_name(first)).stat().st_size
         return total
 
-    def prepare(self, batches: Sequence[pa.RecordBatch], received_us: int | None = None) -> list[Body]:
-        return [_body(batch, received_us) for batch in batches if batch.num_rows]
+    def prepare(self, batches: Sequence[pa.RecordBatch]) -> list[Body]:
+        return [
+            _body(batch, serialise(batch), int(received_times(batch).max()))
+            for batch in batches
+            if batch.num_rows
+        ]
+
+    def prepare_packed(self, batches: Sequence[Packed], received_us: int) -> list[Body]:
+        return [_body(batch, stream, received_us) for batch, stream in batches]
 
     def append(self, group: Sequence[Body]) -> int:
         with self._lock:
@@ -402,14 +410,11 @@ def _write_at(descriptor: int, data: bytes, position: int) -> None:
         view, position = view[written:], position + written
 
 
-def _body(batch: pa.RecordBatch, received_us: int | None) -> Body:
-    data = memoryview(batches.serialise(batch))
-    if data.nbytes > MAX_BODY_BYTES:
+def _body(batch: pa.RecordBatch, data: bytes, received_us: int) -> Body:
+    if len(data) > MAX_BODY_BYTES:
         raise TooLarge(
-            f"a batch of {data.nbytes} bytes is more than one log record holds; send fewer events at a time",
+            f"a batch of {len(data)} bytes is more than one log record holds; send fewer events at a time",
             field="events",
             limit=MAX_BODY_BYTES,
         )
-    if received_us is None:
-        received_us = int(batches.received_times(batch).max())
     return Body(batch, data, received_us)

@@ -5,12 +5,14 @@ from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 
+from culver.model.message import Packed
+
 
 class Body(NamedTuple):
     """A batch and the bytes that it has in the log."""
 
     batch: pa.RecordBatch
-    data: memoryview
+    data: bytes
     received_us: int
 
     @property
@@ -73,9 +75,11 @@ class ReadableLog(Protocol):
 class PublicationLog(ReadableLog, Protocol):
     """Events in one sequence, numbered from 0. One writer; any number of readers in any process."""
 
-    def prepare(self, batches: Sequence[pa.RecordBatch], received_us: int | None = None) -> list[Body]:
-        """What `append` takes. Touches no file, so that it may run where waiting is not allowed. `received_us` is
-        when the last event came, where the caller knows. Raises TooLarge."""
+    def prepare(self, batches: Sequence[pa.RecordBatch]) -> list[Body]:
+        """What `append` takes. Touches no file, so that it may run where waiting is not allowed. Raises TooLarge."""
+
+    def prepare_packed(self, batches: Sequence[Packed], received_us: int) -> list[Body]:
+        """The same of batches that have their bytes already; `received_us` is when the last event came."""
 
     def append(self, group: Sequence[Body]) -> int:
         """Write all of it and make it durable with one `fdatasync`; returns the first event's offset.

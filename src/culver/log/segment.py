@@ -143,7 +143,7 @@ def pack_group(
     bodies: Sequence[Body], header: SegmentHeader, position: int, offset: int, received_us: int
 ) -> tuple[bytes, list[Record]]:
     """The bytes of one group that goes to `position`, and the records in it."""
-    parts: list[bytes | memoryview] = []
+    parts: list[bytes] = []
     records: list[Record] = []
     total = sum(body.events for body in bodies)
     before = 0
@@ -151,7 +151,7 @@ def pack_group(
         data, events = body.data, body.events
         received_us = max(received_us, body.received_us)
         after = total - before - events
-        record = Record(position, data.nbytes, offset + before, events, received_us, before, after)
+        record = Record(position, len(data), offset + before, events, received_us, before, after)
         head = RECORD.pack(
             record.length, 0, record.offset, events, header.salt, received_us, before, record.after
         )
@@ -165,7 +165,7 @@ def pack_group(
 
 
 def group_size(bodies: Sequence[Body]) -> int:
-    return sum(RECORD.size + padded(body.data.nbytes) for body in bodies)
+    return sum(RECORD.size + padded(len(body.data)) for body in bodies)
 
 
 def walk(

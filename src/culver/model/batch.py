@@ -16,7 +16,8 @@ timestamp: kernels compare integers, and its kind is in the column's name anyway
 
 import functools
 import operator
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from culver.model.event import Event
+from culver.model.message import BINARY, COLUMN_TYPES, END_OF_STREAM, Layout, Packed
 from culver.model.values import KIND_OF_TYPE, Kind, Timestamp, Value
 
 PAYLOAD = "payload"
@@ -32,18 +34,9 @@ RECEIVED = "received_us"
 CONTEXT = "c"
 DATA = "d"
 
-ARROW_TYPES: dict[Kind, Any] = {
-    Kind.INTEGER: pa.int64(),
-    Kind.REAL: pa.float64(),
-    Kind.STRING: pa.string(),
-    Kind.BOOLEAN: pa.bool_(),
-    Kind.STRINGS: pa.list_(pa.string()),
-    Kind.TIMESTAMP: pa.int64(),
-}
 _DATA_PREFIX = "data."
-_END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 PAYLOAD_INDEX, _RECEIVED_INDEX = 0, 1
-_BASE_FIELDS = (pa.field(PAYLOAD, pa.binary()), pa.field(RECEIVED, pa.int64()))
+_BASE_COLUMNS = ((PAYLOAD, BINARY), (RECEIVED, COLUMN_TYPES[Kind.INTEGER]))
 
 # Columns of few values cost space all the same. A batch with more cells than this is cut where it has
 # more than so many cells for each value, so that no mixture of events grows much on its way to the disk.
@@ -62,8 +55,13 @@ _NO_CONTEXT: _Members = ((), ())
 def encode(events: Sequence[Event], received_us: int, max_columns: int = 1024) -> list[pa.RecordBatch]:
     """The events, in order, in as few batches as the limits allow: a batch has at most `max_columns` attribute
     columns (unless a single event has more) and is not too sparse. No events make no batch."""
+    return [packed.batch for packed in pack(events, received_us, max_columns)]
+
+
+def pack(events: Sequence[Event], received_us: int, max_columns: int = 1024) -> list[Packed]:
+    """What `encode` does, and each batch with its bytes."""
     # Hot, for groups of a few events too: what depends on the shape alone is done when the shape changes.
-    batches: list[pa.RecordBatch] = []
+    batches: list[Packed] = []
     rows: list[_Row] = []
     shapes: dict[_Shape, list[int]] = {}
     columns: dict[_Column, None] = {}  # in the order in which they occur first
@@ -105,7 +103,7 @@ def encode(events: Sequence[Event], received_us: int, max_columns: int = 1024) -
 def serialise(batch: pa.RecordBatch) -> bytes:
     """One batch with its schema, as an Arrow IPC stream."""
     # As a stream writer has it, which takes more than twice as long for a few events.
-    return b"".join((batch.schema.serialize(), batch.serialize(), _END_OF_STREAM))
+    return b"".join((batch.schema.serialize(), batch.serialize(), END_OF_STREAM))
 
 
 def deserialise(buffer: Any) -> pa.RecordBatch:
@@ -121,7 +119,7 @@ def concat(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     if len(batches) == 1:
         return batches[0]
     if not batches:
-        return pa.RecordBatch.from_pylist([], schema=pa.schema(_BASE_FIELDS))
+        return pa.RecordBatch.from_pylist([], schema=Layout(_BASE_COLUMNS).schema)
     groups: dict[tuple[str, ...], list[int]] = {}
     for number, batch in enumerate(batches):
         groups.setdefault(tuple(batch.schema.names), []).append(number)
@@ -250,39 +248,42 @@ def _columns_of_shape(shape: _Shape) -> dict[_Column, None]:
     return dict.fromkeys(columns)
 
 
-def _build(rows: list[_Row], shapes: dict[_Shape, list[int]], columns: Iterable[_Column]) -> pa.RecordBatch:
-    # Arrow takes rows apart by itself: for a few events that costs a third of an array made for each column.
+def _build(rows: list[_Row], shapes: dict[_Shape, list[int]], columns: Iterable[_Column]) -> Packed:
     columns = tuple(columns)
-    if len(shapes) > 1:
-        _spread(rows, shapes, columns)
-    row_type, moments = _row_type(columns)
-    if moments:
-        rows = [_with_microseconds(row, moments) for row in rows]
-    return pa.RecordBatch.from_struct_array(pa.array(rows, row_type))
+    layout = _layout(columns)
+    if len(shapes) == 1:
+        return layout.pack(rows)
+    return layout.pack(rows, _spread(rows, shapes, columns, layout.neutral_row))
 
 
-def _spread(rows: list[_Row], shapes: dict[_Shape, list[int]], columns: tuple[_Column, ...]) -> None:
-    """Give each row a value, or None, for each column; rows of one shape have theirs in the same places."""
+def _spread(
+    rows: list[_Row], shapes: dict[_Shape, list[int]], columns: tuple[_Column, ...], neutral_row: _Row
+) -> list[int | None]:
+    """Give each row a cell for each column, and tell which cells of each column are filled."""
+    filled = dict.fromkeys(columns, 0)
     for shape, numbers in shapes.items():
-        place_of = {column: place for place, column in enumerate(_columns_of_shape(shape), 2)}
-        spread = operator.itemgetter(0, 1, *(place_of.get(column, -1) for column in columns))
+        spread = _spread_of_shape(shape, columns)
+        there = 0
         for number in numbers:
-            rows[number] = spread((*rows[number], None))
-
-
-def _with_microseconds(row: _Row, moments: Sequence[int]) -> _Row:
-    cells = list(row)
-    for at in moments:
-        if cells[at] is not None:
-            cells[at] = cells[at].microseconds
-    return tuple(cells)
+            rows[number] = spread(rows[number] + neutral_row)
+            there |= 1 << number
+        for column in _columns_of_shape(shape):
+            filled[column] |= there
+    return [*repeat(None, len(_BASE_COLUMNS)), *filled.values()]
 
 
 @functools.lru_cache(maxsize=256)
-def _row_type(columns: tuple[_Column, ...]) -> tuple[pa.StructType, tuple[int, ...]]:
-    """What rows of these columns are to Arrow, and which of their cells are moments. Small batches of a few schemas
-    come by the thousand."""
+def _spread_of_shape(shape: _Shape, columns: tuple[_Column, ...]) -> Callable[[_Row], _Row]:
+    """Puts the cells of a row of that shape in their places, and in the others those of the row behind it."""
+    base = len(_BASE_COLUMNS)
+    own = {column: place for place, column in enumerate(_columns_of_shape(shape), base)}
+    behind = enumerate(columns, base + len(own) + base)
+    return operator.itemgetter(*range(base), *(own.get(column, place) for place, column in behind))
+
+
+@functools.lru_cache(maxsize=256)
+def _layout(columns: tuple[_Column, ...]) -> Layout:
+    """Small batches of a few schemas come by the thousand."""
     kinds = [(where, KIND_OF_TYPE[kind], name) for where, kind, name in columns]
-    fields = [pa.field(_column_name(where, kind, name), ARROW_TYPES[kind]) for where, kind, name in kinds]
-    moments = tuple(at for at, (_, kind, _) in enumerate(kinds, len(_BASE_FIELDS)) if kind is Kind.TIMESTAMP)
-    return pa.struct([*_BASE_FIELDS, *fields]), moments
+    own = [(_column_name(where, kind, name), COLUMN_TYPES[kind]) for where, kind, name in kinds]
+    return Layout((*_BASE_COLUMNS, *own))

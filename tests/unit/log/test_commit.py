@@ -19,8 +19,9 @@ from culver.log.disk_thread import DiskThread
 from culver.log.files import FileLog
 from culver.log.log import Body, Staged, WriteFailure
 from culver.log.segment import list_segments
-from culver.model.batch import encode
+from culver.model.batch import pack
 from culver.model.event import Event
+from culver.model.message import Packed
 from support.logs import event, numbers
 
 
@@ -354,12 +355,12 @@ def test_full_disk_fails_every_request_of_the_group_and_the_next_succeeds(tmp_pa
 
 
 def test_request_that_cannot_be_encoded_fails_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def picky_encode(events: Sequence[Event], received_us: int) -> list[pa.RecordBatch]:
+    def picky_pack(events: Sequence[Event], received_us: int) -> list[Packed]:
         if any(e.data["n"] == 666 for e in events):
             raise pa.ArrowInvalid("no such thing")
-        return encode(events, received_us)
+        return pack(events, received_us)
 
-    monkeypatch.setattr("culver.log.commit.encode", picky_encode)
+    monkeypatch.setattr("culver.log.commit.pack", picky_pack)
 
     async def main() -> None:
         with GatedLog(tmp_path) as log:

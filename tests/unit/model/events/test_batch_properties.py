@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from culver.model.batch import attribute, attributes, concat, deserialise, encode, event_at, serialise
+from culver.model.batch import attribute, attributes, concat, deserialise, encode, event_at, pack, serialise
 from culver.model.event import Event
 from culver.model.values import Kind, Timestamp
 from support.events import NAMES, events, random_event, same_value
@@ -83,7 +83,10 @@ def test_any_events_survive_columns_bytes_and_joins(first: list[Event], second: 
 def test_the_bytes_of_a_batch_are_those_of_a_stream_writer(
     originals: list[Event], data: st.DataObject
 ) -> None:
-    for batch in encode(originals, 0):
+    for batch, stream in pack(originals, 0):
+        batch.validate(full=True)
+        made_by_arrow = pa.RecordBatch.from_pylist(batch.to_pylist(), schema=batch.schema)
+        assert stream == serialise(made_by_arrow)
         part = batch.slice(data.draw(st.integers(0, batch.num_rows - 1)))
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, part.schema) as writer:
