@@ -94,8 +94,8 @@ class InlineEngine:
         self._ahead = found, perf_counter() - began
 
     def follow(self, head: Head) -> None:
-        self._head = head
-        if not self._hand_on_what_was_foreseen():
+        before, self._head = self._head, head
+        if head.log_end > before.log_end and not self._hand_on_what_was_foreseen():
             self._changed.set()
 
     def tell(self, load: LoadReport) -> None:
