@@ -153,19 +153,22 @@ async def _send_on_schedule(
 async def _listen(subscriber: wire.Connection, received: NDArray[np.float64]) -> None:
     """Note when each event came for the first time; ends when all have."""
     missing = int(np.count_nonzero(received == 0.0))
-    while missing:
-        message = await subscriber.receive()
+
+    def take(message: wire.Message) -> bool:
+        nonlocal missing
         now = time.perf_counter()
         for delivery in message.deliveries:
             number = delivery.event.bench_sequence
             if received[number] == 0.0:
                 received[number] = now
                 missing -= 1
+        return not missing
+
+    await subscriber.listen(take)
 
 
 async def _discard_acknowledgements(publisher: wire.Connection) -> None:
-    while True:
-        await publisher.receive()
+    await publisher.listen(lambda message: False)
 
 
 async def _drain(

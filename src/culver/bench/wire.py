@@ -9,7 +9,7 @@ import asyncio
 import base64
 import os
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, cast
 from urllib.parse import urlsplit
@@ -61,6 +61,8 @@ class Connection(asyncio.Protocol):
         self._data = b""  # that is not a whole message yet
         self._messages: deque[bytes] = deque()
         self._arrived = asyncio.Event()
+        self._take: Callable[[Message], bool] | None = None
+        self._taken: asyncio.Future[None] = loop.create_future()
         self._writable = asyncio.Event()
         self._writable.set()
         self._end: str | None = None
@@ -78,12 +80,17 @@ class Connection(asyncio.Protocol):
                 raise self._failure()
             self._arrived.clear()
             await self._arrived.wait()
-        message = _decoder.decode(self._messages.popleft())
-        if message.op == "error":
-            raise BenchmarkFailed(f"the site refused a message: {message.code}: {message.detail}")
-        if message.op == "gap":
-            raise BenchmarkFailed("the site announced a gap: the subscriber did not receive every event")
-        return message
+        return _decoded(self._messages.popleft())
+
+    async def listen(self, take: Callable[[Message], bool]) -> None:
+        """Hand over each message from now on, the moment it comes and with no task to wake for it; ends when `take`
+        returns True."""
+        self._take = take
+        while self._messages:
+            self._hand_over(self._messages.popleft())
+        if self._end is not None:
+            raise self._failure()
+        await self._taken
 
     def handshake(self, host: str, path: str) -> None:
         """Ask for a WebSocket; `opened` tells of the answer."""
@@ -125,11 +132,13 @@ class Connection(asyncio.Protocol):
             data = rest if end else data
         while self.opened.done() and (frame := _whole(data, at)) is not None:
             kind, begin, at = frame
-            self._take(kind, data[begin:at])
+            self._deal_with(kind, data[begin:at])
         self._data = data[at:]
 
-    def _take(self, kind: int, payload: bytes) -> None:
-        if kind == _TEXT:
+    def _deal_with(self, kind: int, payload: bytes) -> None:
+        if kind == _TEXT and self._take is not None:
+            self._hand_over(payload)
+        elif kind == _TEXT:
             self._messages.append(payload)
             self._arrived.set()
         elif kind == _PING and self._transport is not None:
@@ -138,15 +147,35 @@ class Connection(asyncio.Protocol):
             code = int.from_bytes(payload[:2], "big")
             self._finish(f"{code} {payload[2:].decode(errors='replace')}".strip())
 
+    def _hand_over(self, payload: bytes) -> None:
+        if self._taken.done() or self._take is None:
+            return
+        try:
+            if self._take(_decoded(payload)):
+                self._taken.set_result(None)
+        except BenchmarkFailed as exc:
+            self._taken.set_exception(exc)
+
     def _finish(self, why: str) -> None:
         self._end = self._end or why
         self._arrived.set()
         self._writable.set()
+        if self._take is not None and not self._taken.done():
+            self._taken.set_exception(self._failure())
         if not self.opened.done():
             self.opened.set_exception(self._failure())
 
     def _failure(self) -> BenchmarkFailed:
         return BenchmarkFailed(f"the site closed the connection: {self._end}")
+
+
+def _decoded(payload: bytes) -> Message:
+    message = _decoder.decode(payload)
+    if message.op == "error":
+        raise BenchmarkFailed(f"the site refused a message: {message.code}: {message.detail}")
+    if message.op == "gap":
+        raise BenchmarkFailed("the site announced a gap: the subscriber did not receive every event")
+    return message
 
 
 @asynccontextmanager
