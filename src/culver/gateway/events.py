@@ -57,9 +57,7 @@ def _count(
     gateway: Gateway, events: Sequence[Event], started: float, answer: "asyncio.Future[Receipt]"
 ) -> None:
     if not answer.cancelled() and answer.exception() is None:
-        gateway.metrics.publish_seconds.observe(time.perf_counter() - started)
-        gateway.metrics.events.inc(len(events))
-        gateway.metrics.event_bytes.inc(sum(len(event.payload) for event in events))
+        gateway.metrics.published.acknowledged(events, time.perf_counter() - started)
 
 
 async def _publish_stream(request: Request, gateway: Gateway) -> Response:

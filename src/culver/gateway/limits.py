@@ -40,11 +40,12 @@ class TokenBuckets:
                 self._buckets.popitem(last=False)
         else:
             self._buckets.move_to_end(key)
-            bucket.tokens = min(self._burst, bucket.tokens + (now - bucket.updated) * self._rate)
+            bucket.tokens += (now - bucket.updated) * self._rate
+            if bucket.tokens > self._burst:
+                bucket.tokens = self._burst
             bucket.updated = now
-        wanted = min(amount, 1.0)
-        if bucket.tokens < wanted:
-            return (wanted - bucket.tokens) / self._rate
+        if bucket.tokens < 1.0 and bucket.tokens < amount:
+            return (min(amount, 1.0) - bucket.tokens) / self._rate
         bucket.tokens -= amount
         return 0.0
 

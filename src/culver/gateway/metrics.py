@@ -3,16 +3,15 @@
 from collections.abc import Iterator
 from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from culver.gateway.pipeline_metrics import PipelineCollector
+from culver.gateway.publish_metrics import PublishMetrics
 from culver.gateway.site import Site
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-
-_LATENCY_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 
 _POSITIONS = {
     "subscriptions": ("culver_subscriptions", "Subscriptions in effect"),
@@ -28,18 +27,8 @@ class Metrics:
 
     def __init__(self, site: Site) -> None:
         self.registry = CollectorRegistry(auto_describe=False)
-        self.events = Counter(
-            "culver_events_published", "Events acknowledged to publishers", registry=self.registry
-        )
-        self.event_bytes = Counter(
-            "culver_event_bytes_published", "Payload bytes of those events", registry=self.registry
-        )
-        self.publish_seconds = Histogram(
-            "culver_publish_seconds",
-            "Time from a decoded batch to its acknowledgement",
-            buckets=_LATENCY_BUCKETS,
-            registry=self.registry,
-        )
+        self.published = PublishMetrics()
+        self.registry.register(self.published)
         self.deliveries = Counter(
             "culver_deliveries_sent", "Deliveries sent to subscribers", ["kind"], registry=self.registry
         )

@@ -150,6 +150,7 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
         self._leaving: list[bytes] = []
         self._leaving_bytes = 0
         self._listener: Callable[[str], bool] = _hear_nothing
+        self._parser_begins = False  # it is known to wait for a message's first byte, until it is given any
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stall.stop()
@@ -161,6 +162,7 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
             data = self._hear(data)
             if not data:
                 return
+        self._parser_begins = False
         super().data_received(data)
         if not self.handshake_initiated and self.conn.handshake_exc is not None:
             # uvicorn would leave such a connection open and silent.
@@ -214,17 +216,19 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
     def _is_between_messages(self) -> bool:
         """Whether the next byte begins a message: none is there in part, and the parser, a chain of generators, waits
         for anything to come at all."""
-        waits_for: Any = self.conn.parser
-        while (inner := getattr(waits_for, "gi_yieldfrom", None)) is not None:
-            waits_for = inner
-        begins = getattr(waits_for, "__name__", "") == "at_eof" and self.conn.current_size is None
-        return begins and self.conn.state is State.OPEN
+        if not self._parser_begins:
+            waits_for: Any = self.conn.parser
+            while (inner := getattr(waits_for, "gi_yieldfrom", None)) is not None:
+                waits_for = inner
+            begins = getattr(waits_for, "__name__", "") == "at_eof" and self.conn.current_size is None
+            self._parser_begins = begins
+        return self._parser_begins and self.conn.state is State.OPEN
 
     def _hear(self, data: bytes) -> bytes:
         """Take the texts at the beginning that are whole, each in one frame, which nearly all are. Returns the rest,
         which is for the parser."""
-        at = 0
-        while (frame := whole_text(data, at, self.config.ws_max_size)) is not None:
+        at, end = 0, len(data)
+        while at < end and (frame := whole_text(data, at, self.config.ws_max_size)) is not None:
             text, at = frame
             # What `receive` has not fetched yet comes first.
             if not self.queue.empty() or not self._listener(text):
@@ -272,8 +276,10 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
 
     def _leave(self) -> None:
         """Write what the application has sent; nothing may follow a close frame."""
+        if not self._leaving:
+            return
         leaving, self._leaving, self._leaving_bytes = self._leaving, [], 0
-        if leaving and self.conn.state is State.OPEN and not self.transport.is_closing():
+        if self.conn.state is State.OPEN and not self.transport.is_closing():
             self.transport.writelines(leaving)
 
     def shutdown(self) -> None:

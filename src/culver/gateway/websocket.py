@@ -14,7 +14,7 @@ from typing import Any
 
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketDisconnected
 
-from culver.errors import Conflict, CulverError, Elsewhere, InvalidRequest, NotFound, TooLarge, Unavailable
+from culver.errors import Conflict, CulverError, Elsewhere, InvalidRequest, NotFound, Unavailable
 from culver.gateway.context import Gateway, Interrupted, Interruption, client_of, gateway_of
 from culver.gateway.encoding import ReceiveLimit, batches, delivery_members, encode, gap_members
 from culver.gateway.events import publish
@@ -28,10 +28,10 @@ from culver.gateway.parameters import (
     check_subscription_id,
     offset_within,
     parse_json,
-    prefixed,
 )
 from culver.gateway.problems import encode_problem, problem_document
 from culver.gateway.protocols import DIRECT
+from culver.gateway.publications import decode_items, read_items, read_quickly
 from culver.gateway.references import Reference, check_reference, find_reference
 from culver.gateway.sessions import open_live
 from culver.gateway.site import Session
@@ -39,7 +39,6 @@ from culver.gateway.subscriptions import check_durable, live_spec
 from culver.gateway.work import THREAD_BYTES, compute
 from culver.log.log import Receipt
 from culver.model.event import Event
-from culver.model.formats import event_from_object
 
 MAX_SUBSCRIPTIONS = 1_000
 MAX_ERRORS = 100
@@ -166,16 +165,10 @@ class _Connection:
         size = len(text)
         if not self._idle or self._ending or size >= THREAD_BYTES or _PUBLISH not in text:
             return False
-        try:
-            fields = self._parse(text)
-            reference = check_reference(fields.any("ref"))
-            if fields.any("op") != "publish":
-                return False
-            events = self._decode(self._items(fields))
-        except CulverError:
+        publication = read_quickly(text, self._gateway.settings.events)
+        if publication is None or not self._window.try_enter(size):
             return False
-        if not self._window.try_enter(size):
-            return False
+        events, reference = publication
         if not self._gateway.grant(self._client, len(events)):
             self._window.leave(size)
             return False
@@ -197,7 +190,8 @@ class _Connection:
             reference = check_reference(fields.any("ref"))
             operation = fields.text("op")
             if operation == "publish":
-                events = await compute(len(text), self._decode, self._items(fields))
+                settings = self._gateway.settings.events
+                events = await compute(len(text), decode_items, read_items(fields, settings), settings)
                 await self._gateway.await_events(self._client, len(events), _LONGEST_DELAY_SECONDS)
                 await self._window.enter(len(text))
                 self._publish(events, reference, len(text))
@@ -214,27 +208,6 @@ class _Connection:
     def _parse(self, text: str) -> Fields:
         depth = max(REQUEST_DEPTH, self._gateway.settings.events.max_depth + 2)
         return Fields(parse_json(text, depth, "events"))
-
-    def _items(self, fields: Fields) -> list[Any]:
-        """The members of `events`, the last that a publication may have."""
-        items = fields.list("events")
-        fields.close()
-        limit = self._gateway.settings.events.max_batch
-        if not items:
-            raise InvalidRequest("events holds no event", field="events")
-        if len(items) > limit:
-            raise TooLarge(f"at most {limit} events fit one message", field="events", limit=limit)
-        return items
-
-    def _decode(self, items: Sequence[Any]) -> list[Event]:
-        settings = self._gateway.settings.events
-        events: list[Event] = []
-        for index, item in enumerate(items):
-            try:
-                events.append(event_from_object(item, settings))
-            except CulverError as exc:
-                raise prefixed(exc, f"events[{index}]") from exc
-        return events
 
     async def _work(self, work: Callable[[], Awaitable[object]], reference: Reference, size: int) -> None:
         try:

@@ -22,6 +22,29 @@ _SHAPE = "such as 2026-01-01T00:00:00Z or 2026-01-01T00:00:00.5+02:00"
 
 def parse_timestamp(text: str) -> Timestamp:
     """The moment that `text` names. Raises ValueError with a sentence that says what is wrong."""
+    microseconds = _quickly(text)
+    return Timestamp(_carefully(text) if microseconds is None else microseconds)
+
+
+def _quickly(text: str) -> int | None:
+    """What `_carefully` returns, where `text` has the form that most producers write: 2026-01-01T00:00:00Z, with or
+    without a fraction. None for any other, and for what is wrong.
+
+    Python reads more than RFC 3339 allows: other separators, weeks, offsets of hours only, anything after six digits
+    of fraction, and from some version on the hour 24. None of it passes the two tests."""
+    if text[4:17:3] != "--T::" or text[11:13] == "24" or not text.isascii():
+        return None
+    rest = text[19:]
+    if rest != "Z" and not (rest[:1] == "." and rest[-1:] == "Z" and rest[1:-1].isdigit()):
+        return None
+    try:
+        since = datetime.fromisoformat(text) - _EPOCH
+    except ValueError:
+        return None
+    return since.days * _DAY + since.seconds * 1_000_000 + since.microseconds
+
+
+def _carefully(text: str) -> int:
     match = _RFC_3339.fullmatch(text)
     if match is None:
         raise ValueError(f"not a timestamp: write RFC 3339, {_SHAPE}")
@@ -45,7 +68,7 @@ def parse_timestamp(text: str) -> Timestamp:
         microseconds += -offset if sign == "+" else offset
     if not EARLIEST <= microseconds <= LATEST:
         raise ValueError("a timestamp must lie in the years 0001 to 9999 of UTC")
-    return Timestamp(microseconds)
+    return microseconds
 
 
 def format_timestamp(timestamp: Timestamp) -> str:

@@ -5,12 +5,13 @@ equality. Values of different domains do not compare: the result is unknown.
 """
 
 import enum
-from dataclasses import dataclass
+
+import msgspec
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Timestamp:
-    """A moment, as whole microseconds since 1970-01-01T00:00:00Z."""
+class Timestamp(msgspec.Struct, frozen=True, order=True):
+    """A moment, as whole microseconds since 1970-01-01T00:00:00Z. A struct, not a dataclass, for it is made for every
+    timestamp of every event."""
 
     microseconds: int
 

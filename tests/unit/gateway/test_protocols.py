@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from uvicorn._types import ASGI3Application, ASGIReceiveCallable, ASGISendCallable, Scope
 from uvicorn.server import ServerState
 from websockets.frames import Frame, Opcode
+from websockets.utils import apply_mask
 
 from culver.gateway.protocols import (
     DIRECT,
@@ -443,6 +444,25 @@ def test_whole_texts_are_heard_as_they_come_and_those_in_pieces_are_fetched() ->
             protocol.data_received(whole[2])
             assert app.heard == [*texts, texts[2]]
             assert app.order == [*texts, texts[1], texts[2]]
+
+    run(scenario())
+
+
+def test_the_second_piece_of_a_text_is_not_taken_for_a_message_that_it_looks_like() -> None:
+    mask = b"\x80\x80\x80\x80"
+    disguised = b"\x81\x82" + mask + apply_mask(b"no", mask)
+    text = apply_mask(disguised, mask).decode()
+    frame = b"\x81" + bytes((0x80 | len(disguised),)) + mask + disguised
+
+    async def scenario() -> None:
+        app = _Listener(lambda text: True)
+        async with listened(app) as protocol:
+            protocol.data_received(frame)
+            protocol.data_received(frame[:6])
+            protocol.data_received(frame[6:])
+            protocol.data_received(frame)
+            await eventually(lambda: len(app.order) == 3)
+            assert app.order == [text] * 3
 
     run(scenario())
 

@@ -74,12 +74,13 @@ def event_too_large(settings: EventSettings) -> TooLarge:
 
 def timestamp_value(text: Any, name: str) -> Timestamp:
     """The moment that an RFC 3339 text with an offset names; raises InvalidEvent with `name`."""
-    shown = show(name)
     if not isinstance(text, str):
+        shown = show(name)
         raise InvalidEvent(f"{shown} must be a timestamp as an RFC 3339 text", field=shown)
     try:
         return parse_timestamp(text)
     except ValueError as exc:
+        shown = show(name)
         raise InvalidEvent(f"{shown} cannot be used: {exc}", field=shown) from None
 
 

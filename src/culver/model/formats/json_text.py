@@ -30,8 +30,7 @@ _LONGEST_INTEGER = 40  # characters; far beyond 64 bit, far below where Python r
 
 OVERSIZED = object()
 _IN_DOUBT = object()
-_SPACED_COLONS = (" :", "\t:", "\n:", "\r:")
-_NEVER = -(2**62)  # far below what any number of keys makes up for
+_NEVER = -(2**62)  # far below what any number of strings makes up for
 
 
 class Repeated(dict[str, Any]):
@@ -69,9 +68,9 @@ def _quickly(text: str, max_depth: int) -> Any:
     """The value of a text with nothing wrong and nothing unusual in it, for less work; _IN_DOUBT otherwise.
 
     msgspec reads as strictly as is asked for here, but takes the last of repeated keys. Where no character is
-    escaped, a quote before a colon ends a key, or begins a string; and where no colon stands behind a space, no key
-    goes uncounted. So if there are as many of these as there are keys in the result, none was repeated."""
-    if "\\" in text or any(spaced in text for spaced in _SPACED_COLONS):
+    escaped, a quote begins or ends a string. So if there are two of them for every string in the result, keys
+    included, none was repeated."""
+    if "\\" in text:
         return _IN_DOUBT
     try:
         value = msgspec.json.decode(text)
@@ -79,18 +78,21 @@ def _quickly(text: str, max_depth: int) -> Any:
         return _IN_DOUBT
     if type(value) is not dict and type(value) is not list:
         return _IN_DOUBT
-    return value if _keys_in(value, max_depth) == text.count('":') else _IN_DOUBT
+    return value if 2 * _strings_in(value, max_depth) == text.count('"') else _IN_DOUBT
 
 
-def _keys_in(value: Any, levels: int) -> int:
-    """The number of keys in a tree; less than none where it is too deep, or an integer in it too large."""
+def _strings_in(value: Any, levels: int) -> int:
+    """The number of strings in a tree, keys included; less than none where it is too deep, or an integer in it too
+    large."""
     if levels == 0:
         return _NEVER
     count, members = (len(value), value.values()) if type(value) is dict else (0, value)
     for member in members:
         kind = type(member)
-        if kind is dict or kind is list:
-            count += _keys_in(member, levels - 1)
+        if kind is str:
+            count += 1
+        elif kind is dict or kind is list:
+            count += _strings_in(member, levels - 1)
         elif kind is int and not SMALLEST_INTEGER <= member <= LARGEST_INTEGER:
             return _NEVER
     return count
