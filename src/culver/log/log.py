@@ -21,7 +21,7 @@ class Body(NamedTuple):
         return rows
 
 
-MOST_ROOM = 1024 * 1024
+MOST_ROOM = 256 * 1024
 
 
 class Staged(NamedTuple):
