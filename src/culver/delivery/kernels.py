@@ -24,7 +24,7 @@ def load() -> None:
     note_pairs(constant(none), constant(np.zeros(1, np.int64)), constant(few), 0, 0, none, few)
     group_pairs(none, few, 0, room, np.zeros(0, np.uint64), none, np.zeros(1, np.int64), few)
     arrays = constant(none), constant(few), np.zeros(0, np.uint32)
-    count(constant(none), none, none, *arrays, 0, 0, none, none, none, none)
+    count(constant(none), none, none, *arrays, 0, 0, np.zeros((0, 4), np.int64))
 
 
 def constant(array: NDArray[N]) -> NDArray[N]:
@@ -71,15 +71,12 @@ def count(
     sizes: Sizes,
     base: int,
     start: int,
-    floor: Integers,
-    pending: Integers,
-    size: Integers,
-    oldest: Integers,
+    counted: Integers,
 ) -> None:
     """Add the rows of a file's registrations to their mailboxes, the slots of which are among `values`, as `find` has
-    it. Row r stands for offset base + r; those below `start`, or below the mailbox's floor, do not count. Looks at
-    registrations, never at every row, so the bytes are those of the largest 0, 1, 2, ... events there are: `sizes`
-    ascend."""
+    it; `counted` are the figures of the slots, as `Columns` has them. Row r stands for offset base + r; those below
+    `start`, or below the mailbox's floor, do not count. Looks at registrations, never at every row, so the bytes are
+    those of the largest 0, 1, 2, ... events there are: `sizes` ascend."""
     slots = np.empty(len(numbers), np.int64)
     find(numbers, known, values, slots)
     largest = np.zeros(len(sizes) + 1, np.int64)
@@ -89,7 +86,7 @@ def count(
         slot = slots[i]
         if slot < 0:
             continue
-        lowest = max(start, floor[slot]) - base
+        lowest = max(start, counted[slot, 0]) - base
         first, end = bounds[i], bounds[i + 1]
         if lowest > 0:
             high = end
@@ -100,10 +97,10 @@ def count(
                 else:
                     high = middle
         if first < end:
-            pending[slot] += end - first
-            size[slot] += largest[end - first]
-            if oldest[slot] > base:  # ranges come in order: of most mailboxes no row need be looked at
-                oldest[slot] = min(oldest[slot], base + rows[first])
+            counted[slot, 1] += end - first
+            counted[slot, 2] += largest[end - first]
+            if counted[slot, 3] > base:  # ranges come in order: of most mailboxes no row need be looked at
+                counted[slot, 3] = min(counted[slot, 3], base + rows[first])
 
 
 @compiled

@@ -386,12 +386,12 @@ class Mailboxes:
 
     def _count(self, item: Range, known: NDArray[np.int64], slots: NDArray[np.int64]) -> None:
         """Add a range's rows to the mailboxes: those of the known registrations, which ascend, to their slots."""
-        n, columns = item.notifications, self._columns
+        n = item.notifications
         sizes = n.sizes.copy()
         sizes.sort()
         count(
             constant(n.numbers), known, slots, constant(n.bounds), constant(n.rows), sizes, n.start, item.start,
-            columns.floor, columns.pending, columns.size, columns.oldest,
+            self._columns.counted,
         )  # fmt: skip
 
     def _recount(self, numbers: NDArray[np.int64], since: int) -> None:

@@ -36,14 +36,20 @@ class Columns:
         self._free: list[range] = []
         self.used = 0
         self.cursor = np.full(_SMALLEST, -1, np.int64)  # last acknowledged offset
-        self.floor = np.zeros(_SMALLEST, np.int64)  # lowest offset that can still be delivered
-        self.pending = np.zeros(_SMALLEST, np.int64)  # rows at or above the floor
-        self.size = np.zeros(_SMALLEST, np.int64)  # their payload bytes, at most
-        self.oldest = np.full(_SMALLEST, NEVER, np.int64)  # the lowest of them
         self.newest_number = np.full(_SMALLEST, NONE, np.int64)  # registration in effect
         self.most_count = np.full(_SMALLEST, NEVER, np.int64)
         self.most_bytes = np.full(_SMALLEST, NEVER, np.int64)
         self.most_age_us = np.full(_SMALLEST, NEVER, np.int64)
+        # What a range changes stands together: a few events are for a thousand mailboxes, here and there.
+        self._set_counted(np.tile(np.array([0, 0, 0, NEVER]), (_SMALLEST, 1)))
+
+    def _set_counted(self, counted: NDArray[np.int64]) -> None:
+        self.counted = counted
+        """For each slot, the next four."""
+        self.floor = counted[:, 0]  # lowest offset that can still be delivered
+        self.pending = counted[:, 1]  # rows at or above the floor
+        self.size = counted[:, 2]  # their payload bytes, at most
+        self.oldest = counted[:, 3]  # the lowest of them
 
     def take(self, count: int = 1) -> int:
         """The first of `count` slots in a row, in their initial state."""
@@ -66,14 +72,15 @@ class Columns:
         self._free += [range(int(run[0]), int(run[-1]) + 1) for run in np.split(slots, breaks) if len(run)]
 
     def _grow(self, count: int) -> None:
-        for name in _BLANKS:
+        for name in ("cursor", "newest_number", "most_count", "most_bytes", "most_age_us"):
             setattr(self, name, _larger(getattr(self, name), self.used, count))
+        self._set_counted(_larger(self.counted, self.used, count))
 
 
 def _larger(array: NDArray[np.int64], used: int, more: int) -> NDArray[np.int64]:
     """Room for `more` entries behind those in use, and much more: memory that nobody touches costs nothing, and what
     is in use is copied rarely, for the event loop waits for it."""
-    result = np.empty(max(_GROWTH * len(array), used + more), np.int64)
+    result = np.empty((max(_GROWTH * len(array), used + more), *array.shape[1:]), np.int64)
     result[:used] = array[:used]
     return result
 

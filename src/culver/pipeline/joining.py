@@ -26,16 +26,27 @@ class Collection:
 
     def __init__(self) -> None:
         self.groups: list[Groups] = []
-        self.runs: list[Runs] = []
+        self._runs: list[Runs] = []
+        self._latest: Listed | None = (
+            None  # not among the runs yet: most blocks of few events find nothing else
+        )
 
     def add(self, found: Found) -> int:
         """Before the next is asked for. Returns how many pairs it has."""
-        runs = found.runs() if isinstance(found, Listed) else None
-        if runs is not None:
-            self.runs.append(runs)
-            return len(runs.numbers)
+        if isinstance(found, Listed) and found.is_narrow:
+            if self._latest is not None:
+                self._runs.append(self._latest.runs())
+            self._latest = found
+            return found.pairs
         self.groups.append(found.groups())
         return len(self.groups[-1].rows)
+
+    @property
+    def runs(self) -> list[Runs]:
+        if self._latest is not None:
+            self._runs.append(self._latest.runs())
+            self._latest = None
+        return self._runs
 
     @property
     def pairs(self) -> int:
@@ -44,9 +55,11 @@ class Collection:
     def take(self, other: "Collection") -> None:
         """What another task found in the same block."""
         self.groups += other.groups
-        self.runs += other.runs
+        self.runs.extend(other.runs)
 
     def grouped(self, grouping: Grouping) -> Groups:
+        if self._latest is not None and not self._runs and not self.groups:
+            return self._latest.groups(grouping)
         if not self.runs:
             return join(self.groups, grouping)
         if not self.groups or _is_sparse(self.groups):

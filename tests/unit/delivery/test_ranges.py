@@ -86,12 +86,12 @@ def test_rows_are_counted_where_they_lie_at_or_above_the_floor_of_their_mailbox(
     for item in ranges:
         n = item.notifications
         slots = np.array([choose.choice((number // 2, NONE)) for number in n.numbers.tolist()], np.int64)
-        floor = np.array([choose.choice((0, item.start, choose.randrange(220))) for _ in range(8)], np.int64)
-        pending, size, oldest = np.ones(8, np.int64), np.ones(8, np.int64), np.full(8, NEVER)
+        counted = np.tile(np.array([0, 1, 1, NEVER]), (8, 1))
+        floor, pending, size, oldest = counted.T
+        floor[:] = [choose.choice((0, item.start, choose.randrange(220))) for _ in range(8)]
         known = slots != NONE
         arrays = constant(n.bounds), constant(n.rows), np.sort(n.sizes)
-        columns = floor, pending, size, oldest
-        count(constant(n.numbers), n.numbers[known], slots[known], *arrays, n.start, item.start, *columns)
+        count(constant(n.numbers), n.numbers[known], slots[known], *arrays, n.start, item.start, counted)
         largest = sorted(n.sizes.tolist(), reverse=True)
         for slot in range(8):
             numbers = n.numbers[slots == slot].tolist()

@@ -38,9 +38,8 @@ def grouped(
 ) -> Groups:
     """Of events from a first row on; `numbers`: the lowest and the highest."""
     listed = [Listed(matches, numbers, first_row) for matches, first_row in lists]
-    runs = [each.runs() for each in listed]
-    apart = [each.groups() for each, run in zip(listed, runs, strict=True) if run is None]
-    return grouping.group([run for run in runs if run is not None], [*apart, *others])
+    apart = [each.groups() for each in listed if not each.is_narrow]
+    return grouping.group([each.runs() for each in listed if each.is_narrow], [*apart, *others])
 
 
 def as_lists(groups: Groups) -> dict[int, list[int]]:
@@ -69,6 +68,8 @@ def test_groups_are_those_of_a_plain_loop(low: int, high: int, first_row: int) -
     for seed in range(5):
         matches = random_matches(seed, 300, low, high, 20)
         assert as_lists(grouped(reused, [(matches, first_row)], (low, high))) == plainly(matches, first_row)
+        alone = Listed(matches, (low, high), first_row)
+        assert as_lists(alone.groups(reused)) == as_lists(alone.groups()) == plainly(matches, first_row)
 
 
 @pytest.mark.parametrize("high", [400, 2**26, 2**40], ids=["few", "wide", "far apart"])
@@ -110,13 +111,12 @@ def test_lists_with_lowest_numbers_of_their_own_are_grouped_together() -> None:
     low, high = random_matches(1, 200, 10, 90, 9), random_matches(2, 200, 2**33, 2**33 + 5_000, 9)
     between = Groups(np.array([95]), np.array([0, 2]), np.array([3, 199], np.uint16))
     lists = [Listed(low, (10, 90), 0).runs(), Listed(high, (2**33, 2**33 + 5_000), 0).runs()]
-    found = Grouping().group([each for each in lists if each is not None], [between])
+    found = Grouping().group(lists, [between])
     assert as_lists(found) == {**plainly(low, 0), **plainly(high, 0), 95: [3, 199]}
 
 
 def test_runs_are_of_events_that_match_something() -> None:
     runs = Listed(matches_of([[1_007, 1_002], [], [], [1_002, 1_005]]), (1_002, 1_009), 40).runs()
-    assert runs is not None
     assert (runs.low, runs.rows.tolist(), runs.lengths.tolist()) == (1_002, [40, 43], [2, 2])
     assert runs.numbers.tolist() == [5, 0, 0, 3]
 

@@ -86,7 +86,7 @@ def test_warming_up_leaves_nothing_to_compile(tmp_path: Path) -> None:
     publish(tmp_path)
     every = [
         *(kernels.match_segments, filling.fill_keys, filling.payload_sizes),
-        *(grouping.spread_list, listing.pack),
+        *(grouping.spread_matches, listing.pack),
         *(held.count, held.fill, held.drop_repeated),
         *(recall.find_texts, recall.find_numbers, recall.place_texts, recall.place_numbers),
     ]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from culver.matching.filter import Matches
 from culver.matching.groups import Groups, Rows, Runs
 from culver.matching.index.arrays import compiled
 from culver.matching.index.vectors import lowest
@@ -26,37 +27,46 @@ class Grouping:
     def group(self, lists: Sequence[Runs], grouped: Sequence[Groups] = ()) -> Groups:
         """Group the matches of several lists, and of what is grouped already, all over the same events. No pair is
         there twice. Quicker than to join the groups of each where a registration has few rows in each of them."""
-        if len(lists) == 1 and not grouped and len(lists[0].numbers):
-            low, high, pairs = lists[0].low, lists[0].high, len(lists[0].numbers)
-        else:
-            lists = [each for each in lists if len(each.numbers)]
-            grouped = [each for each in grouped if len(each.numbers)]
-            pairs = sum(len(each.numbers) for each in lists) + sum(len(each.rows) for each in grouped)
-            low = min([each.low for each in lists] + [int(each.numbers[0]) for each in grouped], default=0)
-            high = max([each.high for each in lists] + [int(each.numbers[-1]) for each in grouped], default=0)
+        lists = [each for each in lists if len(each.numbers)]
+        grouped = [each for each in grouped if len(each.numbers)]
+        pairs = sum(len(each.numbers) for each in lists) + sum(len(each.rows) for each in grouped)
+        low = min([each.low for each in lists] + [int(each.numbers[0]) for each in grouped], default=0)
+        high = max([each.high for each in lists] + [int(each.numbers[-1]) for each in grouped], default=0)
         width = high - low + 1
         if width > max(_NARROW, _WORTH * pairs):
             return _sorted(lists, grouped)
         return self._spread(lists, low, width, pairs, grouped)
 
+    def group_matches(self, matches: Matches, numbers: tuple[int, int], first_row: int) -> Groups:
+        """The same of one list as it was found, over events that are rows from a first one on. `numbers`: the lowest
+        and the highest there may be."""
+        low, width, pairs = numbers[0], numbers[1] - numbers[0] + 1, len(matches.numbers)
+        if width > max(_NARROW, _WORTH * pairs):
+            rows = np.arange(first_row, first_row + len(matches.offsets) - 1).astype(np.uint16)
+            return sorted_groups(matches.numbers, np.repeat(rows, np.diff(matches.offsets)))
+        counts, marks = self._working_memory(width)
+        most = min(pairs, width)
+        distinct, bounds = np.empty(most, np.int64), np.empty(most + 1, np.int64)
+        placed = np.empty(pairs, np.uint16)
+        groups = spread_matches(
+            matches.offsets, matches.numbers, first_row, low, width, counts, marks, distinct, bounds, placed
+        )
+        return Groups(distinct[:groups], bounds[: groups + 1], placed)
+
+    def _working_memory(self, width: int) -> tuple[NDArray[np.int32], NDArray[np.uint64]]:
+        if len(self._counts) < width:
+            self._counts = np.zeros(width, np.int32)
+            self._marks = np.zeros((width + 63) // 64, np.uint64)
+        return self._counts, self._marks
+
     def _spread(
         self, lists: Sequence[Runs], low: int, width: int, pairs: int, grouped: Sequence[Groups]
     ) -> Groups:
         """Numbers are counted and marked, and their marks found in order."""
-        if len(self._counts) < width:
-            self._counts = np.zeros(width, np.int32)
-            self._marks = np.zeros((width + 63) // 64, np.uint64)
-        counts, marks = self._counts, self._marks
+        counts, marks = self._working_memory(width)
         most = min(pairs, width)
         numbers, bounds = np.empty(most, np.int64), np.empty(most + 1, np.int64)
         rows = np.empty(pairs, np.uint16)
-        if len(lists) == 1 and not grouped:
-            # As it is with most ranges of few events, for which a call takes as long as what it does.
-            (runs,) = lists
-            groups = spread_list(
-                runs.rows, runs.lengths, runs.numbers, low, width, counts, marks, numbers, bounds, rows
-            )
-            return Groups(numbers[:groups], bounds[: groups + 1], rows)
         for runs in lists:
             count_pairs(runs.numbers, runs.low - low, counts, marks)
         for each in grouped:
@@ -74,7 +84,7 @@ def load() -> None:
     """Load the kernels, or compile them where they never were, before events wait for them."""
     one = np.zeros(1, np.uint16)
     run = Runs(0, 0, one, np.ones(1, np.uint32), np.zeros(1, np.uint32))
-    Grouping().group([run])
+    Grouping().group_matches(Matches(np.zeros(1, np.int64), np.zeros(0, np.int64)), (0, 0), 0)
     Grouping().group([run], [Groups(np.ones(1, np.int64), np.arange(2, dtype=np.int64), one)])
 
 
@@ -216,10 +226,10 @@ def put_in_order(rows: Rows, begin: int, end: int) -> None:
 
 
 @compiled
-def spread_list(
-    run_rows: Rows,
-    lengths: NDArray[np.uint32],
-    numbers: NDArray[np.uint32],
+def spread_matches(
+    offsets: NDArray[np.int64],
+    numbers: NDArray[np.int64],
+    first_row: int,
     low: int,
     width: int,
     counts: NDArray[np.int32],
@@ -228,9 +238,15 @@ def spread_list(
     bounds: NDArray[np.int64],
     rows: Rows,
 ) -> int:
-    """All steps for one list; the last three arrays are filled. Returns how many numbers there are."""
-    count_pairs(numbers, 0, counts, marks)
+    """All steps for one list as it was found, in one call, which for few events takes as long as what it does; the
+    last three arrays are filled. Returns how many numbers there are."""
+    count_pairs(numbers, -low, counts, marks)
     groups = lay_out(low, counts, marks[: (width + 63) // 64], distinct, bounds)
-    place_pairs(run_rows, lengths, numbers, 0, counts, rows)
+    for event in range(len(offsets) - 1):
+        row = np.uint16(first_row + event)
+        for at in range(offsets[event], offsets[event + 1]):
+            place = np.uintp(numbers[at] - low)
+            rows[counts[place]] = row
+            counts[place] += 1
     finish(distinct[:groups], bounds, low, False, counts, rows)
     return groups

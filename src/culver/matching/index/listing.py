@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from culver.matching.filter import Matches
 from culver.matching.groups import MOST_EVENTS, Groups, Rows, Runs
 from culver.matching.index.arrays import compiled
-from culver.matching.index.grouping import Grouping, sorted_groups
+from culver.matching.index.grouping import Grouping
 
 _MOST_NUMBERS = 1 << 32
 
@@ -32,23 +32,23 @@ class Listed:
     def pairs(self) -> int:
         return len(self._matches.numbers)
 
-    def runs(self) -> Runs | None:
-        """A copy; None where the numbers lie too far apart for four bytes."""
+    @property
+    def is_narrow(self) -> bool:
+        """Whether the numbers lie close enough together for four bytes."""
+        return self._numbers[1] - self._numbers[0] < _MOST_NUMBERS
+
+    def runs(self) -> Runs:
+        """A copy. It must be narrow."""
         low, high = self._numbers
-        if high - low >= _MOST_NUMBERS:
-            return None
         offsets, numbers = self._matches.offsets, self._matches.numbers
         rows, lengths = np.empty(len(offsets), np.uint16), np.empty(len(offsets), np.uint32)
         small = np.empty(len(numbers), np.uint32)
         count = pack(offsets, numbers, low, self._first_row, rows, lengths, small)
         return Runs(low, high, rows[:count], lengths[:count], small)
 
-    def groups(self) -> Groups:
-        if (runs := self.runs()) is not None:
-            return Grouping().group([runs])
-        offsets = self._matches.offsets
-        events = np.arange(self._first_row, self._first_row + len(offsets) - 1).astype(np.uint16)
-        return sorted_groups(self._matches.numbers, np.repeat(events, np.diff(offsets)))
+    def groups(self, grouping: Grouping | None = None) -> Groups:
+        """May be called again. `grouping` has memory to work with."""
+        return (grouping or Grouping()).group_matches(self._matches, self._numbers, self._first_row)
 
 
 def load() -> None:
