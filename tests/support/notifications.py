@@ -10,6 +10,7 @@ import numpy as np
 
 from culver.config import DeliverySettings, LogSettings
 from culver.delivery.hub import Hub
+from culver.delivery.ranges import rows_of
 from culver.log.files import FileLog
 from culver.pipeline import notifications
 from culver.pipeline.notifications import Notifications
@@ -44,7 +45,13 @@ def make_notifications(
 
 def rows_by_number(content: Notifications) -> dict[int, list[int]]:
     """The offsets that each registration gets, as plain lists."""
-    return {int(number): content.offsets_of(int(number)).tolist() for number in content.numbers}
+    return {int(number): offsets_of(content, int(number)) for number in content.numbers}
+
+
+def offsets_of(content: Notifications, number: int) -> list[int]:
+    """The offsets that one registration gets, ascending."""
+    rows = rows_of(content, number)
+    return [content.start + row for row in rows.tolist()]
 
 
 def registration(

@@ -20,6 +20,7 @@ from culver.delivery.cursors import CursorStore
 from culver.delivery.files import NotificationFiles
 from culver.delivery.following import FileRange, FollowedFiles
 from culver.delivery.housekeeping import Housekeeper
+from culver.delivery.kernels import constant, meet
 from culver.delivery.live import LiveBuffer
 from culver.delivery.mailboxes import Mailboxes
 from culver.delivery.payloads import PayloadReader
@@ -218,10 +219,10 @@ class Hub:
         if item is None:
             self._files.surplus(file_name(notifications.start, notifications.end))
             return
-        for number in self._concerned(notifications.numbers):
+        for number, place in self._concerned(notifications.numbers):
             buffer = self._buffers.get(number)
             if buffer is not None:
-                buffer.push(_offsets(item, number))
+                buffer.push(_offsets(item, place))
                 if number in self._live:
                     self._live[number].wake()
             for session in self._durable_numbers.get(number, ()):
@@ -394,19 +395,19 @@ class Hub:
             if needed is not None:
                 yield needed
 
-    def _concerned(self, numbers: NDArray[np.int64]) -> list[int]:
-        """Those numbers of a file that somebody is connected for."""
-        if self._connected is None:
-            self._connected = np.array(sorted({*self._buffers, *self._durable_numbers}), np.int64)
-        few, many = numbers, self._connected
-        if len(few) > len(many):
-            few, many = many, few
-        if not len(few):
-            return []
-        found: list[int] = few[many.take(many.searchsorted(few), mode="clip") == few].tolist()
-        return found
+    def _concerned(self, numbers: NDArray[np.int64]) -> list[tuple[int, int]]:
+        """Those numbers of a file that somebody is connected for, and where they stand there."""
+        connected = self._connected
+        if connected is None:
+            every = np.array(sorted({*self._buffers, *self._durable_numbers}), np.int64)
+            self._connected = connected = constant(every)
+        places = np.empty(min(len(numbers), len(connected)), np.int64)
+        found = places[: meet(constant(numbers), connected, places)]
+        return list(zip(numbers[found].tolist(), found.tolist(), strict=True))
 
 
-def _offsets(item: Range, number: int) -> NDArray[np.int64]:
-    offsets = item.notifications.offsets_of(number)
-    return offsets[offsets.searchsorted(item.start) :] if item.start > item.notifications.start else offsets
+def _offsets(item: Range, place: int) -> NDArray[np.int64]:
+    """Of the registration that stands there, as far as the range answers for them."""
+    n = item.notifications
+    offsets = n.rows[n.bounds[place] : n.bounds[place + 1]].astype(np.int64) + n.start
+    return offsets[offsets.searchsorted(item.start) :] if item.start > n.start else offsets

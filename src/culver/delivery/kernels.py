@@ -21,6 +21,7 @@ def load() -> None:
     allot(0, room, none, np.zeros(1, np.int64))
     gather(constant(none), 0, constant(none), constant(few), 0, room, few)
     find(constant(none), none, none, none)
+    meet(constant(none), constant(none), none)
     note_pairs(constant(none), constant(np.zeros(1, np.int64)), constant(few), 0, 0, none, few)
     group_pairs(none, few, 0, room, np.zeros(0, np.uint64), none, np.zeros(1, np.int64), few)
     arrays = constant(none), constant(few), np.zeros(0, np.uint32)
@@ -28,7 +29,10 @@ def load() -> None:
 
 
 def constant(array: NDArray[N]) -> NDArray[N]:
-    """A view that cannot be written through: to Numba, arrays in a mapped file and in memory are alike then."""
+    """The array, or a view that cannot be written through: to Numba, arrays in a mapped file and in memory are alike
+    then."""
+    if not array.flags.writeable:
+        return array
     view = array.view()
     view.setflags(write=False)
     return view
@@ -59,6 +63,26 @@ def find(wanted: Integers, known: Integers, values: Integers, found: Integers) -
         if low < len(known) and known[low] == number:
             found[i] = values[low]
             origin = number - low
+
+
+@compiled
+def meet(numbers: Integers, others: Integers, places: Integers) -> int:
+    """Where the numbers stand that are among the others too; both ascend. Fills `places`, and returns how many there
+    are."""
+    few, many = (others, numbers) if len(others) < len(numbers) else (numbers, others)
+    found = low = 0
+    for i in range(len(few)):
+        high = len(many)
+        while low < high:
+            middle = (low + high) // 2
+            if many[middle] < few[i]:
+                low = middle + 1
+            else:
+                high = middle
+        if low < len(many) and many[low] == few[i]:
+            places[found] = low if len(others) < len(numbers) else i
+            found += 1
+    return found
 
 
 @compiled

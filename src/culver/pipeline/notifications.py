@@ -64,13 +64,6 @@ class Notifications(msgspec.Struct, frozen=True, eq=False):
     work: tuple[Work, ...] = ()
     """One record for each slice that made it; none where delivery has put several ranges together."""
 
-    def offsets_of(self, number: int) -> NDArray[np.int64]:
-        """The log offsets of the events for one registration, ascending."""
-        at = int(self.numbers.searchsorted(number))
-        if at == len(self.numbers) or self.numbers[at] != number:
-            return np.empty(0, np.int64)
-        return self.rows[self.bounds[at] : self.bounds[at + 1]].astype(np.int64) + self.start
-
 
 class NotificationSink(Protocol):
     """Implemented by delivery. The engine calls it in order of `start`, without a hole, on the event loop's

@@ -153,6 +153,8 @@ def exit_point(
     began = perf_counter()
     sizes = payload_sizes(parts, memory)
     groups = found.grouped(memory.grouping)
+    for array in groups:
+        array.flags.writeable = False  # as it is where a file is mapped
     work = shared(work, perf_counter() - began)
     return Notifications(start, start + len(sizes), version, *groups, sizes, work)
 

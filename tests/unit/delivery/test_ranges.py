@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from culver.delivery.kernels import allot, constant, count, gather, tally
+from culver.delivery.kernels import allot, constant, count, gather, meet, tally
 from culver.delivery.ranges import Level, Range, Ranges, merge, plan_merges, prune
 from culver.delivery.slots import NEVER, NONE
 from support.notifications import make_notifications, rows_by_number
@@ -77,6 +77,15 @@ def test_rows_are_gathered_by_group_in_the_order_of_the_files(seed: int) -> None
         gather(of_file, low, begins, flat, shift, room, gathered)
     assert used.tolist() == list(expected)
     assert [gathered[bounds[i] : bounds[i + 1]].tolist() for i in range(count)] == list(expected.values())
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_numbers_are_found_among_fewer_and_among_more_others(seed: int) -> None:
+    choose = random.Random(seed)
+    numbers, others = (sorted(choose.sample(range(60), choose.randrange(60))) for _ in range(2))
+    places = np.empty(min(len(numbers), len(others)), np.int64)
+    found = meet(constant(np.array(numbers, np.int64)), constant(np.array(others, np.int64)), places)
+    assert [numbers[place] for place in places[:found]] == [n for n in numbers if n in others]
 
 
 @pytest.mark.parametrize("seed", range(10))

@@ -20,6 +20,7 @@ from culver.pipeline.files import SiteFiles
 from culver.pipeline.head import Head
 from culver.pipeline.inline import InlineEngine
 from culver.pipeline.notifications import Notifications
+from support.notifications import offsets_of
 from support.until import until
 
 
@@ -37,7 +38,7 @@ class Sink:
         for offset in range(notifications.start, notifications.end):
             self.reached[offset] = set()
         for number in notifications.numbers.tolist():
-            for offset in notifications.offsets_of(number).tolist():
+            for offset in offsets_of(notifications, number):
                 self.reached[offset].add(number)
 
 

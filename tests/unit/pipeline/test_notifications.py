@@ -8,6 +8,7 @@ from culver.matching.index.rooms import room_for
 from culver.pipeline import notifications
 from culver.pipeline.collector import Collector
 from culver.pipeline.notifications import Notifications
+from support.notifications import offsets_of
 
 
 def some(start: int, end: int, pairs: dict[int, list[int]] | None = None) -> Notifications:
@@ -39,10 +40,10 @@ def test_file_reads_as_it_was_written(tmp_path: Path) -> None:
     written = some(100, 105, {3: [100, 104], 9: [102]})
     read = notifications.read(notifications.write(tmp_path, written, durable=True))
     assert (read.start, read.end, read.index_version) == (100, 105, 7)
-    assert read.offsets_of(3).tolist() == [100, 104]
-    assert read.offsets_of(9).tolist() == [102]
-    assert read.offsets_of(4).tolist() == []
-    assert read.offsets_of(10).tolist() == []
+    assert offsets_of(read, 3) == [100, 104]
+    assert offsets_of(read, 9) == [102]
+    assert offsets_of(read, 4) == []
+    assert offsets_of(read, 10) == []
     assert read.sizes.tolist() == [11] * 5
 
 
@@ -58,7 +59,7 @@ def test_many_rows_read_as_they_were_written(tmp_path: Path, shift: int, surplus
     read = notifications.read(path)
     assert (read.rows == rows).all()
     assert len(read.rows) == pairs
-    assert read.offsets_of(3).tolist() == list(range(5, 50_005))
+    assert offsets_of(read, 3) == list(range(5, 50_005))
     with path.open("r+b") as file:
         file.seek(-pairs, 2)  # in the middle of the rows
         byte = file.read(1)

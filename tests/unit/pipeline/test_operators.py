@@ -22,6 +22,7 @@ from culver.placement.mpartition import MPartition
 from culver.plugins import FORWARDINGS, forwarding_named
 from support.events import random_event
 from support.filters import parsed_or_refused, random_filter
+from support.notifications import offsets_of
 
 
 def pieces(events: list[Event], start: int, lengths: list[int]) -> list[tuple[int, object]]:
@@ -83,7 +84,7 @@ def test_operators_give_what_the_reference_gives(tmp_path: Path) -> None:
         expected = [
             1_000 + i for i, event in enumerate(events) if evaluate(predicate.condition, event) is True
         ]
-        assert result.offsets_of(number).tolist() == expected, predicate.text
+        assert offsets_of(result, number) == expected, predicate.text
 
 
 def test_exit_point_without_a_match_still_covers_the_range(tmp_path: Path) -> None:

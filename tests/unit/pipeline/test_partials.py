@@ -16,6 +16,7 @@ from culver.pipeline.notifications import Notifications
 from culver.pipeline.partial_file import Partial
 from culver.pipeline.plan import Plan
 from culver.pipeline.work import Work
+from support.notifications import offsets_of
 
 PLAN = Plan(5, 2, 2)
 
@@ -38,7 +39,7 @@ def part(version: int, *listed: int, gathered: tuple[int, ...] = ()) -> Partial:
 
 def as_lists(joined: Notifications | None) -> dict[int, list[int]]:
     assert joined is not None
-    return {int(number): joined.offsets_of(int(number)).tolist() for number in joined.numbers}
+    return {int(number): offsets_of(joined, int(number)) for number in joined.numbers}
 
 
 def names(directory: Path) -> list[str]:

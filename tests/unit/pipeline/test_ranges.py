@@ -23,6 +23,7 @@ from culver.pipeline.ranges import RangeProcessor
 from culver.placement.hashed import Hashed
 from culver.placement.mpartition import MPartition
 from support.events import random_event
+from support.notifications import offsets_of
 from support.placed import scene
 
 EVENTS = 90
@@ -33,7 +34,7 @@ def as_pairs(found: Notifications | Partial | None, start: int = 0) -> set[tuple
     return {
         (int(number), int(offset))
         for number in found.numbers
-        for offset in found.offsets_of(int(number))
+        for offset in offsets_of(found, int(number))
         if offset >= start
     }
 
