@@ -24,6 +24,7 @@ from culver.bench import wire
 from culver.bench.frame import BenchmarkFailed
 
 _FLOOR_BYTES = 500  # of an event in the log, about
+_ROOM = bytes(1 << 20)
 _SHORTEST_WAIT_SECONDS = 0.0005  # between messages: as many as may be due then are in one
 _MAX_BATCH = 500  # events in one message, however many a stall has made due
 
@@ -107,13 +108,17 @@ async def _measure(url: str, events: Sequence[dict[str, Any]], plan: LatencyPlan
 
 
 def measure_floor(directory: Path, plan: LatencyPlan) -> NDArray[np.float64]:
-    """What the machine itself takes, in milliseconds for each event: the same schedule, with nothing done but an
-    append to a file and `fdatasync`, once for all that is due. No durable service can be quicker on this disk, and
-    its stalls show here as well."""
+    """What the machine itself takes, in milliseconds for each event: the same schedule, with nothing done but a
+    write to a file that has room for it and `fdatasync`, once for all that is due. No durable service can be quicker
+    on this disk, and its stalls show here as well."""
     count = max(1, round(plan.rate * plan.seconds))
     delivered = np.zeros(count)
-    record = bytes(_FLOOR_BYTES)
+    record = b"x" * _FLOOR_BYTES
     with tempfile.TemporaryFile(dir=directory, buffering=0) as file, _no_garbage_collection():
+        for _ in range(-(-count * _FLOOR_BYTES // len(_ROOM))):
+            file.write(_ROOM)
+        os.fsync(file.fileno())
+        file.seek(0)
         start = time.perf_counter() + 0.05
         at = 0
         while at < count:

@@ -84,11 +84,11 @@ class Connection(asyncio.Protocol):
 
     async def listen(self, take: Callable[[Message], bool]) -> None:
         """Hand over each message from now on, the moment it comes and with no task to wake for it; ends when `take`
-        returns True."""
+        returns True. Once for a connection."""
         self._take = take
         while self._messages:
             self._hand_over(self._messages.popleft())
-        if self._end is not None:
+        if self._end is not None and not self._taken.done():
             raise self._failure()
         await self._taken
 

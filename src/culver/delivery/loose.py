@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 
 from culver.delivery.kernels import N, constant, group_pairs, note_pairs
 from culver.delivery.slots import NEVER
-from culver.matching.groups import MOST_EVENTS
+from culver.matching.groups import MOST_EVENTS, Groups
+from culver.matching.index.grouping import sorted_groups
 from culver.pipeline.notifications import Notifications
 
-_WIDEST = 1 << 24  # numbers, from the lowest to the highest: some bytes are kept for each
+_WIDEST = 1 << 24  # numbers, from the lowest to the highest, that are counted: some bytes are kept for each
 
 
 class Loose:
@@ -41,16 +42,13 @@ class Loose:
         self._low, self._high = NEVER, -1  # of the numbers
 
     def add(self, part: Notifications) -> None:
-        """The range that follows. Begins anew where it cannot go with those before."""
+        """The range that follows. Begins anew where there would be too many events for one."""
         numbers, rows = part.numbers, part.rows
-        low, high = (int(numbers[0]), int(numbers[-1])) if len(numbers) else (NEVER, -1)
-        start = self._parts[0].start if self._parts else part.start
-        if part.end - start > MOST_EVENTS or max(high, self._high) - min(low, self._low) >= _WIDEST:
+        if self._parts and part.end - self._parts[0].start > MOST_EVENTS:
             self.clear()
-            start = part.start
-            if part.end - start > MOST_EVENTS or high - low >= _WIDEST:
-                return
-        self._low, self._high = min(low, self._low), max(high, self._high)
+        start = self._parts[0].start if self._parts else part.start
+        if len(numbers):
+            self._low, self._high = min(self._low, int(numbers[0])), max(self._high, int(numbers[-1]))
         end = self._pairs + len(rows)
         if end > len(self._rows):
             self._numbers = _larger(self._numbers, self._pairs, end)
@@ -62,23 +60,26 @@ class Loose:
 
     def together(self) -> Notifications:
         """One content for all of them, which are then forgotten."""
-        parts, pairs, low = self._parts, self._pairs, self._low
-        width = max(self._high - low + 1, 0)
+        groups = self._grouped()
+        sizes = np.concatenate([part.sizes for part in self._parts])
+        first, last = self._parts[0], self._parts[-1]
+        self.clear()
+        return Notifications(first.start, last.end, last.index_version, *groups, sizes)
+
+    def _grouped(self) -> Groups:
+        low, width, pairs = self._low, max(self._high - self._low + 1, 0), self._pairs
+        found = self._numbers[:pairs], self._rows[:pairs]
+        if width > _WIDEST:
+            return sorted_groups(*found)
         if width > len(self._counts):
-            self._counts = np.zeros(2 * width, np.int32)
-            self._marks = np.zeros((2 * width + 63) // 64, np.uint64)
+            room = min(2 * width, _WIDEST)
+            self._counts, self._marks = np.zeros(room, np.int32), np.zeros((room + 63) // 64, np.uint64)
         most = min(pairs, width)
         numbers, bounds = np.empty(most, np.int64), np.empty(most + 1, np.int64)
         rows = np.empty(pairs, np.uint16)
         marks = self._marks[: (width + 63) // 64]
-        found = self._numbers[:pairs], self._rows[:pairs]
         count = group_pairs(*found, low, self._counts, marks, numbers, bounds, rows)
-        sizes = np.concatenate([part.sizes for part in parts])
-        self.clear()
-        first, last = parts[0], parts[-1]
-        return Notifications(
-            first.start, last.end, last.index_version, numbers[:count], bounds[: count + 1], rows, sizes
-        )
+        return Groups(numbers[:count], bounds[: count + 1], rows)
 
 
 def _larger(array: NDArray[N], used: int, least: int) -> NDArray[N]:

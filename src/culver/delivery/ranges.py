@@ -148,8 +148,8 @@ def last_offsets(notifications: Notifications) -> NDArray[np.int64]:
 
 def merge(ranges: Sequence[Range]) -> Notifications:
     """One content for adjacent ranges: the same rows, in one file. Needs the interpreter for little: what is done for
-    every registration and row is done by kernels, a range at a time. Nor does it need much memory beyond the result,
-    for on the event loop most of the time went into fresh pages."""
+    every registration and row is done by kernels, a range at a time. Nor does it need much memory beyond the
+    result."""
     start, end = ranges[0].start, ranges[-1].end
     parts = [_cut(item) for item in ranges]
     low, span, groups, distinct = _groups_of([part.numbers for part in parts])

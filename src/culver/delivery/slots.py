@@ -1,4 +1,4 @@
-"""Where a mailbox's figures are kept: one dense slot per subscription, one NumPy column per figure.
+"""Where a mailbox's figures are kept: one dense slot per subscription, one column per figure.
 
 registration number  7   9   12 ...      `Numbers`: sorted, so that a whole notification file is
         slot         0   0   1           looked up with one `searchsorted`

@@ -39,9 +39,8 @@ _SMALL_BYTES = 64 * 1024
 # The distance from one small commit to the next, and how many times what the loop works in between it is.
 _SHORTEST_PACE_SECONDS, _LONGEST_PACE_SECONDS = 0.001, 0.004
 _PACE_PER_WORK = 1.5
-_WORK_COMMITS = (
-    16  # over about so many the work is averaged: what is done now and then does not count as a commit's
-)
+# Over about so many commits the work is averaged: what is done now and then does not count as a commit's.
+_WORK_COMMITS = 16
 
 
 class GroupCommitter:

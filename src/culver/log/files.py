@@ -318,6 +318,8 @@ class FileLog:
                     surplus,
                     tail.offset,
                 )
+            elif surplus:
+                _logger.info("%s: gave back %d bytes of room behind offset %d", path, surplus, tail.offset)
             if surplus:
                 os.ftruncate(descriptor, tail.position)
             # The last group may stand in the page cache only: written, but not synced, or synced in vain,

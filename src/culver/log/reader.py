@@ -64,15 +64,16 @@ class FileLogReader:
         segment = self._segment(firsts[max(at - 1, 0)])
         with self._lock:
             offset, position = segment.locate_time(received_us)
-        for record, body in self._walk(segment, position, offset):
-            if record.offset >= end:
-                break
+        # What follows `end` may be half written at this moment, and is not looked at.
+        for record, body in self._walk(segment, position, offset) if offset < end else ():
             if record.received_us >= received_us:
                 times = batches.received_times(_decode(segment, record, body))
                 hits = np.flatnonzero(times >= received_us)
                 # None when the clock was set back: the time was reached in a segment that is trimmed by now.
                 return min(record.offset + (int(hits[0]) if len(hits) else 0), end)
             offset = record.end_offset
+            if offset >= end:
+                break
         return min(offset, end)
 
     def adopt(self, path: Path, header: SegmentHeader) -> None:

@@ -33,7 +33,7 @@ class Runs(NamedTuple):
 
 
 class Found(Protocol):
-    """What some events match, to be grouped before the next of its kind is asked for: they share memory."""
+    """What some events match, to be grouped before the next of its kind is asked for: they may share memory."""
 
     @property
     def pairs(self) -> int:

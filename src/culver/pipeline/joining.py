@@ -27,9 +27,8 @@ class Collection:
     def __init__(self) -> None:
         self.groups: list[Groups] = []
         self._runs: list[Runs] = []
-        self._latest: Listed | None = (
-            None  # not among the runs yet: most blocks of few events find nothing else
-        )
+        # Not among the runs yet: most blocks of few events find nothing else.
+        self._latest: Listed | None = None
 
     def add(self, found: Found) -> int:
         """Before the next is asked for. Returns how many pairs it has."""

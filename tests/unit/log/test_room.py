@@ -99,6 +99,21 @@ def test_a_group_that_is_torn_within_the_room_is_cut_and_reported(
             assert "unfinished" in caplog.text
 
 
+def test_what_is_half_written_behind_the_end_is_not_looked_at(tmp_path: Path) -> None:
+    with FileLog(tmp_path, ONE_SEGMENT) as log:
+        commit(log, 3)
+        staged = log.stage(log.prepare([batch(3, 5, received_us=10)]))
+        assert staged is not None
+        os.pwrite(staged.descriptor, staged.data[:100], staged.position)
+        for reader in (log, FileLogReader(tmp_path)):
+            assert numbers(reader, 0, 3) == [0, 1, 2]
+        assert log.offset_at(5) == FileLogReader(tmp_path).offset_at(5, 3) == 3
+        os.pwrite(staged.descriptor, staged.data, staged.position)
+        log.settle(None)
+        assert log.offset_at(5) == 3
+        assert log.offset_at(11) == 8
+
+
 def test_zeros_in_the_place_of_an_acknowledged_group_are_damage(tmp_path: Path) -> None:
     with FileLog(tmp_path, ONE_SEGMENT) as log:
         commit(log)

@@ -17,7 +17,7 @@ _MOST_NUMBERS = 1 << 32
 
 
 class Listed:
-    """Implements `Found`."""
+    """Implements `Found`; the matches are its own."""
 
     def __init__(self, matches: Matches, numbers: tuple[int, int], first_row: int) -> None:
         """Of events that are rows from a first one on, below MOST_EVENTS. `numbers`: the lowest and the highest there
