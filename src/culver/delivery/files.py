@@ -23,6 +23,7 @@ from culver.pipeline.notifications import Notifications
 logger = logging.getLogger(__name__)
 
 _SMALL_BYTES = LEVELS[0].below_bytes
+_BYTES_AT_ONCE = 1 << 20  # the log, whose commits somebody waits for, is mostly on the same disk
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,7 @@ class NotificationFiles:
 
     def store(self, content: Notifications) -> Range:
         """Write a merged file, on disk on return, and map it."""
-        path = notifications.write(self._directory, content, durable=True)
+        path = notifications.write(self._directory, content, durable=True, most_bytes_at_once=_BYTES_AT_ONCE)
         return _range(content.start, notifications.read(path))
 
     def delete(self, names: Iterable[str]) -> None:

@@ -21,6 +21,7 @@ def load() -> None:
     allot(0, room, none, np.zeros(1, np.int64))
     gather(constant(none), 0, constant(none), constant(few), 0, room, few)
     find(constant(none), none, none, none)
+    copy_kept(np.zeros(0, np.bool_), constant(none), constant(few), few)
     meet(constant(none), constant(none), none)
     note_pairs(constant(none), constant(np.zeros(1, np.int64)), constant(few), 0, 0, none, few)
     group_pairs(none, few, 0, room, np.zeros(0, np.uint64), none, np.zeros(1, np.int64), few)
@@ -166,6 +167,17 @@ def gather(
             gathered[into] = rows[at] + raised
             into += 1
         room[group[i] - low] = into
+
+
+@compiled
+def copy_kept(keep: NDArray[np.bool_], bounds: Integers, rows: Rows, into: Rows) -> None:
+    """The rows of those registrations of a file that are to be kept, one after another."""
+    at = 0
+    for i in range(len(keep)):
+        if keep[i]:
+            for row in range(bounds[i], bounds[i + 1]):
+                into[at] = rows[row]
+                at += 1
 
 
 @compiled

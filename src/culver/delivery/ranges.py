@@ -15,10 +15,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from culver.delivery.kernels import allot, constant, gather, tally
+from culver.delivery.kernels import allot, constant, copy_kept, gather, tally
 from culver.delivery.loose import Loose
 from culver.matching.groups import MOST_EVENTS
-from culver.pipeline.notifications import Notifications, file_name
+from culver.pipeline.notifications import Notifications, aligned_rows, file_name
 
 Rows = NDArray[np.uint16]
 
@@ -161,7 +161,7 @@ def merge(ranges: Sequence[Range]) -> Notifications:
     registrations = sum(tally(group, low, bounds, room) for _, group, bounds, _ in arrays)
     numbers, bounds = np.empty(registrations, np.int64), np.empty(registrations + 1, np.int64)
     allot(low, room, numbers, bounds)
-    rows = np.empty(bounds[-1], np.uint16)
+    rows = aligned_rows(int(bounds[-1]))
     for shift, group, part_bounds, part_rows in arrays:
         gather(group, low, part_bounds, part_rows, shift, room, rows)
     sizes = np.concatenate([part.sizes for part in parts])
@@ -186,11 +186,12 @@ def _groups_of(parts: Sequence[_Integers]) -> tuple[int, int, Sequence[_Integers
 
 
 def prune(notifications: Notifications, keep: NDArray[np.bool_]) -> Notifications:
-    """Leave out the registrations that nobody reads any more."""
+    """Leave out the registrations that nobody reads any more. The rows, which may be many, are copied by a kernel:
+    NumPy would keep the interpreter for it."""
     n = notifications
-    length = np.diff(n.bounds)
-    bounds = np.concatenate([[0], np.cumsum(length[keep])]).astype(np.int64)
-    rows = n.rows[np.repeat(keep, length)]
+    bounds = np.concatenate([[0], np.cumsum(np.diff(n.bounds)[keep])]).astype(np.int64)
+    rows = aligned_rows(int(bounds[-1]))
+    copy_kept(keep, constant(n.bounds), constant(n.rows), rows)
     return Notifications(n.start, n.end, n.index_version, n.numbers[keep], bounds, rows, n.sizes)
 
 

@@ -19,7 +19,7 @@ from culver.delivery.files import NotificationFiles
 from culver.delivery.mailboxes import Mailboxes
 from culver.delivery.ranges import Range, last_offsets, merge, plan_merges, plan_storing, prune
 from culver.delivery.slots import NEVER, NONE
-from culver.pipeline.notifications import parse_file_name
+from culver.pipeline.notifications import Notifications, parse_file_name
 
 _GRACE_US = 1_000_000
 
@@ -116,20 +116,24 @@ class FileKeeper:
         await self._delete([*names, *passed])
 
     async def _merge(self, group: list[Range]) -> None:
-        content = await asyncio.to_thread(merge, group)
+        """Leaves the group empty."""
+        draft = _Draft()
+        await asyncio.to_thread(draft.merge, group)
         pruned = False
-        if content.end <= self._settled:
-            last = last_offsets(content)
-            others = await self._followers.wanted(content.numbers, last)
+        if draft.content.end <= self._settled:
+            numbers, last = draft.content.numbers, await asyncio.to_thread(last_offsets, draft.content)
+            others = await self._followers.wanted(numbers, last)
             if others is not None:
-                wanted = others | self._mailboxes.wanted(content.numbers, last)
+                wanted = others | self._mailboxes.wanted(numbers, last)
                 pruned = not wanted.all()
                 if pruned:
-                    content = await asyncio.to_thread(prune, content, wanted)
-        merged = await asyncio.to_thread(self._files.store, content)
+                    await asyncio.to_thread(draft.prune, wanted)
+        merged = await asyncio.to_thread(draft.store, self._files)
         self._mailboxes.exchange(group, merged, pruned=pruned)
         self._followers.merged(merged, pruned=pruned)
-        await self._delete([item.name for item in group if item.stored])
+        names = [item.name for item in group if item.stored]
+        await asyncio.to_thread(group.clear)
+        await self._delete(names)
 
     async def _delete(self, names: Iterable[str]) -> None:
         names = list(names)
@@ -137,6 +141,24 @@ class FileKeeper:
         unused = self._followers.release([name for name in names if name not in used])
         if unused:
             await asyncio.to_thread(self._files.delete, unused)
+
+
+class _Draft:
+    """What becomes a merged file, worked on in threads. Large contents are let go of there too: to give back their
+    pages takes milliseconds, for which the event loop would stand still."""
+
+    content: Notifications
+
+    def merge(self, group: Sequence[Range]) -> None:
+        self.content = merge(group)
+
+    def prune(self, keep: NDArray[np.bool_]) -> None:
+        self.content = prune(self.content, keep)
+
+    def store(self, files: NotificationFiles) -> Range:
+        merged = files.store(self.content)
+        del self.content
+        return merged
 
 
 def _end_of(name: str) -> int:

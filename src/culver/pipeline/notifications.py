@@ -87,9 +87,12 @@ def parse_file_name(name: str) -> tuple[int, int] | None:
     return (int(start), int(end)) if start.isdigit() and end.isdigit() else None
 
 
-def write(directory: Path, notifications: Notifications, *, durable: bool) -> Path:
+def write(
+    directory: Path, notifications: Notifications, *, durable: bool, most_bytes_at_once: int = 1 << 30
+) -> Path:
     """Put the file in place as a whole: a reader sees all of it or none. With `durable`, on disk before
-    this returns; without, a power cut may take it (the log still has the events)."""
+    this returns; without, a power cut may take it (the log still has the events). Who waits for the disk meanwhile
+    may have to wait for `most_bytes_at_once` of many rows to be written."""
     n = notifications
     rows = _bytes(n.rows)
     alignment = _PAGE if durable and len(rows) >= _MANY_BYTES else 8
@@ -122,7 +125,9 @@ def write(directory: Path, notifications: Notifications, *, durable: bool) -> Pa
         with temporary.open("wb", buffering=0) as file:
             for part in (_MAGIC + _LENGTH.pack(crc), *parts):
                 _write_all(file, part)
-            direct = _write_past_cache(temporary, rows, rows_at) if alignment == _PAGE else 0
+            direct = 0
+            if alignment == _PAGE:
+                direct = _write_past_cache(temporary, rows, rows_at, most_bytes_at_once)
             file.seek(rows_at + direct)
             _write_all(file, rows[direct:])
             if durable:
@@ -175,10 +180,11 @@ def _write_all(file: FileIO, part: bytes | memoryview) -> None:
         view = view[file.write(view) :]
 
 
-def _write_past_cache(path: Path, rows: memoryview, at: int) -> int:
+def _write_past_cache(path: Path, rows: memoryview, at: int, step: int) -> int:
     """Write the rows up to the last whole page to a place that is aligned like one; returns how many bytes that are:
     none where the file system does not do that, or where they do not lie in memory that is aligned."""
     size = len(rows) // _PAGE * _PAGE
+    done = 0
     if np.frombuffer(rows, np.uint8).ctypes.data % _PAGE:
         return 0
     try:
@@ -186,13 +192,20 @@ def _write_past_cache(path: Path, rows: memoryview, at: int) -> int:
     except OSError:
         return 0
     try:
-        return os.pwrite(descriptor, rows[:size], at) // _PAGE * _PAGE
+        while done < size and done % _PAGE == 0:
+            done += os.pwrite(descriptor, rows[done : min(done + step, size)], at + done)
     except OSError as exc:
-        if exc.errno == errno.EINVAL:
-            return 0
-        raise
+        if exc.errno != errno.EINVAL:
+            raise
     finally:
         os.close(descriptor)
+    return done // _PAGE * _PAGE
+
+
+def aligned_rows(count: int) -> NDArray[np.uint16]:
+    """Memory for so many rows that can be written past the cache. Mapped, because NumPy would keep the interpreter
+    while it gives back the pages of many."""
+    return np.frombuffer(mmap.mmap(-1, max(2 * count, 1)), np.uint16, count)
 
 
 def _checksum(rows: NDArray[np.uint16]) -> int:
