@@ -136,8 +136,7 @@ class FileLog:
         with self._lock:
             if self._refusal is not None or not group or not self._fits(group):
                 return None
-            staged = self._stage(group)
-            return staged._replace(room=self._room_behind(len(staged.data)))
+            return self._stage(group, with_room=True)
 
     def settle(self, failure: WriteFailure | None) -> int:
         with self._lock:
@@ -198,10 +197,11 @@ class FileLog:
         """Whether it goes into the segment at hand; one that is larger than any has one for itself."""
         return self._position == HEADER.size or self._position + group_size(group) <= self._segment_bytes
 
-    def _stage(self, group: Sequence[Body]) -> Staged:
+    def _stage(self, group: Sequence[Body], *, with_room: bool = False) -> Staged:
         data, records = pack_group(group, self._header, self._position, self._next_offset, self._received_us)
         self._staged = (group, records, len(data))
-        return Staged(self._descriptor, self._position, data)
+        room = self._room_behind(len(data)) if with_room else 0
+        return Staged(self._descriptor, self._position, data, room)
 
     def _room_behind(self, size: int) -> int:
         """Where a group makes the file grow, it is to make room for many that follow."""

@@ -33,8 +33,7 @@ class Collection:
     def add(self, found: Found) -> int:
         """Before the next is asked for. Returns how many pairs it has."""
         if isinstance(found, Listed) and found.is_narrow:
-            if self._latest is not None:
-                self._runs.append(self._latest.runs())
+            self._pack_latest()
             self._latest = found
             return found.pairs
         self.groups.append(found.groups())
@@ -42,10 +41,13 @@ class Collection:
 
     @property
     def runs(self) -> list[Runs]:
+        self._pack_latest()
+        return self._runs
+
+    def _pack_latest(self) -> None:
         if self._latest is not None:
             self._runs.append(self._latest.runs())
             self._latest = None
-        return self._runs
 
     @property
     def pairs(self) -> int:

@@ -172,6 +172,28 @@ def test_pause_whose_time_is_up_ends_with_the_next_publication_though_its_timer_
     asyncio.run(run())
 
 
+def test_what_is_done_once_hardly_changes_the_pace_and_what_is_done_always_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worked = 0.0
+    monkeypatch.setattr(commit, "thread_time", lambda: worked)
+
+    async def main() -> None:
+        nonlocal worked
+        with GatedLog(tmp_path) as log:
+            async with committer(log) as committing:
+                await committing.publish([event(0)])
+                worked += 0.004
+                await committing.publish([event(1)])
+                assert committing._pace_seconds == commit._SHORTEST_PACE_SECONDS
+                for number in range(2, 100):
+                    worked += 0.002
+                    await committing.publish([event(number)])
+                assert committing._pace_seconds == pytest.approx(0.003, rel=0.01)
+
+    asyncio.run(main())
+
+
 def test_closing_does_not_wait_for_the_pace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(commit, "_SHORTEST_PACE_SECONDS", 3600.0)
     monkeypatch.setattr(commit, "_LONGEST_PACE_SECONDS", 3600.0)

@@ -117,6 +117,22 @@ def test_what_was_foreseen_is_handed_on_when_it_is_in_the_log_and_not_before(tmp
     asyncio.run(main())
 
 
+def test_nobody_is_woken_where_the_head_moves_and_nothing_is_left_to_match(tmp_path: Path) -> None:
+    async def main() -> None:
+        with opened(tmp_path) as bench:
+            async with running(bench):
+                bench.register(5)
+                bench.commit(bench.foresee([4, 10]))
+                bench.move()  # of the frontier alone
+                assert not bench.engine._changed.is_set()
+                bench.commit(encode([Event({}, {"value": 7}, b"{}")], 0))  # not foreseen
+                assert bench.engine._changed.is_set()
+                await bench.done()
+                assert bench.sink.reached == {0: set(), 1: {5}, 2: {5}}
+
+    asyncio.run(main())
+
+
 def test_events_whose_commit_failed_leave_nothing_behind(tmp_path: Path) -> None:
     async def main() -> None:
         with opened(tmp_path) as bench:

@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 
 import numpy as np
@@ -49,13 +50,14 @@ def test_file_reads_as_it_was_written(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("shift", [0, 1], ids=["aligned", "not aligned"])
 @pytest.mark.parametrize("surplus", [0, 1, 2_047, 2_048])
-def test_many_rows_read_as_they_were_written(tmp_path: Path, shift: int, surplus: int) -> None:
+@pytest.mark.parametrize("step", [1 << 30, 1 << 16], ids=["at once", "in steps"])
+def test_many_rows_read_as_they_were_written(tmp_path: Path, shift: int, surplus: int, step: int) -> None:
     pairs = (1 << 19) + surplus
     rows = room_for(pairs // 4 + 1).view(np.uint16)[shift : shift + pairs]
     rows[:] = np.arange(pairs) % 50_000
     bounds = np.array([0, 50_000, pairs], np.int64)
     written = Notifications(5, 50_006, 7, np.array([3, 9]), bounds, rows, np.zeros(50_001, np.uint32))
-    path = notifications.write(tmp_path, written, durable=True)
+    path = notifications.write(tmp_path, written, durable=True, most_bytes_at_once=step)
     read = notifications.read(path)
     assert (read.rows == rows).all()
     assert len(read.rows) == pairs
@@ -67,6 +69,24 @@ def test_many_rows_read_as_they_were_written(tmp_path: Path, shift: int, surplus
         file.write(bytes([byte[0] ^ 1]))
     with pytest.raises(StorageCorrupt):
         notifications.read(path)
+
+
+def test_many_rows_go_to_the_disk_in_steps_past_the_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others who wait for the disk get their turn in between."""
+    really, written = os.pwrite, list[int]()
+
+    def pwrite(descriptor: int, data: memoryview, position: int) -> int:
+        written.append(len(data))
+        return really(descriptor, data, position)
+
+    monkeypatch.setattr(os, "pwrite", pwrite)
+    rows = notifications.aligned_rows(1 << 20)
+    bounds = np.array([0, len(rows)], np.int64)
+    content = Notifications(0, 9, 1, np.array([3]), bounds, rows, np.zeros(9, np.uint32))
+    notifications.write(tmp_path, content, durable=True, most_bytes_at_once=1 << 19)
+    assert written == [1 << 19] * 4
 
 
 def test_same_content_gives_the_same_bytes_and_leaves_no_other_file(tmp_path: Path) -> None:
