@@ -26,7 +26,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@echo "Compiling the kernels ..."
 	@$(BIN)/python -c 'from culver.delivery import kernels; from culver.log import disk_thread; from culver.matching import warm_up; warm_up(); kernels.load(); disk_thread.load()'
 	@! command -v java >/dev/null 2>&1 || { echo "Recording the classes that Spark loads ..."; \
-	  $(BIN)/python -m culver.pipeline.spark.archive >/dev/null 2>&1; } || true
+	  $(BIN)/python -m culver.pipeline.spark.class_archive >/dev/null 2>&1; } || true
 	@touch $@
 
 java:

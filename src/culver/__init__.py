@@ -14,10 +14,8 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from culver.client.client import Client, ClientState, connect
-    from culver.client.stream import Stream
-    from culver.client.sync import SyncClient, SyncStream, connect_sync
-    from culver.client.types import (
+    from culver.client.async_client import Client, ClientState, connect
+    from culver.client.client_types import (
         FilterTest,
         Gap,
         Mailbox,
@@ -28,6 +26,8 @@ if TYPE_CHECKING:
         SubscriptionSet,
         SyncMessage,
     )
+    from culver.client.message_stream import Stream
+    from culver.client.sync_client import SyncClient, SyncStream, connect_sync
     from culver.errors import (
         ClientError,
         Conflict,
@@ -66,10 +66,10 @@ __all__ = [
 ]
 
 _HOMES = {
-    "culver.client.client": ("Client", "ClientState", "connect"),
-    "culver.client.stream": ("Stream",),
-    "culver.client.sync": ("SyncClient", "SyncStream", "connect_sync"),
-    "culver.client.types": (
+    "culver.client.async_client": ("Client", "ClientState", "connect"),
+    "culver.client.message_stream": ("Stream",),
+    "culver.client.sync_client": ("SyncClient", "SyncStream", "connect_sync"),
+    "culver.client.client_types": (
         "FilterTest",
         "Gap",
         "Mailbox",

@@ -28,19 +28,19 @@ import numpy as np
 import uvloop
 from numpy.typing import NDArray
 
-from culver.delivery.following import FollowedFiles
 from culver.delivery.hub import Hub
-from culver.fleet.locks import gateway_lock
-from culver.fleet.messages import Accepted, Announcement, Merged, Reached, Registered, Report, Welcome
-from culver.fleet.peer import Peer
-from culver.fleet.remote import RemoteSite
+from culver.delivery.ranges.followed_files import FollowedFiles
 from culver.gateway.app import create_app
-from culver.gateway.server import GatewayServer
-from culver.log.followed import FollowedLog
-from culver.pipeline.files import SiteFiles
+from culver.gateway.gateway_server import GatewayServer
+from culver.log.followed_log import FollowedLog
+from culver.pipeline.site_files import SiteFiles
 from culver.registry.block import Block
 from culver.registry.registration import Registration
-from culver.registry.sqlite import SqliteRegistry
+from culver.registry.sqlite_registry import SqliteRegistry
+from culver.site.directory_locks import gateway_lock
+from culver.site.gateway_messages import Accepted, Announcement, Merged, Reached, Registered, Report, Welcome
+from culver.site.peer import Peer
+from culver.site.remote_site import RemoteSite
 
 logger = logging.getLogger(__name__)
 

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 
 from culver.matching.filter import Filter, Matches
-from culver.model.batch import concat, encode
-from culver.model.event import Event
-from culver.model.language import parse
-from culver.model.predicate import Constant, Predicate
+from culver.model.events.event import Event
+from culver.model.events.event_batch import concat, encode
+from culver.model.language.parser import parse
+from culver.model.language.predicate import Constant, Predicate
 from culver.model.values import Timestamp, Value
 from culver.plugins import FILTERS, filter_named
 from support.events import random_event

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from culver.errors import NotFound, StorageError
-from culver.log.files import FileLog
+from culver.log.file_log import FileLog
 from support.logs import SMALL_SEGMENTS, batch, numbers
 
 OpenLog = Callable[[], FileLog]

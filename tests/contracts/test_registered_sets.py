@@ -9,10 +9,10 @@ import pytest
 from culver.config import RegistrySettings
 from culver.errors import Conflict, InvalidRequest, NotFound, TooManySubscriptions
 from culver.registry.block import Block
-from culver.registry.ids import split_member
 from culver.registry.registration import Registration
 from culver.registry.registry import SetSummary
-from culver.registry.sqlite import SqliteRegistry
+from culver.registry.sqlite_registry import SqliteRegistry
+from culver.registry.subscription_ids import split_member
 from support.subscriptions import block_spec, expanded, spec
 
 SETTINGS = RegistrySettings(max_subscriptions=5_000)

@@ -9,7 +9,7 @@ import pytest
 from culver.config import RegistrySettings
 from culver.errors import Conflict, InvalidRequest, NotFound, TooManySubscriptions
 from culver.registry.registry import Changes, SubscriptionSpec
-from culver.registry.sqlite import SqliteRegistry
+from culver.registry.sqlite_registry import SqliteRegistry
 from support.subscriptions import expanded, predicate, spec
 
 OpenRegistry = Callable[[], SqliteRegistry]

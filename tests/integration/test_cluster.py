@@ -13,10 +13,10 @@ import pytest
 from culver.assembly import RunningSite
 from culver.config import PipelineSettings, Settings
 from culver.errors import Conflict
-from culver.matching.index.snapshot import versions_in
-from culver.pipeline.files import SiteFiles
-from culver.pipeline.loads import LoadFile
-from culver.pipeline.spark.standalone import ClusterState, StandaloneCluster
+from culver.matching.index.storage.snapshot import versions_in
+from culver.pipeline.set_loads import LoadFile
+from culver.pipeline.site_files import SiteFiles
+from culver.pipeline.spark.cluster.standalone_cluster import ClusterState, StandaloneCluster
 from support.maps import files_of_slices, mapped_segments
 from support.scenes import (
     Expectation,

@@ -9,10 +9,10 @@ import pytest
 
 from culver.assembly import RunningSite
 from culver.config import PipelineSettings, Settings
+from culver.control.elastic_slices import ElasticSlices
 from culver.errors import StorageFull
 from culver.matching.index import IndexWriter
-from culver.matching.index.snapshot import read_version, versions_in
-from culver.pipeline.scaling import ElasticSlices
+from culver.matching.index.storage.snapshot import read_version, versions_in
 from support.events import random_event
 from support.scenes import Expectation, check, delivered, narrow_predicate, random_steps, run, subscribe
 from support.until import until

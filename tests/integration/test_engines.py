@@ -9,9 +9,9 @@ import pytest
 
 from culver.assembly import RunningSite, open_site
 from culver.config import DeliverySettings, PipelineSettings, Settings
-from culver.delivery.messages import Delivery
+from culver.delivery.deliveries import Delivery
 from culver.errors import NotFound
-from culver.model.language import parse
+from culver.model.language.parser import parse
 from culver.pipeline.spark.checkpoint import damage_in
 from culver.registry.registry import SubscriptionSpec
 from support.events import random_event

@@ -15,7 +15,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from culver.config import GatewaySettings
 from culver.errors import InvalidConfiguration, StorageError
 from culver.gateway.app import create_app
-from culver.gateway.server import GatewayServer, serve
+from culver.gateway.gateway_server import GatewayServer, serve
 from support.fake_site import FakeSite
 from support.gateway import eventually, gateway_settings, run, served, socket_to
 

@@ -115,7 +115,7 @@ class Points:
     async def before_the_join(self, site: RunningSite) -> None:
         """All workers die but the one that has put the first partial result of a range: one of them would find it,
         and join it with its own."""
-        workers: set[int] = {process.pid for process in of_this_site("culver.pipeline.spark.daemon")}
+        workers: set[int] = {process.pid for process in of_this_site("culver.pipeline.spark.worker_daemon")}
         last = 0
 
         def others(what: int, name: str) -> int | None:
@@ -154,7 +154,7 @@ class Points:
 
     async def all_workers(self, site: RunningSite) -> None:
         """With the process that forks them, and the one that plans batches."""
-        for process in of_this_site("culver.pipeline.spark.daemon"):
+        for process in of_this_site("culver.pipeline.spark.worker_daemon"):
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
         await self._publish(site)

@@ -32,7 +32,7 @@ import httpx
 import numpy as np
 import psutil
 
-from culver.pipeline.spark.standalone import StandaloneCluster
+from culver.pipeline.spark.cluster.standalone_cluster import StandaloneCluster
 from support.mailbox_reader import MailboxReader
 from support.numbered import Journal, some_filters
 from support.service import Service
@@ -289,9 +289,9 @@ class Chaos:
             case "executor":
                 return _children(self._find("worker", service), "CoarseGrainedExecutorBackend")
             case "daemon":
-                return _children(self._find("executor", service), "culver.pipeline.spark.daemon")
+                return _children(self._find("executor", service), "culver.pipeline.spark.worker_daemon")
             case "python-worker":
-                return _children(self._find("daemon", service), "culver.pipeline.spark.daemon")
+                return _children(self._find("daemon", service), "culver.pipeline.spark.worker_daemon")
             case "driver":
                 return _children([psutil.Process(service.process.pid)], "culver.pipeline.spark.driver")
             case "driver-jvm":

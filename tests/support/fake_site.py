@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 
 from culver.config import Settings
-from culver.delivery.messages import Delivery, Gap
+from culver.delivery.deliveries import Delivery, Gap
 from culver.errors import Conflict, CulverError, InvalidRequest, NotFound, TooManySubscriptions, Unavailable
-from culver.log.log import Receipt
+from culver.log.publication_log import Receipt
 from culver.matching.index import compile_rows
-from culver.model.evaluate import evaluate
-from culver.model.event import Event
-from culver.model.predicate import Predicate
-from culver.model.rows import values_at
+from culver.model.events.event import Event
+from culver.model.language.evaluation import evaluate
+from culver.model.language.predicate import Predicate
+from culver.model.language.value_rows import values_at
 from culver.pipeline.observation import (
     BATCH_SECONDS,
     BatchTotals,
@@ -31,10 +31,10 @@ from culver.pipeline.observation import (
     SliceTotals,
 )
 from culver.registry.block import Block, BlockSpec
-from culver.registry.blocks import new_block
-from culver.registry.ids import new_ids, split_member
+from culver.registry.block_store import new_block
 from culver.registry.registration import Registration
 from culver.registry.registry import SetSummary, SubscriptionSpec
+from culver.registry.subscription_ids import new_ids, split_member
 from support.memory_slices import MemorySlices
 
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from culver.config import FilterSettings
 from culver.errors import InvalidFilter
-from culver.model.language import parse
-from culver.model.predicate import (
+from culver.model.language.parser import parse
+from culver.model.language.predicate import (
     And,
     Arithmetic,
     Attribute,

@@ -5,9 +5,9 @@ from pathlib import Path
 import pyarrow as pa
 
 from culver.config import LogSettings
-from culver.log.files import FileLog, FileLogReader
-from culver.model.batch import encode
-from culver.model.event import Event
+from culver.log.file_log import FileLog, FileLogReader
+from culver.model.events.event import Event
+from culver.model.events.event_batch import encode
 
 ONE_SEGMENT = LogSettings()
 SMALL_SEGMENTS = LogSettings(segment_bytes=4096)

@@ -10,8 +10,8 @@ import numpy as np
 
 from culver.config import DeliverySettings, LogSettings
 from culver.delivery.hub import Hub
-from culver.delivery.ranges import rows_of
-from culver.log.files import FileLog
+from culver.delivery.ranges.notification_ranges import rows_of
+from culver.log.file_log import FileLog
 from culver.pipeline import notifications
 from culver.pipeline.notifications import Notifications
 from culver.registry.block import Block

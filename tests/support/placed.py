@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 
 from culver.bench.workloads import named
 from culver.matching.filters.reference import ReferenceFilter
-from culver.matching.index.bulk import compile_rows
-from culver.matching.index.compiler import Entry, compile_entries
-from culver.matching.index.table import ClauseTable
-from culver.model.batch import concat, encode
-from culver.model.event import Event
-from culver.model.language import parse
-from culver.model.predicate import Constant, Predicate
-from culver.model.prepared import prepare
+from culver.matching.index.compile.bulk_compiler import compile_rows
+from culver.matching.index.compile.clause_table import ClauseTable
+from culver.matching.index.compile.compiler import Entry, compile_entries
+from culver.model.events.event import Event
+from culver.model.events.event_batch import concat, encode
+from culver.model.language.parser import parse
+from culver.model.language.predicate import Constant, Predicate
+from culver.model.language.prepared_filter import prepare
 from culver.model.values import Timestamp, Value
 from culver.placement.placement import NOWHERE, Route
 from support.events import random_event

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 
 from culver.assembly import RunningSite, open_site
 from culver.config import Settings
-from culver.delivery.messages import Delivery
+from culver.delivery.deliveries import Delivery
 from culver.errors import CulverError
-from culver.model.evaluate import evaluate
-from culver.model.event import Event
-from culver.model.language import parse
-from culver.model.predicate import Predicate
+from culver.model.events.event import Event
+from culver.model.language.evaluation import evaluate
+from culver.model.language.parser import parse
+from culver.model.language.predicate import Predicate
 from culver.registry.registration import Registration
 from culver.registry.registry import SubscriptionSpec
 from support.events import random_event

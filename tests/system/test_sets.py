@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pyarrow as pa
 
-from culver.bench.registration import register_rows
+from culver.bench.bulk_registration import register_rows
 from support.service import Service
 
 FILTER = "symbol = ? AND close >= ?"

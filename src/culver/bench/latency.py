@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from culver.bench import wire
-from culver.bench.frame import BenchmarkFailed
+from culver.bench import wire_client
+from culver.bench.bench_frame import BenchmarkFailed
 
 _FLOOR_BYTES = 500  # of an event in the log, about
 _ROOM = bytes(1 << 20)
@@ -78,7 +78,7 @@ def measure_latency(url: str, events: Sequence[dict[str, Any]], plan: LatencyPla
 
 
 async def _measure(url: str, events: Sequence[dict[str, Any]], plan: LatencyPlan) -> Latency:
-    encoded = wire.encode_numbered(events[: plan.events], plan.sampled)
+    encoded = wire_client.encode_numbered(events[: plan.events], plan.sampled)
     count = len(encoded)
     if count < plan.events:
         raise ValueError(f"{plan.events} events are needed, {count} are there")
@@ -86,8 +86,8 @@ async def _measure(url: str, events: Sequence[dict[str, Any]], plan: LatencyPlan
     received = np.full(count, np.nan)
     received[sampled] = 0.0
     sent = np.zeros(count)
-    async with wire.open_connection(url) as subscriber, wire.open_connection(url) as publisher:
-        await subscriber.send(f'{{"op":"subscribe","ref":1,"filter":"{wire.SEQUENCE} >= 0"}}')
+    async with wire_client.open_connection(url) as subscriber, wire_client.open_connection(url) as publisher:
+        await subscriber.send(f'{{"op":"subscribe","ref":1,"filter":"{wire_client.SEQUENCE} >= 0"}}')
         while (await subscriber.receive()).op != "subscribed":
             pass
         with _no_garbage_collection():
@@ -135,7 +135,7 @@ def measure_floor(directory: Path, plan: LatencyPlan) -> NDArray[np.float64]:
 
 
 async def _send_on_schedule(
-    publisher: wire.Connection,
+    publisher: wire_client.Connection,
     encoded: list[str],
     sent: NDArray[np.float64],
     start: float,
@@ -148,18 +148,18 @@ async def _send_on_schedule(
         due = min(count, at + _MAX_BATCH, int((now - start) * rate) + 1) if now >= start else 0
         last_of_batch = min(at + plan.batch, count) - 1
         if due > last_of_batch:
-            await publisher.send(wire.publish_message(at, encoded[at:due]))
+            await publisher.send(wire_client.publish_message(at, encoded[at:due]))
             sent[at:due] = now
             at = due
         else:
             await asyncio.sleep(max(_SHORTEST_WAIT_SECONDS, start + last_of_batch / rate - now))
 
 
-async def _listen(subscriber: wire.Connection, received: NDArray[np.float64]) -> None:
+async def _listen(subscriber: wire_client.Connection, received: NDArray[np.float64]) -> None:
     """Note when each event came for the first time; ends when all have."""
     missing = int(np.count_nonzero(received == 0.0))
 
-    def take(message: wire.Message) -> bool:
+    def take(message: wire_client.Message) -> bool:
         nonlocal missing
         now = time.perf_counter()
         for delivery in message.deliveries:
@@ -172,7 +172,7 @@ async def _listen(subscriber: wire.Connection, received: NDArray[np.float64]) ->
     await subscriber.listen(take)
 
 
-async def _discard_acknowledgements(publisher: wire.Connection) -> None:
+async def _discard_acknowledgements(publisher: wire_client.Connection) -> None:
     await publisher.listen(lambda message: False)
 
 

@@ -15,10 +15,10 @@ from pathlib import Path
 import httpx
 import numpy as np
 
-from culver.bench.frame import Record, Tell
+from culver.bench.bench_frame import Record, Tell
+from culver.bench.bulk_registration import mean_pending, register
 from culver.bench.latency import LatencyPlan, measure_floor, measure_latency
-from culver.bench.registration import mean_pending, register
-from culver.bench.siteprocess import SiteProcess, site_status
+from culver.bench.site_process import SiteProcess, site_status
 from culver.bench.throughput import measure_throughput
 from culver.bench.workloads import Workload
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import httpx
 
-from culver.bench import wire
-from culver.bench.frame import BenchmarkFailed
+from culver.bench import wire_client
+from culver.bench.bench_frame import BenchmarkFailed
 
 BATCH = 500
 IN_FLIGHT = 8
@@ -42,13 +42,14 @@ async def measure_throughput(
     """Publish in batches of 500, eight of them in flight, and wait for the site to have delivered all.
 
     `deliver_limit_seconds` without any progress counts as a failure."""
-    encoded = wire.encode(events)
+    encoded = wire_client.encode(events)
     messages = [
-        wire.publish_message(at // BATCH, encoded[at : at + BATCH]) for at in range(0, len(encoded), BATCH)
+        wire_client.publish_message(at // BATCH, encoded[at : at + BATCH])
+        for at in range(0, len(encoded), BATCH)
     ]
     async with (
         httpx.AsyncClient(base_url=site_url, trust_env=False, timeout=30.0) as http,
-        wire.open_connection(websocket_url) as publisher,
+        wire_client.open_connection(websocket_url) as publisher,
     ):
         started = time.perf_counter()
         end = await _publish(publisher, messages)
@@ -58,7 +59,7 @@ async def measure_throughput(
     return Throughput(len(events), published - started, delivered - started)
 
 
-async def _publish(publisher: wire.Connection, messages: Sequence[str]) -> int:
+async def _publish(publisher: wire_client.Connection, messages: Sequence[str]) -> int:
     """Returns the log position behind the last event."""
     end, in_flight = 0, 0
     for message in messages:
@@ -72,7 +73,7 @@ async def _publish(publisher: wire.Connection, messages: Sequence[str]) -> int:
     return end
 
 
-async def _acknowledgement(publisher: wire.Connection) -> wire.Message:
+async def _acknowledgement(publisher: wire_client.Connection) -> wire_client.Message:
     while (message := await publisher.receive()).op != "published":
         pass
     return message

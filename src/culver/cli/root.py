@@ -14,19 +14,27 @@ LEVELS = ["debug", "info", "warning", "error"]
 
 _COMMANDS: dict[str, tuple[str, str, str]] = {
     # name: module, attribute, and the first line of the command's help
-    "serve": ("culver.cli.serve", "serve", "Start a site and run it until Ctrl-C."),
-    "pub": ("culver.cli.pub", "pub", "Publish one event, or a stream of them from standard input."),
-    "sub": ("culver.cli.sub", "sub", "Subscribe to a filter and print its events as they come."),
-    "subs": ("culver.cli.subs", "subs", "List, show, add and remove durable subscriptions."),
-    "top": ("culver.cli.top", "top", "Show what a site's pipeline does, live, until Ctrl-C."),
-    "slices": ("culver.cli.slices", "slices", "List, add and remove slices of a site's index."),
-    "filter": ("culver.cli.filters", "filters", "Try out filters, without a site."),
+    "serve": ("culver.cli.commands.serve", "serve", "Start a site and run it until Ctrl-C."),
+    "pub": ("culver.cli.commands.pub", "pub", "Publish one event, or a stream of them from standard input."),
+    "sub": ("culver.cli.commands.sub", "sub", "Subscribe to a filter and print its events as they come."),
+    "subs": ("culver.cli.commands.subs", "subs", "List, show, add and remove durable subscriptions."),
+    "top": ("culver.cli.commands.top", "top", "Show what a site's pipeline does, live, until Ctrl-C."),
+    "slices": (
+        "culver.cli.commands.slice_commands",
+        "slices",
+        "List, add and remove slices of a site's index.",
+    ),
+    "filter": ("culver.cli.commands.filter_command", "filters", "Try out filters, without a site."),
     "cluster": (
-        "culver.cli.cluster",
+        "culver.cli.commands.cluster_command",
         "cluster",
         "Start and stop a standalone Spark cluster on this machine.",
     ),
-    "bench": ("culver.bench.cli", "bench", "Measure Culver: a table for people, a JSON object for machines."),
+    "bench": (
+        "culver.bench.bench_command",
+        "bench",
+        "Measure Culver: a table for people, a JSON object for machines.",
+    ),
 }
 
 

@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from culver.client.acker import Acker
-from culver.client.buffer import Buffer
-from culver.client.connection import Connection
+from culver.client.client_types import Gap, Message
 from culver.client.link import Link, backoff, subscription_path
-from culver.client.source import Source
-from culver.client.types import Gap, Message
+from culver.client.message_buffer import Buffer
+from culver.client.subscription_source import Source
+from culver.client.websocket_connection import Connection
 from culver.errors import ClientError, ConnectionFailed, CulverError, RequestRefused
 
 logger = logging.getLogger("culver.client")

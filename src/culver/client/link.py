@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from culver.client.address import Address, parse_address
-from culver.client.boundary import http_errors, refusal
-from culver.client.connection import Connection
+from culver.client.error_boundary import http_errors, refusal
+from culver.client.site_address import Address, parse_address
+from culver.client.websocket_connection import Connection
 from culver.errors import ClientError, ConnectionFailed
 
 if TYPE_CHECKING:

@@ -15,22 +15,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culver.config import DeliverySettings
-from culver.delivery import kernels
-from culver.delivery.cursors import CursorStore
-from culver.delivery.files import NotificationFiles
-from culver.delivery.following import FileRange, FollowedFiles
-from culver.delivery.housekeeping import Housekeeper
-from culver.delivery.kernels import constant, meet
-from culver.delivery.live import LiveBuffer
-from culver.delivery.mailboxes import Mailboxes
-from culver.delivery.payloads import PayloadReader
-from culver.delivery.ranges import Range
-from culver.delivery.sessions import DurableSession, LiveSession
+from culver.delivery import delivery_kernels
+from culver.delivery.delivery_kernels import constant, meet
+from culver.delivery.live_buffer import LiveBuffer
+from culver.delivery.mailboxes.cursor_store import CursorStore
+from culver.delivery.mailboxes.mailbox_columns import NONE
+from culver.delivery.mailboxes.mailbox_limits import Housekeeper
+from culver.delivery.mailboxes.mailboxes import Mailboxes
+from culver.delivery.payload_reader import PayloadReader
+from culver.delivery.ranges.file_keeper import FileKeeper, Followers, Nobody
+from culver.delivery.ranges.followed_files import FileRange, FollowedFiles
+from culver.delivery.ranges.notification_directory import NotificationFiles
+from culver.delivery.ranges.notification_ranges import Range
 from culver.delivery.shares import WHOLE, Share
-from culver.delivery.slots import NONE
-from culver.delivery.tidying import FileKeeper, Followers, Nobody
+from culver.delivery.subscriber_sessions import DurableSession, LiveSession
 from culver.errors import Conflict, InvalidRequest, NotFound, StorageError, Unavailable
-from culver.log.log import ReadableLog
+from culver.log.publication_log import ReadableLog
 from culver.pipeline.notifications import Notifications, file_name
 from culver.registry.block import Block
 from culver.registry.registration import Registration
@@ -96,7 +96,7 @@ class Hub:
     ) -> "Hub":
         """Recover from the files below `directory`, which this hub looks after. Raises StorageCorrupt,
         StorageError."""
-        kernels.load()
+        delivery_kernels.load()
         try:
             files = NotificationFiles(directory / "notifications")
             path = directory / "cursors.db"
@@ -127,7 +127,7 @@ class Hub:
     ) -> tuple["Hub", FollowedFiles]:
         """A hub for a share of the subscriptions, over files that another process looks after; the caller passes
         on what happens to them. Raises StorageCorrupt, StorageError, FileNotFoundError."""
-        kernels.load()
+        delivery_kernels.load()
         cursors, stored, _ = CursorStore.open(directory / "cursors.db", share.owns)
         mailboxes = Mailboxes(settings, stored)
         files = FollowedFiles(directory / "notifications", mailboxes)

@@ -13,13 +13,22 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from culver.errors import CulverError, Elsewhere, InvalidRequest, NotFound, Unavailable
-from culver.gateway import events, filters, operations, polling, sets, slices, sse, subscriptions
-from culver.gateway.context import Gateway, Interrupted, client_of, gateway_of
+from culver.gateway.gateway_context import Gateway, Interrupted, client_of, gateway_of
 from culver.gateway.origins import SAFE_METHODS, check_origin
-from culver.gateway.owners import location
 from culver.gateway.problems import internal_problem, problem_document, problem_response
-from culver.gateway.site import Site
-from culver.gateway.websocket import serve_websocket
+from culver.gateway.redirection import location
+from culver.gateway.routes import (
+    event_routes,
+    filter_routes,
+    operation_routes,
+    polling_routes,
+    set_routes,
+    slice_routes,
+    stream_routes,
+    subscription_routes,
+)
+from culver.gateway.websocket.websocket_endpoint import serve_websocket
+from culver.roles import Site
 
 _logger = logging.getLogger(__name__)
 
@@ -47,32 +56,32 @@ def create_app(site: Site, *, heartbeat_seconds: float = 15.0) -> Starlette:
 
 def _routes() -> list[BaseRoute]:
     return [
-        _route("POST", "/v1/events", events.publish_events),
-        _route("POST", "/v1/subscriptions", subscriptions.create),
-        _route("GET", "/v1/subscriptions", subscriptions.list_page),
-        _route("GET", "/v1/subscriptions/{id}", subscriptions.read),
-        _route("PUT", "/v1/subscriptions/{id}", subscriptions.replace),
-        _route("DELETE", "/v1/subscriptions/{id}", subscriptions.remove),
-        _route("GET", "/v1/subscriptions/{id}/events", polling.poll),
-        _route("POST", "/v1/subscriptions/{id}/ack", polling.acknowledge),
-        _route("GET", "/v1/subscriptions/{id}/stream", sse.stream_durable),
-        _route("POST", "/v1/sets/{name}", sets.add_rows),
-        _route("GET", "/v1/sets", sets.list_sets),
-        _route("DELETE", "/v1/sets/{name}", sets.remove_set),
-        _route("GET", "/v1/stream", sse.stream_live),
-        _route("POST", "/v1/filters/test", filters.test),
-        _route("POST", "/v1/filters/explain", filters.explain),
-        _route("GET", "/v1/pipeline", operations.pipeline),
-        _route("GET", "/v1/slices", slices.view),
-        _route("POST", "/v1/slices", slices.add),
-        _route("DELETE", "/v1/slices/{number}", slices.remove),
-        _route("GET", "/v1/gateways", operations.gateways),
-        Route("/healthz", operations.health, methods=["GET"]),
-        Route("/readyz", operations.readiness, methods=["GET"]),
-        Route("/metrics", operations.prometheus, methods=["GET"]),
-        Route("/openapi.json", operations.describe, methods=["GET"]),
-        Route("/docs", operations.docs_page, methods=["GET"]),
-        Route("/", operations.home, methods=["GET"]),
+        _route("POST", "/v1/events", event_routes.publish_events),
+        _route("POST", "/v1/subscriptions", subscription_routes.create),
+        _route("GET", "/v1/subscriptions", subscription_routes.list_page),
+        _route("GET", "/v1/subscriptions/{id}", subscription_routes.read),
+        _route("PUT", "/v1/subscriptions/{id}", subscription_routes.replace),
+        _route("DELETE", "/v1/subscriptions/{id}", subscription_routes.remove),
+        _route("GET", "/v1/subscriptions/{id}/events", polling_routes.poll),
+        _route("POST", "/v1/subscriptions/{id}/ack", polling_routes.acknowledge),
+        _route("GET", "/v1/subscriptions/{id}/stream", stream_routes.stream_durable),
+        _route("POST", "/v1/sets/{name}", set_routes.add_rows),
+        _route("GET", "/v1/sets", set_routes.list_sets),
+        _route("DELETE", "/v1/sets/{name}", set_routes.remove_set),
+        _route("GET", "/v1/stream", stream_routes.stream_live),
+        _route("POST", "/v1/filters/test", filter_routes.test),
+        _route("POST", "/v1/filters/explain", filter_routes.explain),
+        _route("GET", "/v1/pipeline", operation_routes.pipeline),
+        _route("GET", "/v1/slices", slice_routes.view),
+        _route("POST", "/v1/slices", slice_routes.add),
+        _route("DELETE", "/v1/slices/{number}", slice_routes.remove),
+        _route("GET", "/v1/gateways", operation_routes.gateways),
+        Route("/healthz", operation_routes.health, methods=["GET"]),
+        Route("/readyz", operation_routes.readiness, methods=["GET"]),
+        Route("/metrics", operation_routes.prometheus, methods=["GET"]),
+        Route("/openapi.json", operation_routes.describe, methods=["GET"]),
+        Route("/docs", operation_routes.docs_page, methods=["GET"]),
+        Route("/", operation_routes.home, methods=["GET"]),
         WebSocketRoute("/v1/ws", serve_websocket),
     ]
 

@@ -23,7 +23,7 @@ import pyarrow as pa
 from numba import types
 from numpy.typing import NDArray
 
-from culver.log.log import MOST_ROOM, Staged, WriteFailure
+from culver.log.publication_log import MOST_ROOM, Staged, WriteFailure
 
 _ORDER = struct.Struct("<5q")
 _ANSWER = struct.Struct("<q")

@@ -8,7 +8,7 @@ undone: so two inputs that differ in one word alone never have the same checksum
 import numpy as np
 from numpy.typing import NDArray
 
-from culver.matching.index.arrays import compiled
+from culver.jit import compiled
 
 _LANES = 8
 _FACTOR = 0x9E37_79B9_7F4A_7C15  # 2**64 divided by the golden ratio, made odd

@@ -6,8 +6,8 @@ from typing import Protocol
 import pyarrow as pa
 
 from culver.pipeline.head import Head
-from culver.pipeline.loads import LoadReport
 from culver.pipeline.observation import EngineObservation
+from culver.pipeline.set_loads import LoadReport
 
 Progress = Callable[[str], None]
 """Told in a few words what a long start-up is doing."""

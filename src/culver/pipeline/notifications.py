@@ -6,7 +6,7 @@ It is grouped by registration, so that a mailbox finds its share with one binary
 
     magic "CULVNTF3" | u32 crc32 of what follows, up to the rows | u32 header length
     header (JSON: start, end, index_version, registrations, pairs, checksum of the rows (`culver.pipeline.checksum`),
-            and the work that it took (`culver.pipeline.work`)), padded with spaces to 8 bytes
+            and the work that it took (`culver.pipeline.operator_work`)), padded with spaces to 8 bytes
     numbers   int64[registrations]      ascending
     bounds    int64[registrations + 1]  where each registration's rows begin
     sizes     uint32[end - start]       payload bytes of each event of the range
@@ -39,7 +39,7 @@ from numpy.typing import NDArray
 
 from culver.disk import sync_directory
 from culver.errors import StorageCorrupt
-from culver.pipeline.work import Work, members_of, work_from
+from culver.pipeline.operator_work import Work, members_of, work_from
 
 _MAGIC = b"CULVNTF3"
 _PREFIX = struct.Struct("<8sII")

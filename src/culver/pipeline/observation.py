@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from culver.model.scheme import COLUMNAR
-from culver.pipeline.loads import LoadMeter, LoadReport
-from culver.pipeline.work import Work
+from culver.pipeline.operator_work import Work
+from culver.pipeline.set_loads import LoadMeter, LoadReport
 
 BATCH_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """Upper bounds of the durations that batches are counted by; one more count is of those above all."""

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from culver.errors import StorageCorrupt
 from culver.matching.groups import Found
 from culver.matching.index import Index, Memory
-from culver.model import batch as batches
-from culver.pipeline import joining
+from culver.model.events import event_batch as batches
+from culver.pipeline import result_join
 from culver.pipeline.notifications import Notifications
-from culver.pipeline.work import Meter, Work, shared
+from culver.pipeline.operator_work import Meter, Work, shared
 from culver.placement.forwarding import Forwarding, Load
 from culver.placement.placement import NOWHERE, Chosen, Placement
 
@@ -145,7 +145,7 @@ def exit_point(
     start: int,
     version: int,
     parts: Sequence[pa.RecordBatch],
-    found: joining.Collection,
+    found: result_join.Collection,
     memory: Memory,
     work: tuple[Work, ...] = (),
 ) -> Notifications:

@@ -29,8 +29,8 @@ from numpy.typing import NDArray
 
 from culver.errors import StorageCorrupt
 from culver.matching.groups import Groups, Runs
-from culver.pipeline.joining import Collection
-from culver.pipeline.work import Work, members_of, work_from
+from culver.pipeline.operator_work import Work, members_of, work_from
+from culver.pipeline.result_join import Collection
 
 _MAGIC = b"CULVPRT1"
 _PREFIX = struct.Struct("<8sII")

@@ -8,7 +8,7 @@ Where candidates are equal, the one that comes first is taken, and events take t
 
 import numpy as np
 
-from culver.matching.index.arrays import Integers, Reals, compiled
+from culver.jit import Integers, Reals, compiled
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX = np.uint64(0xBF58476D1CE4E5B9)

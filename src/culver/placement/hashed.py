@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from culver.matching.index.portable import mixed
-from culver.matching.index.table import ClauseTable
+from culver.matching.index.compile.clause_table import ClauseTable
+from culver.matching.index.keys.portable_keys import mixed
 from culver.placement.placement import Route, State, always, one_hot
 
 

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from culver.matching.index.arrays import Integers, Reals, compiled
+from culver.jit import Integers, Reals, compiled
 
 _CROWDED = 4.0  # what it counts that a slice is full
 _LOSS = 100.0  # what it counts, in squared deviations, that a slice would lose its bounds in a dimension

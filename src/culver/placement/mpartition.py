@@ -29,14 +29,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from culver.matching.index.columns import BatchColumns
-from culver.matching.index.slicing import ANYWHERE
-from culver.matching.index.table import ClauseTable
-from culver.placement.layer import Layer
-from culver.placement.learning import Dividing, learn
+from culver.matching.index.compile.clause_table import ClauseTable
+from culver.matching.index.keys.batch_columns import BatchColumns
+from culver.matching.index.storage.slicing import ANYWHERE
+from culver.placement.divisions.dimension_choice import Dividing, learn
+from culver.placement.divisions.layer import Layer
+from culver.placement.divisions.redivision import Redivision, compared
+from culver.placement.divisions.term_spans import TermTable
 from culver.placement.placement import Route, State, always, everywhere
-from culver.placement.redivision import Redivision, compared
-from culver.placement.spans import TermTable
 
 REST = 0
 

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from culver.model.predicate import Predicate
+from culver.model.language.predicate import Predicate
 from culver.model.scheme import COLUMNAR
 from culver.registry.block import Block, BlockSpec
 from culver.registry.registration import Registration

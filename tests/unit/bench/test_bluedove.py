@@ -7,17 +7,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from culver.bench.bluedove import paper
-from culver.bench.bluedove.findings import Value, records
-from culver.bench.bluedove.plan import BluedovePlan, quick_plan
+from culver.bench.bluedove import bluedove_paper
+from culver.bench.bluedove.bluedove_findings import Value, records
+from culver.bench.bluedove.bluedove_plan import BluedovePlan, quick_plan
 from culver.bench.bluedove.saturation import dispatchers, highest, is_saturated, saturation
-from culver.bench.bluedove.service import Measured, Proportional
+from culver.bench.bluedove.service_times import Measured, Proportional
+from culver.bench.bluedove.simulated_world import EQUAL, ONE_DIMENSION, REPLICATED, Setting, World
 from culver.bench.bluedove.simulation import Simulation, System
-from culver.bench.bluedove.world import EQUAL, ONE_DIMENSION, REPLICATED, Setting, World
 from culver.bench.workloads import named
-from culver.bench.workloads.ranges import RangesWorkload
+from culver.bench.workloads.uniform_ranges import RangesWorkload
 from culver.cli import main
-from culver.matching.index.slicing import ANYWHERE
+from culver.matching.index.storage.slicing import ANYWHERE
 from culver.placement.forwarding import Adaptive, Random
 
 PLAN = replace(quick_plan(()), events_per_slice=60_000, tolerance=0.02)
@@ -142,7 +142,7 @@ def test_in_proportion_replication_has_the_papers_rate_and_is_the_slowest(world:
     replicated, one, several = (
         world.saturation(Setting(name, 20)) for name in (REPLICATED, ONE_DIMENSION, EQUAL)
     )
-    assert replicated == pytest.approx(paper.SATURATION / 67, rel=PRECISE)
+    assert replicated == pytest.approx(bluedove_paper.SATURATION / 67, rel=PRECISE)
     assert several > 4.2 * one
     assert one > 1.2 * replicated
 

@@ -12,14 +12,14 @@ import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 
-from culver.bench.frame import BenchmarkFailed
-from culver.bench.matching import run as runs
-from culver.bench.matching.changes import changed_per_second
+from culver.bench.bench_frame import BenchmarkFailed
+from culver.bench.matching import matching_bench as runs
+from culver.bench.matching.change_rates import changed_per_second
 from culver.bench.matching.contestants import KINDS, Contestant, Kind, PluggedFilter
-from culver.bench.matching.first import first_match_seconds
+from culver.bench.matching.drawn_subscriptions import draw
+from culver.bench.matching.first_match import first_match_seconds
 from culver.bench.matching.plot import plot
 from culver.bench.matching.rounds import Rounds, run_rounds
-from culver.bench.matching.subscriptions import draw
 from culver.bench.workloads import named
 from culver.cli import main
 
@@ -152,7 +152,7 @@ def test_an_unknown_filter_is_refused_with_the_known_ones(capsys: pytest.Capture
 
 
 def test_the_names_that_the_command_line_takes_are_those_that_there_are() -> None:
-    from culver.bench.cli import matching
+    from culver.bench.bench_command import matching
 
     (option,) = [parameter for parameter in matching.params if parameter.name == "filters"]
     assert list(getattr(option.type, "choices")) == list(KINDS)  # noqa: B009 (of click.Choice only)

@@ -2,9 +2,9 @@
 
 import pytest
 
-from culver.bench.matching.subscriptions import draw
+from culver.bench.matching.drawn_subscriptions import draw
 from culver.bench.workloads import WORKLOADS, named
-from culver.model.language import parse
+from culver.model.language.parser import parse
 
 SEED = 11
 

@@ -10,10 +10,10 @@ import httpx
 import psutil
 import pytest
 
-from culver.bench.frame import BenchmarkFailed
+from culver.bench.bench_frame import BenchmarkFailed
+from culver.bench.bulk_registration import mean_pending, register
 from culver.bench.latency import Latency, LatencyPlan, measure_floor, measure_latency
-from culver.bench.registration import mean_pending, register
-from culver.bench.siteprocess import SiteProcess, site_status
+from culver.bench.site_process import SiteProcess, site_status
 from culver.bench.spine import SpinePlan, run_engine
 from culver.bench.throughput import measure_throughput
 from culver.bench.workloads import named

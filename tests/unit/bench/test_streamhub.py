@@ -11,10 +11,19 @@ import pytest
 
 from culver.bench.matching.plot import plot
 from culver.bench.pipeline.backlog import fill_log
-from culver.bench.streamhub import clustering, delays, distributions, filtering, operators, run, sliced, whole
-from culver.bench.streamhub.findings import Finding, Quoted
-from culver.bench.streamhub.operators import Flow, Job
-from culver.bench.streamhub.plan import quick_plan
+from culver.bench.streamhub import (
+    clustering,
+    delays,
+    distributions,
+    filtering,
+    paper_operators,
+    sliced_matching,
+    streamhub_bench,
+    whole_pipeline,
+)
+from culver.bench.streamhub.paper_operators import Flow, Job
+from culver.bench.streamhub.streamhub_findings import Finding, Quoted
+from culver.bench.streamhub.streamhub_plan import quick_plan
 from culver.cli import main
 
 MEMBERS = [
@@ -73,31 +82,36 @@ def test_filtering_is_compared_with_the_search_and_its_growth_told() -> None:
 
 def test_slices_of_matching_are_dealt_out_and_other_operators_cut_by_ranges() -> None:
     job = Job("M", Path("log"), Path("index"), 0, 100, (), 1.0)
-    assert [each.own for each in operators.jobs_of(job, 3, 2)] == [(0, 2), (1,)]
-    assert {(each.start, each.end) for each in operators.jobs_of(job, 3, 2)} == {(0, 100)}
-    for cut in (operators.jobs_of(job, 1, 2), operators.jobs_of(replace(job, operator="EP"), 1, 2)):
+    assert [each.own for each in paper_operators.jobs_of(job, 3, 2)] == [(0, 2), (1,)]
+    assert {(each.start, each.end) for each in paper_operators.jobs_of(job, 3, 2)} == {(0, 100)}
+    for cut in (
+        paper_operators.jobs_of(job, 1, 2),
+        paper_operators.jobs_of(replace(job, operator="EP"), 1, 2),
+    ):
         assert [(each.start, each.end, each.own) for each in cut] == [(0, 50, (0,)), (50, 100, (0,))]
 
 
 def test_the_busiest_slices_set_the_pace_and_ranges_add_up() -> None:
     flows = [Flow(100.0, 1_000.0, 50.0), Flow(200.0, 2_000.0, 60.0)]
     job = Job("M", Path("log"), Path("index"), 0, 100, (), 1.0)
-    assert operators.together(operators.jobs_of(job, 2, 2), flows) == Flow(100.0, 1_000.0, 80.0)
-    assert operators.together(operators.jobs_of(job, 1, 2), flows) == Flow(300.0, 3_000.0, 110.0)
+    assert paper_operators.together(paper_operators.jobs_of(job, 2, 2), flows) == Flow(100.0, 1_000.0, 80.0)
+    assert paper_operators.together(paper_operators.jobs_of(job, 1, 2), flows) == Flow(300.0, 3_000.0, 110.0)
 
 
 def test_all_divisions_and_operators_make_the_same_notifications_of_an_event(tmp_path: Path) -> None:
-    fill_log(tmp_path / "log", sliced.workload(), EVENTS, 1)
-    table = sliced.table_of(2_000)
+    fill_log(tmp_path / "log", sliced_matching.workload(), EVENTS, 1)
+    table = sliced_matching.table_of(2_000)
     per_event = set()
     for placement, slices in (("replicated", 1), ("hashed", 2), ("event-space", 3), ("kmeans", 2)):
-        sliced.store(tmp_path / placement, sliced.slicing_named(placement, slices, table), table)
+        sliced_matching.store(
+            tmp_path / placement, sliced_matching.slicing_named(placement, slices, table), table
+        )
         own = tuple(range(slices))
         jobs = [
             Job(operator, tmp_path / "log", tmp_path / placement, 0, EVENTS, own, 0.0)
             for operator in ("M", "EP", "all")
         ]
-        for flow in operators.work(threading.Barrier(1), jobs):
+        for flow in paper_operators.work(threading.Barrier(1), jobs):
             per_event.add(round(flow.notifications_per_second / flow.events_per_second * EVENTS))
     assert len(per_event) == 1
     assert per_event.pop() > EVENTS
@@ -105,10 +119,12 @@ def test_all_divisions_and_operators_make_the_same_notifications_of_an_event(tmp
 
 def test_two_processes_give_a_figure_for_every_operator(tmp_path: Path) -> None:
     plan = replace(quick_plan(("8",), (), tmp_path), slices=(1,))
-    findings = operators.measure(plan, lambda text: None)
-    told = {(each.part, each.cores) for each in findings if each.what == operators.RATE and each.ours > 0}
-    assert told == {(operator, cores) for operator in operators.OPERATORS for cores in (1, 2)}
-    assert all(_is_drawing(text) for _, text in run.drawings(findings))
+    findings = paper_operators.measure(plan, lambda text: None)
+    told = {
+        (each.part, each.cores) for each in findings if each.what == paper_operators.RATE and each.ours > 0
+    }
+    assert told == {(operator, cores) for operator in paper_operators.OPERATORS for cores in (1, 2)}
+    assert all(_is_drawing(text) for _, text in streamhub_bench.drawings(findings))
 
 
 def test_clustering_is_told_against_hashing_and_beside_the_paper_at_its_size() -> None:
@@ -125,19 +141,23 @@ def test_clustering_is_told_against_hashing_and_beside_the_paper_at_its_size() -
 
 def test_the_whole_is_beside_the_paper_at_its_size_only() -> None:
     rates = {
-        whole.Setting("replicated", 2): 300_000.0,
-        whole.Setting("hashed", 2): 100_000.0,
-        whole.Setting("event-space", 2): 150_000.0,
-        whole.Setting("replicated", 1): 200_000.0,
+        whole_pipeline.Setting("replicated", 2): 300_000.0,
+        whole_pipeline.Setting("hashed", 2): 100_000.0,
+        whole_pipeline.Setting("event-space", 2): 150_000.0,
+        whole_pipeline.Setting("replicated", 1): 200_000.0,
     }
-    findings = whole.findings_of(rates, 100_000, 175.0)
+    findings = whole_pipeline.findings_of(rates, 100_000, 175.0)
     first = findings[0].record()
     assert (first["ours"], first["paper"], first["paper_cores"], first["ratio"]) == (300_000, 2_000, 384, 150)
     assert findings[1].ours == 300_000 * 175
     assert [each.ours for each in findings if each.unit == "times"] == [1.5, 0.75]
     assert all(each.paper is None for each in findings if each.cores == 1)
-    assert all(each.paper is None for each in whole.findings_of(rates, 1_000, 2.0) if each.unit == "events/s")
-    assert all(_is_drawing(text) for _, text in run.drawings(findings))
+    assert all(
+        each.paper is None
+        for each in whole_pipeline.findings_of(rates, 1_000, 2.0)
+        if each.unit == "events/s"
+    )
+    assert all(_is_drawing(text) for _, text in streamhub_bench.drawings(findings))
 
 
 def test_delays_are_in_seconds_beside_the_papers_column() -> None:

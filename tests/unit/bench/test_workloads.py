@@ -19,14 +19,14 @@ from culver.bench.workloads.news import (
     terms,
 )
 from culver.bench.workloads.quotes import DAYS, SYMBOLS, QuotesWorkload, market
-from culver.bench.workloads.ranges import ATTRIBUTES, RangesWorkload
+from culver.bench.workloads.uniform_ranges import ATTRIBUTES, RangesWorkload
 from culver.bench.workloads.workload import RECEIVED_US
 from culver.config import FilterSettings
 from culver.errors import InvalidConfiguration
-from culver.model import batch as batches
-from culver.model.formats.bodies import parse_event
-from culver.model.language import parse
-from culver.model.predicate import Range
+from culver.model.events import event_batch as batches
+from culver.model.formats.event_bodies import parse_event
+from culver.model.language.parser import parse
+from culver.model.language.predicate import Range
 
 SEED = 7
 

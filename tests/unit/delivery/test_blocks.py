@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from culver.config import DeliverySettings
-from culver.delivery.mailboxes import Mailboxes, StoredMailbox
-from culver.delivery.names import Names
-from culver.delivery.slots import NONE
+from culver.delivery.mailboxes.mailbox_columns import NONE
+from culver.delivery.mailboxes.mailboxes import Mailboxes, StoredMailbox
+from culver.delivery.mailboxes.subscription_names import Names
 from culver.errors import NotFound
 from culver.registry.block import Block
 from culver.registry.registration import Registration

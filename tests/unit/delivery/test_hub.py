@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from culver.config import DeliverySettings, LogSettings
+from culver.delivery.deliveries import Delivery, Gap
 from culver.delivery.hub import Hub
-from culver.delivery.messages import Delivery, Gap
 from culver.errors import Conflict, InvalidRequest, NotFound, Unavailable
-from culver.gateway.site import Session
 from culver.pipeline.notifications import NotificationSink
 from culver.registry.registration import Registration
+from culver.roles import Session
 from support.notifications import SECOND_US, Disk, live, make_notifications, registration, removed, site_disk
 
 ALERTS = registration(7)

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from culver.config import DeliverySettings
-from culver.delivery.mailboxes import Mailboxes, StoredMailbox
-from culver.delivery.messages import Gap
-from culver.delivery.ranges import Level, Range, last_offsets, merge, plan_merges, prune
-from culver.delivery.slots import NONE
+from culver.delivery.deliveries import Gap
+from culver.delivery.mailboxes.mailbox_columns import NONE
+from culver.delivery.mailboxes.mailboxes import Mailboxes, StoredMailbox
+from culver.delivery.ranges.notification_ranges import Level, Range, last_offsets, merge, plan_merges, prune
 from culver.registry.registration import Registration
 from support.notifications import make_notifications, registration, removed
 

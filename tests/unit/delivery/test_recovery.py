@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from culver.config import LogSettings
-from culver.delivery import files as delivery_files
+from culver.delivery.deliveries import Delivery, Gap
 from culver.delivery.hub import Hub
-from culver.delivery.messages import Delivery, Gap
-from culver.delivery.tidying import FileKeeper
+from culver.delivery.ranges import notification_directory as delivery_files
+from culver.delivery.ranges.file_keeper import FileKeeper
 from culver.errors import StorageCorrupt, StorageError
 from culver.pipeline.notifications import Notifications, file_name
 from support.notifications import (

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from culver.config import DeliverySettings
-from culver.delivery.following import FollowedFiles, extract
+from culver.delivery.deliveries import Delivery
 from culver.delivery.hub import Hub
-from culver.delivery.messages import Delivery
-from culver.delivery.ranges import Range, prune
+from culver.delivery.ranges.file_keeper import FileKeeper
+from culver.delivery.ranges.followed_files import FollowedFiles, extract
+from culver.delivery.ranges.notification_ranges import Range, prune
 from culver.delivery.shares import Share, share_of
-from culver.delivery.tidying import FileKeeper
 from culver.registry.block import Block
 from culver.registry.registration import Registration
 from support.notifications import (

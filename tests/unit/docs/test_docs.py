@@ -15,7 +15,7 @@ import pytest
 
 from culver.cli.root import culver
 from culver.config import FilterSettings
-from culver.model.language import parse
+from culver.model.language.parser import parse
 
 ROOT = Path(__file__).parents[3]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")])

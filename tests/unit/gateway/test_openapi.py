@@ -8,8 +8,8 @@ import pytest
 from starlette.routing import Route, WebSocketRoute
 
 from culver.config import Settings
+from culver.gateway.api.openapi import document
 from culver.gateway.app import create_app
-from culver.gateway.openapi import document
 from culver.gateway.problems import KINDS
 from support.fake_site import FakeSite
 from support.gateway import memory_client, run

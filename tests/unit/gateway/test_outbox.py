@@ -2,7 +2,7 @@
 
 import asyncio
 
-from culver.gateway.outbox import Outbox, Window
+from culver.gateway.websocket.outbox import Outbox, Window
 from support.gateway import run
 
 

@@ -2,8 +2,8 @@
 
 from prometheus_client import CollectorRegistry
 
-from culver.gateway.publish_metrics import PublishMetrics
-from culver.model.event import Event
+from culver.gateway.metrics.publish_metrics import PublishMetrics
+from culver.model.events.event import Event
 
 
 def test_publications_are_counted_with_their_events_bytes_and_seconds() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from culver.log.disk_thread import DiskThread
-from culver.log.log import Staged, WriteFailure
+from culver.log.publication_log import Staged, WriteFailure
 
 
 @contextlib.asynccontextmanager

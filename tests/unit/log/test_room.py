@@ -12,8 +12,8 @@ import pytest
 from culver.config import LogSettings
 from culver.errors import StorageCorrupt
 from culver.log.disk_thread import DiskThread
-from culver.log.files import FileLog, FileLogReader
-from culver.log.log import MOST_ROOM, WriteFailure
+from culver.log.file_log import FileLog, FileLogReader
+from culver.log.publication_log import MOST_ROOM, WriteFailure
 from support.logs import ONE_SEGMENT, SMALL_SEGMENTS, batch, last_segment, numbers
 
 

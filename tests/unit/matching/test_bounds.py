@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from culver.matching.index.bounds import (
+from culver.matching.index.compile.bounds import (
     INT64_MAX,
     INT64_MIN,
     Line,

@@ -10,14 +10,15 @@ import pytest
 from numpy.typing import NDArray
 
 from culver.errors import StorageFull
-from culver.matching.index import Entry, Index, IndexWriter, container
-from culver.matching.index.compaction import Compaction
-from culver.matching.index.slicing import Undivided
-from culver.matching.index.table import ClauseTable
-from culver.model.batch import concat, encode
-from culver.model.evaluate import evaluate
-from culver.model.event import Event
-from culver.model.language import parse
+from culver.matching.index import Entry, Index, IndexWriter
+from culver.matching.index.compile.clause_table import ClauseTable
+from culver.matching.index.layout import container
+from culver.matching.index.storage.compaction import Compaction
+from culver.matching.index.storage.slicing import Undivided
+from culver.model.events.event import Event
+from culver.model.events.event_batch import concat, encode
+from culver.model.language.evaluation import evaluate
+from culver.model.language.parser import parse
 from culver.model.values import Value
 from support.events import random_event
 from support.filters import random_filter

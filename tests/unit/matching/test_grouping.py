@@ -7,8 +7,8 @@ import pytest
 
 from culver.matching.filter import Matches, matches_of
 from culver.matching.groups import MOST_EVENTS, Groups
-from culver.matching.index.grouping import Grouping
-from culver.matching.index.listing import Listed
+from culver.matching.index.results.grouping import Grouping
+from culver.matching.index.results.listed_matches import Listed
 
 
 def random_matches(seed: int, events: int, low: int, high: int, most: int) -> Matches:

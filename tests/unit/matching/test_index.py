@@ -9,12 +9,13 @@ import pyarrow as pa
 import pytest
 
 from culver.errors import Conflict, NotFound, StorageCorrupt, StorageError, StorageFull
-from culver.matching.index import Entry, Index, IndexWriter, container
-from culver.matching.index.snapshot import version_path, versions_in
-from culver.model.batch import concat, encode
-from culver.model.evaluate import evaluate
-from culver.model.event import Event
-from culver.model.language import parse
+from culver.matching.index import Entry, Index, IndexWriter
+from culver.matching.index.layout import container
+from culver.matching.index.storage.snapshot import version_path, versions_in
+from culver.model.events.event import Event
+from culver.model.events.event_batch import concat, encode
+from culver.model.language.evaluation import evaluate
+from culver.model.language.parser import parse
 from culver.model.values import Value
 from support.events import random_event
 from support.filters import random_filter

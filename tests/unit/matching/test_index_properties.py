@@ -18,18 +18,20 @@ from numpy.typing import NDArray
 from culver.matching.filter import Matches, matches_of
 from culver.matching.filters import columnar
 from culver.matching.filters.columnar import ColumnarFilter
-from culver.matching.index import Entry, Index, IndexWriter, Memory, chunks, snapshot, tiers
-from culver.matching.index.bulk import compile_rows
-from culver.matching.index.columns import BatchColumns
-from culver.matching.index.compiler import compile_entries
-from culver.matching.index.matcher import FOREVER, Part, Parts, merge_parts
-from culver.matching.index.segment import Segment, encode
-from culver.matching.index.table import ClauseTable, select_clauses
-from culver.model import batch as batches
-from culver.model.evaluate import evaluate
-from culver.model.event import Event
-from culver.model.predicate import Predicate
-from culver.pipeline.joining import join
+from culver.matching.index import Entry, Index, IndexWriter, Memory
+from culver.matching.index.compile.bulk_compiler import compile_rows
+from culver.matching.index.compile.clause_table import ClauseTable, select_clauses
+from culver.matching.index.compile.compiler import compile_entries
+from culver.matching.index.keys.batch_columns import BatchColumns
+from culver.matching.index.layout import chunks
+from culver.matching.index.search.index_segment import Segment, encode
+from culver.matching.index.search.matcher import FOREVER, Part, Parts, merge_parts
+from culver.matching.index.storage import merge_tiers, snapshot
+from culver.model.events import event_batch as batches
+from culver.model.events.event import Event
+from culver.model.language.evaluation import evaluate
+from culver.model.language.predicate import Predicate
+from culver.pipeline.result_join import join
 from culver.plugins import filter_named
 from support.clauses import described, from_chunks
 from support.families import NEEDS, Events, Family, Member, box_family, prepared, random_family
@@ -222,7 +224,7 @@ def test_families_match_like_the_reference_in_the_columnar_filter(
             if seed % 2:
                 patched.setattr(chunks, "MOST_BOXES", SMALL_CHUNKS)
             if seed % 4 >= 2:  # more segments, and merges in the thread
-                patched.setattr(tiers, "SMALLEST", 16)
+                patched.setattr(merge_tiers, "SMALLEST", 16)
                 patched.setattr(columnar, "_ON_THE_SPOT", 64)
             checker = Checker(seed)
             seen += columnar_history(seed, checker)
@@ -329,7 +331,7 @@ def test_families_match_like_the_reference_in_an_index_on_disk(
             if seed % 2:
                 patched.setattr(chunks, "MOST_BOXES", SMALL_CHUNKS)
             if seed % 4 >= 2:
-                patched.setattr(tiers, "SMALLEST", 16)
+                patched.setattr(merge_tiers, "SMALLEST", 16)
             checker = Checker(seed)
             history = IndexHistory(tmp_path / str(seed), seed, checker)
             history.run()

@@ -8,18 +8,22 @@ import sys
 from pathlib import Path
 
 from culver.matching import warm_up
-from culver.matching.index import Entry, Index, IndexWriter, filling, grouping, held, kernels, listing, recall
-from culver.model.batch import concat, encode
-from culver.model.event import Event
-from culver.model.language import parse
+from culver.matching.index import Entry, Index, IndexWriter
+from culver.matching.index.keys import key_kernels
+from culver.matching.index.needs import need_cache, row_needs
+from culver.matching.index.results import grouping, listed_matches
+from culver.matching.index.search import match_kernels
+from culver.model.events.event import Event
+from culver.model.events.event_batch import concat, encode
+from culver.model.language.parser import parse
 
 MATCH = """
 import json, sys, time
 from pathlib import Path
 from culver.matching import warm_up
 from culver.matching.index import Index
-from culver.model.batch import concat, encode
-from culver.model.event import Event
+from culver.model.events.event_batch import concat, encode
+from culver.model.events.event import Event
 
 warm_up()
 batch = concat(encode([Event({}, {"x": n, "s": "ab"}, b"{}") for n in range(4)], 0))
@@ -31,7 +35,7 @@ print(json.dumps([matches.offsets.tolist(), matches.numbers.tolist(), time.perf_
 
 COMPILE = """
 import numpy as np
-from culver.matching.index.held import count
+from culver.matching.index.needs.row_needs import count
 
 counts = np.zeros(3, np.int64)
 count(np.array([0, 1], np.int32), np.array([1, -1], np.int32), np.array([0, 1, 3]), counts)
@@ -85,10 +89,10 @@ def test_warming_up_leaves_nothing_to_compile(tmp_path: Path) -> None:
     warm_up()
     publish(tmp_path)
     every = [
-        *(kernels.match_segments, filling.fill_keys, filling.payload_sizes),
-        *(grouping.spread_matches, listing.pack),
-        *(held.count, held.fill, held.drop_repeated),
-        *(recall.find_texts, recall.find_numbers, recall.place_texts, recall.place_numbers),
+        *(match_kernels.match_segments, key_kernels.fill_keys, key_kernels.payload_sizes),
+        *(grouping.spread_matches, listed_matches.pack),
+        *(row_needs.count, row_needs.fill, row_needs.drop_repeated),
+        *(need_cache.find_texts, need_cache.find_numbers, need_cache.place_texts, need_cache.place_numbers),
     ]
     before = [list(getattr(kernel, "signatures")) for kernel in every]  # noqa: B009 (Numba adds it)
     assert all(len(signatures) == 1 for signatures in before)

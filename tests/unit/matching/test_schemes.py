@@ -11,14 +11,14 @@ import pytest
 from culver.errors import InvalidConfiguration
 from culver.matching.filter import Filter
 from culver.matching.index import Entry, Index, IndexWriter, Memory
-from culver.matching.index.snapshot import read_version
-from culver.matching.index.texts import TextSegment
-from culver.model.batch import concat, encode
-from culver.model.evaluate import evaluate
-from culver.model.event import Event
-from culver.model.language import parse
+from culver.matching.index.search.text_segment import TextSegment
+from culver.matching.index.storage.snapshot import read_version
+from culver.model.events.event import Event
+from culver.model.events.event_batch import concat, encode
+from culver.model.language.evaluation import evaluate
+from culver.model.language.parser import parse
 from culver.model.values import Value
-from culver.pipeline.joining import join
+from culver.pipeline.result_join import join
 from culver.placement.hashed import Hashed
 from culver.plugins import filter_named
 from support.events import random_event

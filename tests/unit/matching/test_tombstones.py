@@ -1,7 +1,7 @@
 import numpy as np
 
-from culver.matching.index.matcher import FOREVER
-from culver.matching.index.tombstones import NONE, columns_of_ends, gathered
+from culver.matching.index.search.matcher import FOREVER
+from culver.matching.index.storage.tombstones import NONE, columns_of_ends, gathered
 
 
 def test_of_two_ends_the_earlier_holds() -> None:

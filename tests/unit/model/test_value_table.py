@@ -8,11 +8,11 @@ import pytest
 
 from culver.config import FilterSettings
 from culver.errors import InvalidEvent, InvalidFilter
-from culver.model.batch import deserialise, encode, event_at, serialise
-from culver.model.evaluate import evaluate, matching_clause
+from culver.model.events.event_batch import deserialise, encode, event_at, serialise
 from culver.model.formats import parse_event
-from culver.model.language import parse
-from culver.model.predicate import OneOf, Range
+from culver.model.language.evaluation import evaluate, matching_clause
+from culver.model.language.parser import parse
+from culver.model.language.predicate import OneOf, Range
 from culver.model.values import Domain, Kind, kind_of
 
 

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from culver.errors import StorageCorrupt
-from culver.matching.index.rooms import room_for
+from culver.matching.index.results.buffer_pool import room_for
 from culver.pipeline import notifications
-from culver.pipeline.collector import Collector
+from culver.pipeline.notification_collector import Collector
 from culver.pipeline.notifications import Notifications
 from support.notifications import offsets_of
 

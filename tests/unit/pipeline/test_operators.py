@@ -9,14 +9,14 @@ from culver.bench.workloads import named
 from culver.errors import StorageCorrupt
 from culver.matching.groups import Found
 from culver.matching.index import Entry, Index, IndexWriter, Memory
-from culver.matching.index.compiler import compile_entries
-from culver.model import batch as batches
-from culver.model.evaluate import evaluate
-from culver.model.event import Event
-from culver.model.language import parse
-from culver.model.predicate import Predicate
+from culver.matching.index.compile.compiler import compile_entries
+from culver.model.events import event_batch as batches
+from culver.model.events.event import Event
+from culver.model.language.evaluation import evaluate
+from culver.model.language.parser import parse
+from culver.model.language.predicate import Predicate
 from culver.pipeline import operators
-from culver.pipeline.joining import Collection
+from culver.pipeline.result_join import Collection
 from culver.placement.forwarding import Load
 from culver.placement.mpartition import MPartition
 from culver.plugins import FORWARDINGS, forwarding_named

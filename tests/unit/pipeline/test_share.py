@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from culver.config import LogSettings
-from culver.log.files import FileLog
+from culver.log.file_log import FileLog
 from culver.matching.index import IndexWriter
-from culver.matching.index.table import concatenate
-from culver.pipeline.files import SiteFiles
+from culver.matching.index.compile.clause_table import concatenate
+from culver.pipeline.batch_plan import Plan
 from culver.pipeline.head import Head
-from culver.pipeline.plan import Plan
-from culver.pipeline.ranges import RangeProcessor
+from culver.pipeline.range_processor import RangeProcessor
+from culver.pipeline.site_files import SiteFiles
 from culver.placement.mpartition import MPartition
 from support.maps import files_of_slices, mapped_segments
 from support.placed import scene

@@ -7,20 +7,20 @@ import numpy as np
 import pytest
 
 from culver.bench.workloads import named
-from culver.matching.index.bounds import Line, real_key
-from culver.matching.index.bulk import compile_rows
-from culver.matching.index.compiler import Entry, compile_entries
-from culver.matching.index.table import ClauseTable
-from culver.model.batch import concat, encode
-from culver.model.event import Event
-from culver.model.language import parse
-from culver.model.prepared import prepare
+from culver.matching.index.compile.bounds import Line, real_key
+from culver.matching.index.compile.bulk_compiler import compile_rows
+from culver.matching.index.compile.clause_table import ClauseTable
+from culver.matching.index.compile.compiler import Entry, compile_entries
+from culver.model.events.event import Event
+from culver.model.events.event_batch import concat, encode
+from culver.model.language.parser import parse
+from culver.model.language.prepared_filter import prepare
 from culver.model.values import Value
-from culver.placement.expected import expected, is_clearly_better
-from culver.placement.learning import Dividing
+from culver.placement.divisions.dimension_choice import Dividing
+from culver.placement.divisions.range_division import shown
+from culver.placement.expected_cost import expected, is_clearly_better
 from culver.placement.mpartition import REST, EventSpace, MPartition, OneDimension
 from culver.placement.placement import NOWHERE
-from culver.placement.ranges import shown
 
 
 def table_of(texts: Sequence[str], first: int = 0) -> ClauseTable:

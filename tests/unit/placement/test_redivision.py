@@ -10,18 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from culver.matching.index.bounds import Line
-from culver.matching.index.compiler import Entry, compile_entries
-from culver.matching.index.table import ClauseTable, concatenate, select_registrations
-from culver.model.batch import concat, encode
-from culver.model.evaluate import evaluate
-from culver.model.event import Event
-from culver.model.language import parse
+from culver.matching.index.compile.bounds import Line
+from culver.matching.index.compile.clause_table import ClauseTable, concatenate, select_registrations
+from culver.matching.index.compile.compiler import Entry, compile_entries
+from culver.model.events.event import Event
+from culver.model.events.event_batch import concat, encode
+from culver.model.language.evaluation import evaluate
+from culver.model.language.parser import parse
 from culver.model.values import Value
-from culver.placement.layer import Layer
+from culver.placement.divisions.layer import Layer
+from culver.placement.divisions.range_division import Ranges
+from culver.placement.divisions.redivision import Redivision
 from culver.placement.mpartition import EventSpace, MPartition, OneDimension
-from culver.placement.ranges import Ranges
-from culver.placement.redivision import Redivision
 from support.placed import Holders, Scene, as_chosen, scene
 
 Steps = Sequence[tuple[bool, int]]

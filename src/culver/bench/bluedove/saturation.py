@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from culver.bench.bluedove.plan import BluedovePlan
+from culver.bench.bluedove.bluedove_plan import BluedovePlan
 from culver.bench.bluedove.simulation import Period, Simulation, System
-from culver.matching.index.slicing import ANYWHERE
+from culver.matching.index.storage.slicing import ANYWHERE
 from culver.placement.forwarding import Adaptive, Forwarding
 from culver.plugins import forwarding_named
 

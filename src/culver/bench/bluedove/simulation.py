@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from culver.bench.bluedove import matchers
-from culver.matching.index.slicing import ANYWHERE
+from culver.bench.bluedove import simulated_matchers
+from culver.matching.index.storage.slicing import ANYWHERE
 from culver.placement.forwarding import Forwarding, Load
 
 _SLOTS = 1 << 16  # to begin with
@@ -69,9 +69,9 @@ class Simulation:
         self._again_arrived = np.empty(0)
         self._again_rows = np.empty(0, np.int64)
         self.now = 0.0
-        self._slots: matchers.Slots
-        self._queues: matchers.Queues
-        self._servers: matchers.Servers
+        self._slots: simulated_matchers.Slots
+        self._queues: simulated_matchers.Queues
+        self._servers: simulated_matchers.Servers
         self._install(system)
 
     def advance(self, rate: float) -> Period:
@@ -88,10 +88,10 @@ class Simulation:
         queues = self._first_queue[sets] + np.where(self._system.homes[sets] == ANYWHERE, slices, 0)
         waiting = int(self._queues.length.sum())
         if waiting + len(rows) > len(self._slots.row):
-            self._slots = matchers.more_slots(self._slots, 2 * (waiting + len(rows)))
-        tally = matchers.no_tally(len(self._queues.length))
+            self._slots = simulated_matchers.more_slots(self._slots, 2 * (waiting + len(rows)))
+        tally = simulated_matchers.no_tally(len(self._queues.length))
         self.now += self._tell_seconds
-        matchers.work(
+        simulated_matchers.work(
             self._slots, self._queues, self._servers, tally, times, arrived, rows, queues, slices, self.now,
             self._system.most,
         )  # fmt: skip
@@ -107,7 +107,7 @@ class Simulation:
 
     def change(self, system: System) -> None:
         """Go on with another division: whatever waits is sent anew, as it would be from a log."""
-        waiting = matchers.waiting_slots(self._slots, self._queues)
+        waiting = simulated_matchers.waiting_slots(self._slots, self._queues)
         order = np.argsort(self._slots.arrived[waiting], kind="stable")
         self._again_arrived = self._slots.arrived[waiting][order]
         self._again_rows = self._slots.row[waiting][order]
@@ -124,11 +124,11 @@ class Simulation:
         self._slice_of_queue[anywhere] = (np.arange(len(anywhere)) - self._first_queue[self._set_of_queue])[
             anywhere
         ]
-        self._slots = matchers.free_slots(_SLOTS)
-        self._queues = matchers.empty_queues(
+        self._slots = simulated_matchers.free_slots(_SLOTS)
+        self._queues = simulated_matchers.empty_queues(
             system.fixed[self._set_of_queue], system.each[self._set_of_queue]
         )
-        self._servers = matchers.idle_servers(self._slice_of_queue, system.slices, self.now)
+        self._servers = simulated_matchers.idle_servers(self._slice_of_queue, system.slices, self.now)
         # Every set has been measured before; an event costs nothing in one without registrations.
         cost = system.cost
         rate = np.divide(1.0, cost, out=np.full(len(cost), np.inf), where=cost > 0)
@@ -148,7 +148,7 @@ class Simulation:
         self._number += len(rows)
         return sets, slices
 
-    def _tell(self, tally: matchers.Tally, count: int) -> Period:
+    def _tell(self, tally: simulated_matchers.Tally, count: int) -> Period:
         system, told, of_set = self._system, self.load, self._set_of_queue
         cost = np.where(tally.served > 0, tally.busy / np.maximum(tally.served, 1), 1.0 / told.rate[of_set])
         queue = self._queues.length.astype(np.float64)

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 
-from culver.bench.bluedove import paper
-from culver.bench.bluedove.findings import Drawing, Found, Value
-from culver.bench.bluedove.world import EQUAL, ONE_DIMENSION, Setting, World
+from culver.bench.bluedove import bluedove_paper
+from culver.bench.bluedove.bluedove_findings import Drawing, Found, Value
+from culver.bench.bluedove.simulated_world import EQUAL, ONE_DIMENSION, Setting, World
 
 VARIATIONS = "11"
 _DIMENSIONS = (1, 2, 3, 4)
@@ -42,7 +42,7 @@ def variations(world: World) -> Found:
             "11a",
             "4 dimensions, times 1",
             dimensions[4] / dimensions[1],
-            quoted=paper.FOUR_DIMENSIONS_OVER_ONE,
+            quoted=bluedove_paper.FOUR_DIMENSIONS_OVER_ONE,
         )
     )
     values += [
@@ -50,18 +50,20 @@ def variations(world: World) -> Found:
         for each, rate in deviations.items()
     ]
     left = deviations[1000] / deviations[250]
-    values.append(value("11b", "deviation 1000, times 250", left, quoted=paper.LEFT_AT_DEVIATION_1000))
+    values.append(
+        value("11b", "deviation 1000, times 250", left, quoted=bluedove_paper.LEFT_AT_DEVIATION_1000)
+    )
     values.append(value("11b", "deviation 1000, times one-dimension there", deviations[1000] / flat))
     values += [
         value("11c", f"saturation rate, {count} dimensions adversely skewed", rate, "events/s")
         for count, rate in skewed.items()
     ]
     left = skewed[4] / skewed[0]
-    values.append(value("11c", "4 skewed, times none", left, quoted=paper.LEFT_WITH_FOUR_SKEWED))
+    values.append(value("11c", "4 skewed, times none", left, quoted=bluedove_paper.LEFT_WITH_FOUR_SKEWED))
     values.append(
         value(
             "11c", "4 skewed, times one-dimension with even events", skewed[4] / one,
-            quoted=paper.SKEWED_OVER_ONE_DIMENSION,
+            quoted=bluedove_paper.SKEWED_OVER_ONE_DIMENSION,
         )
     )  # fmt: skip
     values.append(value("11c", "4 skewed, times one-dimension with the same events", skewed[4] / adverse))

@@ -10,13 +10,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from culver.bench.matching.join import DuckDBJoin
-from culver.bench.matching.scan import NumpyScan
-from culver.bench.matching.subscriptions import Subscriptions
+from culver.bench.matching.database_join import DuckDBJoin
+from culver.bench.matching.drawn_subscriptions import Subscriptions
+from culver.bench.matching.vector_scan import NumpyScan
 from culver.matching.filter import Filter
 from culver.matching.filters.columnar import ColumnarFilter
-from culver.model.batch import concat
-from culver.model.prepared import prepare
+from culver.model.events.event_batch import concat
+from culver.model.language.prepared_filter import prepare
 from culver.plugins import filter_named
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from culver.bench.frame import BenchmarkFailed, Tell
+from culver.bench.bench_frame import BenchmarkFailed, Tell
 from culver.bench.matching.contestants import Contestant
 
 BATCH_EVENTS = 8_192

@@ -12,16 +12,16 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from culver.bench.frame import Tell
-from culver.bench.matching.run import one_core
-from culver.bench.streamhub import paper, sliced
-from culver.bench.streamhub.findings import Finding, Quoted
-from culver.bench.streamhub.plan import SEED, StreamhubPlan
+from culver.bench.bench_frame import Tell
+from culver.bench.matching.matching_bench import one_core
+from culver.bench.streamhub import sliced_matching, streamhub_paper
+from culver.bench.streamhub.streamhub_findings import Finding, Quoted
+from culver.bench.streamhub.streamhub_plan import SEED, StreamhubPlan
 from culver.matching.index import ClauseTable, Memory
-from culver.matching.index.slicing import Undivided
-from culver.pipeline import operators, ranges
-from culver.pipeline.divided import DividedIndex
-from culver.pipeline.loads import LoadReport
+from culver.matching.index.storage.slicing import Undivided
+from culver.pipeline import operators, range_processor
+from culver.pipeline.divided_index import DividedIndex
+from culver.pipeline.set_loads import LoadReport
 from culver.plugins import forwarding_named
 
 FIGURE = "10"
@@ -49,18 +49,18 @@ Costs = Mapping[tuple[str, str, int], Cost]
 
 def measure(plan: StreamhubPlan, tell: Tell) -> list[Finding]:
     costs: dict[tuple[str, str, int], Cost] = {}
-    events = sliced.workload().event_batch(_EVENTS, SEED)
-    ranges.warm_up()
+    events = sliced_matching.workload().event_batch(_EVENTS, SEED)
+    range_processor.warm_up()
     with one_core(), tempfile.TemporaryDirectory(prefix="culver-bench-", dir=plan.data_dir) as directory:
         for count in plan.clustering_sizes:
-            table = sliced.table_of(count)
+            table = sliced_matching.table_of(count)
             for (
                 placement
-            ) in sliced.PLACEMENTS:  # once before it counts, so that all is compiled and in memory
+            ) in sliced_matching.PLACEMENTS:  # once before it counts, so that all is compiled and in memory
                 _store(Path(directory) / f"{count}-{placement}-first", placement, table)
             for turn in range(plan.rounds):
                 tell(f"figure 10: {count:,} subscriptions, round {turn + 1} of {plan.rounds}")
-                for placement in sliced.PLACEMENTS:
+                for placement in sliced_matching.PLACEMENTS:
                     index = Path(directory) / f"{count}-{placement}-{turn}"
                     _keep_best(costs, (STORED, placement, count), _store(index, placement, table))
                     _keep_best(costs, (MATCHED, placement, count), _match(index, events))
@@ -77,7 +77,9 @@ def findings_of(costs: Costs) -> list[Finding]:
                 _finding(what, "µs", ours, part, count, placement, slices, None, "paper: only drawn")
             )
         if placement != "hashed":
-            clustered = what == MATCHED and count == paper.CLUSTERING_SUBSCRIPTIONS and slices == SLICES
+            clustered = (
+                what == MATCHED and count == streamhub_paper.CLUSTERING_SUBSCRIPTIONS and slices == SLICES
+            )
             findings.append(
                 _finding(
                     f"{what}, against hashed",
@@ -87,7 +89,7 @@ def findings_of(costs: Costs) -> list[Finding]:
                     count,
                     placement,
                     slices,
-                    paper.CLUSTERED_MATCHING if clustered else None,
+                    streamhub_paper.CLUSTERED_MATCHING if clustered else None,
                     "",
                 )
             )
@@ -102,9 +104,9 @@ def _keep_best(costs: dict[tuple[str, str, int], Cost], key: tuple[str, str, int
 def _store(directory: Path, placement: str, table: ClauseTable) -> Cost:
     """Deciding is done twice, once by itself: what is left of the whole is M's."""
     started = time.perf_counter()
-    sliced.slicing_named(placement, SLICES, table).assign(table)
+    sliced_matching.slicing_named(placement, SLICES, table).assign(table)
     decided = time.perf_counter()
-    sliced.store(directory, sliced.slicing_named(placement, SLICES, table), table)
+    sliced_matching.store(directory, sliced_matching.slicing_named(placement, SLICES, table), table)
     stored = time.perf_counter()
     scale = 1e6 / len(table.numbers)
     deciding = (decided - started) * scale
@@ -112,7 +114,7 @@ def _store(directory: Path, placement: str, table: ClauseTable) -> Cost:
 
 
 def _match(directory: Path, events: pa.RecordBatch) -> Cost:
-    index = DividedIndex(directory, sliced.VERSION)
+    index = DividedIndex(directory, sliced_matching.VERSION)
     _matched(index, events)  # so that values seen for the first time do not count
     cost = min((_matched(index, events) for _ in range(_REPEATED)), key=lambda each: each.both)
     index.close()

@@ -16,13 +16,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from culver.bench.frame import Tell
+from culver.bench.bench_frame import Tell
 from culver.bench.latency import LatencyPlan, measure_latency
-from culver.bench.streamhub import paper
-from culver.bench.streamhub.findings import Finding, Quoted
-from culver.bench.streamhub.plan import SEED, StreamhubPlan
-from culver.bench.streamhub.site import Sites, sites_with_subscriptions
-from culver.bench.streamhub.sliced import workload
+from culver.bench.streamhub import streamhub_paper
+from culver.bench.streamhub.sliced_matching import workload
+from culver.bench.streamhub.streamhub_findings import Finding, Quoted
+from culver.bench.streamhub.streamhub_plan import SEED, StreamhubPlan
+from culver.bench.streamhub.streamhub_site import Sites, sites_with_subscriptions
 from culver.bench.throughput import measure_throughput
 from culver.config import PipelineSettings
 
@@ -68,7 +68,7 @@ def _delays(
 ) -> tuple[int, NDArray[np.float64]]:
     """Events a second, and the milliseconds of each event at that rate."""
     with sites.started(batching.engine, {"pipeline.batch_events": batching.batch_events}) as site:
-        rate = round(paper.UNBATCHED_RATE.value)
+        rate = round(streamhub_paper.UNBATCHED_RATE.value)
         if not batching.papers_rate:
             tell(f"{TABLE}: {batching.name} batches, {batching.engine}: what the site takes")
             events = workload().events(plan.gateway_events, SEED + 2)
@@ -100,8 +100,12 @@ def findings_of(
             note=f"ours: at {rate:,} events/s, {how}",
         )
 
-    yield finding("rate", "events/s", rate, paper.BATCHED_RATE if batched else paper.UNBATCHED_RATE)
-    quoted = paper.BATCHED_DELAY_SECONDS if batched else paper.UNBATCHED_DELAY_SECONDS
+    yield finding(
+        "rate", "events/s", rate, streamhub_paper.BATCHED_RATE if batched else streamhub_paper.UNBATCHED_RATE
+    )
+    quoted = streamhub_paper.BATCHED_DELAY_SECONDS if batched else streamhub_paper.UNBATCHED_DELAY_SECONDS
     yield finding("average delay", "s", mean, quoted)
-    quoted = paper.BATCHED_DEVIATION_SECONDS if batched else paper.UNBATCHED_DEVIATION_SECONDS
+    quoted = (
+        streamhub_paper.BATCHED_DEVIATION_SECONDS if batched else streamhub_paper.UNBATCHED_DEVIATION_SECONDS
+    )
     yield finding("standard deviation", "s", deviation, quoted)

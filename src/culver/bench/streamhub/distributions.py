@@ -5,13 +5,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from culver.bench.frame import Tell
+from culver.bench.bench_frame import Tell
 from culver.bench.matching.contestants import load_rows
-from culver.bench.matching.subscriptions import draw
-from culver.bench.streamhub import paper
-from culver.bench.streamhub.findings import Finding, Quoted
-from culver.bench.streamhub.plan import SEED, StreamhubPlan
-from culver.bench.streamhub.sliced import workload
+from culver.bench.matching.drawn_subscriptions import draw
+from culver.bench.streamhub import streamhub_paper
+from culver.bench.streamhub.sliced_matching import workload
+from culver.bench.streamhub.streamhub_findings import Finding, Quoted
+from culver.bench.streamhub.streamhub_plan import SEED, StreamhubPlan
 from culver.matching.filters.columnar import ColumnarFilter
 
 FIGURE = "6"
@@ -53,7 +53,7 @@ def measure(plan: StreamhubPlan, tell: Tell) -> list[Finding]:
             f"matched by an event, {percentile}th percentile",
             "% of subscriptions",
             100 * size / count,
-            paper.MEDIAN_MATCHED_PERCENT if percentile == 50 else None,
+            streamhub_paper.MEDIAN_MATCHED_PERCENT if percentile == 50 else None,
         )
         for percentile, size in zip(PERCENTILES, sizes, strict=True)
     ]
@@ -61,7 +61,7 @@ def measure(plan: StreamhubPlan, tell: Tell) -> list[Finding]:
     note = "paper: gives the median only"
     findings.append(_finding(count, "matched by an event, mean", "% of subscriptions", mean, note=note))
     median = float(np.median(found.per_event))
-    at_the_papers_size = paper.MEDIAN_MATCHED if count == 100_000 else None
+    at_the_papers_size = streamhub_paper.MEDIAN_MATCHED if count == 100_000 else None
     findings.append(
         _finding(count, "matched by an event, median", "subscriptions", median, at_the_papers_size)
     )

@@ -4,15 +4,15 @@ import contextlib
 import math
 from collections.abc import Mapping
 
-from culver.bench.frame import Tell
+from culver.bench.bench_frame import Tell
 from culver.bench.matching.contestants import KINDS, Contestant
+from culver.bench.matching.drawn_subscriptions import draw
+from culver.bench.matching.matching_bench import one_core
 from culver.bench.matching.rounds import Rounds, run_rounds
-from culver.bench.matching.run import one_core
-from culver.bench.matching.subscriptions import draw
-from culver.bench.streamhub import paper
-from culver.bench.streamhub.findings import Finding
-from culver.bench.streamhub.plan import SEED, StreamhubPlan
-from culver.bench.streamhub.sliced import workload
+from culver.bench.streamhub import streamhub_paper
+from culver.bench.streamhub.sliced_matching import workload
+from culver.bench.streamhub.streamhub_findings import Finding
+from culver.bench.streamhub.streamhub_plan import SEED, StreamhubPlan
 
 FIGURE = "7"
 COST = "cost of an event"
@@ -67,7 +67,7 @@ def findings_of(costs: Mapping[str, Mapping[int, float]]) -> list[Finding]:
                 cores=1,
                 part=name,
                 subscriptions=count,
-                paper=paper.COUNTING_TIMES_FASTER if count > 500 else None,
+                paper=streamhub_paper.COUNTING_TIMES_FASTER if count > 500 else None,
                 note="ours: the search is NumPy's, vectorised",
             )
             for count, cost in costs[name].items()

@@ -2,7 +2,7 @@
 
 from culver.bench.workloads.news import NewsWorkload
 from culver.bench.workloads.quotes import QuotesWorkload
-from culver.bench.workloads.ranges import RangesWorkload
+from culver.bench.workloads.uniform_ranges import RangesWorkload
 from culver.bench.workloads.workload import Workload
 from culver.errors import InvalidConfiguration
 

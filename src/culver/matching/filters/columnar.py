@@ -21,15 +21,15 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from culver.matching.filter import Matches
-from culver.matching.index import tiers
-from culver.matching.index.bulk import compile_rows
-from culver.matching.index.columns import BatchColumns
-from culver.matching.index.compiler import Entry, compile_entries
-from culver.matching.index.matcher import FOREVER, Part, Parts, merge_parts
-from culver.matching.index.segment import Segment, in_memory
-from culver.matching.index.table import ClauseTable
-from culver.model.predicate import Predicate
-from culver.model.prepared import Prepared
+from culver.matching.index.compile.bulk_compiler import compile_rows
+from culver.matching.index.compile.clause_table import ClauseTable
+from culver.matching.index.compile.compiler import Entry, compile_entries
+from culver.matching.index.keys.batch_columns import BatchColumns
+from culver.matching.index.search.index_segment import Segment, in_memory
+from culver.matching.index.search.matcher import FOREVER, Part, Parts, merge_parts
+from culver.matching.index.storage import merge_tiers
+from culver.model.language.predicate import Predicate
+from culver.model.language.prepared_filter import Prepared
 
 _ON_THE_SPOT = 2048  # a segment of more registrations is merged in the thread only
 _QUIET_MATCHES = 16  # so many matches without a change, and the filter is made as compact as it gets
@@ -119,7 +119,7 @@ class ColumnarFilter:
         self._compile()
         self._changed = True
         self._end(table.numbers)
-        small = [piece for piece in self._free() if len(piece.segment) <= tiers.SMALLEST]
+        small = [piece for piece in self._free() if len(piece.segment) <= merge_tiers.SMALLEST]
         table, _ = merge_parts([piece.part for piece in small], 0, table)
         self._replace(small, _Piece(in_memory(table)))
 
@@ -238,7 +238,7 @@ def _choose(pieces: Sequence[_Piece], quiet: bool = False) -> list[_Piece]:
     """What to merge next."""
     sizes = [len(piece.segment) for piece in pieces]
     dead = [len(piece.segment) - piece.in_effect for piece in pieces]
-    places = (tiers.choose_when_quiet if quiet else tiers.choose)(sizes, dead)
+    places = (merge_tiers.choose_when_quiet if quiet else merge_tiers.choose)(sizes, dead)
     return [pieces[place] for place in places]
 
 

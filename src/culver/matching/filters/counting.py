@@ -28,17 +28,23 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from culver.jit import fixed
 from culver.matching.filter import Matches
 from culver.matching.filters.counting_kernel import BLOCK, CHUNK, CountingArrays, count
-from culver.matching.index.arrays import fixed
-from culver.matching.index.bounds import INT64_MAX, INT64_MIN
-from culver.matching.index.columns import BatchColumns
-from culver.matching.index.compiler import Entry, compile_entries
-from culver.matching.index.filling import Programs
-from culver.matching.index.literals import literals_of
-from culver.matching.index.residual import Needs
-from culver.matching.index.table import ClauseTable, concatenate, pool_places, select_registrations, starts
-from culver.model.predicate import Predicate
+from culver.matching.index.compile.bounds import INT64_MAX, INT64_MIN
+from culver.matching.index.compile.clause_table import (
+    ClauseTable,
+    concatenate,
+    pool_places,
+    select_registrations,
+    starts,
+)
+from culver.matching.index.compile.compiler import Entry, compile_entries
+from culver.matching.index.keys.batch_columns import BatchColumns
+from culver.matching.index.keys.key_kernels import Programs
+from culver.matching.index.keys.literals import literals_of
+from culver.matching.index.needs.segment_needs import Needs
+from culver.model.language.predicate import Predicate
 
 _MAX_ROWS = 8_192  # worked on at a time
 

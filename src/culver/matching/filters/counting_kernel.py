@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from culver.matching.index.arrays import Bytes, Integers, Shorts, compiled
+from culver.jit import Bytes, Integers, Shorts, compiled
 
 CHUNK = 1 << 15  # clauses whose counters are worked on together: they stay in the first cache
 BLOCK = 64  # counters looked at together; divides CHUNK

@@ -5,9 +5,9 @@ from collections.abc import Iterable
 import pyarrow as pa
 
 from culver.matching.filter import Matches, matches_of
-from culver.model.batch import event_at
-from culver.model.evaluate import evaluate
-from culver.model.predicate import Predicate
+from culver.model.events.event_batch import event_at
+from culver.model.language.evaluation import evaluate
+from culver.model.language.predicate import Predicate
 
 
 class ReferenceFilter:

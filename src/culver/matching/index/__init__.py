@@ -19,12 +19,12 @@ Under `residual`: lookups (which needs a value meets), recall (which it met befo
 compute), held (needs per row).
 """
 
-from culver.matching.index.bulk import compile_rows
-from culver.matching.index.bulk_plan import compiles_by_column
-from culver.matching.index.compiler import Entry
-from culver.matching.index.snapshot import Index, Memory
-from culver.matching.index.table import ClauseTable, select_registrations
-from culver.matching.index.writer import IndexWriter
+from culver.matching.index.compile.bulk_compiler import compile_rows
+from culver.matching.index.compile.bulk_plan import compiles_by_column
+from culver.matching.index.compile.clause_table import ClauseTable, select_registrations
+from culver.matching.index.compile.compiler import Entry
+from culver.matching.index.storage.index_writer import IndexWriter
+from culver.matching.index.storage.snapshot import Index, Memory
 
 __all__ = [
     "ClauseTable",

@@ -1,6 +1,6 @@
 """How events enter: JSON, NDJSON and CloudEvents 1.0, each checked once and turned into an `Event`."""
 
-from culver.model.formats.bodies import (
+from culver.model.formats.event_bodies import (
     MEDIA_TYPES,
     decode_body,
     decode_lines,

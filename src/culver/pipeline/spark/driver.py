@@ -12,11 +12,11 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from culver.pipeline.files import SiteFiles
 from culver.pipeline.head import HeadFile
-from culver.pipeline.spark.archive import archive_options
-from culver.pipeline.spark.machine import VirtualMachine, use_this_python
-from culver.pipeline.spark.session import session_settings
+from culver.pipeline.site_files import SiteFiles
+from culver.pipeline.spark.class_archive import archive_options
+from culver.pipeline.spark.jvm import VirtualMachine, use_this_python
+from culver.pipeline.spark.session_settings import session_settings
 from culver.pipeline.spark.signals import SignalSender
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def _run(options: dict[str, Any], signals: SignalSender) -> int:
     # Not before: the machine starts while PySpark is imported.
     from pyspark.errors import PySparkException
 
-    from culver.pipeline.spark.query import start_query
+    from culver.pipeline.spark.streaming_query import start_query
 
     machine.connect()
     signals.send("progress", text="starting the Spark session")
@@ -110,7 +110,7 @@ def _look_after_executors(
 
     A Master that was started again without its memory does not know this application, and will never give it
     executors; Spark waits for them for good. A new driver is a new application."""
-    from culver.pipeline.spark.executors import Executors
+    from culver.pipeline.spark.cluster.executors import Executors
 
     executors = Executors(session.sparkContext)
     head_file = HeadFile.open(SiteFiles(Path(options["data_dir"])).head)

@@ -8,8 +8,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from culver.model.batch import attribute, attributes, concat, deserialise, encode, event_at, pack, serialise
-from culver.model.event import Event
+from culver.model.events.event import Event
+from culver.model.events.event_batch import (
+    attribute,
+    attributes,
+    concat,
+    deserialise,
+    encode,
+    event_at,
+    pack,
+    serialise,
+)
 from culver.model.values import Kind, Timestamp
 from support.events import NAMES, events, random_event, same_value
 

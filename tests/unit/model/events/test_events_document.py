@@ -11,10 +11,10 @@ import pytest
 
 from culver.config import EventSettings
 from culver.errors import CulverError
-from culver.model.evaluate import evaluate
-from culver.model.event import Event
+from culver.model.events.event import Event
 from culver.model.formats import MEDIA_TYPES, decode_body, parse_event
-from culver.model.language import parse
+from culver.model.language.evaluation import evaluate
+from culver.model.language.parser import parse
 from culver.model.timestamps import format_timestamp
 from culver.model.values import Timestamp, Value, kind_of
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from culver.model.evaluate import (
+from culver.model.events.event import Event
+from culver.model.language.evaluation import (
     calculate,
     compare,
     compute,
@@ -11,9 +12,8 @@ from culver.model.evaluate import (
     matching_clause,
     satisfies,
 )
-from culver.model.event import Event
-from culver.model.language import parse
-from culver.model.predicate import (
+from culver.model.language.parser import parse
+from culver.model.language.predicate import (
     Attribute,
     Comparison,
     Computed,

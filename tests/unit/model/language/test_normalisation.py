@@ -4,9 +4,9 @@ import pytest
 
 from culver.config import FilterSettings
 from culver.errors import InvalidFilter
-from culver.model.language import parse
-from culver.model.normalise import clauses_of
-from culver.model.predicate import (
+from culver.model.language.normalisation import clauses_of
+from culver.model.language.parser import parse
+from culver.model.language.predicate import (
     Attribute,
     Comparison,
     Computed,
@@ -21,7 +21,7 @@ from culver.model.predicate import (
     Presence,
     Range,
 )
-from culver.model.render import predicate_lines
+from culver.model.language.rendering import predicate_lines
 from culver.model.values import Domain, Timestamp
 
 EXPANSIONS = [

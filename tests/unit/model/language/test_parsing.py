@@ -7,8 +7,8 @@ import pytest
 
 from culver.config import FilterSettings
 from culver.errors import InvalidFilter, TooLarge
-from culver.model.language import DEEPEST, parse
-from culver.model.predicate import (
+from culver.model.language.parser import DEEPEST, parse
+from culver.model.language.predicate import (
     And,
     Arithmetic,
     Attribute,
@@ -24,7 +24,7 @@ from culver.model.predicate import (
     Operator,
     Or,
 )
-from culver.model.render import predicate_lines
+from culver.model.language.rendering import predicate_lines
 from culver.model.values import Timestamp
 from support.filters import parsed_or_refused
 

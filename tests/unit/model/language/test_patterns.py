@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from culver.model.patterns import like, parse_pattern, shape_of, write_pattern
-from culver.model.predicate import PatternShape
+from culver.model.language.patterns import like, parse_pattern, shape_of, write_pattern
+from culver.model.language.predicate import PatternShape
 
 
 def plainly_like(pattern: str, text: str) -> bool:

@@ -7,12 +7,12 @@ from hypothesis import given, settings
 
 from culver.config import FilterSettings
 from culver.errors import InvalidFilter
-from culver.model.evaluate import evaluate, matching_clause
-from culver.model.event import Event
-from culver.model.language import parse
-from culver.model.normalise import clauses_of
-from culver.model.predicate import Condition, Predicate
-from culver.model.render import clause_text, predicate_lines
+from culver.model.events.event import Event
+from culver.model.language.evaluation import evaluate, matching_clause
+from culver.model.language.normalisation import clauses_of
+from culver.model.language.parser import parse
+from culver.model.language.predicate import Condition, Predicate
+from culver.model.language.rendering import clause_text, predicate_lines
 from support.events import events, random_event
 from support.filters import conditions, parsed_or_refused, random_filter, random_soup, token_soup
 

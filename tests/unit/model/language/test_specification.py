@@ -8,12 +8,12 @@ import pytest
 
 from culver.config import EventSettings, FilterSettings
 from culver.errors import InvalidFilter
-from culver.model.evaluate import evaluate, matching_clause
 from culver.model.formats import parse_event
-from culver.model.language import DEEPEST, parse
-from culver.model.predicate import And, Comparison, Condition, Constant, Literal, Not, Operator, Or
-from culver.model.prepared import prepare
-from culver.model.render import predicate_lines
+from culver.model.language.evaluation import evaluate, matching_clause
+from culver.model.language.parser import DEEPEST, parse
+from culver.model.language.predicate import And, Comparison, Condition, Constant, Literal, Not, Operator, Or
+from culver.model.language.prepared_filter import prepare
+from culver.model.language.rendering import predicate_lines
 
 SPECIFICATION = Path(__file__).parents[4] / "docs" / "filter-language.md"
 RESULTS = {"true": True, "false": False, "unknown": None}

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from culver.pipeline.spark.executors import executors_for
-from culver.pipeline.spark.session import executors_follow_slices, session_settings
+from culver.pipeline.spark.cluster.executors import executors_for
+from culver.pipeline.spark.session_settings import executors_follow_slices, session_settings
 
 CLUSTER = "spark://head:7077"
 

@@ -8,7 +8,7 @@ import pytest
 
 from culver.errors import InvalidConfiguration
 from culver.pipeline.spark import java
-from culver.pipeline.spark.archive import archive_options, archive_path
+from culver.pipeline.spark.class_archive import archive_options, archive_path
 
 
 def test_options_for_java_are_those_of_sparks_launcher() -> None:

@@ -1,0 +1,393 @@
+"""`culver bench`: one command for each benchmark."""
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from culver.bench import bench_frame
+
+
+@click.group(no_args_is_help=True)
+def bench() -> None:
+    """Measure Culver: a table for people, a JSON object for machines.
+
+    Every figure is on a named workload, and the JSON object says on which commit, machine and versions it
+    was measured.
+    """
+
+
+def benchmark(name: str) -> Callable[[Callable[..., list[bench_frame.Record]]], click.Command]:
+    """Make a function that returns records the command `culver bench NAME`, with `--json`."""
+
+    def decorate(measure: Callable[..., list[bench_frame.Record]]) -> click.Command:
+        @functools.wraps(measure)
+        def run(json_path: str | None, **options: Any) -> None:
+            bench_frame.check_json_path(json_path)
+            bench_frame.report(name, measure(**options), json_path)
+
+        with_json = click.option(
+            "--json",
+            "json_path",
+            metavar="PATH",
+            help="Write the results as one JSON object to this file; - is standard output.",
+        )(run)
+        return bench.command(name)(with_json)
+
+    return decorate
+
+
+@benchmark("spine")
+@click.option(
+    "--engine",
+    "engines",
+    type=click.Choice(["spark", "inline"]),
+    multiple=True,
+    help="Engine to measure; may be given twice. Both, unless told otherwise.",
+)
+@click.option(
+    "--workload",
+    default="W1",
+    show_default=True,
+    metavar="NAME",
+    help="W1 (ranges on 4 reals), W2 (stock quotes) or W3 (news; filters of 20 clauses).",
+)
+@click.option(
+    "--subscriptions",
+    type=click.IntRange(1),
+    default=None,
+    help="Durable subscriptions to register; the workload's own number, unless told otherwise.",
+)
+@click.option(
+    "--rate",
+    type=click.IntRange(1),
+    default=None,
+    help="Events a second for the latency; 200 on spark and 1,000 on inline, unless told otherwise.",
+)
+@click.option(
+    "--seconds", type=click.FloatRange(0.1), default=None, help="How long latency is measured.  [default: 20]"
+)
+@click.option(
+    "--events",
+    type=click.IntRange(1),
+    default=None,
+    help="Events published for the throughput.  [default: 100,000]",
+)
+@click.option(
+    "--data-dir",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    default=None,
+    help="Where the sites keep their files while they are measured; the system's temporary directory, "
+    "unless told otherwise. The disk counts: a publish is acknowledged after it is on disk.",
+)
+@click.option(
+    "--quick", is_flag=True, help="A short run to see that it works: 1,000 subscriptions, 3 s, 5,000 events."
+)
+def spine(
+    engines: tuple[str, ...],
+    workload: str,
+    subscriptions: int | None,
+    rate: int | None,
+    seconds: float | None,
+    events: int | None,
+    data_dir: Path | None,
+    quick: bool,
+) -> list[bench_frame.Record]:
+    """Throughput and latency of the whole path, on each engine.
+
+    Starts a site, registers the workload's subscriptions, publishes at a steady rate to a live subscriber
+    (p50, p99, max), then as fast as the site takes it into the mailboxes (events/s).
+    """
+    # Imported here, so that no other command pays for loading NumPy and Arrow.
+    from culver.bench.spine import SpinePlan, run_engine
+    from culver.bench.workloads import named
+
+    chosen = named(workload)
+    plan = SpinePlan(
+        workload=chosen,
+        subscriptions=subscriptions or (1_000 if quick else chosen.subscriptions),
+        seconds=seconds or (3.0 if quick else 20.0),
+        warm_up_seconds=2.0 if quick else 5.0,
+        events=events or (5_000 if quick else 100_000),
+        rate=rate,
+        data_dir=data_dir,
+    )
+    return [
+        run_engine(engine, plan, bench_frame.tell) for engine in dict.fromkeys(engines or ("spark", "inline"))
+    ]
+
+
+@benchmark("matching")
+@click.option(
+    "--workload",
+    "workloads",
+    type=click.Choice(["W1", "W2", "W3"], case_sensitive=False),
+    multiple=True,
+    help="Workload to match; may be given several times. All three, unless told otherwise.",
+)
+@click.option(
+    "--subscriptions",
+    type=click.IntRange(1),
+    default=None,
+    help="How many, for each workload.  [default: W1 40,000, 100,000 and 1,000,000; W2 100,000; W3 10,000]",
+)
+@click.option(
+    "--filter",
+    "filters",
+    type=click.Choice(["columnar", "counting", "numpy-scan", "duckdb"]),
+    multiple=True,
+    help="Filter or baseline to measure; may be given several times. All, unless told otherwise.",
+)
+@click.option("--scale", is_flag=True, help="Plot the cost of an event from 1,000 to 10,000,000 of W1.")
+@click.option(
+    "--plot",
+    "plot_path",
+    type=click.Path(path_type=Path, dir_okay=False, writable=True),
+    default=Path("matching-scale.svg"),
+    show_default=True,
+    help="Where --scale draws to, as SVG.",
+)
+@click.option("--quick", is_flag=True, help="A short run to see that it works: 1,000 subscriptions at most.")
+def matching(
+    workloads: tuple[str, ...],
+    subscriptions: int | None,
+    filters: tuple[str, ...],
+    scale: bool,
+    plot_path: Path,
+    quick: bool,
+) -> list[bench_frame.Record]:
+    """Events a second of each filter, beside the baselines, on one core.
+
+    Batches of 8,192 events are matched in rounds, all filters in turn, and the numbers of the subscriptions are
+    returned; the best round counts. Filters that do not give the same pairs make the run fail.
+    """
+    from culver.bench.matching import matching_bench
+    from culver.bench.matching.contestants import KINDS
+    from culver.bench.matching.rounds import Rounds
+    from culver.bench.workloads import named
+
+    if scale and (subscriptions or set(workloads) - {"W1"}):
+        raise click.UsageError("--scale is on W1 and has its own numbers of subscriptions")
+    chosen = filters or tuple(KINDS)
+    if scale:
+        sizes = [("W1", count) for count in ((100, 500, 1_000) if quick else matching_bench.SCALE)]
+    else:
+        sizes = [
+            (name, count)
+            for name in dict.fromkeys(workloads or matching_bench.SIZES)
+            for count in (
+                (subscriptions,) if subscriptions else ((1_000,) if quick else matching_bench.SIZES[name])
+            )
+        ]
+    comparisons = [(named(name), count) for name, count in sizes]
+    if quick:
+        plan = matching_bench.MatchingPlan(comparisons, chosen, Rounds(2, 0.02), 2_048, 1, change_seconds=0.2)
+    else:
+        plan = matching_bench.MatchingPlan(comparisons, chosen)
+    records = matching_bench.run(plan, bench_frame.tell)
+    if scale:
+        matching_bench.save_plot(records, plot_path)
+        bench_frame.tell(f"drawn to {plot_path}")
+    return records
+
+
+@benchmark("pipeline")
+@click.option(
+    "--workload",
+    "workloads",
+    type=click.Choice(["W1", "W2"], case_sensitive=False),
+    multiple=True,
+    help="Workload; may be given twice. Both, unless told otherwise.",
+)
+@click.option(
+    "--subscriptions",
+    type=click.IntRange(1),
+    default=None,
+    help="How many, for each workload.  [default: W1 40,000, W2 100,000]",
+)
+@click.option(
+    "--events",
+    type=click.IntRange(100_000),
+    default=None,
+    help="How many the log is filled with.  [default: 8,000,000]",
+)
+@click.option(
+    "--data-dir",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    default=None,
+    help="Where the sites keep their files, for as long as they run.  [default: the system's temporary directory]",
+)
+@click.option("--quick", is_flag=True, help="A short run to see that it works.")
+def pipeline(
+    workloads: tuple[str, ...],
+    subscriptions: int | None,
+    events: int | None,
+    data_dir: Path | None,
+    quick: bool,
+) -> list[bench_frame.Record]:
+    """The Spark engine from the log to notifications on disk, beside the bare matcher on all cores.
+
+    Registers subscriptions in bulk, starts a site on each engine, and measures how long it takes to be ready, what
+    it uses when idle, its latency at a steady rate and at half of what it can take, and how quickly it works through
+    a log full of events.
+    """
+    from culver.bench.pipeline.pipeline_bench import PipelinePlan, run_workload
+    from culver.bench.workloads import named
+
+    records: list[bench_frame.Record] = []
+    for name in dict.fromkeys(workloads or ("W1", "W2")):
+        chosen = named(name)
+        plan = PipelinePlan(
+            workload=chosen,
+            subscriptions=subscriptions or (1_000 if quick else chosen.subscriptions),
+            events=events or (1_000_000 if quick else 8_000_000),
+            seconds=3.0 if quick else 20.0,
+            warm_up_seconds=2.0 if quick else 5.0,
+            idle_seconds=3.0 if quick else 20.0,
+            matcher_seconds=1.0 if quick else 4.0,
+            gateway_events=10_000 if quick else 200_000,
+            data_dir=data_dir,
+        )
+        records += run_workload(plan, bench_frame.tell)
+    return records
+
+
+@benchmark("streamhub")
+@click.option(
+    "--figure",
+    "figures",
+    type=click.Choice(["6", "7", "8", "9", "10", "11"]),
+    multiple=True,
+    help="Figure of the paper; may be given several times. All, and table 2, unless told otherwise.",
+)
+@click.option(
+    "--table", "tables", type=click.Choice(["2"]), multiple=True, help="Table of the paper: 2, the delays."
+)
+@click.option(
+    "--plots",
+    type=click.Path(path_type=Path, file_okay=False, writable=True),
+    default=Path("streamhub-plots"),
+    show_default=True,
+    help="Directory to draw into, as SVG files.",
+)
+@click.option(
+    "--data-dir",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    default=None,
+    help="Where files are while measuring.  [default: the system's temporary directory]",
+)
+@click.option("--quick", is_flag=True, help="A short run to see that it works; its figures mean nothing.")
+def streamhub(
+    figures: tuple[str, ...], tables: tuple[str, ...], plots: Path, data_dir: Path | None, quick: bool
+) -> list[bench_frame.Record]:
+    """The evaluation of StreamHub's paper again, on W2: its figure, its cores, ours, and the ratio.
+
+    The paper's figures 6 to 11 and its table 2, as far as its text gives numbers.
+    """
+    from culver.bench.streamhub import streamhub_plan as plans
+    from culver.bench.streamhub.streamhub_bench import run
+
+    if not figures and not tables:
+        figures, tables = plans.FIGURES, plans.TABLES
+    if quick:
+        plan = plans.quick_plan(figures, tables, data_dir)
+    else:
+        plan = plans.StreamhubPlan(figures=figures, tables=tables, data_dir=data_dir)
+    return run(plan, plots, bench_frame.tell)
+
+
+@benchmark("bluedove")
+@click.option(
+    "--figure",
+    "figures",
+    type=click.Choice(["5", "6", "7", "8", "9", "10", "11"]),
+    multiple=True,
+    help="Figure of the paper; may be given several times. All, unless told otherwise.",
+)
+@click.option(
+    "--plots",
+    type=click.Path(path_type=Path, file_okay=False, writable=True),
+    default=Path("bluedove-plots"),
+    show_default=True,
+    help="Directory to draw into, as SVG files.",
+)
+@click.option(
+    "--spark",
+    "subscriptions",
+    metavar="N",
+    type=click.IntRange(1_000, 20_000_000),
+    help="Run the systems of figure 6 on the real Spark engine instead, with so many subscriptions.",
+)
+@click.option(
+    "--slices", type=click.IntRange(2, 64), multiple=True, help="Slices with --spark.  [default: 2 and 4]"
+)
+@click.option(
+    "--system",
+    "systems",
+    type=click.Choice(["replicated", "one-dimension", "mpartition"]),
+    multiple=True,
+    help="With --spark: which of them; may be given several times.  [default: all]",
+)
+@click.option(
+    "--workers",
+    type=click.IntRange(1, 64),
+    help="With --spark: on a standalone cluster with so many Workers of one core.  [default: local mode]",
+)
+@click.option("--dimensions", type=click.IntRange(1, 8), default=4, show_default=True, help="With --spark.")
+@click.option(
+    "--events", type=click.IntRange(100_000), default=6_000_000, show_default=True, help="With --spark."
+)
+@click.option(
+    "--data-dir",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    default=None,
+    help="Where files are with --spark.  [default: the system's temporary directory]",
+)
+@click.option("--quick", is_flag=True, help="A short run to see that it works; its figures mean nothing.")
+def bluedove(
+    figures: tuple[str, ...],
+    plots: Path,
+    subscriptions: int | None,
+    slices: tuple[int, ...],
+    systems: tuple[str, ...],
+    workers: int | None,
+    dimensions: int,
+    events: int,
+    data_dir: Path | None,
+    quick: bool,
+) -> list[bench_frame.Record]:
+    """The evaluation of BlueDove's paper again, on W1: its figure, ours, and the ratio.
+
+    A simulation of 5 to 20 matchers with the real placements and forwarding policies: once with the paper's costs
+    (time goes with the subscriptions searched), once with those of our matcher, measured in the same run.
+
+    \b
+    With --spark nothing is simulated: sites with the placements replicated, one-dimension and mpartition work
+    through a backlog of events, on this machine.
+      culver bench bluedove --spark 40000
+      culver bench bluedove --spark 10000000 --slices 8 --workers 2 --dimensions 2
+    """
+    from culver.bench.bluedove import bluedove_plan as plans
+    from culver.bench.bluedove import spark_comparison
+    from culver.bench.bluedove.bluedove_bench import run
+
+    if subscriptions is not None:
+        return spark_comparison.run(
+            spark_comparison.RealPlan(
+                subscriptions=subscriptions,
+                dimensions=dimensions,
+                events=200_000 if quick else events,
+                learnt_from=20_000 if quick else 100_000,
+                batch_events=20_000 if quick else 2_000_000,
+                workers=workers,
+                data_dir=data_dir,
+                slices=slices or (2, 4),
+                systems=systems or spark_comparison.SYSTEMS,
+            ),
+            bench_frame.tell,
+        )
+    chosen = figures or plans.FIGURES
+    plan = plans.quick_plan(chosen) if quick else plans.BluedovePlan(figures=chosen)
+    return run(plan, plots, bench_frame.tell)

@@ -1,0 +1,68 @@
+"""A figure of the simulation beside the paper's: once with its model of costs, once with our matcher's."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from culver.bench.bench_frame import Record
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Value:
+    """What one model of costs gives. Two values are of the same thing if all but `ours` and `note` is the same."""
+
+    figure: str
+    what: str
+    unit: str
+    ours: float
+    system: str | None = None
+    policy: str | None = None
+    matchers: int | None = None
+    paper: float | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    name: str
+    title: str
+    across: str
+    up: str
+    lines: Mapping[str, Sequence[tuple[float, float]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    values: Sequence[Value]
+    drawings: Sequence[Drawing]
+
+
+def records(proportional: Sequence[Value], measured: Sequence[Value]) -> list[Record]:
+    """`ratio` is the proportional model's figure against the paper's, whether more is better or less."""
+    result: list[Record] = []
+    for one, other in zip(proportional, measured, strict=True):
+        assert (one.figure, one.what, one.system, one.policy, one.matchers) == (
+            (other.figure, other.what, other.system, other.policy, other.matchers)
+        )
+        notes = dict.fromkeys(note for note in (one.note, other.note) if note)
+        result.append(
+            {
+                "figure": one.figure,
+                "what": one.what,
+                "system": one.system,
+                "policy": one.policy,
+                "matchers": one.matchers,
+                "unit": one.unit,
+                "paper": one.paper,
+                "proportional": _rounded(one.ours),
+                "measured": _rounded(other.ours),
+                "ratio": _rounded(one.ours / one.paper) if one.paper else None,
+                "measured_ratio": _rounded(other.ours / one.paper) if one.paper else None,
+                "note": "; ".join(notes) or None,
+            }
+        )
+    return result
+
+
+def _rounded(value: float) -> float:
+    """To three digits: more would be chance."""
+    return float(f"{value:.3g}")

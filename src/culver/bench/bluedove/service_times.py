@@ -1,0 +1,114 @@
+"""What an event costs a matcher, by the set that it is matched against: two models.
+
+    proportional   the paper's: time goes with the number of subscriptions searched. One constant, which is taken such
+                   that full replication on 20 matchers is saturated where the paper's is, at 114,000 / 67 a second
+    measured       ours: an index is built for every set, and events that may go there are matched against it, in
+                   large batches and in small ones: so much for a batch, and so much for an event
+
+Our matcher takes well below a microsecond for an event; tens of millions a second would have to be simulated. The
+simulated ones are some hundred times slower, with the load told every second: that is the same as at full speed with
+the load told that much more often. Rates are given at full speed.
+"""
+
+import hashlib
+import time
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from culver.bench.bluedove import bluedove_paper
+from culver.bench.matching.drawn_subscriptions import Form
+from culver.matching.filters.columnar import ColumnarFilter
+from culver.model.language.prepared_filter import prepare
+
+_LARGE, _SMALL = 2_048, 64  # events in a batch
+_SMALL_BATCHES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """By set, seconds for a batch of at most `most` events, and for each of them."""
+
+    fixed: NDArray[np.float64]
+    each: NDArray[np.float64]
+    most: int
+
+
+class Service(Protocol):
+    name: ClassVar[str]
+    scale: float  # by which simulated rates are multiplied
+
+    def times(
+        self, form: Form, held: NDArray[np.bool_], events: pa.RecordBatch, candidates: NDArray[np.int64]
+    ) -> Times:
+        """`held`: (subscriptions, sets); `candidates`: (events, candidates) the sets that an event may go to."""
+
+
+class Proportional:
+    """So many subscriptions are searched by replication on 20 matchers at the paper's rate."""
+
+    name: ClassVar[str] = "proportional"
+
+    def __init__(self, subscriptions: int = bluedove_paper.SUBSCRIPTIONS) -> None:
+        replicated = bluedove_paper.SATURATION / bluedove_paper.OVER_REPLICATED[bluedove_paper.MATCHERS]
+        self.scale = 1.0
+        self.seconds_each = bluedove_paper.MATCHERS / replicated / subscriptions
+
+    def times(
+        self, form: Form, held: NDArray[np.bool_], events: pa.RecordBatch, candidates: NDArray[np.int64]
+    ) -> Times:
+        sizes = np.count_nonzero(held, axis=0)
+        return Times(np.zeros(len(sizes)), sizes * self.seconds_each, 1)
+
+
+class Measured:
+    """Remembers what it has measured: many systems have sets in common."""
+
+    name: ClassVar[str] = "measured"
+
+    def __init__(self, rounds: int, slowed: float, batch: int) -> None:
+        self.scale = slowed
+        self._rounds = rounds
+        self._batch = batch
+        self._known: dict[bytes, tuple[float, float]] = {}
+
+    def times(
+        self, form: Form, held: NDArray[np.bool_], events: pa.RecordBatch, candidates: NDArray[np.int64]
+    ) -> Times:
+        sets = held.shape[1]
+        fixed, each = np.zeros(sets), np.zeros(sets)
+        for number in range(sets):
+            chosen = np.flatnonzero(held[:, number])
+            rows = np.flatnonzero((candidates == number).any(axis=1))
+            if not len(chosen) or not len(rows):
+                continue
+            key = hashlib.blake2b(form.columns[0][chosen].tobytes() + rows[:_LARGE].tobytes()).digest()
+            if key not in self._known:
+                self._known[key] = self._measure(form, chosen, events, rows)
+            fixed[number], each[number] = self._known[key]
+        return Times(self.scale * fixed, self.scale * each, self._batch)
+
+    def _measure(
+        self, form: Form, chosen: NDArray[np.int64], events: pa.RecordBatch, rows: NDArray[np.int64]
+    ) -> tuple[float, float]:
+        """Seconds for a batch, and for each event of it."""
+        index = ColumnarFilter()
+        index.add_rows(prepare(form.text), form.numbers[chosen], [column[chosen] for column in form.columns])
+        batch = events.take(pa.array(np.resize(rows, _LARGE)))
+        small = [batch.slice(place * _SMALL, _SMALL) for place in range(_SMALL_BATCHES)]
+        index.match(batch)
+        in_large = min(_seconds(index, [batch]) for _ in range(self._rounds)) / _LARGE
+        in_small = min(_seconds(index, small) for _ in range(self._rounds)) / (_SMALL * _SMALL_BATCHES)
+        fixed = max(0.0, in_small - in_large) / (1 / _SMALL - 1 / _LARGE)
+        return fixed, in_large - fixed / _LARGE
+
+
+def _seconds(index: ColumnarFilter, batches: list[pa.RecordBatch]) -> float:
+    """Of the processor: others may be at work on this machine."""
+    started = time.process_time()
+    for batch in batches:
+        index.match(batch)
+    return time.process_time() - started

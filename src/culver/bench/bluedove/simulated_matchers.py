@@ -1,0 +1,179 @@
+"""Matchers of the simulation: each has a queue for each set that it works on, and serves the oldest event first.
+
+    slice 0   set 0  . . .        takes up to `most` events of the queue whose first event came first, in the order
+              set 4  .            in which they came, and is busy with them for `fixed + each * events` seconds
+              set 8
+    slice 1   ...
+
+The paper does not say in which order a matcher serves its queues; ours works off a log. If it served them in turn, an
+overloaded matcher would spend most of its time on the few events of its largest sets.
+
+An event that waits is a slot; slots of a queue are a linked list, and so are those that are free.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from culver.jit import Integers, Reals, compiled
+
+
+class Slots(NamedTuple):
+    arrived: Reals  # when
+    row: Integers  # which event of the pool
+    following: Integers  # the next slot of the same list, -1: none
+    free: Integers  # (1,): the first that is free
+
+
+class Queues(NamedTuple):
+    head: Integers
+    tail: Integers
+    length: Integers
+    fixed: Reals
+    each: Reals
+
+
+class Servers(NamedTuple):
+    """By slice; the queues of slice s are own[start[s]] to own[start[s + 1]]."""
+
+    start: Integers
+    own: Integers
+    waiting: Integers  # events in all of its queues
+    free_at: Reals  # when it has done what it has begun
+    current: Integers  # the queue that it was last busy with
+    stopped: Integers  # 1: it does nothing
+
+
+class Tally(NamedTuple):
+    """By queue, of what was begun since it was last cleared."""
+
+    arrived: Integers
+    served: Integers
+    busy: Reals  # seconds
+    response: Reals  # seconds, the sum over those served
+    slowest: Reals
+
+
+@compiled
+def _serve(
+    slots: Slots, queues: Queues, servers: Servers, tally: Tally, server: int, until: float, most: int
+) -> None:
+    """Begin everything that can be begun before `until`."""
+    while servers.waiting[server] > 0 and servers.free_at[server] < until and servers.stopped[server] == 0:
+        queue, oldest = -1, np.inf
+        for place in range(servers.start[server], servers.start[server + 1]):
+            each = servers.own[place]
+            if queues.length[each] > 0 and slots.arrived[queues.head[each]] < oldest:
+                queue, oldest = each, slots.arrived[queues.head[each]]
+        events = min(most, queues.length[queue])
+        spent = queues.fixed[queue] + queues.each[queue] * events
+        done = servers.free_at[server] + spent
+        for _ in range(events):
+            slot = queues.head[queue]
+            response = done - slots.arrived[slot]
+            tally.response[queue] += response
+            tally.slowest[queue] = max(tally.slowest[queue], response)
+            queues.head[queue] = slots.following[slot]
+            slots.following[slot] = slots.free[0]
+            slots.free[0] = slot
+        queues.length[queue] -= events
+        servers.waiting[server] -= events
+        servers.free_at[server] = done
+        servers.current[server] = queue
+        tally.served[queue] += events
+        tally.busy[queue] += spent
+
+
+@compiled
+def work(
+    slots: Slots,
+    queues: Queues,
+    servers: Servers,
+    tally: Tally,
+    times: Reals,
+    arrived: Reals,
+    rows: Integers,
+    to_queue: Integers,
+    to_server: Integers,
+    until: float,
+    most: int,
+) -> None:
+    """Events come at `times` (ascending), having arrived at the service at `arrived`, and slices work until `until`.
+    There must be free slots enough."""
+    for event in range(len(times)):
+        queue, server = to_queue[event], to_server[event]
+        if queue < 0:
+            continue
+        _serve(slots, queues, servers, tally, server, times[event], most)
+        if servers.waiting[server] == 0:
+            servers.free_at[server] = max(servers.free_at[server], times[event])
+        slot = slots.free[0]
+        slots.free[0] = slots.following[slot]
+        slots.arrived[slot], slots.row[slot], slots.following[slot] = arrived[event], rows[event], -1
+        if queues.length[queue] == 0:
+            queues.head[queue] = slot
+        else:
+            slots.following[queues.tail[queue]] = slot
+        queues.tail[queue] = slot
+        queues.length[queue] += 1
+        servers.waiting[server] += 1
+        tally.arrived[queue] += 1
+    for server in range(len(servers.waiting)):
+        _serve(slots, queues, servers, tally, server, until, most)
+
+
+def free_slots(count: int) -> Slots:
+    following = np.arange(1, count + 1)
+    following[-1] = -1
+    return Slots(np.zeros(count), np.zeros(count, np.int64), following, np.zeros(1, np.int64))
+
+
+def more_slots(slots: Slots, count: int) -> Slots:
+    """The same with `count` more that are free."""
+    more = free_slots(count)
+    base = len(slots.row)
+    following = np.concatenate([slots.following, more.following + base])
+    following[-1] = slots.free[0]
+    return Slots(
+        np.concatenate([slots.arrived, more.arrived]),
+        np.concatenate([slots.row, more.row]),
+        following,
+        np.array([base]),
+    )
+
+
+@compiled
+def waiting_slots(slots: Slots, queues: Queues) -> Integers:
+    """The slots of all queues, one queue after another."""
+    result = np.empty(queues.length.sum(), np.int64)
+    place = 0
+    for queue in range(len(queues.length)):
+        slot = queues.head[queue]
+        for _ in range(queues.length[queue]):
+            result[place] = slot
+            slot = slots.following[slot]
+            place += 1
+    return result
+
+
+def empty_queues(fixed: Reals, each: Reals) -> Queues:
+    count = len(each)
+    return Queues(np.full(count, -1), np.full(count, -1), np.zeros(count, np.int64), fixed, each)
+
+
+def idle_servers(slice_of_queue: Integers, slices: int, now: float) -> Servers:
+    own = np.argsort(slice_of_queue, kind="stable")
+    start = np.concatenate([[0], np.cumsum(np.bincount(slice_of_queue, minlength=slices))])
+    current = own[np.minimum(start[:-1], len(own) - 1)]
+    waiting, stopped = np.zeros((2, slices), np.int64)
+    return Servers(start, own, waiting, np.full(slices, now), current, stopped)
+
+
+def no_tally(queues: int) -> Tally:
+    return Tally(
+        np.zeros(queues, np.int64),
+        np.zeros(queues, np.int64),
+        np.zeros(queues),
+        np.zeros(queues),
+        np.zeros(queues),
+    )

@@ -1,0 +1,151 @@
+"""Figures 9 and 10: matchers come under saturation, and matchers fail.
+
+The controller is the pipeline's own, and a division changes as it does there: between two batches, and whatever waits
+is sent anew. Subscriptions move within a second.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from culver.bench.bluedove import bluedove_paper, saturation
+from culver.bench.bluedove.bluedove_findings import Drawing, Found, Value
+from culver.bench.bluedove.simulated_world import EQUAL, Setting, World
+from culver.bench.bluedove.simulation import Period, Simulation
+from culver.control.elasticity import Add, Controller, ElasticitySettings, SliceLoad
+from culver.placement.forwarding import Adaptive
+from culver.placement.mpartition import MPartition
+
+ELASTICITY, FAILURES = "9", "10"
+_BEGIN, _STEP = 0.85, 0.2  # rates, of the first saturation
+_MOST = 32  # matchers
+_FAILURE_RATE = 0.6  # of saturation with all matchers
+_DRAINED = 1_000  # seconds after which what still waits counts as lost
+
+
+def elasticity(world: World) -> Found:
+    setting = Setting(EQUAL, min(world.plan.matchers))
+    placement = _mpartition(world, setting)
+    system, first = world.system(setting), world.saturation(setting)
+    simulation = Simulation(system, saturation.dispatchers(Adaptive.name))
+    controller = Controller(ElasticitySettings(least=setting.matchers, most=_MOST))
+    periods: list[Period] = []
+    added: list[int] = []  # periods after which there is a matcher more
+    for step in range(world.plan.steps):
+        for _ in range(world.plan.step_seconds):
+            period = simulation.advance((_BEGIN + _STEP * step) * first)
+            periods.append(period)
+            held = np.bincount(
+                np.maximum(system.homes, 0), system.registrations * (system.homes >= 0), placement.slices
+            )
+            loads = [
+                SliceLoad(number, busy, int(held[number])) for number, busy in enumerate(period.busy.tolist())
+            ]
+            decision = controller.observe(period.end, period.backlog, period.arrived, loads)
+            if isinstance(decision, Add):
+                placement = placement.with_slice_added(decision.slice).placement
+                system = world.divided(setting, placement)
+                simulation.change(system)
+                added.append(len(periods) - 1)
+                world.tell(f"  matcher {placement.slices} at {period.end:.0f} s: {decision.reason}")
+    falls = [_seconds_to_fall(periods, at) for at in added] or [periods[-1].end]
+    slow = sum(at + fall > later for at, later, fall in zip(added, added[1:], falls, strict=False))
+    values = [
+        Value(
+            figure=ELASTICITY, what="matchers added", unit="", ours=float(len(added)), system=EQUAL,
+            policy=Adaptive.name, matchers=setting.matchers,
+            note=f"the rate rises from {_BEGIN} of saturation by {_STEP} every {world.plan.step_seconds} s; paper: 3",
+        ),
+        Value(
+            figure=ELASTICITY, what="response time falls after a matcher was added, average", unit="s",
+            ours=float(np.mean(falls)), system=EQUAL, policy=Adaptive.name, matchers=setting.matchers,
+            paper=bluedove_paper.FALLS_WITHIN_SECONDS, note="ours: what waits is divided anew, too",
+        ),
+        Value(
+            figure=ELASTICITY, what="response time falls after a matcher was added, median", unit="s",
+            ours=float(np.median(falls)), system=EQUAL, policy=Adaptive.name, matchers=setting.matchers,
+        ),
+        Value(
+            figure=ELASTICITY, what="matchers after which it rose until another came", unit="", ours=float(slow),
+            system=EQUAL, policy=Adaptive.name, matchers=setting.matchers,
+            note="one matcher was not enough for the rate",
+        ),
+    ]  # fmt: skip
+    return Found(values, [_over_time("figure-9", "Figure 9: matchers added", periods, world)])
+
+
+def _seconds_to_fall(periods: list[Period], at: int) -> float:
+    """Until events are answered sooner than in the period before the change, or to the end."""
+    later = (each for each in periods[at + 1 :] if each.response < periods[at].response)
+    return next(later, periods[-1]).end - periods[at].end
+
+
+@dataclass(frozen=True, slots=True)
+class _Course:
+    periods: list[Period]
+    lost: int
+    delayed: float  # share of the events that came before a failure was known, in percent
+
+
+def failures(world: World) -> Found:
+    setting = Setting(EQUAL, max(world.plan.matchers))
+    rate = _FAILURE_RATE * world.saturation(setting)
+    every = min(
+        bluedove_paper.FAILURE_EVERY_SECONDS, world.plan.failure_events / rate / (world.plan.failures + 1)
+    )
+    seconds = max(round(every), round(3 * bluedove_paper.DETECTED_AFTER_SECONDS))
+    course = _failing(world, setting, rate, seconds)
+    quiet = [each.response for each in course.periods[seconds // 2 : seconds]]
+    after = [each.response for each in course.periods[-seconds // 3 :]]
+    note = f"one of {setting.matchers} fails every {seconds} s, {world.plan.failures} in all"
+    values = [
+        Value(
+            figure=FAILURES, what="events lost", unit="%", ours=float(course.lost), system=EQUAL,
+            policy=Adaptive.name, matchers=setting.matchers, paper=bluedove_paper.LOST_PERCENT,
+            note=f"{note}; ours: sent again from the log",
+        ),
+        Value(
+            figure=FAILURES, what="events delayed until a failure is known", unit="%", ours=course.delayed,
+            system=EQUAL, policy=Adaptive.name, matchers=setting.matchers, paper=bluedove_paper.LOST_PERCENT,
+            note=f"for {bluedove_paper.DETECTED_AFTER_SECONDS} s, which is the paper's; its are lost",
+        ),
+        Value(
+            figure=FAILURES, what="response time after all failures, times that before", unit="times",
+            ours=float(np.median(after) / np.median(quiet)), system=EQUAL, policy=Adaptive.name,
+            matchers=setting.matchers, note="paper: slightly more",
+        ),
+    ]  # fmt: skip
+    return Found(values, [_over_time("figure-10", "Figure 10: matchers fail", course.periods, world)])
+
+
+def _failing(world: World, setting: Setting, rate: float, every: int) -> _Course:
+    """Slice 0 fails again and again: whoever is left is numbered anew."""
+    placement = _mpartition(world, setting)
+    simulation = Simulation(world.system(setting), saturation.dispatchers(Adaptive.name))
+    known_after = int(np.ceil(bluedove_paper.DETECTED_AFTER_SECONDS))
+    periods = [simulation.advance(rate) for _ in range(every)]
+    delayed: list[float] = []
+    for failure in range(world.plan.failures):
+        dead = (7 * failure) % placement.slices
+        simulation.stop(dead)
+        before = [simulation.advance(rate) for _ in range(known_after)]
+        delayed.append(100 * simulation.waiting(dead) / sum(each.arrived for each in before))
+        placement = placement.with_slice_removed(dead).placement
+        simulation.change(world.divided(setting, placement))
+        periods += before
+        periods += [simulation.advance(rate) for _ in range(every - known_after)]
+    arrived, answered = sum(each.arrived for each in periods), sum(each.answered for each in periods)
+    while answered < arrived and simulation.now < periods[-1].end + _DRAINED:
+        answered += simulation.advance(0.0).answered
+    return _Course(periods, arrived - answered, float(np.mean(delayed)))
+
+
+def _mpartition(world: World, setting: Setting) -> MPartition:
+    placement = world.placement(setting)
+    assert isinstance(placement, MPartition)
+    return placement
+
+
+def _over_time(name: str, title: str, periods: list[Period], world: World) -> Drawing:
+    lines = {"mean": [(each.end, each.response) for each in periods]}
+    return Drawing(name, f"{title}, {world.service.name} costs", "seconds", "seconds", lines)

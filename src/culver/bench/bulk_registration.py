@@ -1,0 +1,95 @@
+"""Registering many durable subscriptions, and what became of their mailboxes."""
+
+import time
+from collections.abc import Callable, Sequence
+
+import httpx
+
+from culver.bench.bench_frame import BenchmarkFailed
+from culver.bench.matching.drawn_subscriptions import draw
+from culver.bench.site_process import site_status
+from culver.bench.workloads import Workload
+from culver.client.row_pieces import ARROW_STREAM, RowsLike, as_table, piece, rows_at_a_time
+
+CHUNK = 1_000
+
+
+def register(http: httpx.Client, filters: Sequence[str], progress: Callable[[int], None]) -> float:
+    """Register durable subscriptions in arrays of 1,000; returns how many a second were acknowledged.
+
+    `progress` is called with the number registered so far."""
+    started = time.perf_counter()
+    for at in range(0, len(filters), CHUNK):
+        chunk = filters[at : at + CHUNK]
+        answer = http.post("/v1/subscriptions", json=[{"filter": text} for text in chunk])
+        _check(answer, 201)
+        if len(answer.json()["subscriptions"]) != len(chunk):
+            raise BenchmarkFailed(f"the site answered for other than {len(chunk)} subscriptions")
+        progress(at + len(chunk))
+    return len(filters) / (time.perf_counter() - started)
+
+
+def register_rows(
+    http: httpx.Client, name: str, filter_text: str, rows: RowsLike, progress: Callable[[int], None]
+) -> float:
+    """Register rows of values for a filter with parameters as a set, in as many requests as the client would make,
+    one after another; returns how many a second were acknowledged, encoding included.
+
+    `progress` is called with the number registered so far."""
+    started = time.perf_counter()
+    done, table = 0, as_table(rows)
+    while done < table.num_rows:
+        answer = http.post(
+            f"/v1/sets/{name}",
+            params={"filter": filter_text, "first": str(done)},
+            content=piece(table, done, rows_at_a_time(table)),
+            headers={"content-type": ARROW_STREAM},
+        )
+        _check(answer, 201)
+        done = answer.json()["next"]
+        progress(done)
+    return done / (time.perf_counter() - started)
+
+
+def register_workload(
+    http: httpx.Client, workload: Workload, count: int, seed: int, *, settle_seconds: float = 4.0
+) -> float:
+    """Register a workload's subscriptions, each of its forms as a set, and wait until the index is compact: until
+    `settle_seconds` have brought no new version of it. Returns how many a second were acknowledged."""
+    seconds = 0.0
+    for number, form in enumerate(draw(workload, count, seed).forms):
+        columns = {f"p{place}": column for place, column in enumerate(form.columns)}
+        per_second = register_rows(http, f"form-{number}", form.text, columns, lambda done: None)
+        seconds += len(form.numbers) / per_second
+    version = -1
+    while version != (version := site_status(http)["index_version"]):
+        time.sleep(settle_seconds)
+    return count / seconds
+
+
+def mean_pending(http: httpx.Client, sample: int) -> float:
+    """How many deliveries wait in a mailbox, on average over the first `sample` subscriptions.
+
+    Subscriptions of a workload are drawn alike, so the first ones stand for all."""
+    pending: list[int] = []
+    after: str | None = None
+    while len(pending) < sample:
+        parameters: dict[str, str] = {"limit": "100"}
+        if after is not None:
+            parameters["after"] = after
+        answer = http.get("/v1/subscriptions", params=parameters)
+        _check(answer, 200)
+        page = answer.json()
+        pending += [subscription["pending"] for subscription in page["subscriptions"]]
+        after = page["next"]
+        if after is None:
+            break
+    return sum(pending[:sample]) / max(1, len(pending[:sample]))
+
+
+def _check(answer: httpx.Response, status: int) -> None:
+    if answer.status_code != status:
+        raise BenchmarkFailed(
+            f"{answer.request.method} {answer.request.url.path} answered {answer.status_code}: "
+            f"{answer.text[:500]}"
+        )

@@ -1,0 +1,222 @@
+"""The subscriptions of a workload without their texts: to parse a million filters would take minutes.
+
+W1 and W2 are drawn as forms, subscriptions that differ only in their values:
+
+    form        a >= ? AND a < ? AND ...         one for W1, five for W2
+    numbers     0      1      2     ...          which subscriptions these are
+    columns     12.5   83.1   401.7 ...          one for each `?`
+
+Filters take them as predicates or in columns; baselines put the columns into arrays and tables of their own.
+W3 has no two subscriptions of one form, and is drawn as predicates only.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from culver.bench.workloads import Workload
+from culver.bench.workloads.news import (
+    INTEGER_OPERATORS,
+    NAMES,
+    STRING_NAMES,
+    STRING_OPERATORS,
+    Constraints,
+    NewsWorkload,
+    affix,
+    terms,
+)
+from culver.bench.workloads.quotes import QuotesWorkload, market
+from culver.bench.workloads.uniform_ranges import ATTRIBUTES, RangesWorkload
+from culver.errors import InvalidConfiguration
+from culver.model.language.predicate import (
+    Constant,
+    Constraint,
+    OneOf,
+    Pattern,
+    PatternShape,
+    Predicate,
+    Range,
+)
+from culver.model.values import Domain
+
+_ANYTHING = Constant(True)
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """`attribute operator ?`; the operator is one of = >= < <=, and no attribute has two of one sort."""
+
+    attribute: str
+    operator: str
+    values: NDArray[Any]  # one for each subscription of the form
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    numbers: NDArray[np.int64]
+    bounds: tuple[Bound, ...]
+
+    @property
+    def text(self) -> str:
+        return " AND ".join(f"{bound.attribute} {bound.operator} ?" for bound in self.bounds)
+
+    @property
+    def columns(self) -> list[NDArray[Any]]:
+        return [bound.values for bound in self.bounds]
+
+    def predicates(self) -> Iterator[tuple[int, Predicate]]:
+        attributes = sorted({bound.attribute for bound in self.bounds})
+        columns = [_constraints([b for b in self.bounds if b.attribute == name]) for name in attributes]
+        for number, *clause in zip(self.numbers.tolist(), *columns, strict=True):
+            yield number, _predicate((tuple(clause),))
+
+
+@dataclass(frozen=True, slots=True)
+class Subscriptions:
+    """Subscriptions numbered from 0. `predicates` have the clauses that parsing the workload's filters
+    gives, but neither texts nor trees, which no index looks at."""
+
+    count: int
+    forms: tuple[Form, ...]  # empty where there are none
+    news: Constraints | None = None
+
+    def predicates(self) -> Iterator[tuple[int, Predicate]]:
+        """In no particular order."""
+        for form in self.forms:
+            yield from form.predicates()
+        if self.news is not None:
+            yield from enumerate(_news_predicates(self.news))
+
+
+def draw(workload: Workload, count: int, seed: int) -> Subscriptions:
+    """What `workload.filters(count, seed)` says."""
+    match workload:
+        case RangesWorkload():
+            return Subscriptions(count, (_ranges(workload, count, seed),))
+        case QuotesWorkload():
+            return Subscriptions(count, tuple(_quotes(workload, count, seed)))
+        case NewsWorkload():
+            return Subscriptions(count, (), workload.constraints(count, seed))
+    raise InvalidConfiguration(f"the filters of {workload.name} can only be had as texts", field="workload")
+
+
+def _ranges(workload: RangesWorkload, count: int, seed: int) -> Form:
+    low, high = workload.boxes(count, seed)
+    bounds: list[Bound] = []
+    for i, name in enumerate(ATTRIBUTES):
+        bounds += [Bound(name, ">=", low[:, i].copy()), Bound(name, "<", high[:, i].copy())]
+    return Form(np.arange(count), tuple(bounds))
+
+
+_QUOTE_FORMS: tuple[tuple[tuple[str, str, str], ...], ...] = (
+    (("symbol", "=", "symbol"), ("close", ">=", "upper_close")),
+    (("symbol", "=", "symbol"), ("close", ">=", "band_low"), ("close", "<=", "band_high")),
+    (("symbol", "=", "symbol"), ("volume", ">=", "upper_volume")),
+    (("volume", ">=", "busy_volume"), ("high", ">=", "high_low"), ("high", "<=", "high_high")),
+    (("symbol", "=", "symbol"), ("open", "<=", "opened_below"), ("close", ">=", "closed_above")),
+)
+"""Attribute, operator, and which of the drawn columns; in the order of the workload's forms."""
+
+
+def _quotes(workload: QuotesWorkload, count: int, seed: int) -> Iterator[Form]:
+    drawn = workload.drawn(count, seed)
+    columns = {"symbol": np.array(market().symbols)[drawn.symbols], **drawn.values}
+    for number, form in enumerate(_QUOTE_FORMS):
+        rows = np.flatnonzero(drawn.forms == number)
+        yield Form(rows, tuple(Bound(name, operator, columns[of][rows]) for name, operator, of in form))
+
+
+def _constraints(bounds: list[Bound]) -> Iterator[Constraint]:
+    """The constraint of each subscription on one attribute."""
+    attribute = bounds[0].attribute
+    by_operator = {bound.operator: bound.values.tolist() for bound in bounds}
+    if "=" in by_operator:
+        shared = {value: OneOf(attribute, Domain.STRING, (value,)) for value in set(by_operator["="])}
+        yield from (shared[value] for value in by_operator["="])
+        return
+    nothing = [None] * len(bounds[0].values)
+    closed = "<" not in by_operator
+    lows, highs = by_operator.get(">=", nothing), by_operator.get("<=" if closed else "<", nothing)
+    for low, high in zip(lows, highs, strict=True):
+        yield Range(attribute, Domain.NUMBER, low, low is not None, high, closed and high is not None)
+
+
+def _news_predicates(drawn: Constraints) -> Iterator[Predicate]:
+    shared: dict[tuple[Any, ...], Constraint] = {}
+    rows = zip(
+        drawn.lengths.tolist(),
+        drawn.names.tolist(),
+        drawn.string_operators.tolist(),
+        drawn.integer_operators.tolist(),
+        drawn.terms.tolist(),
+        drawn.integers.tolist(),
+        drawn.starts.tolist(),
+        drawn.sizes.tolist(),
+        strict=True,
+    )
+    for lengths, *members in rows:
+        clauses: dict[tuple[Constraint, ...], None] = {}  # as in the normal form, none twice
+        for length, *columns in zip(lengths, *members, strict=True):
+            clause = [_news_constraint(shared, *column) for column in zip(*columns, strict=True)][:length]
+            clauses[tuple(sorted(clause, key=_attribute))] = None
+        yield _predicate(tuple(clauses))
+
+
+def _news_constraint(
+    shared: dict[tuple[Any, ...], Constraint],
+    name: int,
+    string_operator: int,
+    integer_operator: int,
+    term: int,
+    integer: int,
+    start: float,
+    size: int,
+) -> Constraint:
+    attribute = NAMES[name]
+    key: tuple[Any, ...]
+    if name >= len(STRING_NAMES):
+        operator = INTEGER_OPERATORS[integer_operator]
+        key = (attribute, operator, integer)
+        if key not in shared:
+            shared[key] = _integer_constraint(attribute, operator, integer)
+        return shared[key]
+    operator = STRING_OPERATORS[string_operator]
+    text = terms()[term] if operator == "=" else affix(terms()[term], operator, start, size)
+    key = (attribute, operator, text)
+    if key not in shared:
+        shared[key] = _string_constraint(attribute, operator, text)
+    return shared[key]
+
+
+def _integer_constraint(attribute: str, operator: str, value: int) -> Constraint:
+    match operator:
+        case "=":
+            return OneOf(attribute, Domain.NUMBER, (value,))
+        case "<":
+            return Range(attribute, Domain.NUMBER, None, False, value, False)
+        case _:
+            return Range(attribute, Domain.NUMBER, value, False, None, False)
+
+
+def _string_constraint(attribute: str, operator: str, text: str) -> Constraint:
+    match operator:
+        case "=":
+            return OneOf(attribute, Domain.STRING, (text,))
+        case "prefix":
+            return Pattern(attribute, PatternShape.PREFIX, text, (text, "%"), (False, True))
+        case "suffix":
+            return Pattern(attribute, PatternShape.SUFFIX, text, ("%", text), (True, False))
+        case _:
+            return Pattern(attribute, PatternShape.SUBSTRING, text, ("%", text, "%"), (True, False, True))
+
+
+def _attribute(constraint: Constraint) -> str:
+    assert isinstance(constraint, Range | OneOf | Pattern)
+    return constraint.attribute
+
+
+def _predicate(clauses: tuple[tuple[Constraint, ...], ...]) -> Predicate:
+    return Predicate("", _ANYTHING, clauses)

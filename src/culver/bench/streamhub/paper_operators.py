@@ -1,0 +1,290 @@
+"""Figure 8: the operators one by one, and all three, on one core and in two processes, without Spark.
+
+    AP    the log's files -> batches, and which slices each event is sent to
+    M     batches in memory -> what they match
+    EP    that -> groups of each slice, joined (timed by itself within M and EP)
+    all   the log's files -> notifications in memory
+
+In two processes, AP, EP and all have a range of the log each. M's slices, where there are several, are dealt out to
+the processes, and the busier one sets the pace; one slice is in each process, with a range of its own.
+"""
+
+import itertools
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from culver.bench.bench_frame import Tell
+from culver.bench.child_processes import side_by_side
+from culver.bench.matching.matching_bench import one_core
+from culver.bench.pipeline.backlog import fill_log
+from culver.bench.streamhub import sliced_matching, streamhub_paper
+from culver.bench.streamhub.streamhub_findings import Finding, Quoted
+from culver.bench.streamhub.streamhub_plan import SEED, StreamhubPlan
+from culver.log.file_log import FileLogReader
+from culver.matching.groups import MOST_EVENTS, Found
+from culver.matching.index import Memory
+from culver.matching.index.storage.slicing import Undivided
+from culver.pipeline import operators, range_processor, result_join
+from culver.pipeline.divided_index import DividedIndex
+from culver.pipeline.notifications import Notifications
+from culver.pipeline.operator_work import Meter
+from culver.pipeline.set_loads import LoadReport
+from culver.placement.placement import Chosen
+from culver.plugins import forwarding_named
+
+FIGURE = "8"
+RATE = "events"
+PROCESSES = 2
+OPERATORS = ("AP", "M", "EP", "all")
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What one process does: an operator on the blocks of `[start, end)` of the log, in its own slices."""
+
+    operator: str
+    log: Path
+    index: Path
+    start: int
+    end: int
+    own: tuple[int, ...]
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    events_per_second: float
+    bytes_per_second: float  # of events, as the log has them
+    notifications_per_second: float
+
+
+Block = tuple[int, int]
+
+
+class _Stage:
+    """An operator with what it works on prepared, to be run on one block after another."""
+
+    def __init__(self, job: Job) -> None:
+        range_processor.warm_up()
+        self._job = job
+        self._reader = FileLogReader(job.log)
+        self._index = DividedIndex(job.index, sliced_matching.VERSION)
+        self._memory = Memory()
+        self._forwarding = forwarding_named("adaptive")()
+        step = min(MOST_EVENTS, job.end - job.start)
+        self.blocks = [(at, min(job.end, at + step)) for at in range(job.start, job.end, step)]
+        if job.operator in ("M", "EP"):
+            self.blocks = self.blocks[:1]  # what waits in memory
+            self._parts = self._read(self.blocks[0])
+            self._waiting = self._routed(self.blocks[0], self._parts)
+
+    def run(self, block: Block) -> tuple[int, float]:
+        """How many notifications there are, and the seconds that the operator took."""
+        began = time.perf_counter()
+        meter = Meter()
+        match self._job.operator:
+            case "AP":
+                count = self._access_point(block)
+            case "M":
+                own = self._job.own
+                slices = [self._match(block, one, self._parts, self._waiting) for one in own]
+                count = sum(found.pairs for each in slices for found in each)
+            case "EP":
+                count = len(self._exit_point(block, self._parts, self._waiting, meter).rows)
+            case _:
+                parts = self._read(block)
+                found = self._exit_point(block, parts, self._routed(block, parts), meter)
+                return len(found.rows), time.perf_counter() - began
+        return count, time.perf_counter() - began - meter.seconds
+
+    def block_bytes(self) -> int:
+        return sum(part.nbytes for part in self._read(self.blocks[0]))
+
+    def _read(self, block: Block) -> list[pa.RecordBatch]:
+        return operators.access_point(*block, self._reader.read(*block))
+
+    def _access_point(self, block: Block) -> int:
+        self._routed(block, self._read(block))
+        return 0
+
+    def _routed(self, block: Block, parts: Sequence[pa.RecordBatch]) -> list[Chosen] | None:
+        return self._index.routed(self._forwarding, LoadReport(), block[0], parts)
+
+    def _match(
+        self,
+        block: Block,
+        own: int,
+        parts: Sequence[pa.RecordBatch],
+        routed: Sequence[Chosen] | None,
+        meter: Meter | None = None,
+    ) -> Iterator[Found]:
+        sent = None if routed is None else [operators.sent_to(own, chosen) for chosen in routed]
+        return operators.match(self._index.set, block[0], parts, self._memory, sent, meter)
+
+    def _exit_point(
+        self,
+        block: Block,
+        parts: Sequence[pa.RecordBatch],
+        routed: Sequence[Chosen] | None,
+        meter: Meter,
+    ) -> Notifications:
+        found = result_join.Collection()
+        for own in self._job.own:
+            for each in self._match(block, own, parts, routed, meter):
+                found.add(each)
+        return operators.exit_point(block[0], sliced_matching.VERSION, parts, found, self._memory)
+
+
+def work(barrier: threading.Barrier, jobs: Sequence[Job]) -> list[Flow]:
+    """Run the jobs one after another, each for its time, when the other processes have come as far."""
+    flows: list[Flow] = []
+    for job in jobs:
+        stage = _Stage(job)
+        size = stage.block_bytes() / (stage.blocks[0][1] - stage.blocks[0][0])
+        stage.run(stage.blocks[0])
+        barrier.wait()
+        events = notifications = turn = 0
+        elapsed = 0.0
+        while elapsed < job.seconds or not turn:
+            block = stage.blocks[turn % len(stage.blocks)]
+            found, seconds = stage.run(block)
+            notifications += found
+            elapsed += seconds
+            events += block[1] - block[0]
+            turn += 1
+        flows.append(Flow(events / elapsed, size * events / elapsed, notifications / elapsed))
+    return flows
+
+
+def jobs_of(whole: Job, slices: int, processes: int) -> list[Job]:
+    """The work of each process; M's slices are dealt out, everything else is cut by ranges."""
+    every = tuple(range(slices))
+    if whole.operator == "M" and slices > 1:
+        return [_with(whole, whole.start, whole.end, every[number::processes]) for number in range(processes)]
+    bounds = [
+        whole.start + (whole.end - whole.start) * number // processes for number in range(processes + 1)
+    ]
+    return [_with(whole, low, high, every) for low, high in itertools.pairwise(bounds)]
+
+
+def together(jobs: Sequence[Job], flows: Sequence[Flow]) -> Flow:
+    """Of all processes. Where each has other slices, every event must pass all of them."""
+    notifications = sum(flow.notifications_per_second for flow in flows)
+    if len({job.own for job in jobs}) > 1:
+        slowest = min(flow.events_per_second for flow in flows)
+        share = [slowest / flow.events_per_second for flow in flows]
+        notifications = sum(
+            flow.notifications_per_second * part for flow, part in zip(flows, share, strict=True)
+        )
+        return Flow(slowest, min(flow.bytes_per_second for flow in flows), notifications)
+    return Flow(
+        sum(flow.events_per_second for flow in flows),
+        sum(flow.bytes_per_second for flow in flows),
+        notifications,
+    )
+
+
+def measure(plan: StreamhubPlan, tell: Tell) -> list[Finding]:
+    findings: list[Finding] = []
+    with tempfile.TemporaryDirectory(prefix="culver-bench-", dir=plan.data_dir) as directory:
+        log = Path(directory) / "log"
+        fill_log(log, sliced_matching.workload(), plan.log_events, SEED)
+        for count in plan.sizes:
+            table = sliced_matching.table_of(count)
+            for placement, slices in _divisions(plan.slices):
+                tell(f"figure 8: {count:,} subscriptions, {placement}, {slices} slices")
+                index = Path(directory) / f"{count}-{placement}-{slices}"
+                sliced_matching.store(index, sliced_matching.slicing_named(placement, slices, table), table)
+                wholes = [
+                    Job(operator, log, index, 0, plan.log_events, (), plan.operator_seconds)
+                    for operator in OPERATORS
+                ]
+                one, two = (
+                    _measured([jobs_of(whole, slices, processes) for whole in wholes])
+                    for processes in (1, PROCESSES)
+                )
+                for operator, flow, double in zip(OPERATORS, one, two, strict=True):
+                    findings += _findings(operator, placement, slices, count, 1, flow)
+                    findings += _findings(operator, placement, slices, count, PROCESSES, double)
+                    findings.append(_scaling(operator, placement, slices, count, flow, double))
+    return findings
+
+
+def _divisions(slices: Sequence[int]) -> Iterator[tuple[str, int]]:
+    yield Undivided.name, 1
+    for placement in sliced_matching.PLACEMENTS:
+        if placement != Undivided.name:
+            yield from ((placement, number) for number in slices if number > 1)
+
+
+def _measured(shares: Sequence[Sequence[Job]]) -> list[Flow]:
+    """The flow of each operator, whose jobs are one for each process."""
+    by_process = list(zip(*shares, strict=True))
+    if len(by_process) == 1:
+        with one_core():
+            flows = [work(threading.Barrier(1), by_process[0])]
+    else:
+        flows = side_by_side(work, [(jobs,) for jobs in by_process])
+    return [together(jobs, of) for jobs, of in zip(shares, zip(*flows, strict=True), strict=True)]
+
+
+def _findings(
+    operator: str, placement: str, slices: int, count: int, processes: int, flow: Flow
+) -> Iterator[Finding]:
+    def finding(what: str, unit: str, ours: float, quoted: Quoted | None, note: str) -> Finding:
+        return Finding(
+            figure=FIGURE,
+            what=what,
+            unit=unit,
+            ours=ours,
+            cores=processes,
+            part=operator,
+            subscriptions=count,
+            placement=placement,
+            slices=slices,
+            paper=quoted,
+            note=note,
+        )
+
+    whole = operator == "all"
+    note = {"M": "paper: only drawn, linear in slices", "EP": "EP alone; paper: only with AP and M"}
+    yield finding(
+        RATE,
+        "events/s",
+        flow.events_per_second,
+        streamhub_paper.EXIT_POINT_EVENTS.get(count) if whole else None,
+        "ours: no network" if whole else note.get(operator, ""),
+    )
+    if operator == "AP":
+        megabytes = flow.bytes_per_second / 1e6
+        yield finding(
+            "events read", "MB/s", megabytes, streamhub_paper.ACCESS_POINT_MEGABYTES, "ours: no network"
+        )
+    else:
+        quoted = streamhub_paper.EXIT_POINT_NOTIFICATIONS.get(count) if whole else None
+        yield finding("notifications", "/s", flow.notifications_per_second, quoted, "")
+
+
+def _scaling(operator: str, placement: str, slices: int, count: int, one: Flow, two: Flow) -> Finding:
+    return Finding(
+        figure=FIGURE,
+        what=f"{PROCESSES} processes against one",
+        unit="times",
+        ours=two.events_per_second / one.events_per_second,
+        cores=PROCESSES,
+        part=operator,
+        subscriptions=count,
+        placement=placement,
+        slices=slices,
+        note="paper: linear, up to 8 machines" if operator == "M" else "",
+    )
+
+
+def _with(whole: Job, start: int, end: int, own: tuple[int, ...]) -> Job:
+    return Job(whole.operator, whole.log, whole.index, start, end, own, whole.seconds)

@@ -1,0 +1,44 @@
+"""W2's subscriptions, compiled, and divided into slices in files as the pipeline reads them."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from culver.bench.matching.drawn_subscriptions import Form, draw
+from culver.bench.streamhub.streamhub_plan import SEED
+from culver.bench.workloads import Workload, named
+from culver.matching.index import ClauseTable, IndexWriter, compile_rows
+from culver.matching.index.compile.clause_table import concatenate
+from culver.matching.index.storage.slicing import Slicing, Undivided
+from culver.model.language.prepared_filter import prepare
+from culver.plugins import placement_named
+
+PLACEMENTS = ("hashed", "event-space", "kmeans", "replicated")
+VERSION = 1
+
+
+def workload() -> Workload:
+    return named("W2")
+
+
+def table_of(count: int) -> ClauseTable:
+    """That many subscriptions of W2, in the order of their numbers."""
+    return compiled(draw(workload(), count, SEED).forms)
+
+
+def compiled(forms: Sequence[Form]) -> ClauseTable:
+    return concatenate([compile_rows(prepare(form.text), form.numbers, form.columns) for form in forms])[0]
+
+
+def slicing_named(placement: str, slices: int, table: ClauseTable) -> Slicing:
+    """What divides the index, learnt from what is to be in it; nothing where there is one slice, or every slice would
+    hold all."""
+    if slices == 1 or placement == Undivided.name:
+        return Undivided()
+    return placement_named(placement).learnt(table, slices)
+
+
+def store(directory: Path, slicing: Slicing, table: ClauseTable) -> None:
+    """Write the subscriptions as VERSION of an index, on disk when it returns."""
+    writer = IndexWriter(directory)
+    writer.divide(slicing)
+    writer.publish(VERSION, [], [], 0, [table])

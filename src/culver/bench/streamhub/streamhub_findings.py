@@ -1,0 +1,58 @@
+"""A figure of ours beside the paper's."""
+
+from dataclasses import dataclass
+
+from culver.bench.bench_frame import Record
+
+
+@dataclass(frozen=True, slots=True)
+class Quoted:
+    """A figure that the paper's text gives. `cores` are those of the machines that it was measured on, None where it
+    does not depend on a machine."""
+
+    value: float
+    cores: int | None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """`part` is the filter, operator or engine that was measured; what was not varied is None."""
+
+    figure: str
+    what: str
+    unit: str
+    ours: float
+    cores: int | None
+    part: str | None = None
+    subscriptions: int | None = None
+    placement: str | None = None
+    slices: int | None = None
+    paper: Quoted | None = None
+    note: str = ""
+
+    def record(self) -> Record:
+        """`ratio` is ours against the paper's, whether more is better or less. All records have the same members, in
+        the order in which a table shows them."""
+        paper = self.paper
+        notes = [text for text in (paper.note if paper else "", self.note) if text]
+        return {
+            "figure": self.figure,
+            "what": self.what,
+            "part": self.part,
+            "subscriptions": self.subscriptions,
+            "placement": self.placement,
+            "slices": self.slices,
+            "unit": self.unit,
+            "paper": paper.value if paper else None,
+            "paper_cores": paper.cores if paper else None,
+            "ours": _rounded(self.ours),
+            "our_cores": self.cores,
+            "ratio": _rounded(self.ours / paper.value) if paper else None,
+            "note": "; ".join(notes) or None,
+        }
+
+
+def _rounded(value: float) -> float:
+    """To four digits: more would be noise."""
+    return float(f"{value:.4g}")

@@ -1,0 +1,92 @@
+"""Figure 9: how quickly subscriptions are stored: in M's slices, and through a whole site's gateway."""
+
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import httpx
+
+from culver.bench.bench_frame import Tell
+from culver.bench.bulk_registration import register_workload
+from culver.bench.child_processes import side_by_side
+from culver.bench.matching.drawn_subscriptions import Form, draw
+from culver.bench.matching.matching_bench import one_core
+from culver.bench.site_process import SiteProcess
+from culver.bench.streamhub import sliced_matching, streamhub_paper
+from culver.bench.streamhub.streamhub_findings import Finding, Quoted
+from culver.bench.streamhub.streamhub_plan import SEED, StreamhubPlan
+
+FIGURE = "9"
+RATE = "subscriptions stored"
+PROCESSES = 2
+
+
+def measure(plan: StreamhubPlan, tell: Tell) -> list[Finding]:
+    count = max(plan.sizes)
+    text_bytes = sum(map(len, sliced_matching.workload().filters(count, SEED))) / count
+    findings: list[Finding] = []
+    with tempfile.TemporaryDirectory(prefix="culver-bench-", dir=plan.data_dir) as directory:
+        for slices in plan.slices:
+            for processes in (1, PROCESSES):
+                tell(f"figure 9: {count:,} subscriptions into {slices} slices, {processes} processes")
+                arguments = [
+                    (Path(directory) / f"{slices}-{processes}-{number}", slices, count, plan.rounds)
+                    for number in range(processes)
+                ]
+                if processes == 1:
+                    with one_core():
+                        rates = [store_repeatedly(threading.Barrier(1), *arguments[0])]
+                else:
+                    rates = side_by_side(store_repeatedly, arguments)
+                findings += _findings("M", count, slices, processes, sum(rates), text_bytes, "ours: fsynced")
+        tell(f"figure 9: {count:,} subscriptions through the gateway")
+        site = SiteProcess("inline", Path(directory) / "site", command=plan.command)
+        with site, httpx.Client(base_url=site.url, trust_env=False, timeout=120.0) as http:
+            through = register_workload(http, sliced_matching.workload(), count, SEED, settle_seconds=0.0)
+        note = "ours: HTTP, registry and index, fsynced"
+        findings += _findings("gateway", count, None, PROCESSES, through, text_bytes, note)
+    return findings
+
+
+def store_repeatedly(
+    barrier: threading.Barrier, directory: Path, slices: int, count: int, rounds: int
+) -> float:
+    """Subscriptions a second, from columns of values to the index on disk, in the best of several rounds; compiling
+    is part of it. A process with others beside it has an index of its own, as a machine would."""
+    forms = draw(sliced_matching.workload(), count, SEED).forms
+    _store(directory / "warm-up", slices, draw(sliced_matching.workload(), min(count, 1_000), SEED).forms)
+    barrier.wait()
+    return max(count / _store(directory / str(number), slices, forms) for number in range(rounds))
+
+
+def _store(directory: Path, slices: int, forms: Sequence[Form]) -> float:
+    started = time.perf_counter()
+    table = sliced_matching.compiled(forms)
+    sliced_matching.store(directory, sliced_matching.slicing_named("hashed", slices, table), table)
+    return time.perf_counter() - started
+
+
+def _findings(
+    part: str, count: int, slices: int | None, cores: int, rate: float, text_bytes: float, note: str
+) -> list[Finding]:
+    def finding(what: str, unit: str, ours: float, quoted: Quoted) -> Finding:
+        return Finding(
+            figure=FIGURE,
+            what=what,
+            unit=unit,
+            ours=ours,
+            cores=cores,
+            part=part,
+            subscriptions=count,
+            placement="hashed" if part == "M" else None,
+            slices=slices,
+            paper=quoted,
+            note=note,
+        )
+
+    return [
+        finding(RATE, "/s", rate, streamhub_paper.STORED_SUBSCRIPTIONS),
+        finding("as texts of filters", "MB/s", rate * text_bytes / 1e6, streamhub_paper.STORED_MEGABYTES),
+    ]

@@ -1,0 +1,238 @@
+"""The WebSocket messages that a benchmark exchanges with a site, made and read as cheaply as possible.
+
+Publisher and subscriber share the machine with the site that they measure, so a message is encoded
+before its time, only the members that matter are decoded, and there is no more between them and the socket than it
+takes: a third of the processor time of a general client.
+"""
+
+import asyncio
+import base64
+import os
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+import msgspec
+
+from culver.bench.bench_frame import BenchmarkFailed
+
+try:
+    from websockets.speedups import apply_mask
+except ImportError:
+    from websockets.utils import apply_mask
+
+SEQUENCE = "bench_sequence"
+"""The attribute that numbers a benchmark's events."""
+
+
+class NumberedEvent(msgspec.Struct):
+    bench_sequence: int = -1
+
+
+class DeliveryMessage(msgspec.Struct):
+    event: NumberedEvent
+
+
+class Message(msgspec.Struct):
+    """Any message from the site; members that it has not keep their defaults."""
+
+    op: str
+    ref: int | str | None = None
+    next_offset: int = -1
+    deliveries: list[DeliveryMessage] = []
+    code: str = ""
+    detail: str = ""
+
+
+_decoder = msgspec.json.Decoder(Message)
+
+
+class Connection(asyncio.Protocol):
+    """A WebSocket client that does what a benchmark needs and nothing else: whole messages, no compression. Made by
+    `open_connection`. Its methods raise BenchmarkFailed for an error, a gap or the end of the connection: a figure
+    would then mean nothing."""
+
+    def __init__(self) -> None:
+        loop = asyncio.get_running_loop()
+        self.opened: asyncio.Future[None] = loop.create_future()
+        self._transport: asyncio.Transport | None = None
+        self._data = b""  # that is not a whole message yet
+        self._messages: deque[bytes] = deque()
+        self._arrived = asyncio.Event()
+        self._take: Callable[[Message], bool] | None = None
+        self._taken: asyncio.Future[None] = loop.create_future()
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self._end: str | None = None
+
+    async def send(self, message: str) -> None:
+        await self._writable.wait()
+        if self._transport is None or self._end is not None:
+            raise self._failure()
+        self._transport.write(_frame(_TEXT, message.encode()))
+
+    async def receive(self) -> Message:
+        """The next message."""
+        while not self._messages:
+            if self._end is not None:
+                raise self._failure()
+            self._arrived.clear()
+            await self._arrived.wait()
+        return _decoded(self._messages.popleft())
+
+    async def listen(self, take: Callable[[Message], bool]) -> None:
+        """Hand over each message from now on, the moment it comes and with no task to wake for it; ends when `take`
+        returns True. Once for a connection."""
+        self._take = take
+        while self._messages:
+            self._hand_over(self._messages.popleft())
+        if self._end is not None and not self._taken.done():
+            raise self._failure()
+        await self._taken
+
+    def handshake(self, host: str, path: str) -> None:
+        """Ask for a WebSocket; `opened` tells of the answer."""
+        assert self._transport is not None
+        key = base64.b64encode(os.urandom(16)).decode()
+        self._transport.write(
+            f"GET {path} HTTP/1.1\r\nHost: {host}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+            f"Sec-WebSocket-Key: {key}\r\nSec-WebSocket-Version: 13\r\n\r\n".encode()
+        )
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.write(_frame(_CLOSE, (1000).to_bytes(2, "big")))
+            self._transport.close()
+
+    # --- asyncio.Protocol -------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's are of no common class
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._finish(f"the connection was lost: {exc}" if exc else "the connection was closed")
+
+    def pause_writing(self) -> None:
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
+
+    def data_received(self, data: bytes) -> None:
+        data = self._data + data if self._data else data
+        at = 0
+        if not self.opened.done():
+            head, end, rest = data.partition(b"\r\n\r\n")
+            if end and b" 101 " in head.splitlines()[0]:
+                self.opened.set_result(None)
+            elif end:
+                self._finish(f"the site answered {head.splitlines()[0].decode(errors='replace')}")
+            data = rest if end else data
+        while self.opened.done() and (frame := _whole(data, at)) is not None:
+            kind, begin, at = frame
+            self._deal_with(kind, data[begin:at])
+        self._data = data[at:]
+
+    def _deal_with(self, kind: int, payload: bytes) -> None:
+        if kind == _TEXT and self._take is not None:
+            self._hand_over(payload)
+        elif kind == _TEXT:
+            self._messages.append(payload)
+            self._arrived.set()
+        elif kind == _PING and self._transport is not None:
+            self._transport.write(_frame(_PONG, payload))
+        elif kind == _CLOSE:
+            code = int.from_bytes(payload[:2], "big")
+            self._finish(f"{code} {payload[2:].decode(errors='replace')}".strip())
+
+    def _hand_over(self, payload: bytes) -> None:
+        if self._taken.done() or self._take is None:
+            return
+        try:
+            if self._take(_decoded(payload)):
+                self._taken.set_result(None)
+        except BenchmarkFailed as exc:
+            self._taken.set_exception(exc)
+
+    def _finish(self, why: str) -> None:
+        self._end = self._end or why
+        self._arrived.set()
+        self._writable.set()
+        if self._take is not None and not self._taken.done():
+            self._taken.set_exception(self._failure())
+        if not self.opened.done():
+            self.opened.set_exception(self._failure())
+
+    def _failure(self) -> BenchmarkFailed:
+        return BenchmarkFailed(f"the site closed the connection: {self._end}")
+
+
+def _decoded(payload: bytes) -> Message:
+    message = _decoder.decode(payload)
+    if message.op == "error":
+        raise BenchmarkFailed(f"the site refused a message: {message.code}: {message.detail}")
+    if message.op == "gap":
+        raise BenchmarkFailed("the site announced a gap: the subscriber did not receive every event")
+    return message
+
+
+@asynccontextmanager
+async def open_connection(url: str) -> AsyncIterator[Connection]:
+    """Raises BenchmarkFailed where there is no site, or it refuses."""
+    parts = urlsplit(url)
+    loop = asyncio.get_running_loop()
+    try:
+        _, connection = await loop.create_connection(Connection, parts.hostname or "", parts.port or 80)
+    except OSError as exc:
+        raise BenchmarkFailed(f"no connection to {url}: {exc}") from exc
+    try:
+        connection.handshake(parts.netloc, parts.path)
+        await connection.opened
+        yield connection
+    finally:
+        connection.close()
+
+
+# RFC 6455, section 5.2: a first byte that says that the frame is the whole message, and of what kind.
+_TEXT, _CLOSE, _PING, _PONG = 0x81, 0x88, 0x89, 0x8A
+
+
+def _frame(kind: int, payload: bytes) -> bytes:
+    """From a client, with a mask."""
+    size = len(payload)
+    if size < 126:
+        header = bytes((kind, 0x80 | size))
+    elif size < 1 << 16:
+        header = bytes((kind, 0xFE)) + size.to_bytes(2, "big")
+    else:
+        header = bytes((kind, 0xFF)) + size.to_bytes(8, "big")
+    mask = os.urandom(4)
+    return b"".join((header, mask, apply_mask(payload, mask)))
+
+
+def _whole(data: bytes, at: int) -> tuple[int, int, int] | None:
+    """The kind of the server's frame at `at`, and where its payload begins and ends; None where some of it is
+    missing."""
+    if len(data) - at < 2:
+        return None
+    length, begin = data[at + 1], at + 2
+    if length == 126:
+        length, begin = int.from_bytes(data[at + 2 : at + 4], "big"), at + 4
+    elif length == 127:
+        length, begin = int.from_bytes(data[at + 2 : at + 10], "big"), at + 10
+    return (data[at], begin, begin + length) if begin + length <= len(data) else None
+
+
+def encode(events: Sequence[dict[str, Any]]) -> list[str]:
+    return [msgspec.json.encode(event).decode() for event in events]
+
+
+def encode_numbered(events: Sequence[dict[str, Any]], every: int = 1) -> list[str]:
+    """Each event as JSON, every so many of them with its place in the sequence as one more attribute."""
+    return encode([{SEQUENCE: at, **event} if at % every == 0 else event for at, event in enumerate(events)])
+
+
+def publish_message(ref: int, events: Sequence[str]) -> str:
+    return f'{{"op":"publish","ref":{ref},"events":[{",".join(events)}]}}'

@@ -1,0 +1,110 @@
+"""`culver cluster`: a standalone Spark cluster on this machine, to try one out."""
+
+from pathlib import Path
+
+import click
+
+from culver.cli.startup import Startup, invocation
+from culver.pipeline.spark.cluster.standalone_cluster import StandaloneCluster
+
+_directory = click.option(
+    "--dir",
+    "directory",
+    metavar="DIR",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("culver-cluster"),
+    show_default=True,
+    help="Where the cluster keeps its logs and remembers its processes.",
+)
+
+
+@click.group()
+def cluster() -> None:
+    """Start and stop a standalone Spark cluster on this machine.
+
+    A Master and some Workers, as processes of their own, listening on the loopback address: enough to see
+    what `culver serve --spark-master` does on a real cluster. It needs Java 17 or newer.
+
+    \b
+    Examples:
+      culver cluster up --workers 2
+      culver serve --spark-master spark://127.0.0.1:7077
+      culver cluster down
+    """
+
+
+@cluster.command()
+@_directory
+@click.option("--workers", type=click.IntRange(1, 64), default=2, show_default=True, help="Workers to start.")
+@click.option(
+    "--cores", type=click.IntRange(1, 1024), default=1, show_default=True, help="Cores of a Worker."
+)
+@click.option(
+    "--memory", metavar="SIZE", default="1g", show_default=True, help="Memory of a Worker for executors."
+)
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    help="Port of the Master.  [default: any free one]",
+)
+def up(directory: Path, workers: int, cores: int, memory: str, port: int) -> int:
+    """Start a Master and Workers; they run until `culver cluster down`.
+
+    \b
+    Examples:
+      culver cluster up
+      culver cluster up --workers 3 --cores 2 --memory 2g --port 7077
+    """
+    with Startup() as startup:
+        state = StandaloneCluster(directory).up(workers, cores, memory, port, startup.progress)
+        seconds = startup.finish()
+    click.echo(f"A Spark cluster is up on {state.master_url} ({workers} Workers, {seconds:.1f} s)")
+    click.echo("\nStart a site on it with:")
+    click.echo(f"  {invocation()} serve --spark-master {state.master_url}")
+    click.echo("and stop the cluster with:")
+    option = "" if directory == Path("culver-cluster") else f" --dir {directory}"
+    click.echo(f"  {invocation()} cluster down{option}")
+    return 0
+
+
+@cluster.command()
+@_directory
+def down(directory: Path) -> int:
+    """Stop exactly the processes that `culver cluster up` started.
+
+    \b
+    Example:
+      culver cluster down
+    """
+    found = StandaloneCluster(directory)
+    if found.state() is None:
+        click.echo(f"No cluster is up in {directory}.")
+        return 0
+    stopped = found.down()
+    for process in stopped:
+        click.echo(f"stopped {process.role} (process {process.pid})")
+    if not stopped:
+        click.echo("All its processes had ended already.")
+    return 0
+
+
+@cluster.command()
+@_directory
+def status(directory: Path) -> int:
+    """Show the cluster's processes; exits with 1 unless all of them run.
+
+    \b
+    Example:
+      culver cluster status
+    """
+    state = StandaloneCluster(directory).state()
+    if state is None:
+        click.echo(f"No cluster is up in {directory}; `{invocation()} cluster up` starts one.")
+        return 1
+    click.echo(state.master_url)
+    for process in state.processes:
+        click.echo(
+            f"  {process.role:<10} process {process.pid:<8} {'running' if process.running else 'ended'}"
+        )
+    return 0 if len(state.running) == len(state.processes) else 1

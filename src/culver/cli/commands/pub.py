@@ -1,0 +1,78 @@
+"""`culver pub`: publish events."""
+
+import sys
+
+import click
+import msgspec
+
+from culver.cli.failures import INVALID, SUCCESS
+from culver.cli.line_publisher import StreamPublisher, Summary
+from culver.cli.options import run_async, url_option
+from culver.client.async_client import connect
+from culver.client.client_types import Receipt
+from culver.client.event_encoding import encode_event
+from culver.errors import InvalidEvent
+
+_EXAMPLE = """culver pub '{"symbol": "XYZ", "price": 21.5}'"""
+
+
+@click.command(no_args_is_help=False)
+@click.argument("event", metavar="[JSON | -]", required=False)
+@click.option("--quiet", "-q", is_flag=True, help="Print nothing where all went well.")
+@url_option
+def pub(event: str | None, quiet: bool, url: str) -> int:
+    """Publish one event, or a stream of them from standard input.
+
+    An event is a JSON object; it is acknowledged once it is on the site's disk. With - (or without an
+    argument, in a pipe), standard input is read as NDJSON, one event a line, and sent as it comes. A line
+    that is refused is named and the others go on, those of its batch a little later than their turn; the
+    exit code is then not 0.
+
+    \b
+    Examples:
+      culver pub '{"symbol": "XYZ", "price": 21.5}'
+      culver pub - < events.ndjson
+      tail -f app.log.json | culver pub --url http://culver.example:8080
+    """
+    if event is None and sys.stdin.isatty():
+        raise click.UsageError(
+            f"there is no event; give one as JSON, as in\n  {_EXAMPLE}\n"
+            "or send NDJSON (one JSON object a line) to standard input, as in\n  culver pub - < events.ndjson"
+        )
+    if event is None or event == "-":
+        summary = run_async(_publish_lines(url))
+        if summary.refused:
+            click.echo(f"culver: {summary.refused} of {summary.total} events were refused", err=True)
+        if not quiet:
+            click.echo(summary.describe())
+        return INVALID if summary.refused else SUCCESS
+    receipt = run_async(_publish_text(url, event))
+    if not quiet:
+        click.echo(_describe(receipt))
+    return SUCCESS
+
+
+async def _publish_text(url: str, text: str) -> Receipt:
+    try:
+        encoded = text.encode()
+        if encoded.lstrip().startswith(b"["):
+            events = [bytes(each) for each in msgspec.json.decode(encoded, type=list[msgspec.Raw])]
+        else:
+            events = [encode_event(encoded)]
+    except (InvalidEvent, msgspec.DecodeError, UnicodeEncodeError) as exc:
+        raise InvalidEvent(f"the argument is not an event: {exc}; write it as in {_EXAMPLE}") from exc
+    async with connect(url) as client:
+        return await client.publish(events)
+
+
+async def _publish_lines(url: str) -> Summary:
+    async with connect(url) as client:
+        publisher = StreamPublisher(client, show_progress=sys.stderr.isatty())
+        return await publisher.run(sys.stdin.buffer)
+
+
+def _describe(receipt: Receipt) -> str:
+    number = receipt.next_offset - receipt.first_offset
+    if number == 1:
+        return f"1 event at offset {receipt.first_offset}"
+    return f"{number} events at offsets {receipt.first_offset} to {receipt.next_offset - 1}"

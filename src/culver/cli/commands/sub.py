@@ -1,0 +1,110 @@
+"""`culver sub`: print the events of a subscription."""
+
+import asyncio
+import json
+import sys
+from typing import IO
+
+import click
+
+from culver.cli.failures import FAILURE, SUCCESS, about_filter
+from culver.cli.options import run_async, scheme_option, url_option
+from culver.client.async_client import connect
+from culver.client.client_types import Gap, Message
+
+
+@click.command(no_args_is_help=True)
+@click.argument("filter_text", metavar="[FILTER]", required=False)
+@click.option("--count", "-n", type=click.IntRange(1), metavar="N", help="Exit after N events.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
+@click.option(
+    "--durable",
+    metavar="NAME",
+    help="Receive by a durable subscription of that name, made where there is none. It keeps events while"
+    " nobody listens; FILTER may be left out where it exists.",
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(0, min_open=True),
+    metavar="SECONDS",
+    help="Stop after that time; the exit code is 1 if --count was not reached.",
+)
+@scheme_option
+@url_option
+def sub(
+    filter_text: str | None,
+    count: int | None,
+    as_json: bool,
+    durable: str | None,
+    timeout: float | None,
+    scheme: str | None,
+    url: str,
+) -> int:
+    """Subscribe to a filter and print its events as they come.
+
+    Events go to standard output: each event's offset and JSON, or with --json an object with delivery_id,
+    offset and event. Everything else, such as an announcement that events may be missing, goes to standard
+    error. An event of a durable subscription counts as received once it is printed.
+
+    \b
+    Examples:
+      culver sub "price > 20"
+      culver sub "symbol IN ('XYZ', 'ABC') AND price BETWEEN 10 AND 30" --count 5
+      culver sub "level = 'error'" --durable alerts --json | jq .event
+    """
+    if filter_text is None and durable is None:
+        raise click.UsageError("give a FILTER, or the name of a durable subscription with --durable")
+    with about_filter(filter_text):
+        return run_async(_receive(url, filter_text, durable, scheme, count, timeout, as_json))
+
+
+async def _receive(
+    url: str,
+    filter_text: str | None,
+    durable: str | None,
+    scheme: str | None,
+    count: int | None,
+    timeout: float | None,
+    as_json: bool,
+) -> int:
+    output = sys.stdout.buffer
+    received = 0
+    async with (
+        connect(url) as client,
+        client.subscribe(filter_text, durable=durable, scheme=scheme, gaps=True) as stream,
+    ):
+        click.echo(f"listening from position {stream.since}", err=True)
+        try:
+            async with asyncio.timeout(timeout):
+                async for item in stream:
+                    if isinstance(item, Gap):
+                        click.echo(f"culver: {describe_gap(item)}", err=True)
+                        continue
+                    print_message(output, item, as_json)
+                    received += 1
+                    if received == count:
+                        await item.ack()
+                        return SUCCESS
+        except TimeoutError:
+            if count is not None:
+                click.echo(f"culver: {received} of {count} events came within {timeout:g} s", err=True)
+                return FAILURE
+            return SUCCESS
+    click.echo("culver: the subscription was removed", err=True)
+    return FAILURE
+
+
+def print_message(output: IO[bytes], message: Message, as_json: bool) -> None:
+    """One line, flushed, so that a pipe sees an event when it comes."""
+    if as_json:
+        record = {"delivery_id": message.delivery_id, "offset": message.offset, "event": message.event}
+        line = json.dumps(record, ensure_ascii=False)
+    else:
+        line = f"{message.offset}  {json.dumps(message.event, ensure_ascii=False)}"
+    output.write(line.encode() + b"\n")
+    output.flush()
+
+
+def describe_gap(gap: Gap) -> str:
+    number = "an unknown number" if gap.dropped is None else str(gap.dropped)
+    return f"gap: {number} of the events {gap.start} to {gap.end - 1} may be missing ({gap.reason})"

@@ -1,0 +1,110 @@
+"""`culver top`: a live view of a site's pipeline."""
+
+import asyncio
+import json
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+
+import click
+import msgspec
+
+from culver.cli.options import run_async, url_option
+from culver.cli.top_text import render
+from culver.cli.top_view import View, compare
+from culver.client.async_client import Client, connect
+from culver.errors import ConnectionFailed
+from culver.pipeline.observation import SiteObservation
+
+# The terminal's second screen, so that what was there comes back; no cursor on it.
+_ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
+_HOME, _END_OF_LINE, _REST_OF_SCREEN = "\x1b[H", "\x1b[K\r\n", "\x1b[K\x1b[J"
+
+
+@click.command()
+@click.option(
+    "--interval",
+    type=click.FloatRange(0.05, 3600),
+    default=1.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Time between two frames, which is also what the rates are about.",
+)
+@click.option("--once", is_flag=True, help="Print one frame after one interval, and exit.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a frame, on a line.")
+@url_option
+def top(interval: float, once: bool, as_json: bool, url: str) -> None:
+    """Show what a site's pipeline does, live, until Ctrl-C.
+
+    The rates of publishing, matching and sending; each operator's share of the work; how evenly the slices of
+    the index are used; the batches, and what waits where. On a terminal the view is refreshed in place, elsewhere
+    frames follow one another.
+
+    \b
+    Examples:
+      culver top
+      culver top --interval 5 --url http://site:8080
+      culver top --once --json | jq .matched_per_second
+    """
+    run_async(_watch(url, interval, once, as_json))
+
+
+async def _watch(url: str, interval: float, once: bool, as_json: bool) -> None:
+    live = sys.stdout.isatty() and not once and not as_json
+    async with connect(url) as client:
+        before = await _observe(client)
+        with _screen() if live else nullcontext():
+            if live:
+                _paint("waiting for the first frame; Ctrl-C ends")
+            while True:
+                await asyncio.sleep(interval)
+                try:
+                    after = await _observe(client)
+                except ConnectionFailed as exc:
+                    if not live:
+                        raise
+                    _paint(f"{exc.message}\n\ntrying again; Ctrl-C ends")
+                    continue
+                view = compare(before, after)
+                before = after
+                if live:
+                    _paint(render(view, url))
+                else:
+                    click.echo(_json(view, url) if as_json else render(view, url))
+                if once:
+                    return
+                if not live and not as_json:
+                    click.echo("")
+
+
+async def _observe(client: Client) -> SiteObservation:
+    try:
+        return msgspec.convert(await client.pipeline(), SiteObservation)
+    except msgspec.ValidationError as exc:
+        raise ConnectionFailed(
+            f"the site's answer is not understood ({exc}); is it a newer or older version?"
+        ) from exc
+
+
+def _json(view: View, url: str) -> str:
+    return json.dumps({"url": url, **msgspec.to_builtins(view)}, ensure_ascii=False)
+
+
+def _paint(text: str) -> None:
+    """One frame from the upper left corner on, cut to the terminal's size; nothing is cleared first, which would
+    flicker."""
+    width, height = shutil.get_terminal_size()
+    lines = [line[:width] for line in text.split("\n")[:height]]
+    sys.stdout.write(_HOME + _END_OF_LINE.join(lines) + _REST_OF_SCREEN)
+    sys.stdout.flush()
+
+
+@contextmanager
+def _screen() -> Iterator[None]:
+    sys.stdout.write(_ENTER)
+    try:
+        yield
+    finally:
+        sys.stdout.write(_LEAVE)
+        sys.stdout.flush()

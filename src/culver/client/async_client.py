@@ -1,0 +1,410 @@
+"""The asynchronous client."""
+
+import asyncio
+import enum
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Literal, Self, TypeVar, overload
+
+import msgspec
+
+from culver.client.client_types import (
+    FilterTest,
+    Gap,
+    Mailbox,
+    Message,
+    Receipt,
+    Rows,
+    Subscription,
+    SubscriptionSet,
+)
+from culver.client.event_encoding import EventLike, encode_event, encode_events
+from culver.client.feed import Feed
+from culver.client.link import Link, set_path, subscription_path
+from culver.client.message_stream import Stream
+from culver.client.row_pieces import ARROW_STREAM, RowsLike, as_table, piece, rows_at_a_time
+from culver.client.site_address import default_url, parse_address
+from culver.client.subscription_source import DurableSource, LiveSource, Source
+from culver.errors import ClientError, ConnectionFailed, InvalidRequest, RequestRefused
+
+Record = TypeVar("Record")
+
+# A larger publication goes by HTTP, whose bodies may be larger than a WebSocket message (1 MiB by default).
+_MESSAGE_BYTES = 512 * 1024
+
+
+class ClientState(enum.Enum):
+    UNOPENED = "unopened"
+    OPEN = "open"
+    CLOSED = "closed"
+
+
+class Client:
+    """A connection to a site, for one event loop. Use it as `async with`; nothing is sent before the first
+    call. `url` defaults to CULVER_URL, and that to a site on this machine.
+
+    Every method raises ConnectionFailed where the site cannot be reached or does not answer within
+    `timeout_seconds`, RequestRefused where it says no, and ClientError on a client that is not open.
+
+    Subscriptions buffer up to `buffer_count` events or `buffer_bytes` each. When a reader is slower than
+    that, a durable subscription is detached until the reader catches up (the mailbox keeps all of it), and a
+    live one drops events and announces the gap.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        timeout_seconds: float = 30.0,
+        reconnect: bool = True,
+        max_in_flight: int = 256,
+        buffer_count: int = 10_000,
+        buffer_bytes: int = 64 * 1024 * 1024,
+    ) -> None:
+        if timeout_seconds <= 0 or max_in_flight < 1 or buffer_count < 1 or buffer_bytes < 1:
+            raise InvalidRequest("timeout_seconds, max_in_flight, buffer_count and buffer_bytes are positive")
+        self._address = parse_address(default_url() if url is None else url)
+        self._timeout_seconds = timeout_seconds
+        self._reconnect = reconnect
+        self._max_in_flight = max_in_flight
+        self._buffer_count = buffer_count
+        self._buffer_bytes = buffer_bytes
+        self._state = ClientState.UNOPENED
+        self._feeds: set[asyncio.Task[None]] = set()
+        self.gaps = 0
+        """How many gaps all subscriptions of this client have met."""
+
+    @property
+    def url(self) -> str:
+        return self._address.http
+
+    @property
+    def state(self) -> ClientState:
+        return self._state
+
+    async def __aenter__(self) -> Self:
+        if self._state is not ClientState.UNOPENED:
+            raise ClientError(f"a client is opened once, and this one is {self._state.value}")
+        self._link = Link(self._address, self._timeout_seconds)
+        self._slots = asyncio.Semaphore(self._max_in_flight)
+        self._state = ClientState.OPEN
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """End all subscriptions' streams and the connection. A publication in flight fails."""
+        if self._state is not ClientState.OPEN:
+            self._state = ClientState.CLOSED
+            return
+        self._state = ClientState.CLOSED
+        for task in self._feeds:
+            task.cancel()
+        await asyncio.gather(*self._feeds, return_exceptions=True)
+        await self._link.close()
+
+    # --- publishing ---
+
+    async def publish(
+        self, events: EventLike | Iterable[EventLike] | None = None, /, **attributes: Any
+    ) -> Receipt:
+        """Publish one event (a mapping, its JSON text, or keyword attributes) or several, all or none.
+        Returns once they are on the site's disk.
+
+        Calls may overlap and are then pipelined over the one connection, `max_in_flight` at most; the
+        others wait. Raises InvalidEvent before anything is sent, and ConnectionFailed where the connection
+        was lost before the answer: then it is unknown whether the events were stored, and it is for the
+        caller to decide whether to send them again.
+        """
+        return await self.publish_encoded(encode_events(events, attributes))
+
+    async def publish_encoded(self, events: Sequence[bytes], *, over_http: bool = False) -> Receipt:
+        """As `publish`, for events that are known to be JSON objects. The site ends a WebSocket after a
+        hundred refused messages; `over_http` avoids that for events of which many may be refused."""
+        link = self._open_link()
+        async with self._slots:
+            if over_http or sum(map(len, events)) + len(events) > _MESSAGE_BYTES:
+                content = b"[%b]" % b",".join(events)
+                _, answer = await link.http("POST", "/v1/events", content=content)
+            else:
+                connection = await link.connection()
+                answer = await connection.publish(events)
+        return Receipt(answer["first_offset"], answer["next_offset"])
+
+    # --- receiving ---
+
+    @overload
+    def subscribe(
+        self,
+        filter_text: str | None = None,
+        *,
+        durable: str | None = None,
+        scheme: str | None = None,
+        ack: Literal["auto", "manual"] = "auto",
+        gaps: Literal[False] = False,
+    ) -> Stream[Message]: ...
+
+    @overload
+    def subscribe(
+        self,
+        filter_text: str | None = None,
+        *,
+        durable: str | None = None,
+        scheme: str | None = None,
+        ack: Literal["auto", "manual"] = "auto",
+        gaps: Literal[True],
+    ) -> Stream[Message | Gap]: ...
+
+    def subscribe(
+        self,
+        filter_text: str | None = None,
+        *,
+        durable: str | None = None,
+        scheme: str | None = None,
+        ack: Literal["auto", "manual"] = "auto",
+        gaps: bool = False,
+    ) -> Stream[Message] | Stream[Message | Gap]:
+        """The events that satisfy a filter, as an asynchronous iterator.
+
+        Without `durable` the subscription is live: it lasts while it is connected, and after a lost
+        connection it goes on with a gap. With `durable="name"` it is made with that name where it does not
+        exist, keeps its events in a mailbox until they are acknowledged, and goes on where it was; the
+        filter may then be left out to receive what exists. `ack="auto"` acknowledges a message when the
+        next one is asked for, `ack="manual"` leaves it to `await message.ack()`. `scheme` names the filter on the
+        site that matches it, which changes no answer.
+
+        A gap is yielded as a Gap with `gaps=True`; otherwise it is logged as a warning and counted.
+        """
+        link = self._open_link()
+        if ack not in ("auto", "manual"):
+            raise InvalidRequest(f"ack is 'auto' or 'manual', not {ack!r}", field="ack")
+        source: Source
+        if durable is not None:
+            source = DurableSource(durable, filter_text, scheme)
+        elif filter_text is not None:
+            source = LiveSource(filter_text, scheme)
+        else:
+            raise InvalidRequest("a live subscription needs a filter", field="filter")
+        feed = Feed(
+            link,
+            source,
+            reconnect=self._reconnect,
+            buffer_count=self._buffer_count,
+            buffer_bytes=self._buffer_bytes,
+        )
+        return Stream[Any](
+            feed, self._spawn, automatic=ack == "auto", yield_gaps=gaps, count_gap=self._count_gap
+        )
+
+    # --- durable subscriptions ---
+
+    async def create_subscription(
+        self,
+        filter_text: str,
+        *,
+        id: str | None = None,  # noqa: A002
+        expires_in_seconds: float | None = None,
+        mailbox: Mailbox | None = None,
+        scheme: str | None = None,
+    ) -> Subscription:
+        """Make a durable subscription; without an id the site chooses one, and without a scheme the columnar."""
+        body = _specification(filter_text, expires_in_seconds, mailbox, scheme)
+        if id is not None:
+            body["id"] = id
+        return _convert(await self._request("POST", "/v1/subscriptions", body), Subscription)
+
+    async def replace_subscription(
+        self,
+        id: str,  # noqa: A002
+        filter_text: str,
+        *,
+        expires_in_seconds: float | None = None,
+        mailbox: Mailbox | None = None,
+        scheme: str | None = None,
+    ) -> Subscription:
+        """Give a subscription a new filter and options; its mailbox stays. Events are matched with the new
+        filter, by the new scheme, from position `since` of the answer on."""
+        body = _specification(filter_text, expires_in_seconds, mailbox, scheme)
+        return _convert(await self._request("PUT", subscription_path(id), body), Subscription)
+
+    async def delete_subscription(self, id: str) -> None:  # noqa: A002
+        """End a subscription and drop its mailbox."""
+        await self._request("DELETE", subscription_path(id))
+
+    async def subscription(self, id: str) -> Subscription:  # noqa: A002
+        return _convert(await self._request("GET", subscription_path(id)), Subscription)
+
+    async def subscriptions(self, page_size: int = 100) -> AsyncIterator[Subscription]:
+        """All durable subscriptions, ordered by id, fetched a page at a time."""
+        async for document in self._pages("subscriptions", page_size):
+            yield _convert(document, Subscription)
+
+    # --- sets ---
+
+    async def subscribe_many(
+        self,
+        filter_text: str,
+        rows: RowsLike,
+        *,
+        name: str,
+        first: int | None = None,
+        expires_in_seconds: float | None = None,
+        mailbox: Mailbox | None = None,
+        progress: Callable[[int], None] = lambda count: None,
+    ) -> Rows:
+        """Make many durable subscriptions of one form: the filter has `?` in place of values, and each row (or the
+        columns together) fills them in. They belong to set `name`, and row i becomes `rows.id(i)` of the answer;
+        a set that exists is extended. Returns once all of them are on the site's disk and in effect.
+
+        Many rows go in several requests, each all or nothing; `progress` is told how many are done. `first`, where
+        given, is the number that the first row must get in its set: an attempt whose answer was lost
+        (ConnectionFailed) is repeated safely by giving the number that it began with, and is then refused as a
+        conflict if it had arrived.
+        """
+        options: dict[str, Any] = {"expires_in_seconds": expires_in_seconds}
+        if mailbox is not None:
+            options |= msgspec.structs.asdict(mailbox)
+        table = as_table(rows)
+        if not table.num_rows:
+            raise InvalidRequest("there are no rows", field="rows")
+        done, begin, since, step = 0, first, 0, rows_at_a_time(table)
+        while done < table.num_rows:
+            try:
+                _, answer = await self._open_link().http(
+                    "POST",
+                    set_path(name),
+                    content=piece(table, done, step),
+                    content_type=ARROW_STREAM,
+                    filter=filter_text,
+                    first=None if begin is None else begin + done,
+                    **options,
+                )
+            except RequestRefused as exc:
+                limit = exc.details.get("limit")
+                if exc.field != "rows" or not isinstance(limit, int) or not 0 < limit < step:
+                    raise
+                step = limit  # the site takes fewer at a time
+                continue
+            begin = answer["first"] - done
+            since = answer["since"]
+            done += answer["count"]
+            progress(done)
+        assert begin is not None
+        return Rows(name, begin, done, since)
+
+    async def sets(self, page_size: int = 100) -> AsyncIterator[SubscriptionSet]:
+        """All sets, ordered by name, fetched a page at a time."""
+        async for document in self._pages("sets", page_size):
+            yield _convert(document, SubscriptionSet)
+
+    async def delete_set(self, name: str) -> int:
+        """End all subscriptions of a set and drop their mailboxes; returns how many there were."""
+        answer = await self._request("DELETE", set_path(name))
+        return int(answer["removed"])
+
+    # --- filters and the site ---
+
+    async def test_filter(self, filter_text: str, event: EventLike) -> FilterTest:
+        """Whether an event matches a filter, and by which clause; nothing is published."""
+        body = {"filter": filter_text, "event": msgspec.json.decode(encode_event(event))}
+        return _convert(await self._request("POST", "/v1/filters/test", body), FilterTest)
+
+    async def explain_filter(self, filter_text: str) -> list[str]:
+        """The clauses that a filter is normalised to; an event matches when it satisfies one of them."""
+        answer = await self._request("POST", "/v1/filters/explain", {"filter": filter_text})
+        return [str(clause) for clause in answer["clauses"]]
+
+    async def ready(self) -> bool:
+        """Whether published events reach subscribers now."""
+        status, _ = await self._open_link().http("GET", "/readyz", accept=(503,))
+        return status == 200
+
+    async def status(self) -> dict[str, Any]:
+        """The site's account of itself: engine, log positions, subscriptions."""
+        _, document = await self._open_link().http("GET", "/readyz", accept=(503,))
+        return _members(document)
+
+    async def pipeline(self) -> dict[str, Any]:
+        """What each operator and each slice of the site's pipeline has done since the start, and what waits."""
+        return _members(await self._request("GET", "/v1/pipeline"))
+
+    async def slices(self) -> dict[str, Any]:
+        """What each slice of the site's index holds and does, and how it is divided."""
+        return _members(await self._request("GET", "/v1/slices"))
+
+    async def add_slice(self, split: int | None = None) -> dict[str, Any]:
+        """Add a slice that takes half of slice `split`, or of the most loaded one; the slices that there are then."""
+        body = {} if split is None else {"split": split}
+        return _members(await self._request("POST", "/v1/slices", body))
+
+    async def remove_slice(self, number: int) -> dict[str, Any]:
+        """Have a slice's neighbours take over what it has; the slices that there are then, whose numbers may be
+        others."""
+        return _members(await self._request("DELETE", f"/v1/slices/{number}"))
+
+    # --- inside ---
+
+    def _open_link(self) -> Link:
+        if self._state is ClientState.UNOPENED:
+            raise ClientError(
+                "the client is not open yet; use it as `async with culver.connect(...) as client:`"
+            )
+        if self._state is ClientState.CLOSED:
+            raise ClientError("the client is closed")
+        return self._link
+
+    async def _pages(self, what: str, page_size: int) -> AsyncIterator[Any]:
+        after: str | None = None
+        while True:
+            page = await self._request("GET", f"/v1/{what}", after=after, limit=page_size)
+            for document in page[what]:
+                yield document
+            after = page["next"]
+            if after is None:
+                return
+
+    async def _request(self, method: str, path: str, body: Any = None, **query: Any) -> Any:
+        _, document = await self._open_link().http(method, path, body=body, **query)
+        return document
+
+    def _spawn(self, feed: Feed) -> "asyncio.Task[None]":
+        self._open_link()
+        task = asyncio.create_task(feed.run(), name=f"culver-client {feed.source}")
+        self._feeds.add(task)
+        task.add_done_callback(self._feeds.discard)
+        return task
+
+    def _count_gap(self, gap: Gap) -> None:
+        self.gaps += 1
+
+
+def connect(url: str | None = None, **options: Any) -> Client:
+    """A client for the site at `url`; the options are those of Client."""
+    return Client(url, **options)
+
+
+def _specification(
+    filter_text: str, expires_in_seconds: float | None, mailbox: Mailbox | None, scheme: str | None
+) -> dict[str, Any]:
+    body: dict[str, Any] = {"filter": filter_text}
+    if expires_in_seconds is not None:
+        body["expires_in_seconds"] = expires_in_seconds
+    if mailbox is not None:
+        body["mailbox"] = {k: v for k, v in msgspec.structs.asdict(mailbox).items() if v is not None}
+    if scheme is not None:
+        body["scheme"] = scheme
+    return body
+
+
+def _members(document: Any) -> dict[str, Any]:
+    return document if isinstance(document, dict) else {}
+
+
+def _convert(document: Any, kind: type[Record]) -> Record:
+    with suppress(msgspec.ValidationError):
+        return msgspec.convert(document, kind)
+    raise ConnectionFailed(f"the site's answer is not a {kind.__name__}; is it a newer or older version?")

@@ -1,0 +1,122 @@
+"""What `subscribe` returns: an asynchronous iterator over one subscription's messages."""
+
+import asyncio
+import logging
+import weakref
+from collections.abc import Callable
+from types import TracebackType
+from typing import Generic, Self, TypeVar, cast
+
+from culver.client.client_types import Gap, Message
+from culver.client.feed import Feed
+from culver.errors import ClientError
+
+logger = logging.getLogger("culver.client")
+Item = TypeVar("Item", bound=Message | Gap)
+
+
+class Stream(Generic[Item]):
+    """Starts with the first `anext` (or `async with`, or `start`), and ends when the subscription is removed.
+
+    Leaving an `async for` early leaves the subscription attached until the stream is closed, is garbage
+    collected, or its client is closed. Iteration raises ConnectionFailed where the first connection fails,
+    and RequestRefused where the site refuses the subscription. One task reads it at a time.
+    """
+
+    def __init__(
+        self,
+        feed: Feed,
+        spawn: Callable[[Feed], "asyncio.Task[None]"],
+        *,
+        automatic: bool,
+        yield_gaps: bool,
+        count_gap: Callable[[Gap], None],
+    ) -> None:
+        self._feed = feed
+        self._spawn = spawn
+        self._automatic = automatic
+        self._yield_gaps = yield_gaps
+        self._count_gap = count_gap
+        self._in_hand: int | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._closed = False
+        self.gaps = 0
+        """How many gaps were met so far, yielded or not."""
+
+    @property
+    def subscription(self) -> str:
+        """The subscription's id on the site; empty before the start. A live one's changes when it is
+        connected again."""
+        return self._feed.source.subscription
+
+    @property
+    def since(self) -> int | None:
+        """The log position from which every matching event is delivered; None before the start."""
+        return self._feed.source.since
+
+    async def start(self) -> None:
+        """Attach now and wait for it, instead of with the first item."""
+        self._launch()
+        await self._feed.ready()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Item:
+        self._launch()
+        if self._automatic and self._in_hand is not None:
+            self._feed.done_with(self._in_hand)
+        self._in_hand = None
+        while True:
+            item = await self._feed.next()
+            if item is None:
+                raise StopAsyncIteration
+            if isinstance(item, Message):
+                self._in_hand = item.offset
+                return cast(Item, item)
+            self.gaps += 1
+            self._count_gap(item)
+            if self._yield_gaps:
+                return cast(Item, item)
+            logger.warning(
+                "%s: events from %d to %d may be missing (%s, %s)",
+                self._feed.source,
+                item.start,
+                item.end - 1,
+                "number unknown" if item.dropped is None else f"{item.dropped} dropped",
+                item.reason,
+            )
+
+    async def close(self) -> None:
+        """Stop receiving. A live subscription ends; a durable one keeps its mailbox, and what was not
+        acknowledged comes again."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def _launch(self) -> None:
+        if self._closed:
+            raise ClientError("the stream is closed")
+        if self._task is None:
+            self._task = self._spawn(self._feed)
+            # The task keeps the feed, not the stream: a stream that nobody can read any more is ended.
+            finalizer = weakref.finalize(self, _cancel, asyncio.get_running_loop(), self._task)
+            finalizer.atexit = False
+
+
+def _cancel(loop: asyncio.AbstractEventLoop, task: "asyncio.Task[None]") -> None:
+    """Finalizers run in any thread, also after the loop has gone."""
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(task.cancel)

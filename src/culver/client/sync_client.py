@@ -1,0 +1,314 @@
+"""The synchronous face: the asynchronous client on an event loop in a thread of its own."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from concurrent.futures import Future
+from types import TracebackType
+from typing import Any, Generic, Literal, Self, TypeVar, cast, overload
+
+from culver.client.async_client import Client
+from culver.client.client_types import (
+    FilterTest,
+    Gap,
+    Mailbox,
+    Message,
+    Receipt,
+    Rows,
+    Subscription,
+    SubscriptionSet,
+    SyncMessage,
+)
+from culver.client.event_encoding import EventLike
+from culver.client.message_stream import Stream
+from culver.client.row_pieces import RowsLike
+from culver.errors import ClientError
+
+Result = TypeVar("Result")
+SyncItem = TypeVar("SyncItem", bound=SyncMessage | Gap)
+
+
+class SyncClient:
+    """As Client, blocking. Its methods may be called from several threads. Use it as `with`."""
+
+    def __init__(self, url: str | None = None, **options: Any) -> None:
+        self._client = Client(url, **options)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    @property
+    def url(self) -> str:
+        return self._client.url
+
+    @property
+    def gaps(self) -> int:
+        """How many gaps all subscriptions of this client have met."""
+        return self._client.gaps
+
+    def __enter__(self) -> Self:
+        if self._thread is not None:
+            raise ClientError(f"a client is opened once, and this one is {self._client.state.value}")
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="culver-client", daemon=True)
+        self._thread.start()
+        self._run(self._client.__aenter__())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if self._loop is None or self._thread is None or self._loop.is_closed():
+            return
+        try:
+            self._run(self._client.close())
+            self._run(_finish_tasks())
+        finally:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()
+
+    def publish(self, events: EventLike | Iterable[EventLike] | None = None, /, **attributes: Any) -> Receipt:
+        return self._run(self._client.publish(events, **attributes))
+
+    def publish_soon(
+        self, events: EventLike | Iterable[EventLike] | None = None, /, **attributes: Any
+    ) -> Future[Receipt]:
+        """Publish without waiting: the future has the receipt or the error. Never more than
+        `max_in_flight` are sent before answers come back; bound the futures you hold yourself."""
+        return self._submit(self._client.publish(events, **attributes))
+
+    @overload
+    def subscribe(
+        self,
+        filter_text: str | None = None,
+        *,
+        durable: str | None = None,
+        scheme: str | None = None,
+        ack: Literal["auto", "manual"] = "auto",
+        gaps: Literal[False] = False,
+    ) -> "SyncStream[SyncMessage]": ...
+
+    @overload
+    def subscribe(
+        self,
+        filter_text: str | None = None,
+        *,
+        durable: str | None = None,
+        scheme: str | None = None,
+        ack: Literal["auto", "manual"] = "auto",
+        gaps: Literal[True],
+    ) -> "SyncStream[SyncMessage | Gap]": ...
+
+    def subscribe(
+        self,
+        filter_text: str | None = None,
+        *,
+        durable: str | None = None,
+        scheme: str | None = None,
+        ack: Literal["auto", "manual"] = "auto",
+        gaps: bool = False,
+    ) -> "SyncStream[SyncMessage] | SyncStream[SyncMessage | Gap]":
+        """As Client.subscribe, as a plain iterator."""
+
+        async def make() -> Stream[Any]:
+            options: dict[str, Any] = {"durable": durable, "scheme": scheme, "ack": ack, "gaps": gaps}
+            return self._client.subscribe(filter_text, **options)
+
+        return SyncStream[Any](self, self._run(make()))
+
+    def create_subscription(
+        self,
+        filter_text: str,
+        *,
+        id: str | None = None,  # noqa: A002
+        expires_in_seconds: float | None = None,
+        mailbox: Mailbox | None = None,
+        scheme: str | None = None,
+    ) -> Subscription:
+        return self._run(
+            self._client.create_subscription(
+                filter_text, id=id, expires_in_seconds=expires_in_seconds, mailbox=mailbox, scheme=scheme
+            )
+        )
+
+    def replace_subscription(
+        self,
+        id: str,  # noqa: A002
+        filter_text: str,
+        *,
+        expires_in_seconds: float | None = None,
+        mailbox: Mailbox | None = None,
+        scheme: str | None = None,
+    ) -> Subscription:
+        return self._run(
+            self._client.replace_subscription(
+                id, filter_text, expires_in_seconds=expires_in_seconds, mailbox=mailbox, scheme=scheme
+            )
+        )
+
+    def delete_subscription(self, id: str) -> None:  # noqa: A002
+        self._run(self._client.delete_subscription(id))
+
+    def subscription(self, id: str) -> Subscription:  # noqa: A002
+        return self._run(self._client.subscription(id))
+
+    def subscriptions(self) -> list[Subscription]:
+        async def collect() -> list[Subscription]:
+            return [each async for each in self._client.subscriptions()]
+
+        return self._run(collect())
+
+    def subscribe_many(
+        self,
+        filter_text: str,
+        rows: RowsLike,
+        *,
+        name: str,
+        first: int | None = None,
+        expires_in_seconds: float | None = None,
+        mailbox: Mailbox | None = None,
+        progress: Callable[[int], None] = lambda count: None,
+    ) -> Rows:
+        return self._run(
+            self._client.subscribe_many(
+                filter_text,
+                rows,
+                name=name,
+                first=first,
+                expires_in_seconds=expires_in_seconds,
+                mailbox=mailbox,
+                progress=progress,
+            )
+        )
+
+    def sets(self) -> list[SubscriptionSet]:
+        async def collect() -> list[SubscriptionSet]:
+            return [each async for each in self._client.sets()]
+
+        return self._run(collect())
+
+    def delete_set(self, name: str) -> int:
+        return self._run(self._client.delete_set(name))
+
+    def test_filter(self, filter_text: str, event: EventLike) -> FilterTest:
+        return self._run(self._client.test_filter(filter_text, event))
+
+    def explain_filter(self, filter_text: str) -> list[str]:
+        return self._run(self._client.explain_filter(filter_text))
+
+    def ready(self) -> bool:
+        return self._run(self._client.ready())
+
+    def status(self) -> dict[str, Any]:
+        return self._run(self._client.status())
+
+    def pipeline(self) -> dict[str, Any]:
+        return self._run(self._client.pipeline())
+
+    def slices(self) -> dict[str, Any]:
+        return self._run(self._client.slices())
+
+    def add_slice(self, split: int | None = None) -> dict[str, Any]:
+        return self._run(self._client.add_slice(split))
+
+    def remove_slice(self, number: int) -> dict[str, Any]:
+        return self._run(self._client.remove_slice(number))
+
+    def _submit(self, work: Coroutine[Any, Any, Result]) -> "Future[Result]":
+        if self._loop is None or self._loop.is_closed():
+            work.close()
+            state = "not open yet; use `with`" if self._loop is None else "closed"
+            raise ClientError(f"the client is {state}")
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def _run(self, work: Coroutine[Any, Any, Result], timeout_seconds: float | None = None) -> Result:
+        """Run on the client's loop and wait. An interrupt (or the timeout) cancels the work."""
+        future = self._submit(work)
+        try:
+            return future.result(timeout_seconds)
+        except BaseException:
+            future.cancel()
+            raise
+
+
+class SyncStream(Generic[SyncItem]):
+    """As Stream, a plain iterator and context manager."""
+
+    def __init__(self, client: SyncClient, stream: Stream[Any]) -> None:
+        self._client = client
+        self._stream = stream
+
+    @property
+    def subscription(self) -> str:
+        return self._stream.subscription
+
+    @property
+    def since(self) -> int | None:
+        return self._stream.since
+
+    @property
+    def gaps(self) -> int:
+        return self._stream.gaps
+
+    def start(self) -> None:
+        self._client._run(self._stream.start())
+
+    def __iter__(self) -> Iterator[SyncItem]:
+        return self
+
+    def __next__(self) -> SyncItem:
+        item = self._next(None)
+        if item is None:
+            raise StopIteration
+        return item
+
+    def next(self, timeout_seconds: float) -> SyncItem | None:
+        """The next item; None when the time is up or the subscription has ended."""
+        return self._next(timeout_seconds)
+
+    def close(self) -> None:
+        self._client._run(self._stream.close())
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _next(self, timeout_seconds: float | None) -> SyncItem | None:
+        async def take() -> Message | Gap | None:
+            # The limit lies inside the loop: outside, an item could be taken and nobody left to get it.
+            try:
+                async with asyncio.timeout(timeout_seconds):
+                    return await anext(self._stream, None)
+            except TimeoutError:
+                return None
+
+        item = self._client._run(take())
+        if isinstance(item, Message):
+            return cast(
+                SyncItem, SyncMessage(item.event, item.offset, item.subscription, self._acknowledger(item))
+            )
+        return cast(SyncItem | None, item)
+
+    def _acknowledger(self, message: Message) -> Any:
+        return lambda _offset: self._client._run(message.ack())
+
+
+def connect_sync(url: str | None = None, **options: Any) -> SyncClient:
+    """A blocking client for the site at `url`; the options are those of Client."""
+    return SyncClient(url, **options)
+
+
+async def _finish_tasks() -> None:
+    """Let the last callbacks run, and cancel what is left, before the loop stops."""
+    rest = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in rest:
+        task.cancel()
+    await asyncio.gather(*rest, return_exceptions=True)

@@ -1,0 +1,1 @@
+"""The control plane: the catalogue, compaction, placement, elasticity and observation."""

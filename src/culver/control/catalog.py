@@ -1,0 +1,325 @@
+"""Subscriptions in the registry and in the index: a change is in both before it is acknowledged.
+
+request -> registry (durable, position from the head tracker) -> delivery (mailbox, live buffer)
+        -> indexer (a new index version; changes that come meanwhile share the next) -> head moves -> answer
+
+Beside that, the compactor merges segments of the index, which makes index versions too.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+
+from culver.config import UNLIMITED_FILTERS
+from culver.control.compactor import Compactor
+from culver.errors import NotFound, Unavailable
+from culver.matching.index import ClauseTable, Entry, IndexWriter, compile_rows, select_registrations
+from culver.model.language.parser import parse
+from culver.model.language.predicate import Predicate
+from culver.model.language.prepared_filter import prepare
+from culver.model.language.value_rows import read_columns
+from culver.pipeline.head import HeadTracker
+from culver.registry.block import Block, BlockSpec
+from culver.registry.registration import Registration
+from culver.registry.registry import Changes, Position, Registry, SetSummary, SubscriptionSpec
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_LONGEST_PAUSE_SECONDS = 5.0
+_VERSIONS_KEPT = 64  # of the index, at most
+
+
+class RegistrationSink(Protocol):
+    """Implemented by delivery: told of every registration that is added or ended, before it takes effect."""
+
+    def register(self, registrations: Iterable[Registration | Block]) -> None: ...
+
+
+class Catalog:
+    """Lives on the event loop; the registry and the index writer are called in one thread of their own each,
+    so that changes keep their order. `horizon` is the offset below which nothing is ever matched again. After
+    `quiet_seconds` without a change the index is made as compact as it gets."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        index: IndexWriter,
+        tracker: HeadTracker,
+        sink: RegistrationSink,
+        log_end: Callable[[], int],
+        horizon: Callable[[], int],
+        on_head_moved: Callable[[], None],
+        clock_us: Callable[[], int],
+        quiet_seconds: float = 2.0,
+    ) -> None:
+        self._registry = registry
+        self._index = index
+        self._tracker = tracker
+        self._sink = sink
+        self._log_end = log_end
+        self._horizon = horizon
+        self._on_head_moved = on_head_moved
+        self._clock_us = clock_us
+        # Of registrations and blocks not indexed yet, to save parsing and compiling again.
+        self._predicates: dict[int, Predicate] = {}
+        self._tables: dict[int, ClauseTable] = {}
+        self._changes: set[asyncio.Task[Any]] = set()
+        # The numbers of registrations and blocks, behind the version that must be indexed first.
+        self._forgettable: deque[tuple[int, Sequence[int], Sequence[int]]] = deque()
+        self._registry_thread = ThreadPoolExecutor(1, "culver-registry")
+        self._index_thread = ThreadPoolExecutor(1, "culver-indexer")
+        self._compactor = Compactor(index, self._index_thread, horizon, self._on_version, quiet_seconds)
+        self._changed = asyncio.Event()
+        self._indexed = asyncio.Condition()
+        self._indexer: asyncio.Task[None] | None = None
+        self._closed = False
+        self.trouble: str | None = None
+
+    async def start(self) -> None:
+        """Bring the index up to the registry's version, then follow it."""
+        await self._index_changes()
+        self._indexer = asyncio.create_task(self._follow())
+        self._compactor.start()
+
+    async def close(self) -> None:
+        if self._changes:
+            await asyncio.wait(self._changes)
+        self._closed = True
+        if self._indexer is not None:
+            self._indexer.cancel()
+            await asyncio.gather(self._indexer, return_exceptions=True)
+        async with self._indexed:
+            self._indexed.notify_all()
+        await self._compactor.close()
+        self._registry_thread.shutdown()
+        self._index_thread.shutdown()
+
+    async def add(self, specs: Sequence[SubscriptionSpec]) -> list[Registration]:
+        def take(added: list[Registration]) -> None:
+            for registration, spec in zip(added, specs, strict=True):
+                self._predicates[registration.number] = spec.predicate
+            self._sink.register(added)
+
+        added = await self._change(lambda position, now: self._registry.add(specs, position, now), take)
+        await self._until_indexed(added)
+        return added
+
+    async def add_block(self, spec: BlockSpec) -> Block:
+        """Raises InvalidFilter with `row` and `parameter` for a value that cannot stand where it does."""
+        # Compiled first, with numbers to be moved: that checks every value.
+        table = await asyncio.to_thread(compile_rows, spec.prepared, np.arange(len(spec)), spec.columns)
+
+        def take(added: Block) -> None:
+            self._tables[added.number] = table
+            self._sink.register([added])
+
+        added = await self._change(lambda position, now: self._registry.add_block(spec, position, now), take)
+        await self._until_indexed([added])
+        return added
+
+    async def replace(self, spec: SubscriptionSpec) -> Registration:
+        def take(added: Registration) -> None:
+            self._predicates[added.number] = spec.predicate
+            self._sink.register([added])
+
+        added = await self._change(lambda position, now: self._registry.replace(spec, position, now), take)
+        await self._until_indexed([added])
+        return added
+
+    async def remove(self, subscription: str) -> Registration:
+        ended = await self._change(
+            lambda position, now: self._registry.remove([subscription], position, now), self._sink.register
+        )
+        if not ended:
+            raise NotFound(f"there is no subscription {subscription!r}", field="subscription")
+        return ended[0]
+
+    async def remove_set(self, name: str) -> int:
+        """Returns how many subscriptions have ended. Raises NotFound."""
+        ended = await self._change(
+            lambda position, now: self._registry.remove_set(name, position, now), self._sink.register
+        )
+        if not ended:
+            raise NotFound(f"there is no set {name!r}", field="name")
+        return sum(len(each.numbers()) if isinstance(each, Block) else 1 for each in ended)
+
+    async def remove_expired(self) -> None:
+        await self._change(self._registry.remove_expired, self._sink.register)
+
+    async def get(self, subscription: str) -> Registration:
+        return await self._in_registry_thread(lambda: self._registry.get(subscription))
+
+    async def page(self, after: str | None, limit: int) -> list[Registration]:
+        return await self._in_registry_thread(lambda: self._registry.page(after, limit))
+
+    async def sets(self, after: str | None, limit: int) -> list[SetSummary]:
+        return await self._in_registry_thread(lambda: self._registry.sets(after, limit))
+
+    async def count(self) -> int:
+        return await self._in_registry_thread(self._registry.count)
+
+    async def forget(self, numbers: Sequence[int], blocks: Sequence[int] = ()) -> None:
+        """Drop ended registrations that delivery has done with, as soon as the index knows of their end too:
+        what the registry has forgotten it cannot tell the index any more."""
+        if numbers or blocks:
+            self._forgettable.append((self._registry.version, numbers, blocks))
+        while self._forgettable and self._forgettable[0][0] <= self._index.registry_version:
+            _, *known = self._forgettable.popleft()
+            await self._in_registry_thread(partial(self._registry.forget, *known))
+
+    async def redivide(self, divide: Callable[[int], bool]) -> bool:
+        """Have the index divided anew: `divide` is called in the index's thread with the horizon, and tells whether
+        it has made a version. Changes to subscriptions wait meanwhile, as they do for one another. Whoever asked may
+        be cancelled; it goes on all the same."""
+        task = asyncio.create_task(self._redivide(divide))
+        self._changes.add(task)
+        task.add_done_callback(self._changes.discard)
+        return await asyncio.shield(task)
+
+    async def _redivide(self, divide: Callable[[int], bool]) -> bool:
+        def run() -> tuple[bool, int, int]:
+            return divide(horizon), self._index.registry_version, self._index.version
+
+        async with self._compactor.paused():
+            horizon = self._horizon()
+            changed, *versions = await asyncio.get_running_loop().run_in_executor(self._index_thread, run)
+            self._on_version(*versions)
+        return changed
+
+    async def retire(self, before_version: int) -> None:
+        """Delete index versions that no batch asks for again, and all but the newest few in any case: whoever
+        asks for one of them takes the newest, which gives the same answer."""
+        before_version = max(before_version, self._index.version - _VERSIONS_KEPT)
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(self._index_thread, self._index.retire, before_version)
+
+    # ----------------------------------------------------------------------------------------------------
+
+    async def _in_registry_thread(self, call: Callable[[], T]) -> T:
+        if self._closed:
+            raise Unavailable("the site is stopping")
+        return await asyncio.get_running_loop().run_in_executor(self._registry_thread, call)
+
+    async def _change(self, change: Callable[[Position, int], T], take: Callable[[T], None]) -> T:
+        """Make a change in the registry and tell everybody who must know. Whoever asked for it may be cancelled
+        meanwhile; the change then goes on all the same, for half of it would hold the head for ever."""
+        task = asyncio.create_task(self._commit(change, take))
+        self._changes.add(task)
+        task.add_done_callback(self._changes.discard)
+        return await asyncio.shield(task)
+
+    async def _commit(self, change: Callable[[Position, int], T], take: Callable[[T], None]) -> T:
+        def run() -> T:
+            versions: list[int] = []
+
+            def position(version: int) -> int:
+                versions.append(version)
+                return self._tracker.register(version, self._log_end())
+
+            try:
+                return change(position, self._clock_us())
+            finally:
+                for version in versions:
+                    if version > self._registry.version:  # it was rolled back
+                        self._tracker.withdraw(version)
+
+        try:
+            result = await self._in_registry_thread(run)
+        except BaseException:
+            self._on_head_moved()  # the head may have been held for a moment
+            raise
+        take(result)
+        self._changed.set()
+        return result
+
+    async def _until_indexed(self, added: Sequence[Registration | Block]) -> None:
+        if not added:
+            return
+        version = max(registration.version for registration in added)
+        async with self._indexed:
+            await self._indexed.wait_for(lambda: self._closed or self._index.registry_version >= version)
+        if self._index.registry_version < version:
+            raise Unavailable(
+                "the site is stopping; the subscription is registered and takes effect when it is back"
+            )
+
+    async def _follow(self) -> None:
+        pause_seconds = 0.1
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            try:
+                await self._index_changes()
+                self.trouble, pause_seconds = None, 0.1
+            except Exception as exc:
+                # Until it works, the head stays where the first change takes effect: events wait in the log.
+                self.trouble = f"cannot write the index: {exc}"
+                logger.exception("the indexer tries again in %.1f s", pause_seconds)
+                self._changed.set()
+                await asyncio.sleep(pause_seconds)
+                pause_seconds = min(2 * pause_seconds, _LONGEST_PAUSE_SECONDS)
+
+    async def _index_changes(self) -> None:
+        loop = asyncio.get_running_loop()
+        changes = await self._in_registry_thread(lambda: self._registry.changes(self._index.registry_version))
+        if changes.version > self._index.registry_version:
+            horizon = self._horizon()
+            entries, tables = self._compilers(changes)
+            ended = [(block.numbers(), block.until or 0) for block in changes.ended_blocks]
+
+            def publish() -> tuple[int, int]:
+                added = [entry() for entry in entries]
+                compiled = [table() for table in tables]
+                self._index.publish(changes.version, added, changes.ended, horizon, compiled, ended)
+                return changes.version, self._index.version
+
+            self._on_version(*await loop.run_in_executor(self._index_thread, publish))
+            self._compactor.published()
+        async with self._indexed:
+            self._indexed.notify_all()
+
+    def _compilers(
+        self, changes: Changes
+    ) -> tuple[list[Callable[[], Entry]], list[Callable[[], ClauseTable]]]:
+        """What was added, to be parsed and compiled in the index's thread where that has not been done yet."""
+        entries: list[Callable[[], Entry]] = []
+        tables: list[Callable[[], ClauseTable]] = []
+        for each in changes.added:
+            if isinstance(each, Block):
+                tables.append(partial(_table, each, self._tables.pop(each.number, None)))
+            else:
+                entries.append(partial(_entry, each, self._predicates.pop(each.number, None)))
+        return entries, tables
+
+    def _on_version(self, registry_version: int, index_version: int) -> None:
+        self._tracker.indexed(registry_version, index_version, self._index.placed.slices)
+        self._on_head_moved()
+
+
+def _entry(registration: Registration, predicate: Predicate | None) -> Entry:
+    return Entry(
+        registration.number,
+        predicate or parse(registration.filter, UNLIMITED_FILTERS),
+        registration.since,
+        registration.scheme,
+    )
+
+
+def _table(block: Block, compiled: ClauseTable | None) -> ClauseTable:
+    """A block's members, compiled; `compiled` has all its rows, with numbers from 0."""
+    if compiled is None:
+        columns = read_columns(block.values)
+        prepared = prepare(block.filter, UNLIMITED_FILTERS)
+        compiled = compile_rows(prepared, np.arange(block.count), columns)
+    numbers = compiled.numbers + block.number
+    table = replace(compiled, numbers=numbers, since=np.full(len(numbers), block.since))
+    return table if not len(block.holes) else select_registrations(table, ~np.isin(numbers, block.holes))

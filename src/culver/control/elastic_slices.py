@@ -1,0 +1,269 @@
+"""Slices that come and go while a site runs: by hand, by the controller, and divided anew as registrations change.
+
+    every second   subscriptions have doubled?   --> learn from a sample; clearly better? --> divide anew
+                   the controller, if the site is elastic               --> add or remove
+    by hand        culver slices add | remove                           --> add or remove
+
+A change makes an index version. Batches are matched with the version that they were planned with, so it takes place
+between two of them, and no event is matched by halves.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+import pyarrow as pa
+
+from culver.control.catalog import Catalog
+from culver.control.elasticity import Add, Controller, Decision, Remove
+from culver.control.slice_rates import UNMEASURED, Meter
+from culver.control.slice_views import (
+    DecisionView,
+    DimensionView,
+    LayerView,
+    SegmentView,
+    SetView,
+    SlicesView,
+    SliceView,
+    check_add,
+    check_remove,
+    decision_view,
+)
+from culver.matching.index import ClauseTable, IndexWriter
+from culver.matching.index.storage.slicing import ANYWHERE
+from culver.pipeline.observation import SiteObservation
+from culver.pipeline.set_loads import LoadReport
+from culver.placement.divisions.dimension_choice import SAMPLE, Dividing
+from culver.placement.divisions.redivision import Redivision, anew, covering
+from culver.placement.expected_cost import is_clearly_better
+from culver.placement.mpartition import MPartition
+from culver.placement.set_labels import set_labels
+
+logger = logging.getLogger(__name__)
+
+_ENOUGH = 128  # subscriptions to learn from, and events
+_MANY_TIMES = 8
+_PAUSE_SECONDS = 60.0  # after a division that could not be written: most of the index is written for each
+
+
+class Events(Protocol):
+    def __call__(self) -> pa.RecordBatch | None:
+        """Some of the last events; None where there are none."""
+
+
+class ElasticSlices:
+    """Implements Slices for the placements that can be cut again. Lives on the event loop."""
+
+    def __init__(
+        self,
+        index: IndexWriter,
+        catalog: Catalog,
+        observe: Callable[[], SiteObservation],
+        meter: Meter,
+        recent_events: Events,
+        dividing: Dividing | None,
+        forwarding: str,
+        controller: Controller | None,
+    ) -> None:
+        """`meter` is fed by its owner. `dividing` is for `mpartition`; the others know how they divide. Without a
+        `controller` slices change by hand only."""
+        self._index = index
+        self._catalog = catalog
+        self._observe = observe
+        self._recent_events = recent_events
+        self._dividing = dividing
+        self._forwarding = forwarding
+        self._controller = controller
+        self._meter = meter
+        self._changing = asyncio.Lock()
+        # How many subscriptions, and how many events ever, there were when the division was last looked at.
+        self._learnt_at = (0, 0)
+        self._not_before = float("-inf")
+
+    async def add(self, split: int | None = None) -> SlicesView:
+        async with self._changing:
+            check_add(self.view(), split)
+            loaded = self._most_loaded() if split is None else split
+            events = self._recent_events()
+
+            def change(present: MPartition) -> Redivision[MPartition]:
+                # With one slice there is nothing to divide, and everything is in the rest.
+                if present.slices == 1:
+                    return anew(present, self._learnt(present, 2, events))
+                return present.with_slice_added(loaded)
+
+            await self._change(change)
+            return self.view()
+
+    async def remove(self, number: int) -> SlicesView:
+        async with self._changing:
+            check_remove(self.view(), number)
+
+            def change(present: MPartition) -> Redivision[MPartition]:
+                if present.slices == 2:
+                    return anew(present, type(present)(1))
+                return present.with_slice_removed(number)
+
+            await self._change(change)
+            return self.view()
+
+    async def tick(self) -> None:
+        """Call it about once a second."""
+        seen, now = self._observe(), time.monotonic()
+        await self._look_at_division(seen.subscriptions, seen.log_next_offset)
+        if self._controller is None:
+            return
+        held = {number: count for number, (count, _) in enumerate(self._index.contents_of_slices())}
+        decision = self._controller.observe(
+            now, seen.queues.match, self._meter.arrived_per_second(), self._meter.loads(held)
+        )
+        match decision:
+            case Add(number, reason):
+                logger.warning("a slice is added: %s", reason)
+                await self.add(number)
+            case Remove(number, reason):
+                logger.warning("slice %d is removed: %s", number, reason)
+                await self.remove(number)
+
+    def view(self) -> SlicesView:
+        seen, rates = self._observe(), self._meter.rates()
+        placement, contents = self._index.divided()
+        assert isinstance(placement, MPartition)
+        waiting, load = seen.queues.match, seen.pipeline.load
+        if load.division != self._index.placed.fingerprint():
+            load = LoadReport()  # about sets that had these numbers before
+        arrived = sum(load.arrivals) or 1.0
+        sets: list[SetView] = []
+        for number, (label, home, (count, size)) in enumerate(
+            zip(set_labels(placement), placement.homes.tolist(), contents, strict=True)
+        ):
+            sent = load.arrivals[number] if number < len(load.arrivals) else 0.0
+            rate = load.rates[number] if number < len(load.rates) else 0.0
+            sets.append(
+                SetView(
+                    number,
+                    None if home == ANYWHERE else home,
+                    count,
+                    size,
+                    sent,
+                    rate or None,
+                    waiting * sent / arrived,
+                    label.layer,
+                    label.dimension,
+                    label.backup_of,
+                )
+            )
+        slices = []
+        for number, (count, size) in enumerate(self._index.contents_of_slices()):
+            measured = rates.get(number, UNMEASURED)
+            slices.append(
+                SliceView(
+                    number,
+                    tuple(each.set for each in sets if each.home == number),
+                    count,
+                    size,
+                    measured.sent_per_second,
+                    measured.matched_per_second,
+                    measured.busy,
+                    waiting * measured.sent_share,
+                )
+            )
+        return SlicesView(
+            seen.placement.name,
+            seen.placement.reason,
+            tuple(slices),
+            tuple(sets),
+            _layers(placement),
+            self._forwarding,
+            self._controller is not None,
+            _told(self._controller.last) if self._controller else None,
+            _told(self._controller.last_change) if self._controller else None,
+        )
+
+    def _placement(self) -> MPartition:
+        placement = self._index.slicing
+        assert isinstance(placement, MPartition)
+        return placement
+
+    def _most_loaded(self) -> int:
+        """The busiest; where none has done anything, the fullest."""
+        rates = self._meter.rates()
+        held = self._index.contents_of_slices()
+        return max(
+            range(len(held)), key=lambda number: (rates.get(number, UNMEASURED).busy, held[number], -number)
+        )
+
+    async def _change(self, change: Callable[[MPartition], Redivision[MPartition] | None]) -> bool:
+        def run(horizon: int) -> bool:
+            redivision = change(self._placement())
+            if redivision is None:
+                return False
+            self._index.redivide(
+                redivision.placement,
+                redivision.kept.tolist(),
+                redivision.sources.tolist(),
+                redivision.changed.tolist(),
+                horizon,
+            )
+            return True
+
+        changed = await self._catalog.redivide(run)
+        if changed:
+            self._meter.forget()
+        return changed
+
+    def _sample(self, present: MPartition) -> ClauseTable:
+        return self._index.sample(covering(present), SAMPLE)
+
+    def _learnt(self, present: MPartition, slices: int, events: pa.RecordBatch | None) -> MPartition:
+        return type(present).learnt(self._sample(present), slices, events, self._dividing)
+
+    async def _look_at_division(self, count: int, events_ever: int) -> None:
+        """Learn again where subscriptions have become twice or half as many since the last time, or events many times
+        as many: the first ones, above all, for subscriptions mostly come before them."""
+        if count < _ENOUGH or self._placement().slices == 1 or time.monotonic() < self._not_before:
+            return
+        known, known_events = self._learnt_at
+        if known / 2 < count < 2 * known and events_ever < max(_ENOUGH, _MANY_TIMES * known_events):
+            return
+        events = self._recent_events()
+
+        def change(present: MPartition) -> Redivision[MPartition] | None:
+            fresh = self._learnt(present, present.slices, events)
+            sample = self._sample(present)
+            return anew(present, fresh) if is_clearly_better(fresh, present, sample, events) else None
+
+        async with self._changing:
+            try:
+                if await self._change(change):
+                    logger.info("%d subscriptions are divided anew", count)
+            except Exception:
+                self._not_before = time.monotonic() + _PAUSE_SECONDS
+                raise
+            self._learnt_at = count, events_ever
+
+
+def _told(said: tuple[float, Decision] | None) -> DecisionView | None:
+    return None if said is None else decision_view(said[1], time.monotonic() - said[0])
+
+
+def _layers(placement: MPartition) -> tuple[LayerView, ...]:
+    return tuple(
+        LayerView(
+            tuple(
+                DimensionView(
+                    each["attribute"],
+                    each["type"],
+                    each["divided_by"] != "ranges",
+                    tuple(
+                        SegmentView(part["slice"], part.get("from"), part.get("below"))
+                        for part in each["segments"]
+                    ),
+                )
+                for each in dimensions
+            )
+        )
+        for dimensions in placement.describe()
+    )

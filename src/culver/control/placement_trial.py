@@ -1,0 +1,207 @@
+"""What an event costs with a placement: tried by the operators themselves, on a sample of the registrations.
+
+Matching takes much less than in proportion to what is searched: most of it goes with what is found, which is the same
+for all placements, and with how often a set is visited. To put together what several tasks found may cost more than
+to find it. So nothing is assumed of a placement but that its costs are a line:
+
+    seconds            . '     as many registrations as there are
+    per event      . '
+               . '  tried      with the sample
+           . '  tried          with an eighth of it
+        +---------------
+         registrations
+
+Blocks of events are large, as under load, for much of what a set costs is paid once a block.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import thread_time
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from culver.matching.index import ClauseTable, Index, Memory, select_registrations
+from culver.matching.index.compile.clause_table import concatenate
+from culver.matching.index.search.index_segment import in_memory
+from culver.matching.index.search.matcher import Part
+from culver.pipeline import operators, partial_exchange, result_join
+from culver.pipeline.batch_plan import Plan
+from culver.pipeline.partial_file import Partial
+from culver.placement.forwarding import Adaptive, Load
+from culver.placement.placement import Placement
+from culver.placement.replicated import Replicated
+
+SAMPLE = 32_768  # registrations
+_FEWEST = 256
+_FEWER = 8  # times, in the smaller trial
+_EVENTS = 8_192  # in a block
+_FEWEST_EVENTS = 16
+_COPIES = 2  # of the sample in all sets together, at most
+_HARDLY_MORE = (
+    1.5  # times as long for twice as many events: most is paid once a block, and events cost little
+)
+_ROUNDS = 3  # of which the quickest counts: others may be at work on the machine
+_LEAST_SECONDS = 1e-9
+_SECONDS = 0.02  # for one block against the undivided sample, or somewhat more
+
+
+_Line: TypeAlias = tuple["_Trial", "_Trial"]  # with few registrations, and with more
+
+
+@dataclass(frozen=True, slots=True)
+class Circumstances:
+    registrations: int  # that there are
+    tasks: int  # that the slices are shared out to
+    reading_seconds: float  # for an event: every task reads all of them
+
+
+def seconds_per_event(
+    placements: Sequence[Placement], sample: ClauseTable, events: pa.RecordBatch, now: Circumstances
+) -> list[float]:
+    """For each placement, the seconds that workers would spend on an event, all together, with as many registrations
+    as there are. A worker that waits for the slowest is spending time, too. Takes about 0.1 s for each of them: where
+    filters are slow, registrations and events are fewer."""
+    with TemporaryDirectory() as made:
+        directory = Path(made)
+        sample, block = _affordable(sample, events, directory)
+        undivided = _trials(Replicated(1), sample, 1)
+        lines = [
+            undivided if _is_undivided(each) else _trials(each, sample, now.tasks) for each in placements
+        ]
+        for _ in range(_ROUNDS):  # all in turn, so that a busy moment of the machine does not hit one of them
+            for trial in {id(trial): trial for line in (undivided, *lines) for trial in line}.values():
+                trial.run(block, directory)
+    return [_at(now.registrations, line, undivided) + line[0].tasks * now.reading_seconds for line in lines]
+
+
+def _affordable(
+    sample: ClauseTable, events: pa.RecordBatch, directory: Path
+) -> tuple[ClauseTable, pa.RecordBatch]:
+    """As many registrations, and then as many events, as can be tried soon."""
+    few = _every(sample, len(sample.numbers) // _FEWEST)
+    probe = _Trial(Replicated(1), few, 1)
+    for _ in range(2):  # the first time, kernels are loaded
+        probe.run(_block(events, _FEWEST_EVENTS), directory)
+    most = max(_FEWEST, int(_SECONDS / (_FEWEST_EVENTS * probe.seconds) * len(few.numbers)))
+    sample = _every(sample, -(-len(sample.numbers) // most))
+    probe, count, before = _Trial(Replicated(1), sample, 1), _FEWEST_EVENTS, 0.0
+    while count < _EVENTS:
+        probe.run(_block(events, count), directory)
+        took = count * probe.seconds
+        if took > _SECONDS / 2 and took > _HARDLY_MORE * before > 0:
+            break
+        count, before = 2 * count, took
+    return sample, _block(events, count)
+
+
+def _block(events: pa.RecordBatch, count: int) -> pa.RecordBatch:
+    return events.take(pa.array(np.resize(np.arange(events.num_rows), count)))
+
+
+def _trials(placement: Placement, sample: ClauseTable, tasks: int) -> _Line:
+    """With few registrations, and with more, but no more than can be tried soon."""
+    more = _Trial(placement, sample, tasks)
+    step = -(-more.held() // max(1, _COPIES * len(sample.numbers)))
+    if step > 1:
+        more = _Trial(placement, _every(sample, step), tasks)
+    return _Trial(placement, _every(more.table, _FEWER), tasks), more
+
+
+def _every(table: ClauseTable, step: int) -> ClauseTable:
+    return select_registrations(table, np.arange(len(table.numbers)) % max(1, step) == 0)
+
+
+def _at(registrations: int, line: _Line, undivided: _Line) -> float:
+    """Where a line is with so many registrations. Far from the sample, noise may bend it down: what is no quicker
+    than the undivided index with the sample is not taken for quicker with more, and what is, not for more so."""
+    tried = line[1]
+    as_tried = tried.seconds / _on(len(tried.table.numbers), undivided)
+    return max(_on(registrations, line), min(1.0, as_tried) * _on(registrations, undivided))
+
+
+def _on(registrations: int, line: _Line) -> float:
+    fewer, more = line
+    low, high = len(fewer.table.numbers), len(more.table.numbers)
+    slope = max(0.0, more.seconds - fewer.seconds) / max(1, high - low)
+    return max(_LEAST_SECONDS, fewer.seconds + slope * (registrations - low))
+
+
+def _is_undivided(placement: Placement) -> bool:
+    """As in a site: with one set there is nothing to route, and a range of the log is one task."""
+    return len(placement.homes) == 1
+
+
+class _Trial:
+    """Some registrations as a placement divides them. `seconds` is what an event took all tasks together, if each
+    took as long as the slowest, in the quickest run so far."""
+
+    def __init__(self, placement: Placement, table: ClauseTable, tasks: int) -> None:
+        self.table = table
+        self.seconds = np.inf
+        self._undivided = _is_undivided(placement)
+        slices = 1 if self._undivided else placement.slices
+        self.tasks = min(slices, max(1, tasks))
+        self._plan = Plan(1, slices, self.tasks)
+        self._placement = placement
+        self._start = int(table.since.max(initial=0))  # from here on, all of them are in effect
+        self._held = placement.assign(table)
+        self._sets: dict[int, Index] = {}
+        self._memory = Memory()
+        unknown = np.zeros(len(placement.homes))
+        counts = np.count_nonzero(self._held, axis=0)
+        self._load = Load(placement.homes, placement.slices, counts, unknown, unknown, unknown, unknown)
+
+    def held(self) -> int:
+        """The registrations in all sets."""
+        return int(self._held.sum())
+
+    def run(self, block: pa.RecordBatch, directory: Path) -> None:
+        for number in range(len(self._placement.homes)):
+            self._index(number)
+        began = thread_time()
+        routed = None
+        if not self._undivided:
+            routed = operators.routed(self._placement, Adaptive(), self._load, self._start, [block])
+        routing = thread_time() - began
+        found: list[Partial] = []
+        busy: list[float] = []
+        for task in range(self.tasks):
+            began = thread_time()
+            collected = result_join.Collection()
+            for own in self._plan.share(task):
+                sent = None if routed is None else [operators.sent_to(own, chosen) for chosen in routed]
+                for each in operators.match(self._index, self._start, [block], self._memory, sent):
+                    collected.add(each)
+            if self.tasks == 1:
+                operators.exit_point(self._start, 1, [block], collected, self._memory)
+            busy.append(thread_time() - began)
+            end = self._start + block.num_rows
+            found.append(
+                Partial(self._start, end, 1, collected, operators.payload_sizes([block], self._memory))
+            )
+        taken = self.tasks * (routing + max(busy)) + self._joining(directory, found)
+        self.seconds = min(self.seconds, taken / block.num_rows)
+
+    def _joining(self, directory: Path, found: Sequence[Partial]) -> float:
+        if self.tasks == 1:
+            return 0.0
+        began = thread_time()
+        for task, part in enumerate(found):
+            joined = partial_exchange.put(directory, part, task, self._plan, self._memory.grouping)
+        took = thread_time() - began
+        assert joined is not None, "the last task finds the others"
+        partial_exchange.clear(directory, joined, self._plan)
+        return took
+
+    def _index(self, number: int) -> Index:
+        if number not in self._sets:
+            kept = self._held[:, number]
+            table, _ = concatenate(
+                [select_registrations(self.table, kept)]
+            )  # without texts that no one needs
+            self._sets[number] = Index(1, [Part(in_memory(table))] if kept.any() else [])
+        return self._sets[number]

@@ -1,0 +1,207 @@
+"""The slices of a running site: what is seen of them, and how they are changed while it runs.
+
+    slice    a part of the work of matching, done by one task for each range of events
+     +-- set    an index with segments of its own; a slice works on the sets that it is the home of
+    layer    dimensions, each divided into segments, one or more for each slice; a segment's slice is its owner
+    rest     one set that every slice holds, of the registrations that belong to no layer
+
+Plain records, a Protocol with the two changes, and the refusals that are the same whoever makes them.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from culver.control.elasticity import ELASTIC_PLACEMENTS, Add, Decision, Remove
+from culver.control.slice_rates import UNMEASURED, Meter
+from culver.errors import Conflict, NotFound
+from culver.pipeline.observation import SiteObservation
+
+Value = bool | int | float | str  # a timestamp is RFC 3339 text
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentView:
+    """[start, end) of a dimension; None where there is no bound. Of a hashed dimension, all that falls to a slice."""
+
+    slice: int
+    start: Value | None = None
+    end: Value | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DimensionView:
+    attribute: str
+    line: str  # what orders its values: numbers, strings, timestamps, ...
+    hashed: bool  # values are dealt out by their hash, one by one, and have no bounds
+    segments: tuple[SegmentView, ...]  # in the order of their values
+
+
+@dataclass(frozen=True, slots=True)
+class LayerView:
+    dimensions: tuple[DimensionView, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SetView:
+    """`layer` and `dimension` are places in the lists of the view; both None: the rest, or a slice's only set."""
+
+    set: int
+    home: int | None  # the slice that works on it; None: every slice holds it
+    registrations: int
+    bytes: int  # of its compiled arrays
+    sent_per_second: float = 0.0  # events that were sent to it
+    matched_per_second: float | None = None  # events, while it was worked on; None: it was not
+    queue: float = 0.0  # events that wait for it
+    layer: int | None = None
+    dimension: int | None = None
+    backup_of: int | None = None  # the slice all of whose copies it has, for events with no other candidate
+
+
+@dataclass(frozen=True, slots=True)
+class SliceView:
+    """One slice, over all sets that it works on."""
+
+    slice: int
+    sets: tuple[int, ...]  # that it is the home of
+    registrations: int  # that it holds; one that is in several of its sets counts in each
+    bytes: int
+    sent_per_second: float = 0.0
+    matched_per_second: float | None = None
+    busy: float = 0.0  # seconds of work a second
+    queue: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionView:
+    """What the controller said; `action` is add (and `slice` is the one to split), remove or nothing."""
+
+    action: str
+    slice: int | None
+    reason: str
+    seconds_ago: float
+
+
+@dataclass(frozen=True, slots=True)
+class SlicesView:
+    """All slices at one moment. Slices are numbered from 0 on without holes, so a removal may give others a number of
+    their own. Rates are those of the last seconds."""
+
+    placement: str
+    reason: str  # for this placement
+    slices: tuple[SliceView, ...]
+    sets: tuple[SetView, ...]
+    layers: tuple[LayerView, ...] = ()
+    forwarding: str | None = None  # the policy among candidates; None: no event has more than one
+    elastic: bool = False  # a controller adds and removes slices
+    decision: DecisionView | None = None  # what it said last
+    last_change: DecisionView | None = None  # its last decision that was more than to do nothing
+
+
+class Slices(Protocol):
+    """The slices of a site, from the event loop's thread. A change happens between two batches: every event is
+    matched with the slices before it, or with those after it. It is durable on return, and may take as long as moving
+    the registrations does; one change waits for another."""
+
+    async def add(self, split: int | None = None) -> SlicesView:
+        """A new slice takes half of each segment of `split` (None: of the most loaded). Raises NotFound, and Conflict
+        where the placement cannot."""
+
+    async def remove(self, number: int) -> SlicesView:
+        """The neighbours take over what a slice has. Raises NotFound, and Conflict where it is the last one, or the
+        placement cannot."""
+
+    def view(self) -> SlicesView: ...
+
+
+def check_add(view: SlicesView, split: int | None) -> None:
+    """Raises what `Slices.add` is to raise."""
+    _check_placement(view)
+    if split is not None:
+        _check_number(view, split, "split")
+
+
+def check_remove(view: SlicesView, number: int) -> None:
+    """Raises what `Slices.remove` is to raise."""
+    _check_number(view, number, "number")
+    _check_placement(view)
+    if len(view.slices) == 1:
+        raise Conflict("this is the last slice, and a site needs one", field="number")
+
+
+def decision_view(decision: Decision, seconds_ago: float) -> DecisionView:
+    match decision:
+        case Add(number, reason):
+            return DecisionView("add", number, reason, seconds_ago)
+        case Remove(number, reason):
+            return DecisionView("remove", number, reason, seconds_ago)
+    return DecisionView("nothing", None, decision.reason, seconds_ago)
+
+
+class FixedSlices:
+    """Slices that stay as they are while a site runs, each with one set. Implements Slices; changes are refused."""
+
+    def __init__(self, observe: Callable[[], SiteObservation], meter: Meter) -> None:
+        self._observe = observe
+        self._meter = meter
+
+    async def add(self, split: int | None = None) -> SlicesView:
+        check_add(self.view(), split)
+        raise _fixed()
+
+    async def remove(self, number: int) -> SlicesView:
+        check_remove(self.view(), number)
+        raise _fixed()
+
+    def view(self) -> SlicesView:
+        seen, rates = self._observe(), self._meter.rates()
+        sets = []
+        for held in seen.index:
+            rate = rates.get(held.slice, UNMEASURED)
+            sets.append(
+                SetView(
+                    held.slice,
+                    held.slice,
+                    held.registrations,
+                    held.bytes,
+                    rate.sent_per_second,
+                    rate.matched_per_second,
+                    rate.sent_share * seen.queues.match,
+                )
+            )
+        slices = tuple(
+            SliceView(
+                each.set,
+                (each.set,),
+                each.registrations,
+                each.bytes,
+                each.sent_per_second,
+                each.matched_per_second,
+                rates.get(each.set, UNMEASURED).busy,
+                each.queue,
+            )
+            for each in sets
+        )
+        return SlicesView(seen.placement.name, seen.placement.reason, slices, tuple(sets))
+
+
+def _check_placement(view: SlicesView) -> None:
+    if view.placement not in ELASTIC_PLACEMENTS:
+        raise Conflict(
+            f"with the placement {view.placement} slices stay as they are while the site runs; they can be added and "
+            f"removed with {', '.join(ELASTIC_PLACEMENTS[:-1])} and {ELASTIC_PLACEMENTS[-1]} (setting "
+            "pipeline.placement)",
+            field="placement",
+            known=list(ELASTIC_PLACEMENTS),
+        )
+
+
+def _check_number(view: SlicesView, number: int, field: str) -> None:
+    last = len(view.slices) - 1
+    if not 0 <= number <= last:
+        known = "there is only slice 0" if last == 0 else f"there are 0 to {last}"
+        raise NotFound(f"there is no slice {number}; {known}", field=field)
+
+
+def _fixed() -> Conflict:
+    return Conflict("the slices of this site stay as they are while it runs", field="placement")

@@ -1,0 +1,81 @@
+"""What waits for one live subscriber: a bounded queue of offsets, and an account of what did not fit."""
+
+from collections import deque
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from culver.delivery.deliveries import Gap
+
+
+class LiveBuffer:
+    """Pure. Gaps always come before the offsets that wait, because it is the oldest that are dropped."""
+
+    def __init__(self, subscription: str, capacity: int) -> None:
+        self._subscription = subscription
+        self._capacity = max(capacity, 1)
+        self._offsets: deque[int] = deque()
+        self._gaps: list[Gap] = []  # one of each reason at most, ascending
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    @property
+    def first(self) -> int | None:
+        return self._offsets[0] if self._offsets else None
+
+    def push(self, offsets: NDArray[np.int64]) -> None:
+        """Ascending, behind everything pushed before. Never blocks, and never costs more than the
+        capacity."""
+        surplus = len(offsets) - self._capacity
+        if surplus > 0:
+            self._drop_all()
+            self._note(int(offsets[0]), int(offsets[surplus - 1]) + 1, surplus)
+            offsets = offsets[surplus:]
+        self._offsets.extend(offsets.tolist())
+        self._drop(len(self._offsets) - self._capacity)
+
+    def start_after(self, after: int, since: int) -> None:
+        """The subscriber last saw `after`; the subscription takes effect at `since`."""
+        if after + 1 < since:
+            self._gaps.insert(0, Gap(self._subscription, after + 1, since, None, "disconnected"))
+        while self._offsets and self._offsets[0] <= after:
+            self._offsets.popleft()
+
+    def take(self, limit: int) -> tuple[list[Gap], list[int]]:
+        """The next gaps and offsets, at most `limit` together; the gaps come first."""
+        gaps = self._gaps[:limit]
+        del self._gaps[:limit]
+        count = 0 if self._gaps else min(limit - len(gaps), len(self._offsets))
+        return gaps, [self._offsets.popleft() for _ in range(count)]
+
+    def put_back(self, gaps: Sequence[Gap], offsets: Sequence[int]) -> None:
+        """Undo a `take`, or its end, that led to nothing. Where the buffer has overflowed since, these
+        were the oldest: they are part of the gap."""
+        if offsets and self._gaps:
+            self._note(offsets[0], offsets[-1] + 1, len(offsets))
+            offsets = ()
+        for gap in reversed(gaps):
+            if gap.reason == "overflow" and gap.dropped is not None:
+                self._note(gap.start, gap.end, gap.dropped)
+            else:
+                self._gaps.insert(0, gap)
+        self._offsets.extendleft(reversed(offsets))
+        self._drop(len(self._offsets) - self._capacity)
+
+    def _drop_all(self) -> None:
+        self._drop(len(self._offsets))
+
+    def _drop(self, count: int) -> None:
+        if count > 0:
+            dropped = [self._offsets.popleft() for _ in range(count)]
+            self._note(dropped[0], dropped[-1] + 1, count)
+
+    def _note(self, start: int, end: int, dropped: int) -> None:
+        """Count dropped offsets into the one gap of an overflow."""
+        if self._gaps and self._gaps[-1].reason == "overflow":
+            last = self._gaps.pop()
+            start, end = min(start, last.start), max(end, last.end)
+            dropped += last.dropped or 0
+        self._gaps.append(Gap(self._subscription, start, end, dropped, "overflow"))

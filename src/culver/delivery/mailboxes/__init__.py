@@ -1,0 +1,1 @@
+"""Mailboxes of durable subscriptions: bookkeeping, limits and cursors."""

@@ -1,0 +1,196 @@
+"""What delivery must remember across a restart: cursors, gaps, and how far the files have been let go.
+
+    mailboxes   subscription | number | cursor | gaps (JSON)
+    progress    base: no mailbox needs anything below it, so files there may be gone
+
+One thread writes. Whatever waits when it gets to work goes into one transaction, so that thousands of
+acknowledgements share one sync of the disk. Writes take effect in the order in which they were handed over.
+
+All gateways of a site have the same file, and each writes about the subscriptions of its share; SQLite lets one write
+at a time. With another number of gateways a subscription's row is read by another of them: nothing has to be moved.
+"""
+
+import json
+import logging
+import queue
+import sqlite3
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+from culver.delivery.deliveries import Gap
+from culver.delivery.mailboxes.mailboxes import StoredMailbox
+from culver.errors import StorageCorrupt, StorageError, StorageFull, Unavailable
+from culver.registry.block import Block
+
+logger = logging.getLogger(__name__)
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS mailboxes (
+    subscription TEXT PRIMARY KEY,
+    number INTEGER NOT NULL,
+    cursor INTEGER NOT NULL,
+    gaps TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS mailboxes_by_number ON mailboxes (number);
+CREATE TABLE IF NOT EXISTS progress (one INTEGER PRIMARY KEY CHECK (one = 1), base INTEGER NOT NULL);
+"""
+# Cursors never go back, also where two writes about one subscription meet.
+_ACKNOWLEDGE = """
+INSERT INTO mailboxes VALUES (?, ?, ?, '[]') ON CONFLICT (subscription)
+DO UPDATE SET number = excluded.number, cursor = max(cursor, excluded.cursor)
+"""
+_GAPS = """
+INSERT INTO mailboxes VALUES (?, ?, ?, ?) ON CONFLICT (subscription)
+DO UPDATE SET number = excluded.number, cursor = max(cursor, excluded.cursor), gaps = excluded.gaps
+"""
+_FORGET = "DELETE FROM mailboxes WHERE subscription = ? AND number <= ?"
+_FORGET_BLOCK = """
+DELETE FROM mailboxes WHERE number >= ? AND number < ? AND number NOT IN (SELECT value FROM json_each(?))
+"""
+_BASE = """
+INSERT INTO progress VALUES (1, ?) ON CONFLICT (one) DO UPDATE SET base = max(base, excluded.base)
+"""
+_LARGEST_TRANSACTION = 256  # writes; all who wait for them are answered in one go, which must not take long
+
+_BUSY_SECONDS = 30.0  # how long another gateway may be writing
+
+_Statement = tuple[str, tuple[Any, ...]]
+
+
+class CursorStore:
+    """Its owner closes it. Every write returns a future that is done once the write is on disk; it fails
+    with StorageFull or StorageError, and then nothing of the write was kept."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self._queue: queue.SimpleQueue[tuple[Sequence[_Statement], Future[None]] | None] = queue.SimpleQueue()
+        self._closed = False
+        self._thread = threading.Thread(target=self._run, name="culver-cursors", daemon=True)
+        self._thread.start()
+
+    @classmethod
+    def open(
+        cls, path: Path, owns: Callable[[str], bool] = lambda subscription: True
+    ) -> tuple["CursorStore", dict[str, StoredMailbox], int]:
+        """The store, what it holds of the mailboxes of these subscriptions, and the base."""
+        connection = None
+        try:
+            connection = sqlite3.connect(path, _BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute("PRAGMA synchronous=FULL")
+            connection.executescript(_SCHEMA)
+            stored = {
+                subscription: StoredMailbox(number, cursor, _read_gaps(subscription, gaps))
+                for subscription, number, cursor, gaps in connection.execute("SELECT * FROM mailboxes")
+                if owns(subscription)
+            }
+            base = connection.execute("SELECT base FROM progress").fetchone()
+        except (sqlite3.Error, ValueError, TypeError) as exc:
+            if connection is not None:
+                connection.close()
+            if isinstance(exc, sqlite3.OperationalError):
+                raise StorageError(f"cannot open the cursors in {path}: {exc}") from exc
+            raise StorageCorrupt(
+                f"cannot read the cursors in {path}: {exc}; put a copy of that file back, or remove it to "
+                "have every mailbox delivered again from its oldest event"
+            ) from exc
+        return cls(connection), stored, base[0] if base else 0
+
+    def acknowledge(self, subscription: str, number: int, cursor: int) -> Future[None]:
+        return self._put([(_ACKNOWLEDGE, (subscription, number, cursor))])
+
+    def write(self, mailboxes: Iterable[tuple[str, StoredMailbox]], base: int = 0) -> Future[None]:
+        """Mailboxes with their gaps, and the base, in one transaction. With nothing to write, the future
+        still waits for everything handed over before."""
+        statements: list[_Statement] = [
+            (_GAPS, (subscription, stored.number, stored.cursor, _write_gaps(stored.gaps)))
+            for subscription, stored in mailboxes
+        ]
+        if base:
+            statements.append((_BASE, (base,)))
+        return self._put(statements)
+
+    def forget(self, mailboxes: Iterable[tuple[str, int]], blocks: Iterable[Block] = ()) -> Future[None]:
+        """Delete the mailboxes of subscriptions up to and including a registration number, and those of the
+        members of blocks."""
+        statements: list[_Statement] = [(_FORGET, pair) for pair in mailboxes]
+        for block in blocks:
+            holes = json.dumps(block.holes.tolist())
+            statements.append((_FORGET_BLOCK, (block.number, block.number + block.count, holes)))
+        return self._put(statements)
+
+    def close(self) -> None:
+        """Write what waits, then stop. Blocks until that is done."""
+        if not self._closed:
+            self._closed = True
+            self._queue.put(None)
+        self._thread.join()
+
+    def _put(self, statements: Sequence[_Statement]) -> Future[None]:
+        future: Future[None] = Future()
+        if self._closed:
+            future.set_exception(Unavailable("the site is stopping"))
+        else:
+            self._queue.put((statements, future))
+        return future
+
+    def _run(self) -> None:
+        ending = False
+        while not ending:
+            writes, ending = self._collect()
+            if writes:
+                self._commit(writes)
+        self._connection.close()
+
+    def _collect(self) -> tuple[list[tuple[Sequence[_Statement], Future[None]]], bool]:
+        """Wait for one write, then take all that wait with it."""
+        writes: list[tuple[Sequence[_Statement], Future[None]]] = []
+        while len(writes) < _LARGEST_TRANSACTION:
+            try:
+                item = self._queue.get(block=not writes)
+            except queue.Empty:
+                break
+            if item is None:
+                return writes, True
+            if item[1].set_running_or_notify_cancel():
+                writes.append(item)
+        return writes, False
+
+    def _commit(self, writes: Sequence[tuple[Sequence[_Statement], Future[None]]]) -> None:
+        connection = self._connection
+        error: Exception | None = None
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            for statements, _ in writes:
+                for sql, parameters in statements:
+                    connection.execute(sql, parameters)
+            connection.execute("COMMIT")
+        except sqlite3.Error as exc:
+            error = _translate(exc)
+            logger.error("cannot write cursors: %s", exc)
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+        for _, future in writes:
+            if error is None:
+                future.set_result(None)
+            else:
+                future.set_exception(error)
+
+
+def _translate(exc: sqlite3.Error) -> StorageError:
+    if getattr(exc, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
+        return StorageFull("the disk is full: the acknowledgement could not be stored")
+    return StorageError(f"the acknowledgement could not be stored: {exc}")
+
+
+def _write_gaps(gaps: Iterable[Gap]) -> str:
+    return json.dumps([[gap.start, gap.end, gap.dropped, gap.reason] for gap in gaps])
+
+
+def _read_gaps(subscription: str, text: str) -> tuple[Gap, ...]:
+    return tuple(
+        Gap(subscription, start, end, dropped, reason) for start, end, dropped, reason in json.loads(text)
+    )

@@ -1,0 +1,156 @@
+"""Where a mailbox's figures are kept: one dense slot per subscription, one column per figure.
+
+registration number  7   9   12 ...      `Numbers`: sorted, so that a whole notification file is
+        slot         0   0   1           looked up with one `searchsorted`
+                      \\ /    |
+slot                   0     1           `Columns`: grown in large steps, freed slots are used again
+  cursor              41    -1
+  pending              3     0
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from culver.delivery.delivery_kernels import constant, find
+
+NONE: Final = -1
+"""No slot: the number is unknown, ended, or belongs to a live subscription."""
+
+NEVER: Final = np.iinfo(np.int64).max
+"""An offset behind all others."""
+
+_SMALLEST = 64
+_GROWTH = 32
+_MOST_TRIED = 1024  # runs of free slots looked at for one that is long enough
+
+_Integers = Sequence[int] | NDArray[np.int64]
+
+
+class Columns:
+    """The figures of all mailboxes, as arrays over the slots in use. Hot: `accept` adds to them in bulk."""
+
+    def __init__(self) -> None:
+        self._free: list[range] = []
+        self.used = 0
+        self.cursor = np.full(_SMALLEST, -1, np.int64)  # last acknowledged offset
+        self.newest_number = np.full(_SMALLEST, NONE, np.int64)  # registration in effect
+        self.most_count = np.full(_SMALLEST, NEVER, np.int64)
+        self.most_bytes = np.full(_SMALLEST, NEVER, np.int64)
+        self.most_age_us = np.full(_SMALLEST, NEVER, np.int64)
+        # What a range changes stands together: a few events are for a thousand mailboxes, here and there.
+        self._set_counted(np.tile(np.array([0, 0, 0, NEVER]), (_SMALLEST, 1)))
+
+    def _set_counted(self, counted: NDArray[np.int64]) -> None:
+        self.counted = counted
+        """For each slot, the next four."""
+        self.floor = counted[:, 0]  # lowest offset that can still be delivered
+        self.pending = counted[:, 1]  # rows at or above the floor
+        self.size = counted[:, 2]  # their payload bytes, at most
+        self.oldest = counted[:, 3]  # the lowest of them
+
+    def take(self, count: int = 1) -> int:
+        """The first of `count` slots in a row, in their initial state."""
+        for place in reversed(range(len(self._free))[-_MOST_TRIED:]):
+            if len(free := self._free[place]) >= count:
+                self._free[place : place + 1] = [free[count:]] if len(free) > count else []
+                return free.start
+        if self.used + count > len(self.cursor):
+            self._grow(count)
+        first, self.used = self.used, self.used + count
+        for name, blank in _BLANKS.items():
+            getattr(self, name)[first : self.used] = blank
+        return first
+
+    def release(self, slots: NDArray[np.int64]) -> None:
+        """Ascending."""
+        for name, blank in _BLANKS.items():
+            getattr(self, name)[slots] = blank
+        breaks = np.flatnonzero(np.diff(slots) != 1) + 1
+        self._free += [range(int(run[0]), int(run[-1]) + 1) for run in np.split(slots, breaks) if len(run)]
+
+    def _grow(self, count: int) -> None:
+        for name in ("cursor", "newest_number", "most_count", "most_bytes", "most_age_us"):
+            setattr(self, name, _larger(getattr(self, name), self.used, count))
+        self._set_counted(_larger(self.counted, self.used, count))
+
+
+def _larger(array: NDArray[np.int64], used: int, more: int) -> NDArray[np.int64]:
+    """Room for `more` entries behind those in use, and much more: memory that nobody touches costs nothing, and what
+    is in use is copied rarely, for the event loop waits for it."""
+    result = np.empty((max(_GROWTH * len(array), used + more), *array.shape[1:]), np.int64)
+    result[:used] = array[:used]
+    return result
+
+
+_BLANKS = {
+    "cursor": -1,
+    "floor": 0,
+    "pending": 0,
+    "size": 0,
+    "oldest": NEVER,
+    "newest_number": NONE,
+    "most_count": NEVER,
+    "most_bytes": NEVER,
+    "most_age_us": NEVER,
+}
+
+
+class Numbers:
+    """Registration number -> slot. Numbers only grow, so adding is nearly always appending."""
+
+    def __init__(self) -> None:
+        self._numbers = np.empty(_SMALLEST, np.int64)
+        self._slots = np.empty(_SMALLEST, np.int64)
+        self._used = 0
+        self._dead = 0
+
+    def add(self, numbers: _Integers, slots: _Integers) -> None:
+        """Each number is new, or was removed."""
+        if not len(numbers):
+            return
+        count = len(numbers)
+        if self._used + count > len(self._numbers):
+            self._numbers = _larger(self._numbers, self._used, count)
+            self._slots = _larger(self._slots, self._used, count)
+        last = self._numbers[self._used - 1] if self._used else NONE
+        self._numbers[self._used : self._used + count] = numbers
+        self._slots[self._used : self._used + count] = slots
+        ordered = numbers[0] > last and (count == 1 or bool(np.all(np.diff(numbers) > 0)))
+        self._used += count
+        if not ordered:
+            self._tidy()
+
+    def remove(self, numbers: _Integers) -> None:
+        """Those that are not there are ignored."""
+        if not self._used:
+            return
+        at = np.minimum(self._numbers[: self._used].searchsorted(numbers), self._used - 1)
+        at = at[(self._numbers[at] == numbers) & (self._slots[at] != NONE)]
+        self._slots[at] = NONE
+        self._dead += len(at)
+        if self._dead > max(1024, self._used // 2):
+            self._tidy()
+
+    def slots_of(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The slot of each number, or NONE. The numbers ascend."""
+        slots = np.empty(len(numbers), np.int64)
+        find(constant(numbers), *self.known(), slots)
+        return slots
+
+    def known(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The numbers there are, ascending, and the slot of each, or NONE; good until either changes."""
+        return self._numbers[: self._used], self._slots[: self._used]
+
+    def slot_of(self, number: int) -> int:
+        return int(self.slots_of(np.array([number], np.int64))[0])
+
+    def _tidy(self) -> None:
+        """Sort, and leave out the numbers that were removed."""
+        alive = np.flatnonzero(self._slots[: self._used] != NONE)
+        alive = alive[np.argsort(self._numbers[alive], kind="stable")]
+        numbers, slots = self._numbers[alive], self._slots[alive]
+        self._used, self._dead = len(alive), 0
+        self._numbers[: self._used], self._slots[: self._used] = numbers, slots

@@ -1,0 +1,429 @@
+"""The mailboxes of all durable subscriptions, as pure bookkeeping: no clock, no disk, no event loop.
+
+A mailbox is not a copy of anything. It is the rows of its subscription's registrations in the notification
+files, from a floor upward; what is kept per subscription is a handful of numbers:
+
+    rows      3   8   9  14  15  21  33        offsets of matching events
+              `-acked-'   `-- pending 4 --'    cursor 9, floor 10, oldest 14
+              `-dropped--'                     or: a gap [3, 10) of 3 rows, cursor -1, floor 10
+
+The floor lies behind the cursor and behind every gap. `accept` counts a whole file in bulk; acknowledging and
+dropping look only at the rows of one subscription.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from culver.config import DeliverySettings
+from culver.delivery.deliveries import Gap, GapReason
+from culver.delivery.delivery_kernels import constant, count
+from culver.delivery.mailboxes.gap_ledger import Gaps
+from culver.delivery.mailboxes.mailbox_columns import NEVER, NONE, Columns, Numbers
+from culver.delivery.mailboxes.subscription_names import Names
+from culver.delivery.ranges.notification_ranges import Range, Ranges
+from culver.pipeline.notifications import Notifications
+from culver.registry.block import Block
+from culver.registry.registration import Registration
+
+
+@dataclass(frozen=True, slots=True)
+class StoredMailbox:
+    """What outlives the process. `number` is one of the subscription's registrations, so that a new
+    subscription of the same id does not inherit it."""
+
+    number: int
+    cursor: int
+    gaps: tuple[Gap, ...]
+
+
+class Mailboxes:
+    """Slots stand for subscriptions, see `mailbox_columns`. Deterministic; not thread-safe."""
+
+    def __init__(self, settings: DeliverySettings, stored: Mapping[str, StoredMailbox]) -> None:
+        self._settings = settings
+        self._stored = dict(stored)  # until the subscription is registered
+        self._stored_by_number = sorted(
+            (mailbox.number, subscription) for subscription, mailbox in stored.items()
+        )
+        self._columns = Columns()
+        self._numbers = Numbers()
+        self._names = Names()
+        self._replaced: dict[int, list[int]] = {}  # slot -> earlier numbers, ascending
+        self._gaps = Gaps()
+        self._ending: dict[int, tuple[int, int]] = {}  # ended number -> slot, until
+        self._ended_blocks: dict[int, int] = {}  # first number -> until
+        self._exact_from = 0  # below, dropped rows can no longer be counted
+        self.ranges = Ranges()
+        self.frontier = 0
+        self.index_version = 0
+
+    def restore(self, ranges: Iterable[Range], frontier: int) -> None:
+        """Begin with what was found on disk; before anything is registered."""
+        for item in ranges:
+            self.ranges.append(item)
+            self.index_version = item.notifications.index_version
+        self.frontier = frontier
+        self._exact_from = frontier
+
+    def accept(self, notifications: Notifications, *, stored: bool = True) -> Range | None:
+        """Count what the next range of the log brings; None where all of it is known already. `stored` says
+        whether its file is on disk.
+
+        Raises ValueError where it leaves a hole."""
+        if notifications.start > self.frontier:
+            raise ValueError(f"notifications from {notifications.start} leave a hole at {self.frontier}")
+        if notifications.end <= self.frontier:
+            return None
+        item = Range(self.frontier, notifications, stored=stored)
+        self.ranges.append(item)
+        self.frontier = notifications.end
+        self.index_version = notifications.index_version
+        self._count(item, *self._numbers.known())
+        return item
+
+    def stored_frontier(self) -> int:
+        """Where the first range begins that has no file."""
+        return next((item.start for item in self.ranges if not item.stored), self.frontier)
+
+    def register(self, registrations: Iterable[Registration]) -> list[tuple[str, int]]:
+        """Take note of durable registrations that began, changed or ended, in any order.
+
+        Returns (subscription, number) of every mailbox that is gone, for the disk to forget."""
+        batch = sorted(registrations, key=lambda registration: registration.number)
+        gone: dict[str, int] = {}
+        for registration in batch:
+            if registration.removed:
+                gone[registration.id] = registration.number
+        for subscription, number in gone.items():
+            self._remove(subscription, number)
+        added: dict[int, int] = {}
+        since = NEVER
+        for registration in batch:
+            number = registration.number
+            if number <= gone.get(registration.id, NONE):
+                self._ending[number] = (NONE, registration.until or 0)
+                continue
+            slot = self._numbers.slot_of(number)
+            if slot == NONE:
+                slot = self._place(registration)
+                added[number] = slot
+                since = min(since, registration.since)
+            if registration.until is not None:
+                self._ending[number] = (slot, registration.until)
+            if number == self._columns.newest_number[slot]:
+                self._limit(slot, registration)
+        self._numbers.add(list(added), list(added.values()))
+        if added and since < self.frontier:
+            self._recount(np.array(list(added), np.int64), since)
+        return list(gone.items())
+
+    def register_block(self, block: Block) -> None:
+        """Take note of a block that began or ended; once it has ended, the mailboxes of its members are gone."""
+        numbers = block.numbers()
+        slots = self._numbers.slots_of(numbers)
+        if block.until is not None:
+            known = slots != NONE
+            self._columns.release(np.sort(slots[known]))
+            self._gaps.clear_all(slots[known])
+            self._numbers.remove(numbers)
+            self._names.remove_block(block)
+            for _, subscription in self._stored_in(block):
+                self._stored.pop(subscription, None)
+            self._ended_blocks[block.number] = block.until
+            return
+        if not len(numbers) or slots[0] != NONE:
+            return
+        columns = self._columns
+        first = columns.take(len(numbers))
+        slots = np.arange(first, first + len(numbers))
+        columns.newest_number[slots] = numbers
+        self._names.add_block(block)
+        self._numbers.add(numbers, slots)
+        self._limit(slice(first, first + len(numbers)), block)
+        for number, subscription in self._stored_in(block):
+            self._resume(self._numbers.slot_of(number), self._stored.pop(subscription))
+        if block.since < self.frontier:
+            self._recount(numbers, block.since)
+
+    def slot_of(self, subscription: str) -> int:
+        """The subscription's slot, or NONE."""
+        slot = self._names.slot(subscription)
+        if slot is not None:
+            return slot
+        number = self._names.number(subscription)
+        return NONE if number is None else self._numbers.slot_of(number)
+
+    def subscription(self, slot: int) -> str:
+        return self._names.subscription(slot, int(self._columns.newest_number[slot]))
+
+    def numbers_of(self, slot: int) -> list[int]:
+        """All registrations of a subscription that may have rows, ascending."""
+        return [*self._replaced.get(slot, ()), int(self._columns.newest_number[slot])]
+
+    def cursor(self, slot: int) -> int:
+        return int(self._columns.cursor[slot])
+
+    def pending(self, slot: int) -> int:
+        return int(self._columns.pending[slot])
+
+    def count(self) -> int:
+        """How many mailboxes there are."""
+        return int(np.count_nonzero(self._columns.newest_number[: self._columns.used] != NONE))
+
+    def knows(self, numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which of these registrations, ascending, have a mailbox."""
+        known: NDArray[np.bool_] = self._numbers.slots_of(numbers) != NONE
+        return known
+
+    def all_pending(self) -> int:
+        """What waits in all mailboxes together."""
+        return int(self._columns.pending[: self._columns.used].sum())
+
+    def pending_bytes(self, slot: int) -> int:
+        """The payload bytes that wait, counted row by row."""
+        segments = self.ranges.segments(self.numbers_of(slot), int(self._columns.floor[slot]))
+        size = sum(int(n.sizes[rows].sum(dtype=np.int64)) for n, rows in segments)
+        self._columns.size[slot] = size
+        return size
+
+    def needed_from(self) -> int:
+        """The lowest offset that waits in a mailbox; the frontier if none does."""
+        oldest = self._columns.oldest[: self._columns.used]
+        return min(int(oldest.min(initial=NEVER)), self.frontier)
+
+    def offsets(self, slot: int, after: int, limit: int) -> list[int]:
+        """The next deliveries behind `after`, ascending."""
+        start = max(after + 1, int(self._columns.floor[slot]))
+        return self.ranges.offsets(self.numbers_of(slot), start, limit)
+
+    def gaps(self, slot: int, after: int) -> list[Gap]:
+        """What was dropped behind `after`, ascending; all of it lies before the next delivery."""
+        return self._gaps.after(slot, after, partial(self._count_dropped, slot))
+
+    def acknowledge(self, slot: int, offset: int) -> None:
+        """Everything up to and including `offset` is done with; going backwards changes nothing. It may lie
+        beyond the frontier: what was delivered before a crash may have to be matched again."""
+        columns = self._columns
+        if offset <= columns.cursor[slot]:
+            return
+        columns.cursor[slot] = offset
+        self._gaps.acknowledge(slot, offset, partial(self._count_dropped, slot))
+        if offset >= columns.floor[slot]:
+            self._take_out(slot, offset + 1)
+
+    def overflowing(self) -> list[int]:
+        """Slots that hold more than their limit in count, or may hold more than their limit in bytes."""
+        columns, used = self._columns, slice(self._columns.used)
+        over = columns.pending[used] > columns.most_count[used]
+        over |= columns.size[used] > columns.most_bytes[used]
+        return np.flatnonzero(over).tolist()
+
+    def ages(self, below: int) -> list[int]:
+        """The age limits, in microseconds, of the mailboxes with something older than that offset."""
+        columns = self._columns
+        ages = columns.most_age_us[: columns.used][columns.oldest[: columns.used] < below]
+        return [int(age) for age in np.unique(ages)]
+
+    def shortest_age(self) -> int | None:
+        """The least age limit of all mailboxes that hold something."""
+        columns = self._columns
+        ages = columns.most_age_us[: columns.used][columns.oldest[: columns.used] < NEVER]
+        return int(ages.min()) if len(ages) else None
+
+    def expiring(self, bounds: Mapping[int, int]) -> list[tuple[int, int]]:
+        """(slot, offset) where something older than the offset waits, given for each age limit the first
+        offset that is young enough."""
+        columns = self._columns
+        candidates = np.flatnonzero(columns.oldest[: columns.used] < max(bounds.values(), default=0))
+        pairs = ((slot, bounds.get(int(columns.most_age_us[slot]), 0)) for slot in candidates.tolist())
+        return [(slot, bound) for slot, bound in pairs if columns.oldest[slot] < bound]
+
+    def drop_overflow(self, slot: int) -> Gap | None:
+        """Drop the oldest rows until the mailbox is within its limits in count and bytes."""
+        columns = self._columns
+        count = int(columns.pending[slot] - columns.most_count[slot])
+        size = int(self.pending_bytes(slot) - columns.most_bytes[slot])
+        end = int(columns.floor[slot])
+        for n, rows in self.ranges.segments(self.numbers_of(slot), end):
+            if count <= 0 and size <= 0:
+                break
+            running = np.cumsum(n.sizes[rows], dtype=np.int64)
+            drop = max(count, int(running.searchsorted(size)) + 1 if size > 0 else 0)
+            drop = min(drop, len(rows))
+            end = int(rows[drop - 1]) + n.start + 1
+            count -= drop
+            size -= int(running[drop - 1])
+        return self.drop(slot, end, "overflow")
+
+    def drop(self, slot: int, end: int, reason: GapReason) -> Gap | None:
+        """Drop the rows below `end` and remember the gap; None where there are none."""
+        first = int(self._columns.oldest[slot])
+        if first >= end:
+            return None
+        count, last = self._take_out(slot, end)
+        floor = last + 1
+        self._columns.floor[slot] = floor
+        gap = Gap(self.subscription(slot), first, floor, count, reason)
+        self._gaps.add(slot, gap)
+        return gap
+
+    def stored(self, slot: int) -> StoredMailbox:
+        """What to write down about a mailbox."""
+        number = int(self._columns.newest_number[slot])
+        return StoredMailbox(number, self.cursor(slot), self._gaps.of(slot))
+
+    def consumed(self) -> list[int]:
+        """Registrations that have ended and have nothing left to deliver. Each is named once."""
+        done: list[int] = []
+        for number, (slot, until) in list(self._ending.items()):
+            if until > self.frontier or (slot != NONE and self._columns.oldest[slot] < until):
+                continue
+            if slot != NONE and number != self._columns.newest_number[slot]:
+                self._numbers.remove([number])
+                self._replaced[slot].remove(number)
+                self._exact_from = max(self._exact_from, until)
+            del self._ending[number]
+            done.append(number)
+        return done
+
+    def consumed_blocks(self) -> list[int]:
+        """The first numbers of blocks that have ended, each once: nothing of them is left to deliver."""
+        done = [number for number, until in self._ended_blocks.items() if until <= self.frontier]
+        for number in done:
+            del self._ended_blocks[number]
+        return done
+
+    def retire(self, below: int) -> list[Range]:
+        """Let go of the ranges that end at or below an offset, except the newest."""
+        retired = self.ranges.drop_below(below)
+        if retired:
+            self._exact_from = max(self._exact_from, retired[-1].end)
+        return retired
+
+    def wanted(self, numbers: NDArray[np.int64], last: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which registrations of a file still have something to deliver there, given the last offset that each has
+        in it (see `last_offsets`)."""
+        slots = self._numbers.slots_of(numbers)
+        wanted: NDArray[np.bool_] = (slots != NONE) & (last >= self._columns.floor[slots])
+        return wanted
+
+    def exchange(self, old: Sequence[Range], new: Range, *, pruned: bool = False) -> None:
+        """Put one range in the place of adjacent ones. With `pruned`, the rows that nobody wants are gone,
+        and what was dropped there can no longer be counted."""
+        self.ranges.exchange(old, new)
+        if pruned:
+            self._exact_from = max(self._exact_from, new.end)
+
+    def _place(self, registration: Registration) -> int:
+        """The slot of a registration that is new here."""
+        subscription, number = registration.id, registration.number
+        columns = self._columns
+        slot = self.slot_of(subscription)
+        if slot == NONE:
+            slot = columns.take()
+            self._names.add(subscription, slot)
+            columns.newest_number[slot] = number
+            stored = self._stored.pop(subscription, None)
+            if stored is not None:
+                self._resume(slot, stored)
+            return slot
+        self._names.add(subscription, slot)
+        newest = int(columns.newest_number[slot])
+        earlier = self._replaced.setdefault(slot, [])
+        earlier.append(min(newest, number))
+        earlier.sort()
+        if number > newest:
+            columns.newest_number[slot] = number
+            self._ending.setdefault(newest, (slot, registration.since))
+        return slot
+
+    def _resume(self, slot: int, stored: StoredMailbox) -> None:
+        columns = self._columns
+        columns.cursor[slot] = stored.cursor
+        columns.floor[slot] = stored.cursor + 1
+        gaps = [gap for gap in stored.gaps if gap.end - 1 > stored.cursor]
+        if gaps:
+            self._gaps.resume(slot, gaps)
+            columns.floor[slot] = gaps[-1].end
+
+    def _stored_in(self, block: Block) -> list[tuple[int, str]]:
+        """What was stored for members of a block, as number and subscription."""
+        stored = self._stored_by_number
+        start, end = (
+            bisect_left(stored, (number, "")) for number in (block.number, block.number + block.count)
+        )
+        holes = set(block.holes.tolist())
+        return [pair for pair in stored[start:end] if pair[0] not in holes and pair[1] in self._stored]
+
+    def _limit(self, slot: int | slice, registration: Registration | Block) -> None:
+        settings, columns = self._settings, self._columns
+        columns.most_count[slot] = _lower(settings.mailbox_count, registration.mailbox_count)
+        columns.most_bytes[slot] = _lower(settings.mailbox_bytes, registration.mailbox_bytes)
+        age = _lower(settings.mailbox_age_seconds, registration.mailbox_age_seconds)
+        columns.most_age_us[slot] = min(age, NEVER // 1_000_000) * 1_000_000
+
+    def _remove(self, subscription: str, number: int) -> None:
+        stored = self._stored.get(subscription)
+        if stored is not None and stored.number <= number:
+            del self._stored[subscription]
+        slot = self.slot_of(subscription)
+        if slot == NONE or self._columns.newest_number[slot] > number:
+            return
+        numbers = self.numbers_of(slot)
+        self._numbers.remove(numbers)
+        for ended in numbers:
+            if ended in self._ending:
+                self._ending[ended] = (NONE, self._ending[ended][1])
+        self._names.remove(slot)
+        self._replaced.pop(slot, None)
+        self._gaps.clear(slot)
+        self._columns.release(np.array([slot]))
+
+    def _count(self, item: Range, known: NDArray[np.int64], slots: NDArray[np.int64]) -> None:
+        """Add a range's rows to the mailboxes: those of the known registrations, which ascend, to their slots."""
+        n = item.notifications
+        sizes = n.sizes.copy()
+        sizes.sort()
+        count(
+            constant(n.numbers), known, slots, constant(n.bounds), constant(n.rows), sizes, n.start, item.start,
+            self._columns.counted,
+        )  # fmt: skip
+
+    def _recount(self, numbers: NDArray[np.int64], since: int) -> None:
+        """Count what the files at hand hold for registrations, ascending, that have only now become known."""
+        slots = self._numbers.slots_of(numbers)
+        for item in self.ranges:
+            if item.end > since:
+                present = item.notifications.numbers
+                if len(present) and present[-1] >= numbers[0] and present[0] <= numbers[-1]:
+                    self._count(item, numbers, slots)
+
+    def _take_out(self, slot: int, end: int) -> tuple[int, int]:
+        """Raise the floor to `end`; returns how many rows lay below and the last of them."""
+        columns = self._columns
+        numbers = self.numbers_of(slot)
+        count, last = 0, NONE
+        if columns.oldest[slot] < end:
+            for n, rows in self.ranges.segments(numbers, int(columns.oldest[slot]), end):
+                count += len(rows)
+                columns.size[slot] -= int(n.sizes[rows].sum(dtype=np.int64))
+                last = int(rows[-1]) + n.start
+            columns.pending[slot] -= count
+            following = self.ranges.offsets(numbers, end, 1) if columns.pending[slot] else []
+            columns.oldest[slot] = following[0] if following else NEVER
+        columns.floor[slot] = max(int(columns.floor[slot]), end)
+        return count, last
+
+    def _count_dropped(self, slot: int, start: int, end: int) -> int | None:
+        if start < self._exact_from:
+            return None
+        return sum(len(rows) for _, rows in self.ranges.segments(self.numbers_of(slot), start, end))
+
+
+def _lower(default: int, wish: int | None) -> int:
+    return default if wish is None else min(default, wish)

@@ -1,0 +1,1 @@
+"""Notifications by range of the log: in memory, and in files."""

@@ -1,0 +1,86 @@
+"""The files of a site as one of its other gateways sees them: it reads its share, and changes nothing on disk.
+
+    site      [0 - 500)  [500 - 730)  [730 - 731)       merged: [0 - 730)
+    told            accepted 500-730       ...          merged 0-730
+    here       rows of    rows of       rows of         large: the file itself, mapped
+               our 7, 12  our 12        nobody          small: our rows of it, in memory
+
+A file is grouped by registration, so a share is found by looking up the numbers; the rows of others are not touched.
+"""
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import numpy as np
+from msgspec.structs import replace
+from numpy.typing import NDArray
+
+from culver.delivery.mailboxes.mailboxes import Mailboxes
+from culver.delivery.ranges.notification_ranges import LEVELS, Range
+from culver.pipeline import notifications
+from culver.pipeline.notifications import Notifications, file_name
+
+Knows = Callable[[NDArray[np.int64]], NDArray[np.bool_]]
+"""Which of a file's registrations, in ascending numbers, belong to this gateway."""
+
+FileRange = tuple[int, int, int]
+"""The offset from which a file answers, and the bounds of its name."""
+
+
+class FollowedFiles:
+    """Keeps the ranges of `mailboxes` in step with the site's. Stands where the site has its FileKeeper."""
+
+    def __init__(self, directory: Path, mailboxes: Mailboxes) -> None:
+        self._directory = directory
+        self._mailboxes = mailboxes
+
+    def restore(self, ranges: Iterable[FileRange], frontier: int) -> None:
+        """Begin with what the site has. Raises FileNotFoundError where a file is gone."""
+        found = [Range(start, self._read(low, high)) for start, low, high in ranges]
+        self._mailboxes.restore(found, frontier)
+
+    def narrow(self, knows: Knows) -> None:
+        """Once the registrations are known: keep only their rows of what is in memory."""
+        for item in list(self._mailboxes.ranges):
+            ours = Range(item.start, self._ours(item.notifications, knows))
+            self._mailboxes.exchange([item], ours)
+
+    def read(self, start: int, end: int, knows: Knows) -> Notifications:
+        """What a file has for this gateway's registrations."""
+        return self._ours(self._read(start, end), knows)
+
+    def merged(self, start: int, end: int, knows: Knows, *, pruned: bool) -> None:
+        """One file has taken the place of those between. What is let go of here already stays so."""
+        old = [item for item in self._mailboxes.ranges if start <= item.start and item.end <= end]
+        if old:
+            new = Range(old[0].start, self.read(start, end, knows))
+            self._mailboxes.exchange(old, new, pruned=pruned)
+
+    def surplus(self, name: str) -> None:
+        """The site deletes it."""
+
+    async def tidy_files(self, now_us: int) -> None:
+        """Let go, in memory, of what no mailbox here needs."""
+        self._mailboxes.retire(self._mailboxes.needed_from())
+
+    async def store_files(self) -> None:
+        """All are stored."""
+
+    def _read(self, start: int, end: int) -> Notifications:
+        # The site has checked the rows, or has them from a worker that has seen them reach the disk.
+        return notifications.read(self._directory / file_name(start, end), check_rows=False)
+
+    def _ours(self, content: Notifications, knows: Knows) -> Notifications:
+        if content.rows.nbytes >= LEVELS[0].below_bytes:
+            return content  # mapped: costs no memory of this process
+        return extract(content, knows(content.numbers))
+
+
+def extract(content: Notifications, keep: NDArray[np.bool_]) -> Notifications:
+    """A copy with these registrations only, in memory. Touches no other rows."""
+    n = content
+    starts, lengths = n.bounds[:-1][keep], np.diff(n.bounds)[keep]
+    bounds = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=bounds[1:])
+    places = np.repeat(starts - bounds[:-1], lengths) + np.arange(bounds[-1])
+    return replace(n, numbers=n.numbers[keep], bounds=bounds, rows=n.rows[places], sizes=n.sizes.copy())

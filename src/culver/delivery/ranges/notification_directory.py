@@ -1,0 +1,108 @@
+"""The directory of notification files: what is found at start-up, and the work on files afterwards.
+
+Recovery walks the files by position from the base (below which nothing is needed) and takes each that
+continues the sequence:
+
+    base 20   [0 - 10)  [20 - 30)  [25 - 40)  [40 - 4x       [60 - 70)
+              below it   taken      taken      torn, removed  waits: a hole comes before it
+                                    from 30 on
+
+The engine matches the hole again, and whatever follows it.
+"""
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from culver.delivery.ranges.notification_ranges import LEVELS, Range
+from culver.errors import StorageCorrupt
+from culver.pipeline import notifications
+from culver.pipeline.notifications import Notifications
+
+logger = logging.getLogger(__name__)
+
+_SMALL_BYTES = LEVELS[0].below_bytes
+_BYTES_AT_ONCE = 1 << 20  # the log, whose commits somebody waits for, is mostly on the same disk
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    ranges: list[Range]
+    frontier: int
+    waiting: list[str]  # names of files behind a hole
+
+
+class NotificationFiles:
+    """Every method but `recover` only touches files that it is told about; safe to call from any thread."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        directory.mkdir(parents=True, exist_ok=True)
+
+    def recover(self, base: int, first_offset: int) -> Recovered:
+        """Find the contiguous files from `base` on; remove those that are torn, half written or covered by
+        others. Where the log has been trimmed beyond a hole, nobody needed the hole: it is passed over."""
+        found: list[tuple[int, int]] = []
+        for path in self._directory.iterdir():
+            parsed = notifications.parse_file_name(path.name)
+            if parsed is not None:
+                found.append(parsed)
+            elif path.suffix == ".tmp":
+                logger.warning("removing the unfinished file %s", path.name)
+                path.unlink(missing_ok=True)
+        ranges: list[Range] = []
+        waiting: list[str] = []
+        frontier = base
+        # Of files that begin together the longest comes first, so that the inputs of a merge that was cut
+        # off before it could delete them are seen to be covered.
+        for start, end in sorted(found, key=lambda bounds: (bounds[0], -bounds[1])):
+            name = notifications.file_name(start, end)
+            if start > frontier and frontier < first_offset:
+                frontier = min(start, first_offset)
+            if end <= frontier:
+                self.delete([name])
+            elif (content := self._read_or_remove(name)) is None:
+                continue
+            elif start > frontier:
+                waiting.append(name)
+            else:
+                ranges.append(_range(frontier, content))
+                frontier = end
+        return Recovered(ranges, max(frontier, first_offset), waiting)
+
+    @property
+    def empty(self) -> bool:
+        return not any(path.suffix == notifications.SUFFIX for path in self._directory.iterdir())
+
+    def store(self, content: Notifications) -> Range:
+        """Write a merged file, on disk on return, and map it."""
+        path = notifications.write(self._directory, content, durable=True, most_bytes_at_once=_BYTES_AT_ONCE)
+        return _range(content.start, notifications.read(path))
+
+    def delete(self, names: Iterable[str]) -> None:
+        for name in names:
+            (self._directory / name).unlink(missing_ok=True)
+
+    def _read_or_remove(self, name: str) -> Notifications | None:
+        path = self._directory / name
+        try:
+            return notifications.read(path)
+        except FileNotFoundError:
+            return None
+        except (StorageCorrupt, ValueError, KeyError) as exc:
+            logger.warning("removing %s, its range is matched again: %s", name, exc)
+            path.unlink(missing_ok=True)
+            return None
+
+
+def _range(start: int, content: Notifications) -> Range:
+    """A mapping holds a file descriptor; small files are cheaper in memory."""
+    item = Range(start, content)
+    if item.size >= _SMALL_BYTES:
+        return item
+    n = content
+    copied = Notifications(
+        n.start, n.end, n.index_version, n.numbers.copy(), n.bounds.copy(), n.rows.copy(), n.sizes.copy()
+    )
+    return Range(start, copied)

@@ -1,0 +1,178 @@
+"""Connected subscribers. Both kinds fulfil the gateway's `Session`; they differ in where their offsets wait.
+
+A durable session walks its mailbox from a position of its own; what it has handed out and nobody acknowledged
+is still there for the next one. A live session has a bounded buffer and nothing else.
+"""
+
+import asyncio
+import contextlib
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Protocol
+
+from culver.delivery.deliveries import Delivery, Gap
+from culver.delivery.live_buffer import LiveBuffer
+from culver.delivery.mailboxes.mailboxes import Mailboxes
+from culver.delivery.payload_reader import PayloadReader
+from culver.errors import CulverError, Unavailable
+from culver.registry.registration import Registration
+
+Item = Delivery | Gap
+
+
+class SessionOwner(Protocol):
+    """What a session needs of the hub."""
+
+    @property
+    def mailboxes(self) -> Mailboxes: ...
+
+    @property
+    def payloads(self) -> PayloadReader: ...
+
+    async def acknowledge(self, subscription: str, offset: int) -> None: ...
+
+    def detach(self, session: "DurableSession | LiveSession") -> None: ...
+
+
+class _Session(ABC):
+    """Waiting, waking and ending, the same for both kinds. One `receive` at a time."""
+
+    def __init__(self, owner: SessionOwner, registration: Registration) -> None:
+        self._owner = owner
+        self._registration = registration
+        self._wake = asyncio.Event()
+        self._ended: CulverError | None = None
+
+    @property
+    def registration(self) -> Registration:
+        return self._registration
+
+    def wake(self) -> None:
+        """Something may be there to receive. Never blocks."""
+        self._wake.set()
+
+    def end(self, error: CulverError) -> None:
+        """From now on `receive` raises this."""
+        self._ended = self._ended or error
+        self._wake.set()
+
+    async def receive(self, limit: int, wait_seconds: float | None) -> list[Item]:
+        loop = asyncio.get_running_loop()
+        deadline = None if wait_seconds is None else loop.time() + wait_seconds
+        while True:
+            self._wake.clear()
+            if self._ended is not None:
+                raise type(self._ended)(self._ended.message)
+            # Only waiting is cut short by the deadline: what is there already is read to the end.
+            items = await self._next(max(limit, 1))
+            if items or (deadline is not None and loop.time() >= deadline):
+                return items
+            if deadline is None:
+                await self._wake.wait()
+                continue
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(deadline):
+                    await self._wake.wait()
+
+    @abstractmethod
+    async def _next(self, limit: int) -> list[Item]:
+        """What is there now, at most that many; empty where there is nothing."""
+
+
+class DurableSession(_Session):
+    """Several may read one mailbox; each receives everything that is not acknowledged."""
+
+    def __init__(self, owner: SessionOwner, registration: Registration, slot: int, after: int) -> None:
+        super().__init__(owner, registration)
+        self._slot = slot
+        self._position = -1  # everything up to here was handed out
+        self._moves = 0
+        self.rewind(after)
+
+    def replace(self, registration: Registration) -> None:
+        """The subscription has a new filter."""
+        self._registration = registration
+
+    def rewind(self, after: int) -> None:
+        # Never behind the frontier: an event that is yet to come must not be skipped.
+        mailboxes = self._owner.mailboxes
+        self._position = max(min(after, mailboxes.frontier - 1), mailboxes.cursor(self._slot))
+        self._moves += 1
+        self._wake.set()
+
+    async def acknowledge(self, offset: int) -> None:
+        await self._owner.acknowledge(self._registration.id, offset)
+
+    async def close(self) -> None:
+        self.end(Unavailable("the session is closed"))
+        self._owner.detach(self)
+
+    async def _next(self, limit: int) -> list[Item]:
+        mailboxes, subscription = self._owner.mailboxes, self._registration.id
+        while True:
+            moves = self._moves
+            gaps = mailboxes.gaps(self._slot, self._position)[:limit]
+            position = gaps[-1].end - 1 if gaps else self._position
+            # Gaps that did not fit come before the next delivery.
+            complete = not mailboxes.gaps(self._slot, position)
+            room = limit - len(gaps) if complete else 0
+            offsets = mailboxes.offsets(self._slot, position, room) if room else []
+            payloads = await self._owner.payloads.read(offsets) if offsets else []
+            if self._moves != moves and self._ended is None:
+                continue  # rewound meanwhile
+            items: list[Item] = [*gaps, *_items(subscription, offsets, payloads)]
+            self._position = offsets[len(payloads) - 1] if payloads else position
+            return items
+
+
+class LiveSession(_Session):
+    """Ends its subscription when it is closed."""
+
+    def __init__(self, owner: SessionOwner, registration: Registration, buffer: LiveBuffer) -> None:
+        super().__init__(owner, registration)
+        self._buffer = buffer
+        self._taken: Sequence[int] = ()  # being read from the log at this moment
+
+    @property
+    def needed_from(self) -> int | None:
+        """The lowest offset still to be read from the log."""
+        return self._taken[0] if self._taken else self._buffer.first
+
+    def rewind(self, after: int) -> None:
+        """A live subscription does not go back; what was handed out is gone."""
+
+    async def acknowledge(self, offset: int) -> None:
+        """Nothing is kept, so there is nothing to acknowledge."""
+
+    async def close(self) -> None:
+        self.end(Unavailable("the session is closed"))
+        self._owner.detach(self)
+
+    async def _next(self, limit: int) -> list[Item]:
+        gaps, offsets = self._buffer.take(limit)
+        self._taken = offsets
+        try:
+            payloads = await self._owner.payloads.read(offsets) if offsets else []
+        except BaseException:
+            self._buffer.put_back(gaps, offsets)
+            raise
+        finally:
+            self._taken = ()
+        self._buffer.put_back([], offsets[len(payloads) :])
+        return [*gaps, *_items(self._registration.id, offsets, payloads)]
+
+
+def _items(subscription: str, offsets: Sequence[int], payloads: Sequence[bytes | None]) -> list[Item]:
+    """Deliveries, and gaps where the log has no payload any more."""
+    items: list[Item] = []
+    for offset, payload in zip(offsets, payloads, strict=False):
+        if payload is not None:
+            items.append(Delivery(subscription, offset, payload))
+            continue
+        last = items[-1] if items else None
+        start, dropped = offset, 1
+        if isinstance(last, Gap):
+            items.pop()
+            start, dropped = last.start, (last.dropped or 0) + 1
+        items.append(Gap(subscription, start, offset + 1, dropped, "unavailable"))
+    return items

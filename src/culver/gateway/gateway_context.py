@@ -1,0 +1,158 @@
+"""What the endpoints of one app share: the site, its limits, the metrics, and how long requests stop."""
+
+import asyncio
+import math
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import cast
+
+from starlette.requests import HTTPConnection
+from starlette.types import Receive
+
+from culver.config import Settings
+from culver.errors import RateLimited, Unavailable
+from culver.gateway.metrics.gateway_metrics import Metrics
+from culver.gateway.rate_limits import TokenBuckets, address_key
+from culver.roles import Site
+
+
+class Interrupted(Exception):
+    """A long request ends early because its client is gone."""
+
+
+class Interruption:
+    """One long request, and the ways to end it from outside."""
+
+    def __init__(self, scope: asyncio.Timeout) -> None:
+        self._scope = scope
+        self.stopping = False
+
+    def interrupt(self, *, stopping: bool = False) -> None:
+        """End the request at its next await; calling it twice changes nothing."""
+        if not self._scope.expired():
+            self.stopping = self.stopping or stopping
+            with suppress(RuntimeError):  # it has ended on its own
+                self._scope.reschedule(asyncio.get_running_loop().time())
+
+    async def watch(self, receive: Receive) -> None:
+        """Interrupt once the client of an HTTP request is gone; run as a task beside the work."""
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        self.interrupt()
+
+
+class Gateway:
+    """Shared by all endpoints of one app. Used from the event loop's thread only."""
+
+    def __init__(
+        self,
+        site: Site,
+        *,
+        heartbeat_seconds: float = 15.0,
+        monotonic: Callable[[], float] = time.monotonic,
+        now_us: Callable[[], int] = lambda: time.time_ns() // 1000,
+    ) -> None:
+        self.site = site
+        self.settings: Settings = site.settings
+        self.metrics = Metrics(site)
+        self.heartbeat_seconds = heartbeat_seconds
+        self.now_us = now_us
+        self.stopping = False
+        self.open_connections: Callable[[], int] = lambda: 0  # the server knows how many there are
+        self._monotonic = monotonic
+        self._interruptions: set[Interruption] = set()
+        self._requests = TokenBuckets(self.settings.gateway.requests_per_second)
+        self._events = TokenBuckets(self.settings.gateway.events_per_second)
+
+    def take_request(self, client: str) -> None:
+        """Count one request or message of a client. Raises RateLimited."""
+        self._take(self._requests, client, 1, "requests_per_second")
+
+    def take_events(self, client: str, count: int) -> None:
+        """Count events of a client. Raises RateLimited."""
+        self._take(self._events, client, count, "events_per_second")
+
+    async def await_request(self, client: str) -> None:
+        """Count one message of a client; waits where `take_request` would refuse."""
+        await self._await(self._requests, client, 1, "requests_per_second", math.inf)
+
+    async def await_events(self, client: str, count: int, longest_seconds: float = math.inf) -> None:
+        """Count events of a client; waits where `take_events` would refuse, unless that takes too long."""
+        await self._await(self._events, client, count, "events_per_second", longest_seconds)
+
+    def grant(self, client: str, events: int) -> bool:
+        """Count one message of a client, with so many events, unless it would have to wait: then nothing is
+        counted."""
+        now = self._monotonic()
+        if self._requests.take(client, 1, now):
+            return False
+        if self._events.take(client, events, now):
+            self._requests.give_back(client, 1)
+            return False
+        return True
+
+    @asynccontextmanager
+    async def long_request(self, kind: str) -> AsyncIterator[Interruption]:
+        """Work that may take as long as a client likes. Raises Unavailable where the gateway stops before
+        or while it runs, Interrupted where the client is gone."""
+        if self.stopping:
+            raise _stopping()
+        gauge = self.metrics.connections.labels(kind)
+        gauge.inc()
+        scope = asyncio.timeout(None)
+        interruption = Interruption(scope)
+        try:
+            async with scope:
+                self._interruptions.add(interruption)
+                yield interruption
+        except TimeoutError:
+            if not scope.expired():
+                raise
+            if interruption.stopping:
+                raise _stopping() from None
+            raise Interrupted from None
+        finally:
+            self._interruptions.discard(interruption)
+            gauge.dec()
+
+    def stop(self) -> None:
+        """End every long request and refuse new ones."""
+        self.stopping = True
+        for interruption in list(self._interruptions):
+            interruption.interrupt(stopping=True)
+
+    def _take(self, buckets: TokenBuckets, client: str, amount: int, setting: str) -> None:
+        wait = buckets.take(client, amount, self._monotonic())
+        if wait:
+            raise self._rate_limited(setting, wait)
+
+    async def _await(
+        self, buckets: TokenBuckets, client: str, amount: int, setting: str, longest_seconds: float
+    ) -> None:
+        while wait := buckets.take(client, amount, self._monotonic()):
+            if wait > longest_seconds:
+                raise self._rate_limited(setting, wait)
+            await asyncio.sleep(wait)
+
+    def _rate_limited(self, setting: str, wait: float) -> RateLimited:
+        limit = getattr(self.settings.gateway, setting)
+        return RateLimited(
+            f"this client may send {limit} {setting.replace('_', ' ')}; wait {wait:.3f} seconds",
+            field=setting,
+            limit=limit,
+            retry_after_seconds=wait,
+        )
+
+
+def gateway_of(connection: HTTPConnection) -> Gateway:
+    return cast(Gateway, connection.app.state.gateway)
+
+
+def client_of(connection: HTTPConnection) -> str:
+    """What the rate limits count as one client."""
+    return address_key(connection.client.host if connection.client else None)
+
+
+def _stopping() -> Unavailable:
+    return Unavailable("the site is stopping; try again soon")

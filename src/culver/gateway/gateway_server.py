@@ -1,0 +1,218 @@
+"""The gateway on a socket: uvicorn, owned by whoever opened it."""
+
+import asyncio
+import contextlib
+import errno
+import socket
+from collections.abc import Callable, Generator
+from types import TracebackType
+from typing import Self
+
+import uvicorn
+from starlette.applications import Starlette
+
+from culver.config import GatewaySettings
+from culver.errors import InvalidConfiguration
+from culver.gateway.gateway_context import Gateway
+from culver.gateway.websocket.uvicorn_protocols import (
+    HEAD_SECONDS,
+    STALL_SECONDS,
+    BoundedHttpProtocol,
+    BoundedWebSocketProtocol,
+)
+
+_GRACE_SECONDS = 1
+_KEEP_ALIVE_SECONDS = 15
+_PING_SECONDS = 20.0
+_PONG_SECONDS = 40.0
+_BACKLOG = 2048
+_SPARE_CONNECTIONS = 256
+
+
+class GatewayServer:
+    """An async context manager: entering it binds, listens and answers, leaving it stops. Signals are left
+    alone.
+
+    Stopping takes at most about two seconds: WebSocket connections are closed with 1012, event streams
+    end, long polls get a 503, and what is still open after that is cut.
+    """
+
+    def __init__(
+        self,
+        app: Starlette,
+        settings: GatewaySettings,
+        *,
+        listener: socket.socket | None = None,
+        head_seconds: float = HEAD_SECONDS,
+        stall_seconds: float = STALL_SECONDS,
+    ) -> None:
+        """`listener` is a socket that listens already; without one the settings say where to listen."""
+        self._settings = settings
+        self._listener = listener
+        self._gateway: Gateway = app.state.gateway
+        self._server = _Server(_config(app, settings, head_seconds, stall_seconds))
+        self._socket: socket.socket | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._port = settings.port
+
+    @property
+    def port(self) -> int:
+        """The port that it listens on, also where the settings left the choice open."""
+        return self._port
+
+    @property
+    def url(self) -> str:
+        """Where clients on this machine reach it."""
+        host = self._settings.host
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(host, host)
+        return f"http://[{host}]:{self._port}" if ":" in host else f"http://{host}:{self._port}"
+
+    async def start(self) -> None:
+        """Returns once requests are answered. Raises InvalidConfiguration where the address cannot be
+        used."""
+        self._socket = self._listener or bind(self._settings)
+        self._port = self._socket.getsockname()[1]
+        self._gateway.open_connections = lambda: len(self._server.server_state.connections)
+        self._task = asyncio.create_task(self._server.serve([self._socket]), name="gateway")
+        started = asyncio.create_task(self._server.running.wait())
+        try:
+            await asyncio.wait([self._task, started], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            started.cancel()
+        if self._task.done():
+            self._socket.close()
+            self._task.result()
+
+    async def wait(self) -> None:
+        """Returns when the server has stopped; raises what it failed with."""
+        if self._task is not None:
+            await asyncio.shield(self._task)
+
+    async def stop(self) -> None:
+        """Calling it twice changes nothing."""
+        if self._task is None:
+            return
+        self._gateway.stop()
+        self._server.leave()
+        try:
+            await asyncio.wait([self._task])
+        finally:
+            for connection in list(self._server.server_state.connections):
+                connection.transport.abort()
+            if self._socket is not None:
+                self._socket.close()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+
+async def serve(
+    app: Starlette, settings: GatewaySettings, started: Callable[[str], None] = lambda url: None
+) -> None:
+    """Serve until cancelled; `started` is called with the address once requests are answered."""
+    async with GatewayServer(app, settings) as server:
+        started(server.url)
+        await server.wait()
+
+
+class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.running = asyncio.Event()
+        self._leaving = asyncio.Event()
+
+    def leave(self) -> None:
+        self.should_exit = True
+        self._leaving.set()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        yield  # the process belongs to someone else
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.running.set()
+
+    async def main_loop(self) -> None:
+        # As uvicorn's, which looks ten times a second whether to leave; a tick of 0 renews the date header.
+        while not await self.on_tick(0):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(1.0):
+                    await self._leaving.wait()
+
+
+def _config(app: Starlette, settings: GatewaySettings, head: float, stall: float) -> uvicorn.Config:
+    class HttpProtocol(BoundedHttpProtocol):
+        head_seconds = head
+        stall_seconds = stall
+        connection_limit = settings.max_connections + _SPARE_CONNECTIONS
+
+    class WebSocketProtocol(BoundedWebSocketProtocol):
+        stall_seconds = stall
+
+    # Beyond `max_connections` the app answers with a problem; uvicorn's own limit would answer in plain text,
+    # and would not count WebSocket connections.
+    return uvicorn.Config(
+        app,
+        http=HttpProtocol,
+        ws=WebSocketProtocol,
+        ws_max_size=settings.max_message_bytes,
+        ws_ping_interval=_PING_SECONDS,
+        ws_ping_timeout=_PONG_SECONDS,
+        ws_per_message_deflate=False,
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        backlog=_BACKLOG,
+        timeout_keep_alive=_KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=_GRACE_SECONDS,
+    )
+
+
+def bind(settings: GatewaySettings) -> socket.socket:
+    """A socket that listens where the settings say. Raises InvalidConfiguration."""
+    if not 0 <= settings.port <= 65_535:
+        raise InvalidConfiguration(
+            f"gateway.port must be from 0 to 65535, it is {settings.port}", field="gateway.port"
+        )
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            settings.host or None, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+    except (OSError, UnicodeError) as exc:
+        raise InvalidConfiguration(
+            f"gateway.host {settings.host!r} is not an address of this machine: {exc}", field="gateway.host"
+        ) from exc
+    listener = socket.socket(family, kind, protocol)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(_BACKLOG)
+        listener.setblocking(False)
+    except OSError as exc:
+        listener.close()
+        raise _cannot_bind(settings, exc) from exc
+    return listener
+
+
+def _cannot_bind(settings: GatewaySettings, exc: OSError) -> InvalidConfiguration:
+    if exc.errno == errno.EADDRINUSE:
+        return InvalidConfiguration(
+            f"port {settings.port} of {settings.host} is in use; choose another with --port or gateway.port",
+            field="gateway.port",
+        )
+    if exc.errno == errno.EACCES:
+        return InvalidConfiguration(
+            f"this user may not listen on port {settings.port}; choose one above 1023", field="gateway.port"
+        )
+    return InvalidConfiguration(
+        f"cannot listen on {settings.host} port {settings.port}: {exc.strerror}", field="gateway.host"
+    )

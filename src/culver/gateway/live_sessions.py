@@ -1,0 +1,31 @@
+"""Opening live subscriptions so that none outlives the connection that asked for it."""
+
+import asyncio
+from contextlib import suppress
+
+from culver.errors import CulverError
+from culver.registry.registry import SubscriptionSpec
+from culver.roles import Session, Site
+
+
+async def open_live(site: Site, spec: SubscriptionSpec, after: int | None) -> Session:
+    """Register a live subscription and connect to it. Where that fails half-way, or the caller is cancelled
+    meanwhile, the subscription is ended again before this raises."""
+    opening = asyncio.ensure_future(_open(site, spec, after))
+    try:
+        return await asyncio.shield(opening)
+    except asyncio.CancelledError:
+        with suppress(CulverError):
+            session = await opening
+            await session.close()
+        raise
+
+
+async def _open(site: Site, spec: SubscriptionSpec, after: int | None) -> Session:
+    (registration,) = await site.subscribe([spec])
+    try:
+        return await site.open_session(registration, after)
+    except BaseException:
+        with suppress(CulverError):
+            await site.unsubscribe(registration.id)
+        raise

@@ -1,0 +1,185 @@
+"""`POST /v1/events`: one event, a batch, or a stream of lines."""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+
+from culver.config import EventSettings
+from culver.errors import CulverError, InvalidRequest, Unavailable
+from culver.gateway.api.delivery_encoding import encode
+from culver.gateway.api.request_fields import Query
+from culver.gateway.cpu_work import compute
+from culver.gateway.gateway_context import Gateway, Interrupted, client_of, gateway_of
+from culver.gateway.routes.request_bodies import media_type, read_body, read_lines
+from culver.log.publication_log import Receipt
+from culver.model.events.event import Event
+from culver.model.formats import decode_body, parse_event
+
+_STREAM = "application/x-ndjson"
+_BINARY_MARK = "ce-specversion"
+_CHUNK_EVENTS = 1_000
+_CHUNK_BYTES = 1024 * 1024
+
+
+async def publish_events(request: Request) -> Response:
+    gateway = gateway_of(request)
+    Query(request.query_params, ())
+    if media_type(request.headers) == _STREAM and _BINARY_MARK not in request.headers:
+        return await _publish_stream(request, gateway)
+    if "content-type" not in request.headers and _BINARY_MARK not in request.headers:
+        raise InvalidRequest(
+            "name the body's format, such as application/json", field="content-type", status=415
+        )
+    body = await read_body(request, gateway.settings.gateway.max_body_bytes)
+    headers = dict(request.headers)
+    events = await compute(
+        len(body), decode_body, headers.get("content-type"), headers, body, gateway.settings.events
+    )
+    if not events:
+        raise InvalidRequest("the body holds no event", field="body")
+    gateway.take_events(client_of(request), len(events))
+    receipt = await publish(gateway, events)
+    return _accepted(len(events), receipt.first_offset, receipt.next_offset)
+
+
+def publish(gateway: Gateway, events: Sequence[Event]) -> "asyncio.Future[Receipt]":
+    """Hand decoded events to the site, and count them when they are acknowledged."""
+    answer = gateway.site.publish(events)
+    answer.add_done_callback(partial(_count, gateway, events, time.perf_counter()))
+    return answer
+
+
+def _count(
+    gateway: Gateway, events: Sequence[Event], started: float, answer: "asyncio.Future[Receipt]"
+) -> None:
+    if not answer.cancelled() and answer.exception() is None:
+        gateway.metrics.published.acknowledged(events, time.perf_counter() - started)
+
+
+async def _publish_stream(request: Request, gateway: Gateway) -> Response:
+    """Publish lines while more of them arrive. An error ends the stream; what came before it is published,
+    and the problem says how much of that was acknowledged."""
+    chunks = _Chunks(gateway)
+    failure: CulverError | ClientDisconnect | None = None
+    try:
+        async with gateway.long_request("stream") as interruption, asyncio.TaskGroup() as tasks:
+            publisher = tasks.create_task(chunks.publish(interruption.interrupt))
+            try:
+                await _feed(request, gateway, chunks)
+            except (CulverError, ClientDisconnect) as exc:
+                failure = exc
+            chunks.end()
+            await publisher
+    except Interrupted:
+        failure = chunks.error
+    except Unavailable as exc:
+        failure = exc
+    failure = chunks.error or failure
+    if isinstance(failure, CulverError):
+        failure.details["accepted"] = chunks.accepted
+    if failure is not None:
+        raise failure
+    if chunks.first_offset is None:
+        raise InvalidRequest("the stream holds no event", field="body", accepted=0)
+    return _accepted(chunks.accepted, chunks.first_offset, chunks.next_offset)
+
+
+async def _feed(request: Request, gateway: Gateway, chunks: "_Chunks") -> None:
+    """Decode lines as they come and put their events into the chunks; raises at the first line that is
+    wrong, with its number."""
+    client = client_of(request)
+    number = 1
+    try:
+        async for lines in read_lines(request, gateway.settings.gateway.max_message_bytes):
+            for begin in range(0, len(lines), _CHUNK_EVENTS):
+                part = lines[begin : begin + _CHUNK_EVENTS]
+                events, error = await compute(
+                    sum(map(len, part)), _decode_lines, part, number, gateway.settings.events
+                )
+                number += len(part)
+                if events:
+                    await gateway.await_events(client, len(events))
+                    await chunks.put(events)
+                if error is not None:
+                    raise error
+    except CulverError as exc:
+        exc.details.setdefault("line", number)
+        raise
+
+
+def _decode_lines(
+    lines: Sequence[bytes], number: int, settings: EventSettings
+) -> tuple[list[Event], CulverError | None]:
+    """The events of the lines up to the first that is wrong, and what is wrong with it. Blank lines count
+    as lines and hold no event."""
+    events: list[Event] = []
+    for at, line in enumerate(lines, number):
+        if not line or line.isspace():
+            continue
+        try:
+            events.append(parse_event(line, settings))
+        except CulverError as exc:
+            details = {**exc.details, "line": at}
+            return events, type(exc)(f"line {at}: {exc.message}", field=exc.field, **details)
+    return events, None
+
+
+class _Chunks:
+    """Decoded events on their way to the site: what arrives while one chunk is being stored is the next
+    chunk. Holds a bounded amount; one task puts and one publishes."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+        self._waiting: list[Event] = []
+        self._waiting_bytes = 0
+        self._ended = False
+        self._filled = asyncio.Event()
+        self._room = asyncio.Event()
+        self.accepted = 0
+        self.first_offset: int | None = None
+        self.next_offset = 0
+        self.error: CulverError | None = None
+
+    async def put(self, events: list[Event]) -> None:
+        """Waits while a full chunk is there already."""
+        while len(self._waiting) >= _CHUNK_EVENTS or self._waiting_bytes >= _CHUNK_BYTES:
+            self._room.clear()
+            await self._room.wait()
+        self._waiting += events
+        self._waiting_bytes += sum(len(event.payload) for event in events)
+        self._filled.set()
+
+    def end(self) -> None:
+        """Nothing more is put."""
+        self._ended = True
+        self._filled.set()
+
+    async def publish(self, failed: Callable[[], None]) -> None:
+        """Publish chunk after chunk until the end; calls `failed` where the site refuses one."""
+        while True:
+            await self._filled.wait()
+            chunk, self._waiting, self._waiting_bytes = self._waiting, [], 0
+            self._room.set()
+            if not self._ended:
+                self._filled.clear()
+            elif not chunk:
+                return
+            try:
+                receipt = await publish(self._gateway, chunk)
+            except CulverError as exc:
+                self.error = exc
+                failed()
+                return
+            if self.first_offset is None:
+                self.first_offset = receipt.first_offset
+            self.next_offset = receipt.next_offset
+            self.accepted += len(chunk)
+
+
+def _accepted(count: int, first_offset: int, next_offset: int) -> Response:
+    answer = {"accepted": count, "first_offset": first_offset, "next_offset": next_offset}
+    return Response(encode(answer), media_type="application/json")

@@ -1,0 +1,157 @@
+"""Server-Sent Events: `/v1/stream` for a live subscription, `/v1/subscriptions/{id}/stream` for a durable one.
+
+event: subscribed      data: {"subscription", "since"}
+event: event           id: DELIVERY_ID, data: ITEM
+event: gap             data: ITEM
+event: ended           data: {"subscription"}: it was removed or has expired; the stream ends
+: heartbeat            every 15 seconds without anything else
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from contextlib import suppress
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from culver.delivery.deliveries import Delivery
+from culver.errors import CulverError, NotFound
+from culver.gateway.api.delivery_encoding import (
+    Item,
+    ReceiveLimit,
+    batches,
+    encode,
+    gap_members,
+    item_members,
+)
+from culver.gateway.api.request_fields import Query, check_delivery_id, offset_within
+from culver.gateway.gateway_context import Gateway, Interrupted, gateway_of
+from culver.gateway.live_sessions import open_live
+from culver.gateway.problems import encode_problem, problem_document
+from culver.gateway.routes.subscription_routes import durable_registration, live_spec
+from culver.roles import Session
+
+_HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+_LAST_ID = "last-event-id"
+_FAREWELL_SECONDS = 0.5
+
+_logger = logging.getLogger(__name__)
+
+
+async def stream_live(request: Request) -> Response:
+    """A live subscription that lives as long as the connection."""
+    gateway = gateway_of(request)
+    query = Query(request.query_params, ("filter", "scheme"))
+    text = query.required("filter")
+    last = request.headers.get(_LAST_ID)
+    after = check_delivery_id(last, _LAST_ID)[1] if last else None
+    spec = await live_spec(gateway, gateway.site.new_live_id(), text, query.text("scheme"))
+    return EventStream(gateway, await open_live(gateway.site, spec, after))
+
+
+async def stream_durable(request: Request) -> Response:
+    """A durable subscription; `Last-Event-ID` acknowledges and goes on after it."""
+    gateway = gateway_of(request)
+    Query(request.query_params, ())
+    registration = await durable_registration(request)
+    last = request.headers.get(_LAST_ID)
+    after = offset_within(registration.id, last, _LAST_ID) if last else None
+    session = await gateway.site.open_session(registration, after)
+    try:
+        if after is not None:
+            await session.acknowledge(after)
+    except BaseException:
+        await session.close()
+        raise
+    return EventStream(gateway, session)
+
+
+class EventStream(Response):
+    """Sends what a session receives until the client is gone, the subscription ends or the site stops. Owns
+    the session. A client that reads slowly makes it receive slowly: one batch is in memory at a time."""
+
+    media_type = "text/event-stream"
+
+    def __init__(self, gateway: Gateway, session: Session) -> None:
+        super().__init__(headers=_HEADERS)
+        del self.headers["content-length"]
+        self._gateway = gateway
+        self._session = session
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        started = False
+        try:
+            async with self._gateway.long_request("sse") as interruption:
+                watcher = asyncio.create_task(interruption.watch(receive))
+                try:
+                    started = True
+                    await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+                    await self._pump(send)
+                finally:
+                    watcher.cancel()
+        except Interrupted:
+            return
+        except CulverError as exc:
+            if not started:
+                raise
+            _logger.info("an event stream ends: %s", exc.message)
+            await _say_farewell(send, _message("error", encode_problem(problem_document(exc))))
+        except Exception:
+            _logger.exception("an event stream failed")
+            await _say_farewell(send, b"")
+        else:
+            await _say_farewell(send, b"")
+        finally:
+            await self._session.close()
+
+    async def _pump(self, send: Send) -> None:
+        registration = self._session.registration
+        hello = {"subscription": registration.id, "since": registration.since}
+        await _send(send, b"retry: 2000\n" + _message("subscribed", encode(hello)))
+        limit = ReceiveLimit()
+        while True:
+            try:
+                items = await self._session.receive(limit.value, self._gateway.heartbeat_seconds)
+            except NotFound:
+                await _send(send, _message("ended", encode({"subscription": registration.id})))
+                return
+            if not items:
+                await _send(send, b": heartbeat\n\n")
+                continue
+            limit.observe(items)
+            await self._send_items(send, items)
+
+    async def _send_items(self, send: Send, items: Sequence[Item]) -> None:
+        metrics = self._gateway.metrics
+        for batch in batches(items):
+            if isinstance(batch, list):
+                await _send(send, b"".join(map(_delivery_message, batch)))
+                metrics.deliveries.labels("sse").inc(len(batch))
+            else:
+                await _send(send, _message("gap", encode({"type": "gap", **gap_members(batch)})))
+                metrics.gaps.labels(batch.reason).inc()
+
+
+def _delivery_message(delivery: Delivery) -> bytes:
+    data = encode(item_members(delivery))
+    if b"\n" in data or b"\r" in data:
+        # Line ends between JSON tokens mean nothing to JSON and everything to this format.
+        data = data.replace(b"\n", b" ").replace(b"\r", b" ")
+    return b"id: %b\n%b" % (delivery.id.encode(), _message("event", data))
+
+
+def _message(event: str, data: bytes) -> bytes:
+    return b"event: %b\ndata: %b\n\n" % (event.encode(), data)
+
+
+async def _send(send: Send, body: bytes) -> None:
+    await send({"type": "http.response.body", "body": body, "more_body": True})
+
+
+async def _say_farewell(send: Send, body: bytes) -> None:
+    """End the stream, unless the client does not even read that."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_FAREWELL_SECONDS):
+            await send({"type": "http.response.body", "body": body, "more_body": False})

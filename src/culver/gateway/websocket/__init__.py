@@ -1,0 +1,1 @@
+"""The WebSocket endpoint at /v1/ws."""

@@ -1,0 +1,402 @@
+"""The WebSocket protocol at `/v1/ws`: publish, subscribe and acknowledge over one connection.
+
+One task reads messages. They are worked on beside one another, in a window of bounded size, so that publications
+are pipelined; each subscription has a task that pumps deliveries out. All of them send through one outbox.
+A client that does not read stops the pumps and then the reader: nothing grows.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketDisconnected
+
+from culver.errors import Conflict, CulverError, Elsewhere, InvalidRequest, NotFound, Unavailable
+from culver.gateway.api.delivery_encoding import ReceiveLimit, batches, delivery_members, encode, gap_members
+from culver.gateway.api.request_fields import (
+    MAX_OFFSET,
+    REQUEST_DEPTH,
+    Fields,
+    check_delivery_id,
+    check_subscription_id,
+    offset_within,
+    parse_json,
+)
+from culver.gateway.cpu_work import THREAD_BYTES, compute
+from culver.gateway.gateway_context import Gateway, Interrupted, Interruption, client_of, gateway_of
+from culver.gateway.live_sessions import open_live
+from culver.gateway.problems import encode_problem, problem_document
+from culver.gateway.redirection import check_here
+from culver.gateway.routes.event_routes import publish
+from culver.gateway.routes.subscription_routes import check_durable, live_spec
+from culver.gateway.websocket.message_references import Reference, check_reference, find_reference
+from culver.gateway.websocket.outbox import Outbox, Window
+from culver.gateway.websocket.publication_messages import decode_items, read_items, read_quickly
+from culver.gateway.websocket.uvicorn_protocols import DIRECT
+from culver.log.publication_log import Receipt
+from culver.model.events.event import Event
+from culver.roles import Session
+
+MAX_SUBSCRIPTIONS = 1_000
+MAX_ERRORS = 100
+
+UNSUPPORTED_DATA = 1003
+POLICY_VIOLATION = 1008
+INTERNAL_ERROR = 1011
+SERVICE_RESTART = 1012
+
+_MAX_IN_WORK = 64
+_MAX_BYTES_IN_WORK = 4 * 1024 * 1024
+_CLOSE_SECONDS = 0.5
+_LONGEST_DELAY_SECONDS = 10.0
+
+_PUBLISH = '"publish"'
+
+GONE = (OSError, WebSocketDisconnect, WebSocketDisconnected)
+"""What sending raises once the client has left."""
+
+_logger = logging.getLogger(__name__)
+
+
+async def serve_websocket(socket: WebSocket) -> None:
+    gateway = gateway_of(socket)
+    connection: _Connection | None = None
+    try:
+        async with gateway.long_request("websocket") as interruption:
+            await socket.accept()
+            connection = _Connection(gateway, socket, interruption)
+            try:
+                await connection.run()
+            finally:
+                await connection.close_sessions()
+    except Interrupted:
+        pass
+    except Unavailable as exc:
+        if connection is None:
+            raise
+        connection.verdict = (SERVICE_RESTART, exc.message)
+    if connection is not None and connection.verdict is not None:
+        await _close(socket, *connection.verdict)
+
+
+@dataclass(slots=True)
+class _Attachment:
+    """A subscription on this connection; it has no session while that is being opened."""
+
+    session: Session | None = None
+    pump: asyncio.Task[None] | None = None
+
+
+class _Connection:
+    def __init__(self, gateway: Gateway, socket: WebSocket, interruption: Interruption) -> None:
+        self._gateway = gateway
+        self._socket = socket
+        self._client = client_of(socket)
+        self._interruption = interruption
+        direct = socket.scope["extensions"][DIRECT]
+        self._outbox = Outbox(direct["write"], direct["drained"])
+        direct["listen"](self._take)
+        self._window = Window(_MAX_IN_WORK, _MAX_BYTES_IN_WORK)
+        self._attachments: dict[str, _Attachment] = {}
+        self._errors = 0
+        self._ending = False
+        self._idle = False  # the reader waits for the next message
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._publications: set[asyncio.Future[Receipt]] = set()  # not answered yet
+        self._group = asyncio.TaskGroup()
+        self.verdict: tuple[int, str] | None = None  # the close code and reason that the client is to get
+        self._operations: dict[str, Callable[[Fields, Reference], Awaitable[None]]] = {
+            "subscribe": self._subscribe,
+            "attach": self._attach,
+            "ack": self._acknowledge,
+            "detach": self._detach,
+            "ping": self._ping,
+        }
+
+    async def run(self) -> None:
+        """Serve until the client is gone or has a verdict."""
+        try:
+            async with self._group:
+                try:
+                    await self._read()
+                except GONE:
+                    pass
+                finally:
+                    self._ending = True
+                    for task in list(self._tasks):
+                        task.cancel()
+                    for publication in list(self._publications):
+                        publication.cancel()
+        except ExceptionGroup:
+            _logger.exception("a WebSocket connection failed")
+            self.verdict = (INTERNAL_ERROR, "the gateway failed")
+
+    async def close_sessions(self) -> None:
+        """Ends the live subscriptions and leaves the durable ones."""
+        attachments, self._attachments = self._attachments, {}
+        sessions = [each.session for each in attachments.values() if each.session is not None]
+        results = await asyncio.gather(*(session.close() for session in sessions), return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException) and not isinstance(result, CulverError):
+                _logger.error("a session could not be closed", exc_info=result)
+
+    # --- messages in ------------------------------------------------------------------------------------
+
+    async def _read(self) -> None:
+        while True:
+            self._idle = True
+            message = await self._socket.receive()
+            self._idle = False
+            if message["type"] == "websocket.disconnect":
+                return
+            text = message.get("text")
+            if text is None:
+                self.verdict = (UNSUPPORTED_DATA, "send JSON as text messages")
+                return
+            await self._gateway.await_request(self._client)
+            await self._accept(text)
+
+    def _take(self, text: str) -> bool:
+        """Deal with a message as it comes, without the way through the reader, where nothing is to be waited for and
+        nothing is wrong: most are such publications. False: the reader is to have it."""
+        size = len(text)
+        if not self._idle or self._ending or size >= THREAD_BYTES or _PUBLISH not in text:
+            return False
+        publication = read_quickly(text, self._gateway.settings.events)
+        if publication is None or not self._window.try_enter(size):
+            return False
+        events, reference = publication
+        if not self._gateway.grant(self._client, len(events)):
+            self._window.leave(size)
+            return False
+        try:
+            self._publish(events, reference, size)
+        except Unavailable as exc:
+            self._start(self._refuse(exc, reference))
+        return True
+
+    async def _accept(self, text: str) -> None:
+        """Take one message apart here, so that messages keep their order, and work on it in a task."""
+        reference: Reference = None
+        try:
+            try:
+                fields = await compute(len(text), self._parse, text)
+            except CulverError:
+                reference = await compute(len(text), find_reference, text)
+                raise
+            reference = check_reference(fields.any("ref"))
+            operation = fields.text("op")
+            if operation == "publish":
+                settings = self._gateway.settings.events
+                events = await compute(len(text), decode_items, read_items(fields, settings), settings)
+                await self._gateway.await_events(self._client, len(events), _LONGEST_DELAY_SECONDS)
+                await self._window.enter(len(text))
+                self._publish(events, reference, len(text))
+            elif operation in self._operations:
+                await self._window.enter(len(text))
+                work = partial(self._operations[operation], fields, reference)
+                self._start(self._work(work, reference, len(text)))
+            else:
+                known = ", ".join(["publish", *self._operations])
+                raise InvalidRequest(f"unknown op {operation[:100]!r}; known: {known}", field="op")
+        except CulverError as exc:
+            await self._refuse(exc, reference)
+
+    def _parse(self, text: str) -> Fields:
+        depth = max(REQUEST_DEPTH, self._gateway.settings.events.max_depth + 2)
+        return Fields(parse_json(text, depth, "events"))
+
+    async def _work(self, work: Callable[[], Awaitable[object]], reference: Reference, size: int) -> None:
+        try:
+            try:
+                await work()
+            except CulverError as exc:
+                await self._refuse(exc, reference)
+        except GONE:
+            self._interruption.interrupt()
+        finally:
+            self._window.leave(size)
+
+    # --- operations -------------------------------------------------------------------------------------
+
+    def _publish(self, events: Sequence[Event], reference: Reference, size: int) -> None:
+        """Without a task, for this is what most messages are. Raises Unavailable."""
+        try:
+            answer = publish(self._gateway, events)
+        except BaseException:
+            self._window.leave(size)
+            raise
+        self._publications.add(answer)
+        answer.add_done_callback(partial(self._published, reference, size))
+
+    def _published(self, reference: Reference, size: int, answer: "asyncio.Future[Receipt]") -> None:
+        """Acknowledge, here and now where nothing is in the way; what waits to be sent stays in the window."""
+        self._publications.discard(answer)
+        if answer.cancelled() or self._ending:
+            self._window.leave(size)
+        elif answer.exception() is not None:
+            self._start(self._work(lambda: answer, reference, size))
+        else:
+            first, following = answer.result()
+            members = {"op": "published", "ref": reference, "first_offset": first, "next_offset": following}
+            message = encode(members)
+            try:
+                sent = self._outbox.post(message)
+            except GONE:
+                self._interruption.interrupt()
+                sent = True
+            if sent:
+                self._window.leave(size)
+            else:
+                self._start(self._work(partial(self._outbox.send, message), reference, size))
+
+    async def _subscribe(self, fields: Fields, reference: Reference) -> None:
+        text = fields.text("filter")
+        scheme = fields.optional_text("scheme")
+        after = fields.optional_integer("after", 0, MAX_OFFSET)
+        fields.close()
+        subscription = self._gateway.site.new_live_id()
+        spec = await live_spec(self._gateway, subscription, text, scheme)
+        await self._open(subscription, reference, lambda: open_live(self._gateway.site, spec, after))
+
+    async def _attach(self, fields: Fields, reference: Reference) -> None:
+        subscription = check_subscription_id(fields.text("subscription"), "subscription")
+        after = fields.optional_text("after")
+        offset = None if after is None else offset_within(subscription, after, "after")
+        fields.close()
+        check_here(self._socket, subscription)
+
+        async def open_durable() -> Session:
+            registration = check_durable(await self._gateway.site.subscription(subscription))
+            return await self._gateway.site.open_session(registration, offset)
+
+        await self._open(subscription, reference, open_durable)
+
+    async def _acknowledge(self, fields: Fields, reference: Reference) -> None:
+        subscription, offset = check_delivery_id(fields.text("delivery_id"))
+        fields.close()
+        session, _ = self._attached(subscription, "delivery_id")
+        await session.acknowledge(offset)
+        if reference is not None:
+            await self._answer("acknowledged", reference, offset=offset)
+
+    async def _detach(self, fields: Fields, reference: Reference) -> None:
+        subscription = fields.text("subscription")
+        fields.close()
+        session, pump = self._attached(subscription, "subscription")
+        del self._attachments[subscription]
+        pump.cancel()
+        await asyncio.wait([pump])
+        await session.close()
+        await self._answer("detached", reference, subscription=subscription)
+
+    async def _ping(self, fields: Fields, reference: Reference) -> None:
+        fields.close()
+        await self._answer("pong", reference)
+
+    async def _open(
+        self, subscription: str, reference: Reference, open_session: Callable[[], Awaitable[Session]]
+    ) -> None:
+        if subscription in self._attachments:
+            raise Conflict(
+                f"subscription {subscription!r} is on this connection already", field="subscription"
+            )
+        if len(self._attachments) >= MAX_SUBSCRIPTIONS:
+            self._end(POLICY_VIOLATION, f"more than {MAX_SUBSCRIPTIONS} subscriptions on one connection")
+            return
+        attachment = self._attachments[subscription] = _Attachment()
+        try:
+            attachment.session = session = await open_session()
+        except BaseException:
+            self._attachments.pop(subscription, None)
+            raise
+        await self._answer(
+            "subscribed", reference, subscription=subscription, since=session.registration.since
+        )
+        attachment.pump = self._start(self._pump(subscription, session))
+
+    def _attached(self, subscription: str, field: str) -> tuple[Session, asyncio.Task[None]]:
+        attachment = self._attachments.get(subscription)
+        if attachment is None or attachment.session is None or attachment.pump is None:
+            raise NotFound(
+                f"subscription {subscription[:200]!r} is not on this connection; attach to it first",
+                field=field,
+            )
+        return attachment.session, attachment.pump
+
+    # --- messages out -----------------------------------------------------------------------------------
+
+    async def _pump(self, subscription: str, session: Session) -> None:
+        """Send what the session receives until the subscription ends."""
+        limit = ReceiveLimit()
+        sent = self._gateway.metrics.deliveries.labels("websocket")
+        try:
+            while True:
+                await self._outbox.room()
+                items = await session.receive(limit.value, None)
+                limit.observe(items)
+                for batch in batches(items):
+                    if isinstance(batch, list):
+                        deliveries = [delivery_members(delivery) for delivery in batch]
+                        await self._send(
+                            {"op": "events", "subscription": subscription, "deliveries": deliveries}
+                        )
+                        sent.inc(len(batch))
+                    else:
+                        await self._send({"op": "gap", "subscription": subscription, **gap_members(batch)})
+                        self._gateway.metrics.gaps.labels(batch.reason).inc()
+        except NotFound:
+            await self._drop(subscription, session)
+            await self._send({"op": "ended", "subscription": subscription})
+        except Unavailable as exc:
+            self._end(SERVICE_RESTART, exc.message)
+        except CulverError as exc:
+            await self._drop(subscription, session)
+            self._gateway.metrics.errors.labels(exc.code).inc()
+            await self._outbox.send(
+                encode_problem({"op": "error", "subscription": subscription, **problem_document(exc)})
+            )
+        except GONE:
+            self._interruption.interrupt()
+
+    async def _drop(self, subscription: str, session: Session) -> None:
+        self._attachments.pop(subscription, None)
+        await session.close()
+
+    async def _answer(self, operation: str, reference: Reference, **members: Any) -> None:
+        await self._send({"op": operation, "ref": reference, **members})
+
+    async def _send(self, members: dict[str, Any]) -> None:
+        await self._outbox.send(encode(members))
+
+    async def _refuse(self, error: CulverError, reference: Reference) -> None:
+        self._gateway.metrics.errors.labels(error.code).inc()
+        document = {"op": "error", **problem_document(error)}
+        if reference is not None:
+            document["ref"] = reference
+        await self._outbox.send(encode_problem(document))
+        self._errors += not (error.retryable or isinstance(error, Elsewhere))
+        if self._errors >= MAX_ERRORS:
+            self._end(POLICY_VIOLATION, f"{MAX_ERRORS} erroneous messages")
+
+    def _end(self, code: int, reason: str) -> None:
+        self.verdict = (code, reason)
+        self._interruption.interrupt()
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = self._group.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+
+async def _close(socket: WebSocket, code: int, reason: str) -> None:
+    """Close, unless the client is gone or does not even read that."""
+    try:
+        async with asyncio.timeout(_CLOSE_SECONDS):
+            await socket.close(code, reason[:120])
+    except (TimeoutError, *GONE):
+        return

@@ -1,0 +1,422 @@
+"""The embedded publication log: segments of checksummed batches in one directory.
+
+`segment` draws the files, `recovery` decides where a log ends, `reader` reads; this module appends.
+"""
+
+import contextlib
+import fcntl
+import logging
+import os
+import threading
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from operator import itemgetter
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import pyarrow as pa
+
+from culver.config import LogSettings
+from culver.disk import sync_directory
+from culver.errors import NotFound, StorageCorrupt, StorageError, TooLarge
+from culver.log.file_log_reader import FileLogReader
+from culver.log.log_segment import (
+    HEADER,
+    MAX_BODY_BYTES,
+    Record,
+    SegmentHeader,
+    group_size,
+    list_segments,
+    new_header,
+    pack_group,
+    read_header,
+    segment_name,
+    storage_error,
+)
+from culver.log.publication_log import MOST_ROOM, Body, Staged, WriteFailure
+from culver.log.tail_recovery import find_tail
+from culver.model.events.arrow_message import Packed
+from culver.model.events.event_batch import received_times, serialise
+
+__all__ = ["FileLog", "FileLogReader"]
+
+_logger = logging.getLogger("culver.log")
+
+_RECENT_BATCHES = 64
+_RECENT_BYTES = 4 * 1024 * 1024
+_NOTHING: tuple[Sequence[Body], Sequence[Record], int] = ((), (), 0)
+
+
+class FileLog:
+    """Implements PublicationLog. Opening it recovers from a crash; the owner closes it.
+
+    One FileLog per directory, kept so by a lock that the operating system drops with the process. A group
+    is durable, and only then counted into `next_offset`, once `fdatasync` has returned. A full disk refuses
+    one append and leaves the log usable. Any other failure to write, or one of `fdatasync` (after which the
+    page cache may show bytes that are not on disk), makes it refuse appends until it is opened again.
+    """
+
+    def __init__(self, directory: Path, settings: LogSettings) -> None:
+        self._directory = directory
+        self._segment_bytes = settings.segment_bytes
+        self._lock = threading.Lock()
+        self._reader = FileLogReader(directory)
+        self._refusal: str | None = None
+        self._firsts: list[
+            int
+        ] = []  # of all segments; replaced as a whole, so that it is read without the lock
+        self._next_offset = 0
+        self._received_us = 0
+        # The newest batches, which are asked for at once; replaced as a whole too.
+        self._recent: tuple[tuple[int, pa.RecordBatch], ...] = ()
+        self._recent_bytes = 0
+        # The last segment, which is the one that is written: its file, header and end.
+        self._descriptor = -1
+        self._header = SegmentHeader(0, 0, 0)
+        self._position = 0
+        self._room_end = 0  # up to where there is room behind that
+        self._staged = _NOTHING  # what is being written: the group, its records and how many bytes they are
+        self._directory_lock = _lock_directory(directory)
+        try:
+            self._open_last_segment()
+        except OSError as exc:
+            self.close()
+            raise storage_error(exc, f"opening the log in {directory}") from exc
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def first_offset(self) -> int:
+        return self._firsts[0]
+
+    @property
+    def next_offset(self) -> int:
+        return self._next_offset
+
+    @property
+    def bytes_on_disk(self) -> int:
+        """The size of all segments."""
+        total = 0
+        for first in self._firsts:
+            with contextlib.suppress(FileNotFoundError):
+                total += (self._directory / segment_name(first)).stat().st_size
+        return total
+
+    def prepare(self, batches: Sequence[pa.RecordBatch]) -> list[Body]:
+        return [
+            _body(batch, serialise(batch), int(received_times(batch).max()))
+            for batch in batches
+            if batch.num_rows
+        ]
+
+    def prepare_packed(self, batches: Sequence[Packed], received_us: int) -> list[Body]:
+        return [_body(batch, stream, received_us) for batch, stream in batches]
+
+    def append(self, group: Sequence[Body]) -> int:
+        with self._lock:
+            if self._refusal is not None:
+                raise StorageError(self._refusal)
+            if not group:
+                return self._next_offset
+            if not self._fits(group):
+                self._start_segment()
+            return self._settle(_write_and_sync(self._stage(group)))
+
+    def stage(self, group: Sequence[Body]) -> Staged | None:
+        with self._lock:
+            if self._refusal is not None or not group or not self._fits(group):
+                return None
+            return self._stage(group, with_room=True)
+
+    def settle(self, failure: WriteFailure | None) -> int:
+        with self._lock:
+            return self._settle(failure)
+
+    def read(self, start: int, end: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+        if start < self.first_offset:
+            raise NotFound(
+                f"offset {start} is trimmed; the log starts at {self.first_offset}",
+                first_offset=self.first_offset,
+            )
+        end = min(end, self._next_offset)
+        recent = self._recent
+        if recent and recent[0][0] <= start < end:
+            return _cut(recent, start, end)
+        return self._reader.read(start, end)
+
+    def offset_at(self, received_us: int) -> int:
+        return self._reader.offset_at(received_us, self._next_offset)
+
+    def trim(self, before: int) -> None:
+        """Deletes the segments that lie below `before` as a whole, oldest first; never the last one."""
+        with self._lock:
+            firsts = self._firsts
+            whole = sum(1 for following in firsts[1:] if following <= before)
+            # Readers are turned away before the files go.
+            self._firsts = firsts[whole:]
+        if not whole:
+            return
+        try:  # without the lock, for who appends must not wait for this
+            for first in firsts[:whole]:
+                (self._directory / segment_name(first)).unlink(missing_ok=True)
+            sync_directory(self._directory)
+        except OSError as exc:
+            with self._lock:
+                self._firsts = list_segments(self._directory)
+            raise storage_error(exc, f"trimming the log in {self._directory}") from exc
+
+    def close(self) -> None:
+        with self._lock:
+            self._refusal = f"the log in {self._directory} is closed"
+            if self._descriptor >= 0:
+                self._give_room_back()
+            for descriptor in (self._descriptor, self._directory_lock):
+                if descriptor >= 0:
+                    os.close(descriptor)
+            self._descriptor = self._directory_lock = -1
+
+    def _remember(self, batches: list[tuple[int, pa.RecordBatch]], size: int) -> None:
+        """Keep what was just written, if it is little; what is kept always reaches up to the end."""
+        if self._recent_bytes + size > _RECENT_BYTES or len(self._recent) + len(batches) > _RECENT_BATCHES:
+            self._recent, self._recent_bytes = (), 0
+        if size <= _RECENT_BYTES and len(batches) <= _RECENT_BATCHES:
+            self._recent = (*self._recent, *batches)
+            self._recent_bytes += size
+
+    def _fits(self, group: Sequence[Body]) -> bool:
+        """Whether it goes into the segment at hand; one that is larger than any has one for itself."""
+        return self._position == HEADER.size or self._position + group_size(group) <= self._segment_bytes
+
+    def _stage(self, group: Sequence[Body], *, with_room: bool = False) -> Staged:
+        data, records = pack_group(group, self._header, self._position, self._next_offset, self._received_us)
+        self._staged = (group, records, len(data))
+        room = self._room_behind(len(data)) if with_room else 0
+        return Staged(self._descriptor, self._position, data, room)
+
+    def _room_behind(self, size: int) -> int:
+        """Where a group makes the file grow, it is to make room for many that follow."""
+        end = self._position + size
+        if end <= self._room_end:
+            return 0
+        room = max(0, min(MOST_ROOM, self._segment_bytes - end))
+        self._room_end = end + room
+        return room
+
+    def _settle(self, failure: WriteFailure | None) -> int:
+        """All of what was staged is on disk, or none of it is to be seen."""
+        (group, records, size), self._staged = self._staged, _NOTHING
+        if failure is not None:
+            raise (
+                self._failed_to_sync(failure.error)
+                if failure.syncing
+                else self._failed_to_write(failure.error)
+            )
+        self._reader.note(self._header.first_offset, records)
+        first = self._next_offset
+        self._position += size
+        self._received_us = records[-1].received_us
+        self._remember(
+            [(record.offset, body.batch) for record, body in zip(records, group, strict=True)], size
+        )
+        self._next_offset = records[-1].end_offset
+        return first
+
+    def _failed_to_write(self, exc: OSError) -> StorageError:
+        error = storage_error(exc, f"appending to the log in {self._directory}")
+        self._take_back(error)
+        error.__cause__ = exc
+        return error
+
+    def _failed_to_sync(self, exc: OSError) -> StorageError:
+        refusal = self._refuse(f"fdatasync failed ({exc.strerror})")
+        with contextlib.suppress(OSError):
+            os.ftruncate(self._descriptor, self._position)
+            os.fsync(self._descriptor)
+        error = StorageError(refusal)
+        error.__cause__ = exc
+        return error
+
+    def _take_back(self, error: StorageError) -> None:
+        """Cut off what a failed write has left. Need not be durable: recovery takes no part of a group."""
+        self._room_end = self._position
+        try:
+            os.ftruncate(self._descriptor, self._position)
+        except OSError as exc:
+            self._refuse(f"a failed write ({error.message}) could not be taken back ({exc.strerror})")
+
+    def _refuse(self, why: str) -> str:
+        self._refusal = refusal = (
+            f"the log in {self._directory} takes no more events: {why}. Nothing that was acknowledged is "
+            "lost. Check the disk and restart the site, which opens the log again."
+        )
+        _logger.error("%s", refusal)
+        return refusal
+
+    def _start_segment(self) -> None:
+        """Go on in a new file, which is durable under its name before anything is acknowledged in it."""
+        path = self._directory / segment_name(self._next_offset)
+        header, packed = new_header(self._next_offset, self._received_us)
+        descriptor = -1
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
+            _write_at(descriptor, packed, 0)
+            os.fsync(descriptor)
+            sync_directory(self._directory)
+        except OSError as exc:
+            if descriptor >= 0:
+                os.close(descriptor)
+            with contextlib.suppress(OSError):
+                path.unlink(missing_ok=True)
+            raise storage_error(exc, f"starting the log segment {path}") from exc
+        self._use(descriptor, path, header)
+        self._position = self._room_end = HEADER.size
+        if header.first_offset not in self._firsts:
+            self._firsts = [*self._firsts, header.first_offset]
+
+    def _give_room_back(self) -> None:
+        """Nothing more is written to the segment. Room may stay, but looks odd and takes space."""
+        if self._room_end > self._position:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._descriptor, self._position)
+
+    def _use(self, descriptor: int, path: Path, header: SegmentHeader) -> None:
+        if self._descriptor >= 0:
+            self._give_room_back()
+            os.close(self._descriptor)
+        self._descriptor, self._header = descriptor, header
+        self._reader.adopt(path, header)
+
+    def _open_last_segment(self) -> None:
+        self._firsts = list_segments(self._directory)
+        self._next_offset = self._firsts[-1] if self._firsts else 0
+        path = self._directory / segment_name(self._next_offset)
+        if not self._firsts or _is_unfinished(path):
+            if len(self._firsts) > 1:
+                self._received_us = _latest_time(self._directory / segment_name(self._firsts[-2]))
+            self._start_segment()
+            return
+        descriptor = os.open(path, os.O_RDWR)
+        try:
+            header = read_header(descriptor, path)
+            tail, records = find_tail(descriptor, path, header)
+            surplus = os.fstat(descriptor).st_size - tail.position
+            if tail.torn:
+                _logger.warning(
+                    "%s: cut %d bytes behind offset %d that a crash has left unfinished; "
+                    "they were not acknowledged",
+                    path,
+                    surplus,
+                    tail.offset,
+                )
+            elif surplus:
+                _logger.info("%s: gave back %d bytes of room behind offset %d", path, surplus, tail.offset)
+            if surplus:
+                os.ftruncate(descriptor, tail.position)
+            # The last group may stand in the page cache only: written, but not synced, or synced in vain,
+            # and then a page counts as clean though it never reached the disk. Written again, it does.
+            group = os.pread(descriptor, tail.position - tail.group_position, tail.group_position)
+            _write_at(descriptor, group, tail.group_position)
+            os.fsync(descriptor)
+            sync_directory(self._directory)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        self._use(descriptor, path, header)
+        self._reader.note(header.first_offset, records)
+        self._position = self._room_end = tail.position
+        self._next_offset, self._received_us = tail.offset, tail.received_us
+
+
+def _lock_directory(directory: Path) -> int:
+    """Make the directory and lock it; returns the descriptor that holds the lock."""
+    try:
+        if not directory.is_dir():
+            directory.mkdir(parents=True, exist_ok=True)
+            sync_directory(directory.parent)
+        descriptor = os.open(directory, os.O_RDONLY)
+    except OSError as exc:
+        raise storage_error(exc, f"making the log directory {directory}") from exc
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as exc:
+        os.close(descriptor)
+        raise StorageError(
+            f"another process writes the log in {directory}; stop it, or use another data directory"
+        ) from exc
+    return descriptor
+
+
+def _is_unfinished(path: Path) -> bool:
+    """Whether the making of a segment was cut short, so that nothing in it can have been acknowledged.
+
+    An empty file that an operator has made counts as one: the log goes on at the offset of its name."""
+    if path.stat().st_size > HEADER.size:
+        return False
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        read_header(descriptor, path)
+    except StorageCorrupt:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _latest_time(path: Path) -> int:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        return find_tail(descriptor, path, read_header(descriptor, path))[0].received_us
+    finally:
+        os.close(descriptor)
+
+
+def _cut(
+    batches: Sequence[tuple[int, pa.RecordBatch]], start: int, end: int
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """The part of adjacent batches that lies in `[start, end)`, without what is empty."""
+    at = bisect_right(batches, start, key=itemgetter(0)) - 1  # mostly it is the last one that is asked for
+    for offset, batch in batches[at:]:
+        first, last = max(start, offset), min(end, offset + batch.num_rows)
+        if first < last:
+            yield (
+                first,
+                batch if last - first == batch.num_rows else batch.slice(first - offset, last - first),
+            )
+
+
+def _write_and_sync(staged: Staged) -> WriteFailure | None:
+    syncing = False
+    try:
+        _write_at(staged.descriptor, staged.data, staged.position)
+        syncing = True
+        os.fdatasync(staged.descriptor)
+    except OSError as exc:
+        return WriteFailure(exc, syncing)
+    return None
+
+
+def _write_at(descriptor: int, data: bytes, position: int) -> None:
+    view = memoryview(data)
+    while view:
+        written = os.pwrite(descriptor, view, position)
+        view, position = view[written:], position + written
+
+
+def _body(batch: pa.RecordBatch, data: bytes, received_us: int) -> Body:
+    if len(data) > MAX_BODY_BYTES:
+        raise TooLarge(
+            f"a batch of {len(data)} bytes is more than one log record holds; send fewer events at a time",
+            field="events",
+            limit=MAX_BODY_BYTES,
+        )
+    return Body(batch, data, received_us)

@@ -1,0 +1,257 @@
+"""Reading a log by offset, from any process."""
+
+import os
+import threading
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from culver.errors import NotFound, StorageCorrupt, StorageError
+from culver.log.log_segment import (
+    HEADER,
+    BadRecord,
+    Record,
+    SegmentHeader,
+    corrupt,
+    list_segments,
+    read_header,
+    segment_name,
+    storage_error,
+    walk,
+)
+from culver.model.events import event_batch as batches
+
+_SPACING_BYTES = 32 * 1024
+_MOST_RESUMES = 64
+
+
+class FileLogReader:
+    """Reads the segments of a directory that some other process, or thread, appends to.
+
+    Thread-safe and never in the writer's way. It knows nothing of what is durable: ask it only for offsets
+    below a `next_offset` that the writer has told. Holds no file open between calls.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._lock = threading.Lock()
+        self._firsts: list[int] = []
+        self._segments: dict[int, _Segment] = {}
+
+    @property
+    def first_offset(self) -> int:
+        """The oldest offset that can still be read."""
+        return self._refresh()[0]
+
+    def read(self, start: int, end: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """The events of `[start, end)` as (offset of the first row, batch), in order, cut to the range.
+
+        All of it: raises StorageCorrupt where a checksum fails or the log ends before `end`, NotFound where
+        `start` is trimmed."""
+        if start >= end:
+            return iter(())
+        self._find(start)
+        return self._read(start, end)
+
+    def offset_at(self, received_us: int, end: int) -> int:
+        """The first offset below `end` whose event was received at or after that time, or `end`."""
+        firsts = self._refresh()
+        # A segment's header holds the latest time before it: the last one with an earlier time has the event.
+        at = bisect_left(firsts, received_us, key=lambda first: self._segment(first).header.received_us)
+        segment = self._segment(firsts[max(at - 1, 0)])
+        with self._lock:
+            offset, position = segment.locate_time(received_us)
+        # What follows `end` may be half written at this moment, and is not looked at.
+        for record, body in self._walk(segment, position, offset) if offset < end else ():
+            if record.received_us >= received_us:
+                times = batches.received_times(_decode(segment, record, body))
+                hits = np.flatnonzero(times >= received_us)
+                # None when the clock was set back: the time was reached in a segment that is trimmed by now.
+                return min(record.offset + (int(hits[0]) if len(hits) else 0), end)
+            offset = record.end_offset
+            if offset >= end:
+                break
+        return min(offset, end)
+
+    def adopt(self, path: Path, header: SegmentHeader) -> None:
+        """The writer has made this segment."""
+        with self._lock:
+            first = header.first_offset
+            self._segments[first] = _Segment(path, header)
+            if first not in self._firsts:
+                self._firsts = sorted([*self._firsts, first])
+
+    def note(self, first: int, records: Sequence[Record]) -> None:
+        """The writer has made these records of a segment durable."""
+        with self._lock:
+            for record in records:
+                self._segments[first].note(record)
+
+    def _read(self, start: int, end: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+        offset = start
+        while offset < end:
+            segment = self._find(offset)
+            with self._lock:
+                at, position = segment.locate(offset)
+            for record, body in self._walk(segment, position, at):
+                at, position = record.end_offset, record.end_position
+                if at <= offset:
+                    continue
+                batch = _decode(segment, record, body)
+                first, last = max(offset, record.offset), min(end, at)
+                if last - first < record.events:
+                    batch = batch.slice(first - record.offset, last - first)
+                offset = last
+                if offset == end:
+                    # Before the last batch is handed on, for a caller may not come back for more.
+                    with self._lock:
+                        segment.remember(at, position)
+                yield first, batch
+                if offset == end:
+                    return
+            self._check_successor(segment, at, position, end)
+
+    def _check_successor(self, segment: "_Segment", offset: int, position: int, end: int) -> None:
+        """A segment ended at `offset`; the next one must go on there."""
+        later = [first for first in self._refresh() if first > segment.header.first_offset]
+        if not later:
+            raise corrupt(
+                segment.path, position, f"it ends at offset {offset}, and events up to {end} were promised"
+            )
+        if later[0] != offset:
+            raise corrupt(
+                segment.path, position, f"it ends at offset {offset}, and the next file starts at {later[0]}"
+            )
+
+    def _find(self, offset: int) -> "_Segment":
+        """The segment that holds `offset`. Raises NotFound where it is trimmed."""
+        for _ in range(3):
+            firsts = self._firsts
+            at = bisect_right(firsts, offset) - 1
+            # What lies beyond what was read of the last known segment may lie in one that is not known yet.
+            if at < 0 or (at == len(firsts) - 1 and not self._is_known(firsts[at], offset)):
+                firsts = self._refresh()
+                at = bisect_right(firsts, offset) - 1
+            if at < 0:
+                raise NotFound(
+                    f"offset {offset} is trimmed; the log starts at {firsts[0]}", first_offset=firsts[0]
+                )
+            try:
+                return self._segment(firsts[at])
+            except FileNotFoundError:
+                self._refresh()  # trimmed a moment ago
+        raise StorageError(f"the segment of offset {offset} in {self._directory} cannot be opened")
+
+    def _is_known(self, first: int, offset: int) -> bool:
+        segment = self._segments.get(first)
+        return segment is not None and offset <= segment.tail[0]
+
+    def _segment(self, first: int) -> "_Segment":
+        segment = self._segments.get(first)
+        if segment is None:
+            path = self._directory / segment_name(first)
+            descriptor = os.open(path, os.O_RDONLY)
+            try:
+                header = read_header(descriptor, path)
+            finally:
+                os.close(descriptor)
+            with self._lock:
+                segment = self._segments.setdefault(first, _Segment(path, header))
+        return segment
+
+    def _walk(self, segment: "_Segment", position: int, offset: int) -> Iterator[tuple[Record, memoryview]]:
+        try:
+            descriptor = os.open(segment.path, os.O_RDONLY)
+        except FileNotFoundError:
+            raise NotFound(f"offset {offset} is trimmed") from None
+        try:
+            for record, body in walk(descriptor, segment.header, position, offset):
+                with self._lock:
+                    segment.note(record)
+                yield record, body
+        except BadRecord as exc:
+            raise corrupt(segment.path, exc.position, "a record fails its checksum") from exc
+        except OSError as exc:
+            raise storage_error(exc, f"reading {segment.path}") from exc
+        finally:
+            os.close(descriptor)
+
+    def _refresh(self) -> list[int]:
+        try:
+            firsts = list_segments(self._directory)
+        except OSError as exc:
+            raise storage_error(exc, f"listing {self._directory}") from exc
+        if not firsts:
+            raise StorageError(f"{self._directory} holds no log segments")
+        with self._lock:
+            self._firsts = firsts
+            for gone in self._segments.keys() - set(firsts):
+                del self._segments[gone]
+        return firsts
+
+
+class _Segment:
+    """Where records start in one segment: a sparse index over what has been walked, from its start on.
+
+    offsets[i], positions[i] and times[i] belong to one record; entries stand at least 32 KiB apart. `tail` is
+    where the next unknown record starts, `resumes` holds where the latest reads ended, which is where the
+    next ones begin.
+    """
+
+    __slots__ = ("header", "offsets", "path", "positions", "resumes", "tail", "times")
+
+    def __init__(self, path: Path, header: SegmentHeader) -> None:
+        self.path = path
+        self.header = header
+        self.tail = (header.first_offset, HEADER.size)
+        self.offsets = [header.first_offset]
+        self.positions = [HEADER.size]
+        self.times = [header.received_us]  # of the first entry: the latest time before the segment
+        self.resumes: dict[int, int] = {}
+
+    def note(self, record: Record) -> None:
+        if record.offset != self.tail[0]:
+            return
+        self.tail = (record.end_offset, record.end_position)
+        if record.position - self.positions[-1] >= _SPACING_BYTES:
+            self.offsets.append(record.offset)
+            self.positions.append(record.position)
+            self.times.append(record.received_us)
+
+    def remember(self, offset: int, position: int) -> None:
+        self.resumes.pop(offset, None)
+        self.resumes[offset] = position
+        if len(self.resumes) > _MOST_RESUMES:
+            del self.resumes[next(iter(self.resumes))]
+
+    def locate(self, offset: int) -> tuple[int, int]:
+        """The nearest known start of a record at or before `offset`, as (offset, position)."""
+        if offset >= self.tail[0]:
+            return self.tail
+        if offset in self.resumes:
+            return offset, self.resumes[offset]
+        at = bisect_right(self.offsets, offset) - 1
+        return self.offsets[at], self.positions[at]
+
+    def locate_time(self, received_us: int) -> tuple[int, int]:
+        """The last indexed record that was received before that time, or the first record."""
+        at = max(bisect_left(self.times, received_us) - 1, 0)
+        return self.offsets[at], self.positions[at]
+
+
+def _decode(segment: _Segment, record: Record, body: memoryview) -> pa.RecordBatch:
+    try:
+        batch = batches.deserialise(pa.py_buffer(body))
+    except (pa.ArrowException, OSError) as exc:
+        raise corrupt(segment.path, record.position, f"a record's batch cannot be read ({exc})") from exc
+    if batch.num_rows != record.events:
+        raise StorageCorrupt(
+            f"{segment.path} is damaged at byte {record.position}: {batch.num_rows} events where {record.events} "
+            "are announced",
+            path=str(segment.path),
+            position=record.position,
+        )
+    return batch

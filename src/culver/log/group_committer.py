@@ -1,0 +1,356 @@
+"""Group commit: many publishers, one `fdatasync`.
+
+What arrives while a commit runs waits together and becomes the next commit. An idle committer starts at once. Where
+events come so densely that some wait whenever a commit ends, small commits keep a distance: a commit, and all that
+follows it, costs nearly the same for one event as for ten. The distance is half as much again as the processor time
+that the loop uses from one commit to the next, on the average, so that a third of its time is left.
+"""
+
+import asyncio
+import contextlib
+import logging
+import queue
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from time import perf_counter, thread_time
+from types import TracebackType
+from typing import Self
+
+import pyarrow as pa
+
+from culver.config import LogSettings
+from culver.errors import CulverError, StorageError, Unavailable
+from culver.log.disk_thread import DiskThread
+from culver.log.publication_log import Body, PublicationLog, Receipt, WriteFailure
+from culver.model.events.event import Event
+from culver.model.events.event_batch import pack
+
+_logger = logging.getLogger("culver.log")
+
+_GROUP_EVENTS = 20_000
+_GROUP_BYTES = 16 * 1024 * 1024
+# Groups up to these sizes are encoded on the loop: in a thread that would take longer, for the two would keep
+# waiting for each other to let go of the interpreter. For the same reason it is not such a thread that writes them.
+_SMALL_EVENTS = 64
+_SMALL_BYTES = 64 * 1024
+# The distance from one small commit to the next, and how many times what the loop works in between it is.
+_SHORTEST_PACE_SECONDS, _LONGEST_PACE_SECONDS = 0.001, 0.004
+_PACE_PER_WORK = 1.5
+# Over about so many commits the work is averaged: what is done now and then does not count as a commit's.
+_WORK_COMMITS = 16
+
+
+class GroupCommitter:
+    """Publishes from one event loop into a log, which it does not own.
+
+    Small groups are made here and written by a DiskThread. Others are encoded and appended in one thread, which also
+    does what a small one may not wait for (a new segment of the log). `on_committed` is called on the
+    loop with the first offset and the events of each commit, in order; `on_committing` when one has begun, with where
+    its events will be if the disk takes them (none where they are many). What waits is bounded by the settings:
+    beyond that, publishers wait for room, first come, first served. A request is never split, and one
+    larger than the bounds is let in alone.
+    """
+
+    def __init__(
+        self,
+        log: PublicationLog,
+        settings: LogSettings,
+        on_committed: Callable[[int, Sequence[Event]], None],
+        clock_us: Callable[[], int],
+        on_committing: Callable[[int, Sequence[pa.RecordBatch]], None] = lambda first, batches: None,
+    ) -> None:
+        self._log = log
+        self._settings = settings
+        self._on_committed = on_committed
+        self._clock_us = clock_us
+        self._on_committing = on_committing
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._disk = DiskThread()  # writes the small commits
+        self._closing = False
+        # Handed to the other thread, one commit at a time; None ends it.
+        self._commits: queue.SimpleQueue[_Commit | None] = queue.SimpleQueue()
+        self._committing = False
+        # When the last commit was handed over; not on the loop's clock, which may count whole milliseconds.
+        self._begun = 0.0
+        self._worked = 0.0  # the loop's processor time at that moment
+        self._work_seconds = 0.0  # of that, from one commit to the next, on the average
+        self._pace_seconds = 0.0  # from that commit to the next, where that is a small one
+        self._pause: asyncio.TimerHandle | None = None
+        # What is let in and not yet answered; of that, what is in no commit yet; and who waits to be let in.
+        self._held_events = 0
+        self._held_bytes = 0
+        self._queue: deque[_Request] = deque()
+        self._waiting: deque[_Request] = deque()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._ended = asyncio.Event()
+
+    @property
+    def pending_events(self) -> int:
+        """Events that were given and are not answered yet."""
+        return self._held_events + sum(len(request.events) for request in self._waiting)
+
+    async def __aenter__(self) -> Self:
+        self._loop = asyncio.get_running_loop()
+        self._disk.start()
+        self._thread = threading.Thread(target=self._run, name="culver-log", daemon=True)
+        self._thread.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Commit everything that was asked for so far and end the thread; `publish` then raises
+        Unavailable."""
+        self._closing = True
+        if self._pause is not None:
+            self._pause.cancel()
+            self._go_on()
+        try:
+            await self._idle.wait()
+        finally:
+            self._commits.put(None)
+            if self._thread is not None:
+                await self._ended.wait()
+                self._thread.join()
+            self._disk.close()
+
+    def publish(self, events: Sequence[Event]) -> "asyncio.Future[Receipt]":
+        """Where the events stand, once they are durable.
+
+        Raises Unavailable before it is entered and once it is closing. The answer raises StorageFull or
+        StorageError where the log refuses; then none of the events is in the log. Cancelled before its commit has
+        begun, the request is withdrawn; later, its events are in the log all the same.
+        """
+        if self._loop is None or self._closing:
+            raise Unavailable("the site is starting or stopping and takes no events; try again shortly")
+        answer: asyncio.Future[Receipt] = self._loop.create_future()
+        if not events:
+            answer.set_result(Receipt(self._log.next_offset, self._log.next_offset))
+            return answer
+        request = _Request(events, answer)
+        answer.add_done_callback(partial(self._answered, request))
+        self._idle.clear()
+        self._waiting.append(request)
+        self._admit()
+        return answer
+
+    # --- on the loop ----------------------------------------------------------------------------------
+
+    def _admit(self) -> None:
+        """Let in as many of the waiting as there is room for, in their order, and go on committing."""
+        while self._waiting and self._has_room(self._waiting[0]):
+            request = self._waiting.popleft()
+            self._held_events += len(request.events)
+            self._held_bytes += request.size
+            self._queue.append(request)
+        if self._queue and not self._committing and (self._pause is None or self._end_pause()):
+            self._commit_next()
+        elif not self._waiting and self._held_events == 0:
+            self._idle.set()
+
+    def _commit_next(self) -> None:
+        """Hand what waits now, up to the size of a group, to one of the threads."""
+        group: list[_Request] = []
+        events = size = 0
+        while self._queue:
+            request = self._queue[0]
+            events += len(request.events)
+            size += request.size
+            if group and (events > _GROUP_EVENTS or size > _GROUP_BYTES):
+                break
+            group.append(self._queue.popleft())
+        small = events <= _SMALL_EVENTS and size <= _SMALL_BYTES
+        self._committing = True
+        assert self._loop is not None
+        self._begun = perf_counter()
+        before, self._worked = self._worked, thread_time()
+        work = min(self._worked - before, _LONGEST_PACE_SECONDS)
+        self._work_seconds += (work - self._work_seconds) / _WORK_COMMITS
+        pace = _PACE_PER_WORK * self._work_seconds
+        self._pace_seconds = min(max(pace, _SHORTEST_PACE_SECONDS), _LONGEST_PACE_SECONDS)
+        commit = _Commit(group, self._encode(group) if small else None)
+        first, bodies = self._log.next_offset, commit.encoded[0] if commit.encoded is not None else []
+        staged = self._log.stage(bodies)
+        if staged is not None:
+            self._disk.write(staged, partial(self._written, commit))
+        else:
+            self._commits.put(commit)
+        self._on_committing(first, [body.batch for body in bodies])
+
+    def _written(self, commit: "_Commit", failure: WriteFailure | None) -> None:
+        assert commit.encoded is not None
+        try:
+            first = self._log.settle(failure)
+        except StorageError as exc:
+            self._finish(_all_refused(commit, exc))
+        else:
+            self._finish(_outcome(commit, first, commit.encoded[1]))
+
+    def _has_room(self, request: "_Request") -> bool:
+        if self._held_events == 0:
+            return True
+        return (
+            self._held_events + len(request.events) <= self._settings.max_pending_events
+            and self._held_bytes + request.size <= self._settings.max_pending_bytes
+        )
+
+    def _answered(self, request: "_Request", answer: "asyncio.Future[Receipt]") -> None:
+        """Take back a request whose caller has cancelled it."""
+        if not answer.cancelled():
+            return
+        if request in self._waiting:
+            self._waiting.remove(request)
+        elif request in self._queue:
+            self._queue.remove(request)
+            self._release(request)
+        else:
+            return  # its commit has begun, and will give its room back
+        self._admit()
+
+    def _release(self, request: "_Request") -> None:
+        self._held_events -= len(request.events)
+        self._held_bytes -= request.size
+
+    def _finish(self, outcome: "_Outcome") -> None:
+        """Answer a commit: what is in the log, and what has failed."""
+        first = outcome.first
+        events: list[Event] = []
+        for request in outcome.taken:
+            self._release(request)
+            events += request.events
+            following = first + len(request.events)
+            if not request.answer.cancelled():
+                request.answer.set_result(Receipt(first, following))
+            first = following
+        for request, error in outcome.refused:
+            self._release(request)
+            if not request.answer.cancelled():
+                request.answer.set_exception(_own_copy(error))
+        self._committing = False
+        self._pace()
+        if outcome.taken:
+            try:
+                self._on_committed(outcome.first, events)
+            except Exception:
+                _logger.exception("a listener failed to take note of the commit up to offset %d", first)
+        self._admit()
+
+    def _pace(self) -> None:
+        """After a commit: put off the next one, where events wait already and there are few of them."""
+        assert self._loop is not None
+        waits = self._begun + self._pace_seconds - perf_counter()
+        events = sum([len(request.events) for request in self._queue])
+        if waits > 0 and 0 < events <= _SMALL_EVENTS and not self._closing:
+            self._pause = self._loop.call_later(waits, self._go_on)
+
+    def _end_pause(self) -> bool:
+        """End the pause if its time is up, though its timer, which may be a millisecond late, says nothing yet."""
+        if self._pause is None or perf_counter() < self._begun + self._pace_seconds:
+            return False
+        self._pause.cancel()
+        self._pause = None
+        return True
+
+    def _go_on(self) -> None:
+        self._pause = None
+        self._admit()
+
+    # --- in the thread --------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while (commit := self._commits.get()) is not None:
+            self._tell(self._finish, self._append(commit))
+        self._tell(self._ended.set)
+
+    def _append(self, commit: "_Commit") -> "_Outcome":
+        try:
+            bodies, refused = self._encode(commit.group) if commit.encoded is None else commit.encoded
+            first = self._log.append(bodies) if bodies else 0
+        except Exception as exc:
+            return _all_refused(commit, exc)
+        return _outcome(commit, first, refused)
+
+    def _encode(self, group: list["_Request"]) -> "_Encoded":
+        """What to append for the group, and the requests that cannot be encoded: those must not fail the others."""
+        received_us = self._clock_us()
+        try:
+            events = [event for request in group for event in request.events]
+            return self._log.prepare_packed(pack(events, received_us), received_us), []
+        except Exception as exc:
+            if len(group) == 1:
+                return [], [(group[0], exc)]
+        bodies: list[Body] = []
+        refused: list[tuple[_Request, Exception]] = []
+        for request in group:
+            try:
+                bodies += self._log.prepare_packed(pack(request.events, received_us), received_us)
+            except Exception as exc:
+                refused.append((request, exc))
+        return bodies, refused
+
+    def _tell(self, callback: Callable[..., None], *arguments: object) -> None:
+        assert self._loop is not None
+        # The loop is closed where it was torn down around its owner; nobody waits for an answer then.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(callback, *arguments)
+
+
+class _Request:
+    """One caller's events and the answer it waits for."""
+
+    __slots__ = ("answer", "events", "size")
+
+    def __init__(self, events: Sequence[Event], answer: "asyncio.Future[Receipt]") -> None:
+        self.events = events
+        self.answer = answer
+        self.size = sum(len(event.payload) for event in events)
+
+
+_Refused = list[tuple[_Request, Exception]]
+_Encoded = tuple[list[Body], _Refused]
+
+
+@dataclass(frozen=True, slots=True)
+class _Commit:
+    """Requests that go into the log together, and what to append for them, where that is made already."""
+
+    group: list[_Request]
+    encoded: _Encoded | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """What became of a commit: the requests that are in the log, in order, the first of them at offset `first`,
+    and those that are not."""
+
+    taken: list[_Request]
+    first: int
+    refused: _Refused
+
+
+def _outcome(commit: _Commit, first: int, refused: _Refused) -> _Outcome:
+    taken = [request for request in commit.group if all(request is not other for other, _ in refused)]
+    return _Outcome(taken, first, refused)
+
+
+def _all_refused(commit: _Commit, error: Exception) -> _Outcome:
+    return _Outcome([], 0, [(request, error) for request in commit.group])
+
+
+def _own_copy(error: Exception) -> Exception:
+    """An exception per caller, for each adds its own traceback to it."""
+    copy: Exception
+    if isinstance(error, CulverError):
+        copy = type(error)(error.message, field=error.field, **error.details)
+    else:
+        copy = StorageError(f"the events could not be stored: {error}")
+    copy.__cause__ = error
+    return copy

@@ -1,0 +1,267 @@
+"""The bytes of a log segment: how they are laid out, made and walked.
+
+A segment is a file named after the offset of its first event, `NNNNNNNNNNNNNNNNNNNN.log` (20 digits). It
+starts with a header; records follow, each at a multiple of 8. Integers are little-endian.
+
+    header    0          8        12     16             24            32         36      40
+              | CULVLOG1 | format | salt | first offset | received us | reserved | crc32 |
+                8 bytes    u32      u32    u64            i64           u32        u32
+
+    record    0        4       8              16       20     24            32       36      40
+              | length | crc32 | first offset | events | salt | received us | before | after | body | zeros |
+                u32      u32     u64            u32      u32    i64           u32      u32     length to 8
+
+- `crc32` of the header covers the bytes before it; that of a record covers the length and everything
+  behind the checksum, the padding too.
+- `salt` is random per segment. Bytes that merely look like a record (a publisher's own, or an older
+  file's on recycled blocks) do not carry it.
+- `received us` of a record is the latest time at which an event was received up to and including this
+  record; that of the header the latest in all earlier segments. Both never fall.
+- All records of one append are a group: `before` and `after` count the group's events on either side of
+  this record. A group is taken as a whole or not at all, and an intact record of a later group proves
+  that an earlier one had been acknowledged.
+- `body` is one record batch as `model.batch.serialise` writes it.
+- Behind the last record there may be zeros: room that was made ahead, for a sync takes less where a file need not
+  grow for it. A record never begins with zeros.
+"""
+
+import errno
+import os
+import secrets
+import struct
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from culver.errors import StorageCorrupt, StorageError, StorageFull
+from culver.log.publication_log import Body
+
+MAGIC = b"CULVLOG1"
+FORMAT = 1
+HEADER = struct.Struct("<8sIIQqII")
+RECORD = struct.Struct("<IIQIIqII")
+MAX_BODY_BYTES = 2**31
+CHUNK_BYTES = 1024 * 1024
+_FIRST_CHUNK_BYTES = 64 * 1024
+_ROOM = bytes(RECORD.size)
+
+_SUFFIX = ".log"
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentHeader:
+    first_offset: int
+    received_us: int
+    salt: int
+
+
+class Record(NamedTuple):
+    """One record's header, and where in its file it starts."""
+
+    position: int
+    length: int
+    offset: int
+    events: int
+    received_us: int
+    before: int
+    after: int
+
+    @property
+    def end_offset(self) -> int:
+        return self.offset + self.events
+
+    @property
+    def end_position(self) -> int:
+        return self.position + RECORD.size + padded(self.length)
+
+    @property
+    def group_offset(self) -> int:
+        """The offset of the first event that was appended together with this one."""
+        return self.offset - self.before
+
+
+class BadRecord(Exception):
+    """The bytes at `position` are no intact record of this place in this segment. Never leaves the package:
+    it becomes StorageCorrupt, or a cut."""
+
+    def __init__(self, position: int) -> None:
+        super().__init__(f"no intact record at byte {position}")
+        self.position = position
+
+
+def segment_name(first_offset: int) -> str:
+    return f"{first_offset:020d}{_SUFFIX}"
+
+
+def parse_segment_name(name: str) -> int | None:
+    """The first offset of a segment's name, or None for any other name."""
+    stem = name[: -len(_SUFFIX)]
+    if not name.endswith(_SUFFIX) or len(stem) != 20 or not (stem.isascii() and stem.isdigit()):
+        return None
+    return int(stem)
+
+
+def list_segments(directory: Path) -> list[int]:
+    """First offsets of the segments in a directory, ascending."""
+    found = (parse_segment_name(name) for name in os.listdir(directory))
+    return sorted(first for first in found if first is not None)
+
+
+def padded(length: int) -> int:
+    return (length + 7) & ~7
+
+
+def new_header(first_offset: int, received_us: int) -> tuple[SegmentHeader, bytes]:
+    header = SegmentHeader(first_offset, received_us, secrets.randbits(32))
+    packed = HEADER.pack(MAGIC, FORMAT, header.salt, first_offset, received_us, 0, 0)[:-4]
+    return header, packed + zlib.crc32(packed).to_bytes(4, "little")
+
+
+def read_header(descriptor: int, path: Path) -> SegmentHeader:
+    """Raises StorageCorrupt where the header is torn, altered, of another format or of another segment."""
+    data = os.pread(descriptor, HEADER.size, 0)
+    if len(data) == HEADER.size:
+        magic, format_, salt, first_offset, received_us, _, crc = HEADER.unpack(data)
+        if crc == zlib.crc32(data[:-4]) and magic == MAGIC:
+            if format_ != FORMAT:
+                raise StorageCorrupt(
+                    f"{path} has log format {format_}, and this version of Culver reads format {FORMAT}; "
+                    "run the version that wrote it",
+                    path=str(path),
+                )
+            if segment_name(first_offset) == path.name:
+                return SegmentHeader(first_offset, received_us, salt)
+    raise corrupt(path, 0, "its header is not intact")
+
+
+def pack_group(
+    bodies: Sequence[Body], header: SegmentHeader, position: int, offset: int, received_us: int
+) -> tuple[bytes, list[Record]]:
+    """The bytes of one group that goes to `position`, and the records in it."""
+    parts: list[bytes] = []
+    records: list[Record] = []
+    total = sum(body.events for body in bodies)
+    before = 0
+    for body in bodies:
+        data, events = body.data, body.events
+        received_us = max(received_us, body.received_us)
+        after = total - before - events
+        record = Record(position, len(data), offset + before, events, received_us, before, after)
+        head = RECORD.pack(
+            record.length, 0, record.offset, events, header.salt, received_us, before, record.after
+        )
+        padding = bytes(padded(record.length) - record.length)
+        crc = zlib.crc32(padding, zlib.crc32(data, zlib.crc32(head[8:], zlib.crc32(head[:4]))))
+        parts += (head[:4], crc.to_bytes(4, "little"), head[8:], data, padding)
+        records.append(record)
+        position = record.end_position
+        before += events
+    return b"".join(parts), records
+
+
+def group_size(bodies: Sequence[Body]) -> int:
+    return sum(RECORD.size + padded(len(body.data)) for body in bodies)
+
+
+def walk(
+    descriptor: int, header: SegmentHeader, position: int, offset: int
+) -> Iterator[tuple[Record, memoryview]]:
+    """Every record from `position` (where the record of `offset` starts) on, with its body.
+
+    Hot: one `pread` per mebibyte. Bodies are views into what was read; nothing is copied. Ends at the end
+    of the file, also in the middle of a record, or where room begins; raises BadRecord where a record is complete but
+    not intact.
+    """
+    data = memoryview(b"")
+    start = position  # of `data` in the file
+    chunk = _FIRST_CHUNK_BYTES  # who follows the end of a log wants the last few records, and no room
+    while True:
+        at = position - start
+        if len(data) - at < RECORD.size:
+            data, start, at = _chunk(descriptor, position, max(chunk, RECORD.size)), position, 0
+            chunk = CHUNK_BYTES
+            if len(data) < RECORD.size:
+                return
+        record = unpack_record(data, at, position)
+        if record is None and data[at : at + RECORD.size] == _ROOM:
+            return
+        if record is None or not _has_place(data, at, header, record, offset):
+            raise BadRecord(position)
+        size = record.end_position - position
+        if len(data) - at < size:
+            data, start, at = _chunk(descriptor, position, max(chunk, size)), position, 0
+            chunk = CHUNK_BYTES
+            if len(data) < size:
+                return
+        if not is_intact(data, at, record):
+            raise BadRecord(position)
+        body_at = at + RECORD.size
+        yield record, data[body_at : body_at + record.length]
+        position, offset = record.end_position, record.end_offset
+
+
+def find_later_group(data: bytes, header: SegmentHeader, position: int, offset: int) -> Record | None:
+    """An intact record in `data` (the file's bytes from `position` on) of a group that begins after
+    `offset`, if there is one."""
+    words = np.frombuffer(data, np.dtype("<u8"), len(data) // 8)
+    if len(words) * 8 < RECORD.size:
+        return None
+    salted = (words[2:] >> np.uint64(32)) == header.salt
+    later = words[1:-1] > offset
+    view = memoryview(data)
+    for word in np.flatnonzero(salted & later):
+        at = int(word) * 8
+        if len(view) - at < RECORD.size:
+            break
+        record = unpack_record(view, at, position + at)
+        if record is None or record.end_position - position > len(view) or not is_intact(view, at, record):
+            continue
+        if record.group_offset > offset:
+            return record
+    return None
+
+
+def unpack_record(data: memoryview, at: int, position: int) -> Record | None:
+    """The record header at `data[at:]`, or None where no record is that long or holds no event."""
+    length, _, offset, events, _, received_us, before, after = RECORD.unpack_from(data, at)
+    if length > MAX_BODY_BYTES or events == 0:
+        return None
+    return Record(position, length, offset, events, received_us, before, after)
+
+
+def is_intact(data: memoryview, at: int, record: Record) -> bool:
+    """Whether the whole record, which is in `data[at:]`, fits its checksum."""
+    expected = int.from_bytes(data[at + 4 : at + 8], "little")
+    end = at + RECORD.size + padded(record.length)
+    return zlib.crc32(data[at + 8 : end], zlib.crc32(data[at : at + 4])) == expected
+
+
+def _has_place(data: memoryview, at: int, header: SegmentHeader, record: Record, offset: int) -> bool:
+    return record.offset == offset and int.from_bytes(data[at + 20 : at + 24], "little") == header.salt
+
+
+def _chunk(descriptor: int, position: int, size: int) -> memoryview:
+    # The file's size is asked for first, so that following the end of a log does not allocate whole chunks.
+    wanted = min(size, os.fstat(descriptor).st_size - position)
+    return memoryview(os.pread(descriptor, wanted, position) if wanted > 0 else b"")
+
+
+def corrupt(path: Path, position: int, what: str) -> StorageCorrupt:
+    return StorageCorrupt(
+        f"{path} is damaged at byte {position}: {what}. Stop the site and restore the file from a copy; without "
+        "one, docs/storage.md tells how to go on without the events that it held.",
+        path=str(path),
+        position=position,
+    )
+
+
+def storage_error(exc: OSError, doing: str) -> StorageError:
+    """What an OSError means to the caller."""
+    if exc.errno in _FULL:
+        return StorageFull(f"the disk is full while {doing} ({exc.strerror}); free space and send it again")
+    return StorageError(f"the disk refused {doing}: {exc.strerror or exc}")

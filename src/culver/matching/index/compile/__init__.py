@@ -1,0 +1,1 @@
+"""Filters become clauses in columns: keys, terms and needs."""

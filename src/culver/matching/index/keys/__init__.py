@@ -1,0 +1,1 @@
+"""The events of a batch become 64-bit keys."""

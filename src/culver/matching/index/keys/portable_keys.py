@@ -1,0 +1,154 @@
+"""Keys that mean the same everywhere: what to compare terms and events by outside of a segment.
+
+The keys of a segment (see `bounds`) serve, but for strings, whose keys are places among that segment's literals. Here
+a string has two keys instead:
+
+    head     its first eight bytes as a number: keeps the order, though not strictly ("northern-1" and "northern-2"
+             share one); for intervals
+    mixed    a hash of all of it: for equality
+
+Both are the same on every machine and in every version, so they may be stored.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from culver.jit import Bytes, Integers, Shorts, compiled
+from culver.matching.index.compile.bounds import INT64_MAX, INT64_MIN, Line
+from culver.matching.index.compile.clause_table import ClauseTable, Dimension, starts
+from culver.matching.index.keys.batch_columns import BatchColumns, Keys
+from culver.matching.index.keys.literals import head_of
+
+_FIRST = np.uint64(0xBF58_476D_1CE4_E5B9)
+_SECOND = np.uint64(0x94D0_49BB_1331_11EB)
+_STEP = np.uint64(0x9E37_79B9_7F4A_7C15)
+_ALL = slice(None)
+_SIGN = np.uint64(1 << 63)
+
+
+def mixed(keys: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """A hash of each key whose bits all depend on all bits of the key (the finaliser of SplitMix64)."""
+    bits = keys.astype(np.uint64) + _STEP
+    bits ^= bits >> np.uint64(30)
+    bits *= _FIRST
+    bits ^= bits >> np.uint64(27)
+    bits *= _SECOND
+    bits ^= bits >> np.uint64(31)
+    return bits
+
+
+def term_bounds(
+    table: ClauseTable, terms: NDArray[np.int64] | slice = _ALL
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The lower and upper bounds of these terms, those of strings by head: a string within a term has its head
+    within these."""
+    low, high = (table.term_bounds[:, side][terms].copy() for side in (0, 1))
+    rows = np.flatnonzero(_is_string(table)[table.term_dimension[terms]])
+    if len(rows):
+        heads, _ = _literal_keys(table.literals)
+        # As in `bounds`: literal i has the key 2i + 1, and an open bound at it the next key above or below.
+        twice = np.repeat(heads, 2)
+        low[rows] = _look_up(np.concatenate([heads[:1], twice]), low[rows])
+        high[rows] = _look_up(twice, high[rows])
+    return low, high
+
+
+def point_hashes(
+    table: ClauseTable, terms: NDArray[np.int64]
+) -> tuple[NDArray[np.bool_], NDArray[np.uint64]]:
+    """Which of these terms are equalities with one value, and the hash of that value (anything for the others)."""
+    bounds = table.term_bounds[terms]
+    low, high = bounds[:, 0], bounds[:, 1]
+    strings = _is_string(table)[table.term_dimension[terms]]
+    # Between two literals lies more than one string.
+    is_point = (low == high) & (~strings | (low & 1 == 1))
+    hashes = mixed(low)
+    rows = np.flatnonzero(strings & is_point)
+    if len(rows):
+        _, mixes = _literal_keys(table.literals)
+        hashes[rows] = mixes[low[rows] >> 1]
+    return is_point, hashes
+
+
+def event_keys(columns: BatchColumns, dimension: Dimension) -> Keys | None:
+    """The events' keys on a dimension, to be compared with `term_bounds`, and where there are any; None: nowhere."""
+    attribute, line = dimension
+    if line is not Line.STRINGS:
+        return columns.keys(dimension)
+    strings = columns.strings(attribute)
+    if strings is None:
+        return None
+    keys = np.zeros(columns.rows, np.int64)
+    _fill_heads(strings.starts, strings.data, strings.valid, keys)
+    return keys, strings.valid
+
+
+def event_hashes(
+    columns: BatchColumns, dimension: Dimension
+) -> tuple[NDArray[np.uint64], NDArray[np.uint8]] | None:
+    """The hashes of the events' values on a dimension, to be compared with `point_hashes`; as `event_keys`."""
+    attribute, line = dimension
+    if line is not Line.STRINGS:
+        found = columns.keys(dimension)
+        return None if found is None else (mixed(found[0]), found[1])
+    strings = columns.strings(attribute)
+    if strings is None:
+        return None
+    hashes = np.zeros(columns.rows, np.uint64)
+    _fill_hashes(strings.starts, strings.data, strings.valid, hashes)
+    return hashes, strings.valid
+
+
+def _is_string(table: ClauseTable) -> NDArray[np.bool_]:
+    return np.array([line is Line.STRINGS for _, line in table.dimensions], np.bool_)
+
+
+def _look_up(heads: NDArray[np.int64], keys: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The head for each key; keys that are no bound stay."""
+    bounded = (keys != INT64_MIN) & (keys != INT64_MAX)
+    if bounded.all():
+        return heads[keys]
+    result = keys.copy()
+    result[bounded] = heads[keys[bounded]]
+    return result
+
+
+def _literal_keys(literals: Sequence[bytes]) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
+    """Heads and hashes of literals."""
+    count = len(literals)
+    begins = starts(np.fromiter(map(len, literals), np.int64, count)).astype(np.int32)
+    data = np.frombuffer(b"".join(literals), np.uint8)
+    valid = np.ones(count, np.uint8)
+    begins.flags.writeable = False  # as in the columns of a batch, so that kernels have one signature
+    heads, hashes = np.zeros(count, np.int64), np.zeros(count, np.uint64)
+    _fill_heads(begins, data, valid, heads)
+    _fill_hashes(begins, data, valid, hashes)
+    return heads, hashes
+
+
+@compiled
+def _fill_heads(begins: Shorts, data: Bytes, valid: Bytes, keys: Integers) -> None:
+    for row in range(len(valid)):
+        if valid[row] != 0:
+            begin = begins[row]
+            keys[row] = np.int64(head_of(data, begin, begins[row + 1] - begin) ^ _SIGN)
+
+
+@compiled
+def _fill_hashes(begins: Shorts, data: Bytes, valid: Bytes, hashes: NDArray[np.uint64]) -> None:
+    """Eight bytes at a time, each multiplied in; the end as in `mixed`."""
+    for row in range(len(valid)):
+        if valid[row] == 0:
+            continue
+        begin, end = begins[row], begins[row + 1]
+        bits = np.uint64(end - begin) * _STEP
+        for place in range(begin, end, 8):
+            bits ^= head_of(data, place, min(8, end - place))
+            bits *= _FIRST
+            bits ^= bits >> np.uint64(29)
+        bits *= _SECOND
+        bits ^= bits >> np.uint64(31)
+        bits *= _STEP
+        hashes[row] = bits ^ (bits >> np.uint64(32))

@@ -1,0 +1,1 @@
+"""Clauses in columns become the arrays of a segment, and those a file."""

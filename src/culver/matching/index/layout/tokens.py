@@ -1,0 +1,90 @@
+"""Tokens: the conditions of a clause as places in a small table, so that most clauses are excluded by two looks.
+
+An event marks the tokens of all that is true of it: its values, its attributes, the needs that it meets. A clause has
+the tokens of the two conditions that are rarest among the clauses; where one of them is not marked, the clause
+does not match:
+
+    table     . . 1 . . . 1 . . 1 . . . . 1 . .      marked by the event at hand
+                  ^ (topic, 'oil')      ^ (words)
+    clause    topic = 'oil' AND words > 10           two tokens, 4 bytes: a candidate
+
+Different conditions may share a token, so candidates are checked in full.
+"""
+
+import numpy as np
+
+from culver.jit import Integers, Ranks, compiled
+from culver.matching.index.compile.bounds import INT64_MAX
+
+TOKENS = 1 << 14  # a byte each, half of the first cache
+ALWAYS = 0  # the token that every event marks
+
+_SHIFT = np.uint64(50)
+_HALF = np.uint64(32)
+_SPREAD = np.uint64(0x9E3779B97F4A7C15)
+_APART = np.uint64(0xD1B54A32D192ED03)
+
+
+@compiled
+def token_of_value(dimension: int, key: int) -> int:
+    mixed = np.uint64(key) + np.uint64(dimension) * _APART
+    return int(((mixed ^ (mixed >> _HALF)) * _SPREAD) >> _SHIFT)
+
+
+@compiled
+def token_of_dimension(dimension: int) -> int:
+    """That an event has the attribute."""
+    return int((np.uint64(2 * dimension + 1) * _SPREAD) >> _SHIFT)
+
+
+@compiled
+def token_of_need(need: int) -> int:
+    return int((np.uint64(2 * need + 2) * _SPREAD) >> _SHIFT)
+
+
+@compiled
+def clause_tokens(
+    term_start: Integers,
+    term_dimension: Integers,
+    term_bounds: Integers,
+    need_start: Integers,
+    needs: Integers,
+    dimensions: int,
+) -> Ranks:
+    """Two tokens for each clause, those of its rarest conditions; the same one twice where it has no other.
+
+    An equality has the token of its value, a range that of its dimension, and a need that must not hold has none."""
+    terms = np.empty(len(term_dimension), np.int64)
+    frequency = np.zeros(TOKENS, np.int64)
+    for term in range(len(terms)):
+        if term_bounds[term, 0] == term_bounds[term, 1]:
+            terms[term] = token_of_value(term_dimension[term], term_bounds[term, 0])
+        else:
+            terms[term] = token_of_dimension(term_dimension[term])
+        frequency[terms[term]] += 1
+    for need in needs:
+        if need >= 0:
+            frequency[token_of_need(need)] += 1
+    # Ranges come last, however rare: an event that has any value there marks their token.
+    for dimension in range(dimensions):
+        frequency[token_of_dimension(dimension)] += len(terms) + len(needs)
+    frequency[ALWAYS] = INT64_MAX
+    result = np.empty(2 * (len(term_start) - 1), np.uint16)
+    for clause in range(len(term_start) - 1):
+        one = np.int64(ALWAYS)
+        other = one
+        for i in range(
+            term_start[clause], term_start[clause + 1] + need_start[clause + 1] - need_start[clause]
+        ):
+            if i < term_start[clause + 1]:
+                token = terms[i]
+            else:
+                need = needs[need_start[clause] + i - term_start[clause + 1]]
+                token = np.int64(token_of_need(need) if need >= 0 else ALWAYS)
+            if frequency[token] < frequency[one]:
+                one, other = token, one
+            elif frequency[token] < frequency[other]:
+                other = token
+        result[2 * clause] = one
+        result[2 * clause + 1] = other if other != ALWAYS else one
+    return result

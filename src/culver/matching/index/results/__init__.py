@@ -1,0 +1,1 @@
+"""Matches by registration: gathered, or listed and grouped."""

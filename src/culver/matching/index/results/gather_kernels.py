@@ -1,0 +1,221 @@
+"""Hot: the matches of many events, gathered by registration as they are found, never listed event by event.
+
+A search finds blocks of 64 boxes and, for each, a mask of those that the event lies in. Mask and row are put down on
+a page of that block. A full page has 64 of both, and turned over (rows against boxes) it has for each box a mask of
+the page's rows, from which 64 rows are written at once:
+
+    page of block 3          row   mask of boxes        turned     box 0: rows 10010...  -> 0, 9
+                               0   1010...                         box 1: rows 00110...  -> 4, 9
+                               4   0110...
+                               9   1100...
+
+What is found without boxes is put down likewise, a block being 64 registrations that follow one another.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from culver.jit import Bytes, Integers, Masks, Ranks, Shorts, compiled
+from culver.matching.index.layout.segment_arrays import SegmentArrays
+from culver.matching.index.search.match_kernels import TILE, no_findings, search_tile, widest_group
+from culver.matching.index.vectors import LANES, MOVED, emit, move, ones, transpose
+
+_PAGE = LANES
+
+
+class Pages(NamedTuple):
+    """Places 64p up to 64p + 63 of `masks` and `rows` are page p, which belongs to block blocks[p]. `heads` tells for
+    each block the place that comes next: a multiple of 64 where that is on a page yet to be begun."""
+
+    masks: Masks
+    rows: Ranks
+    blocks: Shorts
+    heads: Integers
+
+
+@compiled
+def _larger(pages: Pages, used: int, wanted: int) -> Pages:
+    masks, rows = np.empty(_PAGE * wanted, np.uint64), np.empty(_PAGE * wanted, np.uint16)
+    blocks = np.empty(wanted, np.int32)
+    masks[: _PAGE * used], rows[: _PAGE * used] = pages.masks[: _PAGE * used], pages.rows[: _PAGE * used]
+    blocks[:used] = pages.blocks[:used]
+    return Pages(masks, rows, blocks, pages.heads)
+
+
+@compiled
+def gather_rows(
+    segment: SegmentArrays,
+    rows: int,
+    values: Integers,
+    there: Bytes,
+    held_start: Integers,
+    held_needs: Shorts,
+    row_of: Ranks,
+    pages: Pages,
+) -> tuple[Pages, int, int]:
+    """Put down what the events of a batch find; event i is row row_of[i], ascending. See `kernels.match_rows` for the
+    other arguments. `heads` is zero, one for each block of boxes and then for each of registrations. Returns the
+    pages, more where they did not suffice, how many are used, and how many bits are set in their masks."""
+    boxes = len(segment.slot_registration) // LANES
+    one = np.uint64(1)
+    used = bits = 0
+    memory, widest = no_findings(segment), widest_group(segment)
+    heads = pages.heads
+    for tile in range(0, rows, TILE):
+        end = min(rows, tile + TILE)
+        memory, listed = search_tile(
+            segment, widest, tile, end, rows, values, there, held_start, held_needs, memory
+        )
+        found, runs, work, ordered = memory.found, memory.runs, memory.work, memory.ordered
+        begins, ends, slots, masks = memory.begins, memory.ends, memory.slots, memory.masks
+        most = runs[end - tile] + (ends[ordered[listed - 1]] if listed else 0)
+        if used + most > len(pages.blocks):
+            pages = _larger(pages, used, 2 * used + most)
+        page_masks, page_rows, page_blocks = pages.masks, pages.rows, pages.blocks
+        for i in range(listed):
+            item = ordered[i]
+            row = row_of[work[3 * item]]
+            for hit in range(begins[item], ends[item]):
+                block = slots[np.uintp(hit)] // LANES
+                at = heads[np.uintp(block)]
+                if at % _PAGE == 0:
+                    at = used * _PAGE
+                    page_blocks[used] = block
+                    used += 1
+                page_masks[np.uintp(at)] = masks[np.uintp(hit)]
+                page_rows[np.uintp(at)] = row
+                heads[np.uintp(block)] = at + 1
+                bits += ones(masks[np.uintp(hit)])
+        for i in range(end - tile):
+            row = row_of[tile + i]
+            for place in range(runs[i], runs[i + 1]):
+                registration = np.int64(found[np.uintp(place)])
+                block = boxes + registration // LANES
+                bit = one << np.uint64(registration % LANES)
+                at = heads[np.uintp(block)]
+                if at > 0 and page_rows[np.uintp(at - 1)] == row:
+                    bits += (page_masks[np.uintp(at - 1)] & bit) == 0
+                    page_masks[np.uintp(at - 1)] |= bit
+                    continue
+                if at % _PAGE == 0:
+                    at = used * _PAGE
+                    page_blocks[used] = block
+                    used += 1
+                page_masks[np.uintp(at)] = bit
+                page_rows[np.uintp(at)] = row
+                heads[np.uintp(block)] = at + 1
+                bits += 1
+    return pages, used, bits
+
+
+@compiled
+def turn_over(pages: Pages, used: int, rows: Ranks, slot_begin: Integers) -> None:
+    """Write the rows of every slot, one slot after the other: those of slot s become rows[slot_begin[s] :
+    slot_begin[s + 1]]. `rows` needs 64 places more than there are bits."""
+    masks, page_rows, page_blocks, heads = pages
+    first = np.zeros(len(heads) + 1, np.int64)
+    for page in range(used):
+        first[page_blocks[page] + 1] += 1
+    for block in range(len(heads)):
+        first[block + 1] += first[block]
+    ordered = np.empty(used, np.int64)
+    for page in range(used):
+        block = page_blocks[page]
+        ordered[first[block]] = page
+        first[block] += 1
+    count = begin = 0
+    for block in range(len(heads)):
+        end = first[block]
+        for i in range(begin, end):
+            at = _PAGE * ordered[i]
+            if i == end - 1 and heads[block] % _PAGE != 0:
+                masks[heads[block] : at + _PAGE] = 0
+            transpose(masks, at)
+        for within in range(LANES):
+            slot_begin[LANES * block + within] = count
+            for i in range(begin, end):
+                at = _PAGE * ordered[i]
+                count = emit(masks[np.uintp(at + within)], page_rows, at, rows, count)
+        begin = end
+    slot_begin[LANES * len(heads)] = count
+
+
+@compiled
+def by_registration(
+    segment: SegmentArrays,
+    slots_start: Shorts,
+    slots_of: Shorts,
+    slot_begin: Integers,
+    slot_rows: Ranks,
+    until: Integers,
+    windowed: bool,
+    first_position: int,
+    numbers: Integers,
+    bounds: Integers,
+    rows: Ranks,
+) -> tuple[int, int]:
+    """Put the rows of the slots of each registration together, in order of numbers, without those at positions at
+    which it is not in effect. Returns how many registrations have any, and how many rows there are in all.
+
+    `rows` and `slot_rows` need 32 places more than there are rows. The boxes of registration r are
+    slots_of[slots_start[r] : slots_start[r + 1]]."""
+    boxes = len(segment.slot_registration)
+    own, since = segment.numbers, segment.since
+    direct = len(slot_begin) - 1 > boxes
+    groups = total = 0
+    for registration in range(len(own)):
+        start = total
+        lists = 0
+        last = slots_start[registration + 1] + direct
+        for i in range(slots_start[registration], last):
+            slot = slots_of[i] if i < last - direct else boxes + registration
+            begin, end = slot_begin[np.uintp(slot)], slot_begin[np.uintp(slot + 1)]
+            if begin == end:
+                continue
+            if windowed:
+                while begin < end and first_position + slot_rows[begin] < since[registration]:
+                    begin += 1
+                while begin < end and first_position + slot_rows[end - 1] >= until[registration]:
+                    end -= 1
+            for at in range(0, end - begin, MOVED):
+                move(slot_rows, begin + at, rows, total + at)  # and some nonsense behind the end
+            total += end - begin
+            lists += end > begin
+        if lists > 1:
+            rows[start:total].sort()
+            total = _distinct(rows, start, total)
+        numbers[groups] = own[registration]
+        bounds[groups] = start
+        groups += total > start
+    bounds[groups] = total
+    return groups, total
+
+
+@compiled
+def _distinct(rows: Ranks, start: int, end: int) -> int:
+    """Leave out what is there twice; returns where the rows, which are sorted, end then."""
+    kept = start
+    for at in range(start, end):
+        if at == start or rows[at] != rows[at - 1]:
+            rows[kept] = rows[at]
+            kept += 1
+    return kept
+
+
+@compiled
+def slots_by_registration(slot_registration: Shorts, registrations: int) -> tuple[Shorts, Shorts]:
+    """See `by_registration`."""
+    start = np.zeros(registrations + 2, np.int32)
+    for registration in slot_registration:
+        if registration >= 0:
+            start[registration + 2] += 1
+    for registration in range(registrations):
+        start[registration + 2] += start[registration + 1]
+    slots = np.empty(start[registrations + 1], np.int32)
+    for slot in range(len(slot_registration)):
+        registration = slot_registration[slot]
+        if registration >= 0:
+            slots[start[registration + 1]] = slot
+            start[registration + 1] += 1
+    return start[: registrations + 1], slots

@@ -1,0 +1,1 @@
+"""Events against segments: which clauses they meet."""

@@ -1,0 +1,135 @@
+"""A segment: some registrations and their clauses, compiled, immutable, in one container.
+
+container of kind "segment"
+  meta     {"count": registrations, "dimensions": [[attribute, line], ...],
+            "repeats": whether a registration may have several clauses}
+  arrays   as `layout` draws them, and
+           pool_start, pool_bytes    the needs, as text (see `codec`)
+"""
+
+import itertools
+import weakref
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from culver.errors import StorageCorrupt
+from culver.matching.index.compile.bounds import Line
+from culver.matching.index.compile.clause_table import ClauseTable, find, starts
+from culver.matching.index.keys.key_kernels import Programs
+from culver.matching.index.keys.literals import literals_of
+from culver.matching.index.layout import container
+from culver.matching.index.layout.restoration import restore
+from culver.matching.index.layout.segment_arrays import SegmentArrays
+from culver.matching.index.layout.segment_layout import lay_out
+from culver.matching.index.needs.segment_needs import Needs
+from culver.matching.index.results.gather_kernels import slots_by_registration
+from culver.matching.index.search.text_segment import KIND as TEXTS
+from culver.matching.index.search.text_segment import TextSegment
+from culver.matching.index.vectors import LANES
+from culver.model.scheme import COLUMNAR
+
+KIND = "segment"
+
+
+class Segment:
+    """Registrations in ascending order of number. Immutable; safe to share between threads."""
+
+    scheme: ClassVar[str] = COLUMNAR
+
+    __slots__ = (
+        "__weakref__", "_slots_of", "arrays", "blocks", "dense", "dimensions", "latest", "literals",
+        "matches_per_row", "needs", "pool", "programs", "repeats",
+    )  # fmt: skip
+
+    def __init__(self, opened: container.Container, source: str) -> None:
+        if opened.kind != KIND:
+            raise StorageCorrupt(f"{source} is a {opened.kind}, not a segment")
+        self.arrays = SegmentArrays(*(opened.arrays[name] for name in SegmentArrays._fields))
+        self.dimensions = tuple((name, Line(line)) for name, line in opened.meta["dimensions"])
+        self.programs = Programs(self.dimensions)
+        self.pool = _texts(opened.arrays["pool_start"], opened.arrays["pool_bytes"])
+        self.needs = Needs(self.pool)
+        self.literals = literals_of(self.arrays.literal_start, self.arrays.literal_bytes)
+        self.repeats = bool(opened.meta["repeats"])
+        numbers = self.arrays.numbers
+        self.dense = len(numbers) > 0 and int(numbers[-1]) - int(numbers[0]) == len(numbers) - 1
+        self.matches_per_row = 8.0  # lately: how much room a result will need
+        boxes, others = len(self.arrays.slot_registration) // LANES, len(self.arrays.clause_tokens) > 0
+        others = others or len(self.arrays.free_registration) > 0
+        self.blocks = boxes + (-(-len(numbers) // LANES) if others else 0)  # see `gathering`
+        self._slots_of: tuple[NDArray[np.int32], NDArray[np.int32]] | None = None
+        self.latest = int(self.arrays.since.max(initial=0))  # position from which all are in effect
+
+    def __len__(self) -> int:
+        return len(self.arrays.numbers)
+
+    def slots_of(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Which boxes each registration has, see `gathering.by_registration`."""
+        if self._slots_of is None:
+            self._slots_of = slots_by_registration(self.arrays.slot_registration, len(self))
+        return self._slots_of
+
+    def table(self) -> ClauseTable:
+        return restore(self.arrays, self.dimensions, self.pool)
+
+    def places(self, numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Where these registrations are, and which of them are here at all."""
+        return find(self.arrays.numbers, numbers)
+
+
+def encode(table: ClauseTable) -> list[bytes]:
+    """The container of a segment with the clauses of `table`."""
+    return container.encode(KIND, _meta(table), _arrays(table))
+
+
+def in_memory(table: ClauseTable) -> Segment:
+    """The same without the detour by a container. Arrays of the table may become those of the segment."""
+    arrays = {name: array.view() for name, array in _arrays(table).items()}
+    for array in arrays.values():
+        array.flags.writeable = False  # as those of a file are: kernels are compiled for one kind
+    return Segment(container.Container(KIND, _meta(table), arrays), "memory")
+
+
+def _meta(table: ClauseTable) -> dict[str, Any]:
+    repeats = int(np.bincount(table.clause_registration, minlength=1).max()) > 1
+    return {"count": len(table.numbers), "dimensions": table.dimensions, "repeats": repeats}
+
+
+def _arrays(table: ClauseTable) -> dict[str, NDArray[Any]]:
+    texts = [text.encode() for text in table.pool]
+    arrays: dict[str, NDArray[Any]] = lay_out(table)._asdict()
+    arrays["pool_start"] = starts(np.array([len(text) for text in texts], np.int64))
+    arrays["pool_bytes"] = np.frombuffer(b"".join(texts), np.uint8)
+    return arrays
+
+
+AnySegment = Segment | TextSegment
+
+_open: "weakref.WeakValueDictionary[tuple[str, int, int, int], AnySegment]" = weakref.WeakValueDictionary()
+_checked: set[tuple[str, int, int, int]] = set()
+_MOST_CHECKED = 10_000
+
+
+def open_segment(path: Path) -> AnySegment:
+    """Map a segment file of any scheme. Versions share segments, so one that is open in this process is not read
+    again, and one that was open is not checked again: a worker that takes turns with slices opens them often. Raises
+    FileNotFoundError, StorageCorrupt."""
+    status = path.stat()
+    key = (str(path), status.st_ino, status.st_mtime_ns, status.st_size)
+    segment = _open.get(key)
+    if segment is None:
+        opened = container.read(path, check_body=key not in _checked)
+        segment = TextSegment(opened) if opened.kind == TEXTS else Segment(opened, str(path))
+        _open[key] = segment
+        if len(_checked) >= _MOST_CHECKED:
+            _checked.clear()
+        _checked.add(key)
+    return segment
+
+
+def _texts(start: NDArray[np.int64], data: NDArray[np.uint8]) -> tuple[str, ...]:
+    whole, at = data.tobytes(), start.tolist()
+    return tuple(whole[begin:end].decode() for begin, end in itertools.pairwise(at))

@@ -1,0 +1,152 @@
+"""A segment of another scheme than `columnar`: filters as text, from which the filter that matches them is made.
+
+container of kind "texts"
+  meta     {"scheme": ..., "count": registrations}
+  arrays   numbers, since              per registration, ascending by number
+           text_start, text_bytes      what each was written as
+
+The filter is made once in a process, however many versions name the segment, and only where events are matched: a
+text of two conditions takes about 0.1 ms to parse. Those parsed lately are remembered, for a new segment mostly holds
+what was in the small ones before it.
+"""
+
+import itertools
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from culver.config import UNLIMITED_FILTERS
+from culver.matching.filter import Filter, Matches
+from culver.matching.index.compile.clause_table import find, starts
+from culver.matching.index.compile.compiler import Entry
+from culver.matching.index.layout import container
+from culver.model.events.event import Event
+from culver.model.events.event_batch import encode as encode_events
+from culver.model.language.parser import parse
+from culver.model.language.predicate import Predicate
+
+KIND = "texts"
+_REMEMBERED = 1 << 14  # texts
+_PROBE = Event({}, {}, b"{}")
+
+Integers = NDArray[np.int64]
+Filters = Callable[[str], Callable[[], Filter]]
+"""What makes an empty filter of a scheme; it may raise InvalidConfiguration for one that it does not know."""
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """Registrations of one scheme, ascending by number."""
+
+    scheme: str
+    numbers: Integers
+    since: Integers
+    texts: tuple[str, ...]
+
+
+def texts_of(scheme: str, entries: Sequence[Entry]) -> Texts:
+    """The numbers must be distinct."""
+    ordered = sorted(entries, key=lambda entry: entry.number)
+    return Texts(
+        scheme,
+        np.array([entry.number for entry in ordered], np.int64),
+        np.array([entry.since for entry in ordered], np.int64),
+        tuple(entry.predicate.text for entry in ordered),
+    )
+
+
+def entries_of(texts: Texts) -> list[Entry]:
+    """The opposite of `texts_of`."""
+    columns = zip(texts.numbers.tolist(), texts.texts, texts.since.tolist(), strict=True)
+    return [Entry(number, _parsed(text), since, texts.scheme) for number, text, since in columns]
+
+
+def select_texts(texts: Texts, kept: NDArray[np.bool_]) -> Texts:
+    chosen = itertools.compress(texts.texts, kept.tolist())
+    return Texts(texts.scheme, texts.numbers[kept], texts.since[kept], tuple(chosen))
+
+
+def concatenate_texts(parts: Sequence[Texts]) -> tuple[Texts, Integers]:
+    """All of them as one, and where in the row of all each of them stood."""
+    numbers = np.concatenate([part.numbers for part in parts])
+    origin = np.argsort(numbers, kind="stable")
+    since = np.concatenate([part.since for part in parts])
+    every = [text for part in parts for text in part.texts]
+    ordered = tuple(every[place] for place in origin.tolist())
+    return Texts(parts[0].scheme, numbers[origin], since[origin], ordered), origin
+
+
+class TextArrays(NamedTuple):
+    numbers: Integers
+    since: Integers
+    text_start: Integers
+    text_bytes: NDArray[np.uint8]
+
+
+class TextSegment:
+    """Registrations in ascending order of number. Immutable but for the filter, which is made when it is first asked
+    for; safe to share between threads, who match one after another."""
+
+    __slots__ = ("__weakref__", "_filter", "_lock", "arrays", "scheme")
+
+    def __init__(self, opened: container.Container) -> None:
+        self.scheme = str(opened.meta["scheme"])
+        self.arrays = TextArrays(*(opened.arrays[name] for name in TextArrays._fields))
+        self._filter: Filter | None = None
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self.arrays.numbers)
+
+    def content(self) -> Texts:
+        whole, at = self.arrays.text_bytes.tobytes(), self.arrays.text_start.tolist()
+        texts = tuple(whole[begin:end].decode() for begin, end in itertools.pairwise(at))
+        return Texts(self.scheme, self.arrays.numbers, self.arrays.since, texts)
+
+    def places(self, numbers: Integers) -> tuple[Integers, NDArray[np.bool_]]:
+        """Where these registrations are, and which of them are here at all."""
+        return find(self.arrays.numbers, numbers)
+
+    def prepare(self, filters: Filters) -> None:
+        """Make the filter, unless there is one."""
+        with self._lock:
+            self._made(filters)
+
+    def match(self, batch: pa.RecordBatch, filters: Filters) -> Matches:
+        """All registrations that each event satisfies, in effect or not."""
+        with self._lock:
+            return self._made(filters).match(batch)
+
+    def _made(self, filters: Filters) -> Filter:
+        if self._filter is None:
+            made = filters(self.scheme)()
+            content = self.content()
+            made.add(zip(content.numbers.tolist(), map(_parsed, content.texts), strict=True))
+            for probe in encode_events([_PROBE], 0):
+                made.match(probe)  # so that tables are built and kernels loaded before events wait
+            self._filter = made
+        return self._filter
+
+
+def encode(texts: Texts) -> list[bytes]:
+    """The container of a segment with these registrations."""
+    data = [text.encode() for text in texts.texts]
+    arrays = TextArrays(
+        texts.numbers,
+        texts.since,
+        starts(np.array([len(each) for each in data], np.int64)),
+        np.frombuffer(b"".join(data), np.uint8),
+    )
+    meta = {"scheme": texts.scheme, "count": len(texts.numbers)}
+    return container.encode(KIND, meta, arrays._asdict())
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _parsed(text: str) -> Predicate:
+    return parse(text, UNLIMITED_FILTERS)

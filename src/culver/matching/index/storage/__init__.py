@@ -1,0 +1,1 @@
+"""Versions of the index on disk: written, read, merged and divided."""

@@ -1,0 +1,63 @@
+"""A compaction: some segments of one set and one scheme become one, beside everything else that goes on.
+
+    writer's thread          plan_compaction ..................................... install
+                                   |            publish, publish, ...                 |
+    another thread                 +--> run: merge, lay out, write, map the file -----+
+
+What it reads never changes: segments are immutable, and of the tombstones it has those of the moment when it was
+planned. A registration that ends while it runs is still in the new segment; `install` takes the tombstone over.
+A process that ends meanwhile leaves a file that no version names, and `IndexWriter.retire` deletes it.
+"""
+
+import threading
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+
+from culver.matching.index.layout import container
+from culver.matching.index.search.index_segment import AnySegment, open_segment
+from culver.matching.index.storage.segment_content import encode, merge
+from culver.matching.index.storage.snapshot import SEGMENT_SUFFIX, StoredPart
+
+
+class Compaction:
+    """Made by `IndexWriter.plan_compaction`, which remembers it until it is installed or abandoned."""
+
+    def __init__(self, directory: Path, version: int, sources: Sequence[StoredPart], horizon: int) -> None:
+        self.sources = tuple(sources)
+        self.file = ""  # set before the file appears
+        self.segment: AnySegment | None = None  # None when it is done: nothing is left of the sources
+        self.done = False
+        self._directory = directory
+        self._version = version
+        self._horizon = horizon
+        self._cancelled = threading.Event()
+
+    def __len__(self) -> int:
+        """How many registrations it has to work through."""
+        return sum(len(source.segment) for source in self.sources)
+
+    def run(self) -> None:
+        """Do the work; call it once, from any thread. Takes seconds for a million registrations. Raises OSError,
+        and returns early, not `done`, where it is cancelled."""
+        content, _ = merge(self.sources, self._horizon)
+        if len(content.numbers) and not self._cancelled.is_set():
+            chunks = encode(content)
+            if self._cancelled.is_set():
+                return
+            self.file = segment_file(self._version, self.sources[0].set, chunks)
+            container.write(self._directory / self.file, chunks)
+            self.segment = open_segment(self._directory / self.file)
+        self.done = not self._cancelled.is_set()
+
+    def cancel(self) -> None:
+        """Have `run` end after the step it is in."""
+        self._cancelled.set()
+
+
+def segment_file(version: int, place: int, chunks: Sequence[bytes]) -> str:
+    """The name of a segment that is made after `version`, in the set at `place`."""
+    crc = 0
+    for chunk in chunks:
+        crc = zlib.crc32(chunk, crc)
+    return f"{version:020d}-{place}-{crc:08x}{SEGMENT_SUFFIX}"

@@ -1,0 +1,54 @@
+"""Loading every kernel before the first event."""
+
+import numpy as np
+import pyarrow as pa
+
+from culver.matching.index.compile.bounds import Line
+from culver.matching.index.compile.compiler import Entry, compile_entries
+from culver.matching.index.keys.batch_columns import BatchColumns
+from culver.matching.index.keys.portable_keys import event_hashes, event_keys
+from culver.matching.index.results import grouping, listed_matches
+from culver.matching.index.results.gatherer import Gatherer
+from culver.matching.index.search.index_segment import in_memory
+from culver.matching.index.search.matcher import Part, Parts
+from culver.model.events.event import Event
+from culver.model.events.event_batch import encode as encode_events
+from culver.model.language.predicate import (
+    Constant,
+    Constraint,
+    Contains,
+    OneOf,
+    Pattern,
+    PatternShape,
+    Predicate,
+    Range,
+)
+from culver.model.values import Domain
+
+
+def load_kernels() -> None:
+    """Load all kernels, in every signature that matching uses: milliseconds to a second from the cache on
+    disk, some seconds where they must be compiled first. Harmless to call again."""
+    suffix = Pattern("text", PatternShape.SUFFIX, "b", ("%", "b"), (True, False))
+    constraints: list[Constraint] = [
+        Range("number", Domain.NUMBER, 0, True, 1, True),
+        OneOf("text", Domain.STRING, ("ab",)),
+        suffix,
+        OneOf("number", Domain.NUMBER, tuple(range(99))),  # too many for terms
+        Contains("list", "a"),
+    ]
+    entries = [
+        Entry(number, Predicate("", Constant(True), ((constraint,),)))
+        for number, constraint in enumerate(constraints)
+    ]
+    grouping.load()
+    listed_matches.load()
+    # Two segments, so that their results are joined.
+    parts = [Part(in_memory(compile_entries(entries))) for _ in range(2)]
+    batch: pa.RecordBatch
+    for batch in encode_events([Event({}, {"number": 1, "text": "ab", "list": ("a",)}, b"{}")], 0):
+        Parts(parts).match(BatchColumns(batch), 0)
+        BatchColumns(batch).payload_sizes()
+        Gatherer().find(parts[0], BatchColumns(batch), np.zeros(1, np.uint16), 0).groups()
+        event_keys(BatchColumns(batch), ("text", Line.STRINGS))
+        event_hashes(BatchColumns(batch), ("text", Line.STRINGS))

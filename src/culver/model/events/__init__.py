@@ -1,0 +1,1 @@
+"""Events, and batches of them as Arrow columns."""

@@ -1,0 +1,289 @@
+"""Events as columns: the one form in which they are stored, shipped and matched.
+
+A record batch holds the payload, the time of arrival, and one column for each attribute and kind of value that
+occurs, named by where the attribute stands (c for context, d for data), the letter of its kind and its name:
+
+    payload         received_us   c:s:type   d:r:price   d:i:price   d:l:tags
+    binary          int64         string     double      int64       list<string>
+    {"specver...    1700000...    "trade"    12.5        null        ["x", "y"]
+    {"price":12}    1700000...    null       null        12          null
+
+    i int64   r double   s string   b boolean   l list of string   t int64 (microseconds since 1970, UTC)
+
+Null is absence, and a row has at most one kind of each attribute. A timestamp is an int64, not Arrow's
+timestamp: kernels compare integers, and its kind is in the column's name anyway.
+"""
+
+import functools
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import repeat
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from culver.model.events.arrow_message import BINARY, COLUMN_TYPES, END_OF_STREAM, Layout, Packed
+from culver.model.events.event import Event
+from culver.model.values import KIND_OF_TYPE, Kind, Timestamp, Value
+
+PAYLOAD = "payload"
+RECEIVED = "received_us"
+CONTEXT = "c"
+DATA = "d"
+
+_DATA_PREFIX = "data."
+PAYLOAD_INDEX, _RECEIVED_INDEX = 0, 1
+_BASE_COLUMNS = ((PAYLOAD, BINARY), (RECEIVED, COLUMN_TYPES[Kind.INTEGER]))
+
+# Columns of few values cost space all the same. A batch with more cells than this is cut where it has
+# more than so many cells for each value, so that no mixture of events grows much on its way to the disk.
+_CELLS_WITHOUT_CARE = 1 << 16
+_CELLS_PER_VALUE = 16
+# Far below the 2 GiB where Arrow's 32-bit offsets end; strings may grow threefold in their normal form.
+_PAYLOAD_BYTES = 1 << 28
+
+_Column = tuple[str, type, str]  # where, the values' type, the attribute's name
+_Members = tuple[tuple[str, ...], tuple[type, ...]]
+_Shape = tuple[tuple[str, ...], tuple[type, ...], _Members]  # the data's names and types, and the context's
+_Row = tuple[Any, ...]  # the payload, when it was received, and the values
+_NO_CONTEXT: _Members = ((), ())
+
+
+def encode(events: Sequence[Event], received_us: int, max_columns: int = 1024) -> list[pa.RecordBatch]:
+    """The events, in order, in as few batches as the limits allow: a batch has at most `max_columns` attribute
+    columns (unless a single event has more) and is not too sparse. No events make no batch."""
+    return [packed.batch for packed in pack(events, received_us, max_columns)]
+
+
+def pack(events: Sequence[Event], received_us: int, max_columns: int = 1024) -> list[Packed]:
+    """What `encode` does, and each batch with its bytes."""
+    # Hot, for groups of a few events too: what depends on the shape alone is done when the shape changes.
+    batches: list[Packed] = []
+    rows: list[_Row] = []
+    shapes: dict[_Shape, list[int]] = {}
+    columns: dict[_Column, None] = {}  # in the order in which they occur first
+    last: _Shape | None = None
+    places: list[int] | None = None
+    values = payload_bytes = 0
+    for event in events:
+        context, data, payload = event.context, event.data, event.payload
+        shape = (
+            tuple(data),
+            tuple(map(type, data.values())),
+            (tuple(context), tuple(map(type, context.values()))) if context else _NO_CONTEXT,
+        )
+        if shape != last:
+            last, places = shape, shapes.get(shape)
+        wanted = columns if places is not None else columns | _columns_of_shape(shape)
+        values += len(context) + len(data)
+        payload_bytes += len(payload)
+        cells = (len(rows) + 1) * len(wanted)
+        if rows and (
+            len(wanted) > max_columns
+            or (cells > _CELLS_WITHOUT_CARE and cells > _CELLS_PER_VALUE * values)
+            or payload_bytes > _PAYLOAD_BYTES
+        ):
+            batches.append(_build(rows, shapes, columns))
+            rows, shapes, places = [], {}, None
+            wanted = _columns_of_shape(shape)
+            values, payload_bytes = len(context) + len(data), len(payload)
+        if places is None:
+            places = shapes[shape] = []
+            columns = wanted
+        places.append(len(rows))
+        rows.append((payload, received_us, *context.values(), *data.values()))
+    if rows:
+        batches.append(_build(rows, shapes, columns))
+    return batches
+
+
+def serialise(batch: pa.RecordBatch) -> bytes:
+    """One batch with its schema, as an Arrow IPC stream."""
+    # As a stream writer has it, which takes more than twice as long for a few events.
+    return b"".join((batch.schema.serialize(), batch.serialize(), END_OF_STREAM))
+
+
+def deserialise(buffer: Any) -> pa.RecordBatch:
+    """The batch of a buffer (anything with the buffer protocol) that `serialise` made. Nothing is copied:
+    the columns point into the buffer and keep it alive."""
+    with pa.ipc.open_stream(buffer) as reader:
+        return reader.read_next_batch()
+
+
+def concat(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """All rows in order, over the union of the columns. That union has no limit here: who puts batches of
+    many different schemas together bounds how many."""
+    if len(batches) == 1:
+        return batches[0]
+    if not batches:
+        return pa.RecordBatch.from_pylist([], schema=Layout(_BASE_COLUMNS).schema)
+    groups: dict[tuple[str, ...], list[int]] = {}
+    for number, batch in enumerate(batches):
+        groups.setdefault(tuple(batch.schema.names), []).append(number)
+    if len(groups) == 1:
+        return pa.concat_batches(batches)
+    # Many small batches of a few schemas, interleaved, are the usual case: to join each schema's batches
+    # first and then restore the order costs a fraction of joining all of them column by column.
+    joined = [
+        batches[group[0]] if len(group) == 1 else pa.concat_batches([batches[n] for n in group])
+        for group in groups.values()
+    ]
+    table = pa.concat_tables([pa.Table.from_batches([batch]) for batch in joined], promote_options="default")
+    arrays = [pa.concat_arrays(column.chunks) for column in table.columns]
+    result = pa.RecordBatch.from_arrays(arrays, schema=table.schema)
+    lengths = np.array([batch.num_rows for batch in batches])
+    starts = np.cumsum(lengths) - lengths
+    rows = [np.arange(lengths[n]) + starts[n] for group in groups.values() for n in group]
+    return result.take(pa.array(np.argsort(np.concatenate(rows))))
+
+
+_Places = tuple[tuple[Kind, int], ...]
+Attributes = Mapping[str, tuple[_Places, _Places]]
+"""Every name with which a filter may find something in a batch, and where."""
+
+
+def attribute(batch: pa.RecordBatch, name: str, known: Attributes | None = None) -> dict[Kind, pa.Array]:
+    """The columns that `name` means in a filter, by kind: `Event.value` for all rows at once. A row is null
+    in all of them where its event has no such attribute; kinds that no row has are left out. `known`, if
+    given, are the batch's attributes."""
+    places = (attributes(tuple(batch.schema.names)) if known is None else known).get(name)
+    if places is None:
+        return {}
+    if not places[0] or not places[1]:
+        return _columns(batch, places[0] or places[1])
+    first, second = _columns(batch, places[0]), _columns(batch, places[1])
+    if not first or not second:
+        return first or second
+    # A value of any kind in the first source hides the second source's value of every kind.
+    hidden = functools.reduce(pc.or_, [column.is_valid() for column in first.values()])
+    result = dict(first)
+    for kind, column in second.items():
+        visible = pc.if_else(hidden, pa.scalar(None, column.type), column)
+        if visible.null_count < len(visible):
+            result[kind] = pc.coalesce(first[kind], visible) if kind in first else visible
+    return result
+
+
+def event_at(batch: pa.RecordBatch, row: int) -> Event:
+    """One row as an event again; slow, for the reference and for tools."""
+    context: dict[str, Value] = {}
+    data: dict[str, Value] = {}
+    for index, column in enumerate(batch.schema.names):
+        where, kind, name = _parse_column_name(column)
+        value = batch.column(index)[row].as_py() if where else None
+        if value is None:
+            continue
+        if kind == Kind.TIMESTAMP:
+            value = Timestamp(value)
+        elif kind == Kind.STRINGS:
+            value = tuple(value)
+        (context if where == CONTEXT else data)[name] = value
+    return Event(context, data, payload_at(batch, row))
+
+
+def payload_at(batch: pa.RecordBatch, row: int) -> bytes:
+    payload: bytes = batch.column(PAYLOAD_INDEX)[row].as_py()
+    return payload
+
+
+def received_times(batch: pa.RecordBatch) -> NDArray[np.int64]:
+    """When each row arrived, in microseconds."""
+    times = batch.column(_RECEIVED_INDEX)
+    return np.frombuffer(times.buffers()[1], np.int64, batch.num_rows, 8 * times.offset)
+
+
+@functools.lru_cache(maxsize=256)
+def attributes(columns: tuple[str, ...]) -> Attributes:
+    """For each name that a filter may use, the columns that it means, by kind and index: those of the first source
+    and those of the second, which it hides. Small batches of a few schemas come by the thousand."""
+    sources: dict[tuple[str, str], _Places] = {}
+    for index, column in enumerate(columns):
+        where, kind, name = _parse_column_name(column)
+        if where:
+            sources[where, name] = (*sources.get((where, name), ()), (Kind(kind), index))
+    names = {name for where, name in sources if where == CONTEXT}
+    for where, name in sources:
+        if where == DATA:
+            names.update((name, _DATA_PREFIX + name))
+    return {
+        name: (
+            sources.get((DATA, name[len(_DATA_PREFIX) :]), ())
+            if name.startswith(_DATA_PREFIX)
+            else sources.get((CONTEXT, name), ()),
+            sources.get((DATA, name), ()),
+        )
+        for name in names
+    }
+
+
+def _columns(batch: pa.RecordBatch, places: _Places) -> dict[Kind, pa.Array]:
+    """The columns of one attribute in one place that hold a value in some row."""
+    found: dict[Kind, pa.Array] = {}
+    for kind, index in places:
+        column = batch.column(index)
+        if column.null_count < len(column):
+            found[kind] = column
+    return found
+
+
+def _column_name(where: str, kind: Kind, name: str) -> str:
+    return f"{where}:{kind.value}:{name}"
+
+
+def _parse_column_name(column: str) -> tuple[str, str, str]:
+    """(where, letter of the kind, attribute's name); `where` is empty for what is not an attribute."""
+    if column[1:2] != ":":
+        return "", "", column
+    return column[0], column[2], column[4:]
+
+
+@functools.lru_cache(maxsize=256)
+def _columns_of_shape(shape: _Shape) -> dict[_Column, None]:
+    data_names, data_types, (context_names, context_types) = shape
+    columns = [(CONTEXT, kind, name) for name, kind in zip(context_names, context_types, strict=True)]
+    columns += [(DATA, kind, name) for name, kind in zip(data_names, data_types, strict=True)]
+    return dict.fromkeys(columns)
+
+
+def _build(rows: list[_Row], shapes: dict[_Shape, list[int]], columns: Iterable[_Column]) -> Packed:
+    columns = tuple(columns)
+    layout = _layout(columns)
+    if len(shapes) == 1:
+        return layout.pack(rows)
+    return layout.pack(rows, _spread(rows, shapes, columns, layout.neutral_row))
+
+
+def _spread(
+    rows: list[_Row], shapes: dict[_Shape, list[int]], columns: tuple[_Column, ...], neutral_row: _Row
+) -> list[int | None]:
+    """Give each row a cell for each column, and tell which cells of each column are filled."""
+    filled = dict.fromkeys(columns, 0)
+    for shape, numbers in shapes.items():
+        spread = _spread_of_shape(shape, columns)
+        there = 0
+        for number in numbers:
+            rows[number] = spread(rows[number] + neutral_row)
+            there |= 1 << number
+        for column in _columns_of_shape(shape):
+            filled[column] |= there
+    return [*repeat(None, len(_BASE_COLUMNS)), *filled.values()]
+
+
+@functools.lru_cache(maxsize=256)
+def _spread_of_shape(shape: _Shape, columns: tuple[_Column, ...]) -> Callable[[_Row], _Row]:
+    """Puts the cells of a row of that shape in their places, and in the others those of the row behind it."""
+    base = len(_BASE_COLUMNS)
+    own = {column: place for place, column in enumerate(_columns_of_shape(shape), base)}
+    behind = enumerate(columns, base + len(own) + base)
+    return operator.itemgetter(*range(base), *(own.get(column, place) for place, column in behind))
+
+
+@functools.lru_cache(maxsize=256)
+def _layout(columns: tuple[_Column, ...]) -> Layout:
+    """Small batches of a few schemas come by the thousand."""
+    kinds = [(where, KIND_OF_TYPE[kind], name) for where, kind, name in columns]
+    own = [(_column_name(where, kind, name), COLUMN_TYPES[kind]) for where, kind, name in kinds]
+    return Layout((*_BASE_COLUMNS, *own))

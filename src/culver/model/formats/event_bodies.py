@@ -1,0 +1,137 @@
+"""A request's body as events: which format it has, and which of its events an error is about."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from culver.config import EventSettings
+from culver.errors import CulverError, InvalidEvent, TooLarge
+from culver.model.events.event import Event
+from culver.model.formats.attributes import collect_attributes, event_too_large, make_event
+from culver.model.formats.cloudevents import HEADER_PREFIX, binary_document, structured_event
+from culver.model.formats.json_text import (
+    OVERSIZED,
+    decode_text,
+    read_items,
+    read_value,
+    skip_space,
+    too_deep,
+)
+from culver.model.formats.media_types import parse_media_type, unsupported
+
+JSON = "application/json"
+NDJSON = "application/x-ndjson"
+CLOUDEVENT = "application/cloudevents+json"
+CLOUDEVENT_BATCH = "application/cloudevents-batch+json"
+MEDIA_TYPES = (JSON, NDJSON, CLOUDEVENT, CLOUDEVENT_BATCH)
+
+_ANY_CLOUDEVENT = "application/cloudevents"
+_MARK = "specversion"
+_DEFAULTS = EventSettings()
+
+
+def event_from_object(obj: Any, settings: EventSettings) -> Event:
+    """The event of a decoded JSON value: a CloudEvent where it has a member `specversion`, otherwise a plain
+    event. Raises InvalidEvent and TooLarge."""
+    if not isinstance(obj, dict):
+        raise InvalidEvent('an event must be a JSON object, such as {"price": 12.5}')
+    try:
+        if _MARK in obj:
+            return structured_event(obj, settings)
+        return make_event({}, collect_attributes(obj, settings), obj, settings)
+    except RecursionError:
+        # Only where the settings allow more levels than Python's stack has.
+        raise too_deep("", settings.max_depth) from None
+
+
+def parse_event(body: bytes, settings: EventSettings = _DEFAULTS) -> Event:
+    """The event of one JSON object as text. Raises InvalidEvent and TooLarge."""
+    _refuse_too_large(body, settings)
+    return event_from_object(read_value(decode_text(body)), settings)
+
+
+def decode_body(
+    content_type: str | None, headers: Mapping[str, str], body: bytes, settings: EventSettings
+) -> list[Event]:
+    """The events of a request, in their order; `headers` have names in lower case.
+
+    Raises InvalidRequest (`field` is "content-type", `details` has `status=415`) for a content type that is
+    not understood. Raises InvalidEvent and TooLarge; in an array, `field` begins with the event's place, as in
+    "[3].price", and in NDJSON `details` holds `line`, from 1.
+    """
+    media = parse_media_type(content_type)
+    is_cloudevents_format = media.name.startswith(_ANY_CLOUDEVENT)
+    if HEADER_PREFIX + _MARK in headers and not is_cloudevents_format:
+        _refuse_too_large(body, settings)
+        return [event_from_object(binary_document(content_type, headers, body), settings)]
+    if media.name not in MEDIA_TYPES:
+        raise unsupported(
+            f"the content type {media.name[:100]!r} is not supported; use one of {', '.join(MEDIA_TYPES)}"
+        )
+    if not media.is_utf8:
+        raise unsupported(f"the charset {media.charset!r:.100} is not supported; send UTF-8")
+    if media.name == NDJSON:
+        return decode_lines(body, settings)
+    if media.name == CLOUDEVENT:
+        return [_only_cloudevent(body, settings)]
+    return _decode_json(body, settings, cloudevents_only=media.name == CLOUDEVENT_BATCH)
+
+
+def decode_lines(body: bytes, settings: EventSettings, first_line: int = 1) -> list[Event]:
+    """The events of NDJSON: one a line, blank lines skipped. The last line needs no line feed. `first_line` is
+    the number of the first line, for a caller that reads a stream in pieces."""
+    events = []
+    for number, line in enumerate(body.split(b"\n"), first_line):
+        if not line or line.isspace():
+            continue
+        try:
+            events.append(parse_event(line, settings))
+        except CulverError as exc:
+            details = {**exc.details, "line": number}
+            raise type(exc)(f"line {number}: {exc.message}", field=exc.field, **details) from exc
+    return events
+
+
+def _decode_json(body: bytes, settings: EventSettings, *, cloudevents_only: bool) -> list[Event]:
+    text = decode_text(body)
+    start = skip_space(text, 0)
+    if text[start : start + 1] != "[":
+        if cloudevents_only:
+            raise InvalidEvent(f"a body of {CLOUDEVENT_BATCH} must be a JSON array of events")
+        _refuse_too_large(body, settings)
+        return [event_from_object(read_value(text), settings)]
+    events: list[Event] = []
+    for index, item in enumerate(read_items(text, settings.max_bytes)):
+        if index == settings.max_batch:
+            raise TooLarge(
+                f"the batch has more than {settings.max_batch} events; send them in several requests",
+                limit=settings.max_batch,
+            )
+        try:
+            if item is OVERSIZED:
+                raise event_too_large(settings)
+            if cloudevents_only:
+                _refuse_plain(item)
+            events.append(event_from_object(item, settings))
+        except CulverError as exc:
+            place = f"[{index}]"
+            field = f"{place}.{exc.field}" if exc.field else place
+            raise type(exc)(f"event {place}: {exc.message}", field=field, **exc.details) from exc
+    return events
+
+
+def _only_cloudevent(body: bytes, settings: EventSettings) -> Event:
+    _refuse_too_large(body, settings)
+    document = read_value(decode_text(body))
+    _refuse_plain(document)
+    return event_from_object(document, settings)
+
+
+def _refuse_too_large(body: bytes, settings: EventSettings) -> None:
+    # Before it is read: a small text can become a large tree.
+    if len(body) > settings.max_bytes:
+        raise event_too_large(settings)
+
+
+def _refuse_plain(document: Any) -> None:
+    if isinstance(document, dict) and _MARK not in document:
+        raise InvalidEvent(f"the CloudEvents attribute {_MARK!r} is missing", field=_MARK)

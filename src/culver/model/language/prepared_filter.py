@@ -1,0 +1,169 @@
+"""Filters with parameters: parsed once, filled in often.
+
+    prepared = prepare("symbol = ? AND price BETWEEN ? AND ?")
+    prepared.bind(["ACME", 10, 20.5])  # as parse("symbol = 'ACME' AND price BETWEEN 10 AND 20.5")
+
+A `?` is a value, never a piece of text, so that nothing in a value can change what a filter means.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from culver.config import FilterSettings
+from culver.errors import InvalidFilter
+from culver.model.language.normalisation import clauses_of
+from culver.model.language.parser import check_length, parse_template
+from culver.model.language.predicate import (
+    And,
+    Arithmetic,
+    Comparison,
+    Condition,
+    In,
+    Literal,
+    Not,
+    Operator,
+    Or,
+    Predicate,
+)
+from culver.model.language.rendering import value_text
+from culver.model.language.template import Parameter
+from culver.model.text import normalise_text
+from culver.model.timestamps import format_timestamp
+from culver.model.values import Domain, Timestamp, domain_of
+
+Bound = int | float | str | bool | Timestamp
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A filter whose parameters wait for their values.
+
+    In `condition` a Parameter stands for the value of a literal, or is one of the values of an In; in a
+    Comparison it is the right side. `pairs` are values that must be of one type.
+    """
+
+    text: str
+    settings: FilterSettings
+    condition: Condition
+    positions: tuple[int, ...]  # where each parameter stands in the text
+    pairs: tuple[tuple[Any, Any], ...]
+
+    @property
+    def parameters(self) -> int:
+        """How many values `bind` takes."""
+        return len(self.positions)
+
+    def bind(self, values: Sequence[Bound]) -> Predicate:
+        """What `parse` gives for the text with these values written in.
+
+        Raises InvalidFilter, with `parameter` (from 1) in its details, for a value that cannot stand there,
+        and otherwise as `parse` does.
+        """
+        if len(values) != len(self.positions):
+            first = min(len(values), len(self.positions))
+            what = "has no value" if len(values) == first else "is not in the filter"
+            raise _refusal(first, f"{what}: {len(values)} values for {len(self.positions)} parameters")
+        checked = [_checked(number, value) for number, value in enumerate(values)]
+        for pair in self.pairs:
+            _check_pair(pair, checked)
+        text = self._written(checked)
+        check_length(text, self.settings)
+        condition = _filled(self.condition, checked)
+        return Predicate(text, condition, clauses_of(condition, self.settings))
+
+    def written(self, values: Sequence[Bound]) -> str:
+        """The text with values that `bind` has taken before."""
+        return self._written([_checked(number, value) for number, value in enumerate(values)])
+
+    def _written(self, values: list[Bound]) -> str:
+        pieces: list[str] = []
+        end = 0
+        for position, value in zip(self.positions, values, strict=True):
+            before, after = self.text[end:position], self.text[position + 1 : position + 2]
+            end = position + 1
+            pieces += before, " " * _is_word(before[-1:]), value_text(value), " " * _is_word(after)
+        return "".join(pieces) + self.text[end:]
+
+
+def prepare(text: str, settings: FilterSettings = FilterSettings()) -> Prepared:  # noqa: B008 (immutable)
+    """A filter in which `?` may stand for a value that is compared, for a bound of BETWEEN and for a value
+    in the list of IN. Raises as `culver.model.language.parser.parse` does."""
+    template = parse_template(text, settings)
+    return Prepared(text, settings, template.condition, tuple(template.positions), tuple(template.pairs))
+
+
+def _is_word(character: str) -> bool:
+    """Whether a literal beside it would run into it, as in `x>?AND y`."""
+    return character.isalnum() or character in ("_", "$", ".")
+
+
+# --- filling in -----------------------------------------------------------------------------------------
+
+
+def _filled(condition: Condition, values: list[Bound]) -> Condition:
+    match condition:
+        case And(conditions):
+            return And(tuple(_filled(each, values) for each in conditions))
+        case Or(conditions):
+            return Or(tuple(_filled(each, values) for each in conditions))
+        case Not(inner):
+            return Not(_filled(inner, values))
+        case In(attribute, listed):
+            return In(attribute, tuple(_value_of(each, values) for each in listed))
+        case Comparison(operator, left, Literal(right)) if isinstance(right, Parameter):
+            value = values[right.number]
+            if isinstance(value, bool) and operator not in (Operator.EQUAL, Operator.NOT_EQUAL):
+                raise _refusal(right.number, "is a boolean, which has no order: compare it with = or <>")
+            if isinstance(left, Arithmetic) and domain_of(value) is not Domain.NUMBER:
+                raise _refusal(right.number, f"is compared with a number, and is a {domain_of(value)}")
+            return Comparison(operator, left, Literal(value))
+    return condition
+
+
+def _value_of(value: Any, values: list[Bound]) -> Bound:
+    result: Bound = values[value.number] if isinstance(value, Parameter) else value
+    return result
+
+
+# --- checks ---------------------------------------------------------------------------------------------
+
+
+def _checked(number: int, value: Any) -> Bound:
+    """The value as a literal of the language has it."""
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, int):
+        if not -(2**63) <= value < 2**63:
+            raise _refusal(number, "does not fit in 64 bits; give it as a real if that will do")
+        return int(value)
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise _refusal(number, "is not a finite number")
+        return float(value) + 0.0  # no negative zero
+    try:
+        if isinstance(value, str):
+            return normalise_text(str(value))
+        if isinstance(value, Timestamp):
+            format_timestamp(value)
+            return value
+    except OverflowError:
+        raise _refusal(number, "is a timestamp outside of the years 0001 to 9999 of UTC") from None
+    except ValueError as exc:
+        raise _refusal(number, f"has {exc}") from None
+    raise _refusal(
+        number, f"is a {type(value).__name__}; a number, a string, a boolean or a timestamp is wanted"
+    )
+
+
+def _check_pair(pair: tuple[Any, Any], values: list[Bound]) -> None:
+    wanted, found = (domain_of(_value_of(each, values)) for each in pair)
+    if wanted is not found:
+        if not isinstance(pair[1], Parameter):
+            pair, wanted, found = (pair[1], pair[0]), found, wanted
+        raise _refusal(pair[1].number, f"is a {found}, and the other bound is a {wanted}")
+
+
+def _refusal(number: int, what: str) -> InvalidFilter:
+    return InvalidFilter(f"parameter {number + 1} {what}", field="filter", parameter=number + 1)

@@ -1,0 +1,178 @@
+"""Rows of values for a prepared filter, as one Arrow column per parameter.
+
+    symbol = ? AND close >= ?      string    ACME  EMCA  ACME
+                                   double    21.5  3.25  22.0
+
+A column is of one type: int64, double, bool, string or timestamp in microseconds UTC, without nulls. What is wrong
+with a value is an InvalidFilter whose details hold `row` (from 0) and `parameter` (from 1).
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from culver.errors import InvalidFilter
+from culver.model.language.prepared_filter import Bound
+from culver.model.timestamps import parse_timestamp
+from culver.model.values import Timestamp
+
+Columns = tuple[pa.Array, ...]
+
+_MOMENTS = pa.timestamp("us", tz="UTC")
+_MOST_BYTES = 256 * 1024 * 1024  # of the texts of one column, written out
+_EXACT = 2**53  # integers up to here are reals as well
+_NAMES = {bool: "a boolean", int: "a number", float: "a number", str: "a string", dict: "a timestamp"}
+_WANTED = "a number, a string, a boolean or a timestamp"
+
+
+def column_of_values(values: Sequence[Any], parameter: int) -> pa.Array:
+    """A column out of JSON values; a timestamp is an object with the one member `$timestamp`."""
+    kinds = set(map(type, values))
+    try:
+        if kinds == {str}:
+            return pa.array(values, pa.string())
+        if kinds == {float} or kinds == {int, float}:
+            _check_exact(values, parameter, kinds)
+            return pa.array(values, pa.float64())
+        if kinds == {int}:
+            return pa.array(values, pa.int64())
+        if kinds == {bool}:
+            return pa.array(values, pa.bool_())
+        if kinds == {dict}:
+            moments = [_moment(value, row, parameter) for row, value in enumerate(values)]
+            return pa.array(moments, pa.int64()).cast(_MOMENTS)
+    except (pa.ArrowInvalid, OverflowError, UnicodeEncodeError):
+        raise _first_bad(values, parameter) from None
+    raise _first_bad(values, parameter)
+
+
+def column_of_array(array: pa.Array | pa.ChunkedArray, parameter: int) -> pa.Array:
+    """A column out of an Arrow array of any type that holds such values."""
+    if isinstance(array, pa.ChunkedArray):
+        array = array.combine_chunks()
+    _check_size(array, parameter)
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    if array.null_count:
+        row = int(np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False))[0])
+        raise refusal(row, parameter, f"is missing; {_WANTED} is wanted")
+    kind = _kind_of(array.type)
+    if kind is None:
+        raise refusal(
+            0, parameter, f"has the Arrow type {array.type}; {_WANTED} (with a time zone) is wanted"
+        )
+    try:
+        # Nanoseconds lose digits that no timestamp has here; any other loss is refused.
+        return array.cast(kind, safe=not (pa.types.is_timestamp(array.type) and array.type.unit == "ns"))
+    except pa.ArrowInvalid:
+        if pa.types.is_timestamp(kind):
+            raise refusal(
+                0, parameter, "or one below it is a moment beyond all years that there are"
+            ) from None
+        # An unsigned integer beyond 64 bits with a sign.
+        row = int(np.argmax(array.to_numpy() > np.uint64(2**63 - 1)))
+        raise refusal(row, parameter, f"does not fit in {kind}") from None
+
+
+def _check_size(array: pa.Array, parameter: int) -> None:
+    """Refuse an array that says much with little: where many rows share one long text."""
+    if pa.types.is_dictionary(array.type):
+        texts = array.dictionary
+        longest = pc.max(pc.binary_length(texts)).as_py() or 0 if _is_text(texts.type) else 8
+        size = longest * len(array)
+    else:
+        size = pc.sum(pc.binary_length(array)).as_py() or 0 if pa.types.is_string_view(array.type) else 0
+    if size > _MOST_BYTES:
+        raise refusal(
+            0,
+            parameter,
+            f"and those below it may take {size} bytes, more than {_MOST_BYTES}; send fewer rows",
+        )
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def write_columns(columns: Columns) -> bytes:
+    """As an Arrow IPC stream of one record batch."""
+    batch = pa.record_batch(list(columns), [str(place) for place in range(len(columns))])
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return bytes(sink.getvalue())
+
+
+def read_columns(data: bytes) -> Columns:
+    """What `write_columns` has written, without copying it."""
+    with pa.ipc.open_stream(pa.py_buffer(data)) as reader:
+        return tuple(reader.read_next_batch().columns)
+
+
+def values_at(columns: Columns, row: int) -> list[Bound]:
+    """The values of one row as `Prepared.bind` takes them."""
+    return [
+        Timestamp(column[row].value) if pa.types.is_timestamp(column.type) else column[row].as_py()
+        for column in columns
+    ]
+
+
+def refusal(row: int, parameter: int, what: str) -> InvalidFilter:
+    message = f"the value for parameter {parameter} {what}"
+    return InvalidFilter(message, field="rows", row=row, parameter=parameter)
+
+
+def _kind_of(kind: pa.DataType) -> pa.DataType | None:
+    if pa.types.is_integer(kind):
+        return pa.int64()
+    if pa.types.is_floating(kind):
+        return pa.float64()
+    if pa.types.is_boolean(kind):
+        return pa.bool_()
+    if _is_text(kind):
+        return pa.string()
+    if pa.types.is_timestamp(kind) and kind.tz is not None:
+        return _MOMENTS
+    return None
+
+
+def _moment(value: Any, row: int, parameter: int) -> int:
+    if list(value) != ["$timestamp"] or not isinstance(value["$timestamp"], str):
+        raise refusal(row, parameter, 'is an object; a timestamp is {"$timestamp": "2026-01-01T00:00:00Z"}')
+    try:
+        return parse_timestamp(value["$timestamp"]).microseconds
+    except ValueError as exc:
+        raise refusal(row, parameter, f"is {exc}") from None
+
+
+def _check_exact(values: Sequence[Any], parameter: int, kinds: set[type]) -> None:
+    """Integers and reals become reals together, which must not change an integer."""
+    if int in kinds:
+        for row, value in enumerate(values):
+            if type(value) is int and abs(value) > _EXACT:
+                raise refusal(
+                    row,
+                    parameter,
+                    f"is an integer beyond 2^53 in a column of reals; give integers alone: {value}",
+                )
+
+
+def _first_bad(values: Sequence[Any], parameter: int) -> InvalidFilter:
+    """The first value that is of no type, or of another one than those before it, or beyond its limits."""
+    wanted = _NAMES.get(type(values[0])) if values else None
+    for row, value in enumerate(values):
+        name = _NAMES.get(type(value))
+        if name is None:
+            return refusal(row, parameter, f"is {'null' if value is None else 'a list'}; {_WANTED} is wanted")
+        if name != wanted:
+            return refusal(row, parameter, f"is {name}, and the rows before it have {wanted} there")
+        if isinstance(value, int) and not -(2**63) <= value < 2**63:
+            return refusal(
+                row, parameter, "does not fit in 64 bits; give the column as reals if that will do"
+            )
+        if isinstance(value, str) and any("\ud800" <= character <= "\udfff" for character in value):
+            return refusal(row, parameter, "holds half of a surrogate pair")
+    return refusal(0, parameter, f"cannot be read; {_WANTED} is wanted")

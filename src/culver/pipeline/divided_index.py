@@ -1,0 +1,102 @@
+"""A version of the index as the pipeline uses it: its sets, opened as they are needed, and its placement."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from culver.matching.index import Index
+from culver.matching.index.search.other_schemes import Done
+from culver.matching.index.storage.snapshot import counts_in, placed_in
+from culver.pipeline import operators
+from culver.pipeline.set_loads import LoadReport
+from culver.placement.forwarding import Forwarding, Load
+from culver.placement.placement import Chosen, Placement, sets_of
+from culver.plugins import filter_named, placement_named
+
+
+class DividedIndex:
+    """Sets share nothing but the version. Not thread-safe."""
+
+    def __init__(self, directory: Path, version: int) -> None:
+        """Raises NotFound where there is no such version, StorageCorrupt."""
+        placed = placed_in(directory, version)
+        self.version = version
+        self.slices = placed.slices
+        self.placement: Placement | None = None
+        """Which events each slice gets, for which sets; None: there is one set, and one slice that gets all."""
+        self.division = ""
+        """Tells this way to number the sets from others; nothing where there is one."""
+        self._homes = np.array(placed.homes)
+        self._registrations = np.zeros(len(placed.homes), np.int64)
+        if len(placed.homes) > 1 or placed.slices > 1:
+            self.placement = placement_named(placed.name).from_state(placed.slices, placed.state)
+            self.division = placed.fingerprint()
+            self._registrations = counts_in(directory, version)
+        self._directory = directory
+        self._opened: dict[int, Index] = {}
+        self._open_for: Sequence[int] | None = None  # slices: all that they need is open, and no more
+
+    def open_slices(self, slices: Sequence[int]) -> None:
+        """Open all sets that these slices may work on, and let go of the others. Raises NotFound, StorageCorrupt."""
+        if slices == self._open_for:
+            return
+        for number in self.keep_slices(slices):
+            self.set(number)
+        self._open_for = slices
+
+    def keep_slices(self, slices: Sequence[int]) -> set[int]:
+        """Let go of all sets but those that these slices may work on; returns the latter, open or not."""
+        self._open_for = None
+        wanted = {number for own in slices for number in sets_of(self._homes, own)}
+        for number in self._opened.keys() - wanted:
+            self._opened.pop(number).close()
+        return wanted
+
+    def load(self, told: LoadReport) -> Load:
+        """What was told, if it is about these sets; how many registrations they have is known in any case."""
+        about = told.division == self.division
+        return Load(
+            self._homes,
+            self.slices,
+            self._registrations,
+            np.zeros(len(self._homes)),  # a batch begins when the one before is done with
+            self._by_set(told.arrivals if about else ()),
+            self._by_set(told.rates if about else ()),
+            self._by_set(told.responses if about else ()),
+        )
+
+    def routed(
+        self, forwarding: Forwarding, told: LoadReport, start: int, parts: Sequence[pa.RecordBatch]
+    ) -> list[Chosen] | None:
+        """Where the events of a block go, part by part; None: all to the only set, in the only slice."""
+        if self.placement is None:
+            return None
+        return operators.routed(self.placement, forwarding, self.load(told), start, parts)
+
+    def _by_set(self, known: Sequence[float]) -> NDArray[np.float64]:
+        """Sets that nothing was told about have 0."""
+        values = np.zeros(len(self._homes))
+        values[: len(known)] = known[: len(values)]
+        return values
+
+    def set(self, number: int) -> Index:
+        """Raises NotFound, StorageCorrupt."""
+        if number not in self._opened:
+            self._opened[number] = Index.open(self._directory, self.version, number, filter_named)
+        return self._opened[number]
+
+    def take_done(self) -> tuple[Done, ...]:
+        """What schemes other than the columnar have done in all sets since the last call."""
+        done: dict[str, Done] = {}
+        for index in self._opened.values():
+            for scheme, pairs, seconds in index.take_done():
+                _, more, longer = done.get(scheme, (scheme, 0, 0.0))
+                done[scheme] = (scheme, pairs + more, seconds + longer)
+        return tuple([done[scheme] for scheme in sorted(done)]) if done else ()
+
+    def close(self) -> None:
+        for index in self._opened.values():
+            index.close()

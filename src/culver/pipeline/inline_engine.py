@@ -1,0 +1,173 @@
+"""The inline engine: the operators in the site's own process, for milliseconds of latency.
+
+A range of few events is matched on the event loop itself: that takes a fraction of a millisecond, and handing it to
+a thread and back would take longer, with two threads in each other's way. Larger ranges go to a thread. A few events
+are matched while the disk makes them durable; nobody learns of that before they are.
+
+It hands its results on in memory and writes nothing: the log has the events, and what delivery has not written when
+the process ends is matched again at the next start.
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from time import perf_counter
+
+import pyarrow as pa
+
+from culver.log.publication_log import PublicationLog
+from culver.pipeline.batch_plan import Plan
+from culver.pipeline.engine import Progress
+from culver.pipeline.head import Head
+from culver.pipeline.notifications import Notifications, NotificationSink
+from culver.pipeline.observation import EngineObservation, Tally
+from culver.pipeline.range_processor import RangeProcessor, warm_up
+from culver.pipeline.set_loads import LoadReport
+from culver.pipeline.site_files import SiteFiles
+
+logger = logging.getLogger(__name__)
+
+_SMALL_RANGE = 64  # events that are matched on the loop
+_LONGEST_PAUSE_SECONDS = 5.0
+
+
+class InlineEngine:
+    name = "inline"
+    reads_head_file = False
+
+    def __init__(
+        self,
+        files: SiteFiles,
+        log: PublicationLog,
+        sink: NotificationSink,
+        head: Head,
+        batch_events: int,
+        progress: Progress,
+        forwarding: str,
+    ) -> None:
+        self._files = files
+        self._log = log
+        self._sink = sink
+        self._batch_events = batch_events
+        self._progress = progress
+        self._forwarding = forwarding
+        self._head = head
+        self._position = head.frontier
+        self._tally = Tally()
+        self._load = LoadReport()
+        self._plan = Plan(head.index_version, head.slices, load=self._load, forwarding=forwarding)
+        self._changed = asyncio.Event()
+        self._changed.set()
+        self._stopping = False
+        self._ready = False
+        self._trouble: str | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._processor: RangeProcessor | None = None
+        # Matched before it was in the log, in so many seconds.
+        self._ahead: tuple[Notifications, float] | None = None
+
+    @property
+    def ready(self) -> bool:
+        return self._ready and self._trouble is None
+
+    @property
+    def state(self) -> str:
+        return self._trouble or ("running" if self._ready else "starting")
+
+    def observe(self) -> EngineObservation:
+        return self._tally.observe(self._position)
+
+    async def start(self) -> None:
+        self._progress("loading the matching kernels")
+        self._task = asyncio.create_task(self._run())
+
+    def foresee(self, start: int, batches: Sequence[pa.RecordBatch]) -> None:
+        self._ahead = None  # the commit before may have failed, and this one begin where that did
+        head, processor = self._head, self._processor
+        if not batches or processor is None or not start == head.log_end == self._position:
+            return
+        began = perf_counter()
+        try:
+            found = processor.match(start, batches, self._plan_for(head))
+        except Exception:
+            return  # it is tried again in its turn, and reported then
+        self._ahead = found, perf_counter() - began
+
+    def follow(self, head: Head) -> None:
+        before, self._head = self._head, head
+        if head.log_end > before.log_end and not self._hand_on_what_was_foreseen():
+            self._changed.set()
+
+    def tell(self, load: LoadReport) -> None:
+        self._load = load
+
+    async def stop(self) -> None:
+        self._stopping = True
+        self._changed.set()
+        if self._task is not None:
+            await self._task
+
+    async def _run(self) -> None:
+        pause_seconds = 0.1
+        while not self._stopping:
+            try:
+                if self._processor is None:
+                    await asyncio.to_thread(warm_up)
+                    self._processor = RangeProcessor(self._files.index, self._log, lambda: self._head)
+                    self._ready = True
+                elif self._head.log_end <= self._position:
+                    self._changed.clear()
+                    await self._changed.wait()
+                else:
+                    await self._process_next(self._processor)
+                self._trouble, pause_seconds = None, 0.1
+            except Exception as exc:
+                self._trouble = f"cannot match events from {self._position} on: {exc}"
+                logger.exception("the inline engine tries again in %.1f s", pause_seconds)
+                await asyncio.sleep(pause_seconds)
+                pause_seconds = min(2 * pause_seconds, _LONGEST_PAUSE_SECONDS)
+        if self._processor is not None:
+            self._processor.close()
+
+    async def _process_next(self, processor: RangeProcessor) -> None:
+        start, head = self._position, self._head
+        began = perf_counter()
+        end = min(head.log_end, start + self._batch_events)
+        small = end - start <= _SMALL_RANGE
+        blocks = processor.process(start, end, self._plan_for(head))
+        while (
+            block := next(blocks, None) if small else await asyncio.to_thread(next, blocks, None)
+        ) is not None:
+            self._hand_on(block)
+        self._position = end
+        self._tally.add_batch(end - start, perf_counter() - began)
+        if small:
+            await asyncio.sleep(0)  # others have their turn
+
+    def _hand_on_what_was_foreseen(self) -> bool:
+        """Now that it is in the log. False where nothing was, or it is not what would be found now: with another
+        index version, registrations may have come."""
+        if self._ahead is None or self._head.log_end <= self._ahead[0].start:
+            return False
+        (block, seconds), self._ahead = self._ahead, None
+        now = (self._position, self._head.log_end, self._head.index_version)
+        if (block.start, block.end, block.index_version) != now:
+            return False
+        began = perf_counter()
+        try:
+            self._hand_on(block)
+        except Exception:
+            return False  # it is tried again in its turn, and reported then
+        self._tally.add_batch(block.end - block.start, seconds + perf_counter() - began)
+        return True
+
+    def _hand_on(self, block: Notifications) -> None:
+        self._sink.accept(block, stored=False)
+        self._position = block.end
+        self._tally.add(block.work)
+
+    def _plan_for(self, head: Head) -> Plan:
+        plan, wanted = self._plan, (head.index_version, head.slices)
+        if (plan.index_version, plan.slices) != wanted or plan.load is not self._load:
+            self._plan = plan = Plan(*wanted, load=self._load, forwarding=self._forwarding)
+        return plan

@@ -1,0 +1,88 @@
+"""Where the tasks of a range meet: the last one to finish joins what all have found.
+
+    partials/START-END.5-8-1f00ba42-90c1d3aa.0-3.part   written by task 0 of 3, by a plan and a division
+             START-END.5-8-1f00ba42-90c1d3aa.1-3.part   written by task 1                 with these marks
+    notifications/START-END.ntf                         task 2 finds the others there, joins them with what it has in
+                                                        memory into this, and deletes the two
+
+A task that does not find the others writes its own, and looks once more. So of two that finish at the same moment at
+least one finds all, and both may: then they write the same content under the same name. A task that is tried again
+after its block was joined finds nothing of the others any more, and leaves its own behind; that goes when the driver
+is next started, and where it is joined before, the content is the same again.
+
+A worker that has outlived its driver may still write; by another plan, or with an index that was made anew meanwhile
+under the same version, it does so under other names. A partial result need not outlive a power cut, for the whole
+batch is run again then.
+"""
+
+import contextlib
+from pathlib import Path
+from time import perf_counter
+
+from culver.matching.index.results.grouping import Grouping
+from culver.pipeline import notifications, partial_file
+from culver.pipeline.batch_plan import Plan
+from culver.pipeline.notifications import Notifications
+from culver.pipeline.operator_work import Work, shared
+from culver.pipeline.partial_file import Partial
+from culver.pipeline.result_join import Collection
+
+_SUFFIX = ".part"
+
+
+def put(
+    directory: Path, part: Partial, task: int, plan: Plan, grouping: Grouping | None = None
+) -> Notifications | None:
+    """Where this is the last task: what all have found, which the caller puts on disk before it calls `clear`. Else
+    what this one has found is stored for the others. `grouping` is memory to be used again. Raises StorageCorrupt
+    where what another has stored is torn."""
+    paths = _paths(directory, part, plan)
+    own = paths.pop(task)
+    others = _read(paths)
+    if others is None:
+        directory.mkdir(exist_ok=True)
+        partial_file.write(own, part)
+        others = _read(paths)
+    return None if others is None else _join(part, others, grouping or Grouping())
+
+
+def clear(directory: Path, joined: Notifications, plan: Plan) -> None:
+    for path in _paths(directory, joined, plan):
+        with contextlib.suppress(FileNotFoundError):
+            path.unlink()
+
+
+def _read(paths: list[Path]) -> list[tuple[Collection, tuple[Work, ...]]] | None:
+    """What is in all of them; None: one is not there."""
+    try:
+        return [partial_file.read(path) for path in paths]
+    except FileNotFoundError:
+        return None
+
+
+def _join(
+    part: Partial, others: list[tuple[Collection, tuple[Work, ...]]], grouping: Grouping
+) -> Notifications:
+    began = perf_counter()
+    found, work = Collection(), list(part.work)
+    found.take(part.found)
+    for each, done in others:
+        found.take(each)
+        work += done
+    groups = found.grouped(grouping)
+    work.sort(key=lambda each: each.slice)
+    return Notifications(
+        part.start,
+        part.end,
+        part.index_version,
+        *groups,
+        part.sizes,
+        shared(tuple(work), perf_counter() - began),
+    )
+
+
+def _paths(directory: Path, part: Partial | Notifications, plan: Plan) -> list[Path]:
+    """By task. The mark takes a while, and is the same for all; the part tells how the index was divided."""
+    stem = notifications.file_name(part.start, part.end).removesuffix(notifications.SUFFIX)
+    mark = "-".join([plan.mark, *sorted({each.division for each in part.work})])
+    return [directory / f"{stem}.{mark}.{task}-{plan.tasks}{_SUFFIX}" for task in range(plan.tasks)]

@@ -1,0 +1,198 @@
+"""One range of the log through the three operators, from the files of a site to its notifications.
+
+This is the shell around the pure operators. The inline engine runs it in the site's process, Spark in its workers.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import accumulate
+from pathlib import Path
+from time import perf_counter
+
+import numpy as np
+import pyarrow as pa
+
+from culver import matching
+from culver.errors import NotFound
+from culver.log.file_log import FileLogReader
+from culver.log.publication_log import PublicationLog
+from culver.matching.index import Memory
+from culver.pipeline import operators, result_join
+from culver.pipeline.batch_plan import Plan
+from culver.pipeline.checksum import checksum
+from culver.pipeline.divided_index import DividedIndex
+from culver.pipeline.head import Head
+from culver.pipeline.notifications import Notifications
+from culver.pipeline.operator_work import Meter, SchemeWork, Work, worker_name
+from culver.pipeline.partial_file import Partial
+from culver.placement.divisions import layer
+from culver.placement.placement import Chosen
+from culver.plugins import forwarding_named
+
+_Pieces = Iterable[tuple[int, pa.RecordBatch]]
+"""Events with the offset of the first, as the log gives them."""
+
+
+def warm_up() -> None:
+    """Load all that a range needs, so that the first event need not wait. Harmless to call again."""
+    matching.warm_up()
+    result_join.load()
+    layer.load()
+    checksum(np.zeros(0, np.uint16))
+
+
+class RangeProcessor:
+    """Keeps the log and the last index open between ranges. Not thread-safe."""
+
+    def __init__(
+        self,
+        index: Path,
+        log: PublicationLog | FileLogReader,
+        head: Callable[[], Head | None],
+    ) -> None:
+        """`head` is asked how far delivery is, and which index version there is; None: not known this instant."""
+        self._directory = index
+        self._log = log
+        self._head = head
+        self._index: DividedIndex | None = None
+        self._memory = Memory()
+        self._worker = worker_name()
+
+    def process(self, start: int, end: int, plan: Plan) -> Iterator[Notifications]:
+        """Match what delivery does not have of `[start, end)` in all slices, block by block; nothing where nothing
+        is left to do (a batch that is run again after a restart)."""
+        for block, _ in self._blocks(start, end, plan):
+            yield self._match_all(block, plan, self._log.read(*block))
+
+    def match(self, start: int, batches: Sequence[pa.RecordBatch], plan: Plan) -> Notifications:
+        """The same for events at hand, which will be in the log from `start` on."""
+        ends = list(accumulate((batch.num_rows for batch in batches), initial=start))
+        return self._match_all((start, ends[-1]), plan, zip(ends, batches, strict=False))
+
+    def process_share(self, start: int, end: int, plan: Plan, task: int) -> Iterator[Notifications | Partial]:
+        """The same in the slices of one task, as partial results.
+
+        Where the other tasks cannot be counted on to do theirs, a block is matched here and now in all slices: where
+        the version is gone or has been divided anew since, for tasks must not work with different ones, and where
+        delivery has a part of the block. What that took of the index is let go at the end."""
+        beyond_share = False
+        try:
+            for block, cut in self._blocks(start, end, plan):
+                index = None if cut else self._open_share(plan, task)
+                if index is None:
+                    beyond_share = True
+                    yield self._match_all(block, plan, self._log.read(*block))
+                else:
+                    found, parts, work = self._match(
+                        block, index, plan.share(task), plan, self._log.read(*block)
+                    )
+                    sizes = operators.payload_sizes(parts, self._memory)
+                    yield Partial(*block, index.version, found, sizes, work)
+        finally:
+            if beyond_share:
+                self._forget_index()
+
+    def close(self) -> None:
+        self._forget_index()
+
+    def _blocks(self, start: int, end: int, plan: Plan) -> Iterator[tuple[tuple[int, int], bool]]:
+        """The blocks that delivery does not have, and whether it has a part of one, which is then cut off: the log
+        may be trimmed there. Other blocks are the same for all tasks."""
+        step = plan.load.block_events()
+        for first in range(start, end, step):
+            head = self._head()
+            frontier = head.frontier if head is not None else start
+            if (last := min(end, first + step)) > frontier:
+                yield (max(first, frontier), last), first < frontier
+
+    def _match_all(self, block: tuple[int, int], plan: Plan, pieces: _Pieces) -> Notifications:
+        index = self._newest_or(plan.index_version)
+        found, parts, work = self._match(block, index, range(index.slices), plan, pieces)
+        return operators.exit_point(block[0], index.version, parts, found, self._memory, work)
+
+    def _match(
+        self, block: tuple[int, int], index: DividedIndex, slices: Sequence[int], plan: Plan, pieces: _Pieces
+    ) -> tuple[result_join.Collection, list[pa.RecordBatch], tuple[Work, ...]]:
+        """In some of the slices: an event is read and routed once for all of them. Also returns the events."""
+        began = perf_counter()
+        parts = operators.access_point(*block, pieces)
+        routed = index.routed(forwarding_named(plan.forwarding)(), plan.load, block[0], parts)
+        seconds = (perf_counter() - began) / len(slices)
+        found = result_join.Collection()
+        work = [self._match_slice(block, parts, index, own, routed, seconds, found) for own in slices]
+        return found, parts, tuple(work)
+
+    def _match_slice(
+        self,
+        block: tuple[int, int],
+        parts: Sequence[pa.RecordBatch],
+        index: DividedIndex,
+        own: int,
+        routed: Sequence[Chosen] | None,
+        ap_seconds: float,
+        into: result_join.Collection,
+    ) -> Work:
+        """Adds what is found to `into`."""
+        start, end = block
+        meter, pairs = Meter(), 0
+        began = perf_counter()
+        sent = None if routed is None else [operators.sent_to(own, chosen) for chosen in routed]
+        for found in operators.match(index.set, start, parts, self._memory, sent, meter):
+            pairs += into.add(found)
+        took = perf_counter() - began
+        return Work(
+            slice=own,
+            events=end - start,
+            sent=meter.sent,
+            pairs=pairs,
+            ap_seconds=ap_seconds,
+            m_seconds=meter.seconds,
+            ep_seconds=took - meter.seconds,
+            worker=self._worker,
+            schemes=tuple(SchemeWork(*each) for each in index.take_done()),
+            division=index.division,
+            sets=() if routed is None else meter.sets(),
+        )
+
+    def _newest_or(self, version: int) -> DividedIndex:
+        try:
+            return self._open(version, range)
+        except NotFound:
+            self._forget_index()
+            # The newest version gives the same answer: registrations carry the positions between which they
+            # are in effect, and one is dropped only when the frontier has passed its end. Its number may be
+            # lower, where the index was rebuilt.
+            head = self._head()
+            if head is None or head.index_version == version:
+                raise
+            return self._newest_or(head.index_version)
+
+    def _open_share(self, plan: Plan, task: int) -> DividedIndex | None:
+        """The version with the slices of a task open, and no others: a worker holds its share of the index. None
+        where it is gone, or has another number of slices."""
+        try:
+            index = self._open(
+                plan.index_version, lambda slices: plan.share(task) if slices == plan.slices else ()
+            )
+        except NotFound:
+            return None
+        return index if index.slices == plan.slices else None
+
+    def _open(self, version: int, wanted: Callable[[int], Sequence[int]]) -> DividedIndex:
+        """The version with the slices open that are `wanted` of so many, and no others."""
+        if self._index is not None and self._index.version == version:
+            self._index.open_slices(wanted(self._index.slices))
+            return self._index
+        opened = DividedIndex(self._directory, version)
+        if self._index is not None:
+            self._index.keep_slices(wanted(self._index.slices))
+        # Before the last version goes: the two share segments, which then need not be mapped, nor their filters made,
+        # once more.
+        opened.open_slices(wanted(opened.slices))
+        self._forget_index()
+        self._index = opened
+        return opened
+
+    def _forget_index(self) -> None:
+        if self._index is not None:
+            self._index.close()
+        self._index = None

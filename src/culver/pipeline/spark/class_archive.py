@@ -1,0 +1,179 @@
+"""An archive of the classes that Spark loads, which halves what its virtual machine does at a start.
+
+Recorded once for each Java and Spark, in the user's cache directory, by a process of its own:
+
+    python -m culver.pipeline.spark.class_archive     starts a session, runs an empty batch, writes the archive
+
+`make setup` runs it, and so does a site on Spark that finds none, in the background and at the lowest priority.
+The archive is never needed: a virtual machine ignores one that does not fit, or is damaged.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+from culver.errors import CulverError, Unavailable
+from culver.pipeline.head import Head, HeadFile
+from culver.pipeline.spark import java
+from culver.pipeline.spark.jvm import VirtualMachine, use_this_python
+from culver.pipeline.spark.session_settings import session_settings
+
+_BACKGROUND = "--background"
+_END = b"end"
+_ended = threading.Event()  # this process was told to stop recording
+_WARM_SECONDS = 180.0
+_WRITE_SECONDS = 180.0
+_UNUSED_SECONDS = 30 * 24 * 3600.0
+
+
+def archive_path() -> Path | None:
+    """Where the archive for this Java and Spark is, or would be; None where the class path allows none."""
+    entries = java.class_path()
+    if any(os.path.isdir(entry) for entry in entries):
+        return None
+    home = java.find_java().resolve().parent.parent
+    digest = hashlib.sha256()
+    for path in [home / "lib" / "server" / "libjvm.so", home / "release", *map(Path, entries)]:
+        if path.exists():
+            found = path.stat()
+            digest.update(f"{path} {found.st_size} {found.st_mtime_ns}\n".encode())
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(cache) / "culver" / f"spark-{digest.hexdigest()[:16]}.jsa"
+
+
+def archive_options() -> list[str]:
+    """Options for Java: to use the archive if there is one. Never fails."""
+    try:
+        path = archive_path()
+        return (
+            [f"-XX:SharedArchiveFile={path}", "-Xlog:cds=off"] if path is not None and path.exists() else []
+        )
+    except (CulverError, OSError, RuntimeError):
+        return []
+
+
+def record(path: Path, *, watch_input: bool = False) -> bool:
+    """Record the archive; it appears at `path` as a whole. Returns False where another process is at it.
+
+    With `watch_input` the end of standard input ends it. Raises CulverError or OSError where it cannot be made."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.with_suffix(".lock").open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
+        made = path.with_suffix(".new")
+        made.unlink(missing_ok=True)
+        try:
+            with tempfile.TemporaryDirectory(prefix="culver-") as directory:
+                _record(made, Path(directory), watch_input)
+            made.rename(path)
+        finally:
+            made.unlink(missing_ok=True)
+        for other in path.parent.glob("spark-*.jsa"):  # of an earlier Java or Spark
+            if time.time() - other.stat().st_atime > _UNUSED_SECONDS:
+                other.unlink(missing_ok=True)
+        return True
+
+
+def _record(made: Path, directory: Path, watch_input: bool) -> None:
+    """One session with a query and a first batch; the virtual machine writes the archive when it exits."""
+    signals = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
+    signals.bind(str(directory / "signals"))
+    signals.settimeout(_WARM_SECONDS)
+    head = HeadFile.create(directory / "head")
+    head.write(Head(0, 0, 0))
+    use_this_python()
+    settings = session_settings("local[1]", directory, {})
+    machine = VirtualMachine(
+        settings, [f"-XX:ArchiveClassesAtExit={made}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
+    )
+    if watch_input:
+        threading.Thread(target=_kill_at_end_of_input, args=(machine, directory), daemon=True).start()
+    try:
+        from culver.pipeline.spark.streaming_query import start_query
+
+        machine.connect()
+        options = {
+            "data_dir": str(directory),
+            "master": "local[1]",
+            "batch_events": 1,
+            "forwarding": "adaptive",
+            "signals": str(directory / "signals"),
+            "checkpoint": str(directory / "checkpoint"),
+        }
+        session, query = start_query(options, lambda text: None)
+        if signals.recv(4096) == _END:
+            raise Unavailable("told to end")
+        query.processAllAvailable()
+        query.stop()
+        session.stop()
+        if machine.close(_WRITE_SECONDS) != 0 or not made.exists():
+            raise Unavailable("the Java virtual machine wrote no archive of its classes")
+    finally:
+        machine.kill()
+        head.close()
+        signals.close()
+
+
+def _kill_at_end_of_input(machine: VirtualMachine, directory: Path) -> None:
+    """Whoever started this process is gone, or has no more use for it: whatever `_record` waits for, fails."""
+    while os.read(0, 4096):
+        pass
+    _ended.set()
+    machine.kill()
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+        sender.sendto(_END, str(directory / "signals"))
+
+
+def start_recording(output: Path) -> "subprocess.Popen[bytes] | None":
+    """A process that records in the background, if there is no archive and making one has not failed before.
+    Closing its input ends it. Never fails."""
+    try:
+        path = archive_path()
+        if path is None or path.exists() or _failed(path).exists():
+            return None
+        with output.open("ab") as log:
+            return subprocess.Popen(
+                [sys.executable, "-m", "culver.pipeline.spark.class_archive", _BACKGROUND],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+    except (CulverError, OSError, RuntimeError):
+        return None
+
+
+def _failed(path: Path) -> Path:
+    return path.with_suffix(".failed")
+
+
+def main(arguments: list[str]) -> int:
+    background = _BACKGROUND in arguments
+    path = archive_path()
+    if path is None or path.exists():
+        return 0
+    if background:
+        os.nice(19)
+    try:
+        record(path, watch_input=background)
+    except Exception:
+        if _ended.is_set():
+            return 0
+        if background:
+            _failed(path).touch()
+        raise
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

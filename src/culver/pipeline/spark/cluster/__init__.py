@@ -1,0 +1,1 @@
+"""Spark clusters: masters, executors, and a standalone cluster on this machine."""

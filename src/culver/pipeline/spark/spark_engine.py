@@ -1,0 +1,315 @@
+"""The Spark engine as the site sees it: a driver process to watch, notification files to collect."""
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import IO
+
+import pyarrow as pa
+
+from culver.pipeline.engine import Progress
+from culver.pipeline.head import Head
+from culver.pipeline.notification_collector import Collector
+from culver.pipeline.notifications import NotificationSink
+from culver.pipeline.observation import EngineObservation, Tally
+from culver.pipeline.set_loads import LoadFile, LoadReport
+from culver.pipeline.site_files import SiteFiles
+from culver.pipeline.spark import java
+from culver.pipeline.spark.checkpoint import damage_in, set_aside
+from culver.pipeline.spark.class_archive import start_recording
+from culver.pipeline.spark.cluster.masters import check_master, trouble_with
+from culver.pipeline.spark.session_settings import executors_follow_slices
+
+logger = logging.getLogger(__name__)
+
+_LOOK_SECONDS = 0.1  # how often the directory is looked at without a signal
+_STOP_SECONDS = 8.0
+_MASTER_SECONDS = 2.0  # between two looks for a master that does not answer
+_LONGEST_PAUSE_SECONDS = 30.0
+_SETTLED_SECONDS = 5.0  # ready for so long, a driver has not failed at its start
+_MOST_FAILURES = 3  # at the start, one after the other
+
+
+class SparkEngine:
+    """Starts the driver, starts it again when it dies, and hands on what the workers wrote."""
+
+    name = "spark"
+    reads_head_file = True
+
+    def __init__(
+        self,
+        files: SiteFiles,
+        sink: NotificationSink,
+        head: Head,
+        master: str,
+        batch_events: int,
+        progress: Progress,
+        spark_conf: Mapping[str, str],
+        forwarding: str,
+        *,
+        elastic: bool,
+    ) -> None:
+        """With `elastic` slices come and go, and on a cluster executors with them."""
+        self._files = files
+        self._master = master
+        self._batch_events = batch_events
+        self._spark_conf = spark_conf
+        self._forwarding = forwarding
+        self._allocate = executors_follow_slices(master, elastic, spark_conf)
+        self._cores = 0  # of the executors of a cluster; 0: not known
+        self._load_file = LoadFile(files.load)
+        self._load_before = self._load_file.read()
+        self._progress = progress
+        self._tally = Tally()
+        self._collector = Collector(files.notifications, sink, head.frontier, self._tally)
+        self._ui: str | None = None
+        self._state = "starting"
+        self._failure: str | None = None  # of the last driver, until another has settled
+        self._ready = False
+        self._signals_dir: str | None = None
+        self._socket: socket.socket | None = None
+        self._driver: subprocess.Popen[bytes] | None = None
+        self._recorder: subprocess.Popen[bytes] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._seen_mtime_ns = 0
+
+    @property
+    def ready(self) -> bool:
+        return self._ready
+
+    @property
+    def state(self) -> str:
+        if self._failure is None or self._ready:
+            return self._state
+        return f"{self._state}; the driver before failed: {self._failure}"
+
+    def observe(self) -> EngineObservation:
+        collector = self._collector
+        return self._tally.observe(collector.position, collector.ahead, collector.waiting_files, self._ui)
+
+    async def start(self) -> None:
+        check_master(self._master)
+        java.find_java()
+        # A socket's path may have 108 characters at most, so it cannot be in the data directory.
+        self._signals_dir = tempfile.mkdtemp(prefix="culver-")
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
+        self._socket.setblocking(False)
+        self._socket.bind(self._signals_path)
+        asyncio.get_running_loop().add_reader(self._socket, self._on_signals)
+        self._tasks = [asyncio.create_task(self._supervise()), asyncio.create_task(self._look())]
+
+    def foresee(self, start: int, batches: Sequence[pa.RecordBatch]) -> None:
+        """Batches are not worked on before they are planned."""
+
+    def follow(self, head: Head) -> None:
+        """Nothing to do: the source reads the head file."""
+
+    def tell(self, load: LoadReport) -> None:
+        """The planner of the next batch reads it."""
+        self._load_file.write(replace(load, cores=self._cores).or_as_before(self._load_before))
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._stop_children()
+        if self._socket is not None:
+            asyncio.get_running_loop().remove_reader(self._socket)
+            self._socket.close()
+        if self._signals_dir is not None:
+            shutil.rmtree(self._signals_dir, ignore_errors=True)
+        self._ready = False
+        self._state = "stopped"
+
+    # --- what the workers and the driver tell ---------------------------------------------------------
+
+    @property
+    def _signals_path(self) -> str:
+        assert self._signals_dir is not None
+        return os.path.join(self._signals_dir, "signals")
+
+    def _on_signals(self) -> None:
+        assert self._socket is not None
+        collect = False
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                message = json.loads(self._socket.recv(4096))
+                match message["kind"]:
+                    case "notifications":
+                        collect = True
+                    case "warm":
+                        self._on_warm()
+                    case "batch":
+                        self._tally.add_batch(message["events"], message["seconds"])
+                    case "stages":
+                        self._tally.stages = {k: ms / 1000 for k, ms in message["milliseconds"].items()}
+                    case "cores":
+                        self._cores = message["count"]
+                    case "ui":
+                        self._ui = message["url"]
+                    case "progress":
+                        self._state = message["text"]
+                        self._progress(message["text"])
+                    case "failed":
+                        self._state, self._failure = "no driver", message["text"]
+        if collect:
+            try:
+                self._collect()
+            except Exception:
+                self._seen_mtime_ns = 0  # `_look` tries again, and says so if it fails there too
+
+    def _on_warm(self) -> None:
+        self._ready = True
+        self._state = "running"
+        if self._recorder is None:
+            self._recorder = start_recording(self._log_path)
+
+    def _collect(self) -> None:
+        self._collector.collect()
+        if self._collector.damaged and self._driver is not None:
+            # A new query starts by filling what is missing below its checkpoint.
+            self._collector.damaged = False
+            self._driver.kill()
+
+    async def _look(self) -> None:
+        """The way without signals: workers on other machines, or a datagram that was dropped."""
+        while True:
+            await asyncio.sleep(_LOOK_SECONDS)
+            try:
+                mtime_ns = self._files.notifications.stat().st_mtime_ns
+                # Its clock is coarse: a file that came right after the last look may not have changed it.
+                if mtime_ns != self._seen_mtime_ns or time.time_ns() - mtime_ns < 1_000_000_000:
+                    self._collect()
+                    self._seen_mtime_ns = mtime_ns
+            except Exception:
+                logger.exception("cannot collect notification files; trying again")
+                await asyncio.sleep(1.0)
+
+    # --- the driver process ---------------------------------------------------------------------------
+
+    async def _supervise(self) -> None:
+        """Keep a driver running. A checkpoint that is damaged (a power cut can leave one) is set aside, and so is one
+        with which a driver fails again and again for a reason that does not show. That loses nothing, because a
+        new query starts at the frontier, which follows from the notification files."""
+        pause_seconds, failures = 1.0, 0
+        while True:
+            await self._wait_for_master()
+            try:
+                if (damage := damage_in(self._checkpoint)) is not None:
+                    self._set_checkpoint_aside(damage)
+                ready_seconds, code = await self._run_driver()
+                # One that was killed, or has lost its cluster, says nothing about the checkpoint.
+                failures = failures + 1 if code == 1 and ready_seconds < _SETTLED_SECONDS else 0
+                if failures == _MOST_FAILURES and self._checkpoint.exists():
+                    self._set_checkpoint_aside(f"{failures} drivers in a row have failed with it")
+                # One that was ready need not be given time to recover.
+                grown = min(max(2 * pause_seconds, 1.0), _LONGEST_PAUSE_SECONDS)
+                pause_seconds = 0.1 if ready_seconds > 0 and failures < _MOST_FAILURES else grown
+            except Exception as exc:
+                self._state = f"cannot start the Spark driver: {exc}"
+                logger.exception("cannot start the Spark driver; trying again in %.0f s", pause_seconds)
+            await asyncio.sleep(pause_seconds)
+
+    async def _wait_for_master(self) -> None:
+        """Return when a master answers, and say so as long as none does."""
+        while (trouble := await asyncio.to_thread(trouble_with, self._master)) is not None:
+            if self._state != trouble:
+                self._state = trouble
+                logger.error("%s; trying again every %.0f s", trouble, _MASTER_SECONDS)
+                self._progress(trouble)
+            await asyncio.sleep(_MASTER_SECONDS)
+
+    async def _run_driver(self) -> tuple[float, int]:
+        """Start a driver and wait for its end; returns for how many seconds it was ready, and its exit code."""
+        driver = self._start_driver()
+        ready_since: float | None = None
+        while driver.poll() is None:
+            if self._ready and ready_since is None:
+                ready_since = time.monotonic()
+            if ready_since is not None and time.monotonic() - ready_since > _SETTLED_SECONDS:
+                self._failure = None
+            await asyncio.sleep(_LOOK_SECONDS)
+        self._ready = False
+        self._ui = None
+        self._cores = 0
+        _close_input(driver)
+        logger.error(
+            "the Spark driver ended with code %s (%s) and is started again; its log is %s",
+            driver.returncode,
+            self.state,
+            self._log_path,
+        )
+        return 0.0 if ready_since is None else time.monotonic() - ready_since, driver.returncode
+
+    @property
+    def _checkpoint(self) -> Path:
+        return self._files.spark / "checkpoint"
+
+    @property
+    def _log_path(self) -> Path:
+        return self._files.spark / "driver.log"
+
+    def _start_driver(self) -> "subprocess.Popen[bytes]":
+        self._files.spark.mkdir(exist_ok=True)
+        for leftover in (self._files.spark / "local", self._files.partials):
+            shutil.rmtree(leftover, ignore_errors=True)
+        options = {
+            "data_dir": str(self._files.data_dir.absolute()),
+            "master": self._master,
+            "batch_events": self._batch_events,
+            "signals": self._signals_path,
+            "forwarding": self._forwarding,
+            "checkpoint": str(self._checkpoint.absolute()),
+            "work_dir": str(self._files.spark.absolute()),
+            "conf": dict(self._spark_conf),
+            "allocate": self._allocate,
+        }
+        command = [sys.executable, "-m", "culver.pipeline.spark.driver", json.dumps(options)]
+        with self._log_path.open("ab") as log:
+            _bound(log)
+            # Its own session, so that Ctrl-C in a terminal reaches the site alone, which then stops it.
+            self._driver = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True
+            )
+        return self._driver
+
+    async def _stop_children(self) -> None:
+        children = [child for child in (self._driver, self._recorder) if child is not None]
+        for child in children:
+            _close_input(child)
+        for child in children:
+            try:
+                await asyncio.to_thread(child.wait, _STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                logger.warning("a process of Spark did not stop in %.0f s and is killed", _STOP_SECONDS)
+                child.kill()
+                await asyncio.to_thread(child.wait)
+
+    def _set_checkpoint_aside(self, reason: str) -> None:
+        aside = set_aside(self._checkpoint)
+        logger.error(
+            "Spark's checkpoint is set aside as %s (%s); starting anew at the frontier", aside, reason
+        )
+
+
+def _close_input(driver: "subprocess.Popen[bytes]") -> None:
+    """The sign to stop, and in any case a descriptor to give back."""
+    assert driver.stdin is not None
+    driver.stdin.close()
+
+
+def _bound(log: IO[bytes], most_bytes: int = 16 * 1024 * 1024) -> None:
+    """Begin the driver's log again when it has grown large."""
+    if log.tell() > most_bytes:
+        log.truncate(0)

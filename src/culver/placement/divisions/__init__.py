@@ -1,0 +1,1 @@
+"""Dimensions divided among slices, and what is decided about them."""

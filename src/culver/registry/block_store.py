@@ -1,0 +1,217 @@
+"""The blocks of sets in the registry's file; every function is part of a caller's transaction.
+
+    blocks   one row per block, by the number of its first member
+    holes    numbers of members that have left a block which is still there
+
+A block whose last member has left is deleted, with its holes.
+"""
+
+import sqlite3
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+
+from culver.registry.block import Block, BlockSpec
+from culver.registry.decimal_order import numbers_by_text
+from culver.registry.registration import Registration
+from culver.registry.registry import SetSummary
+from culver.registry.subscription_ids import split_member
+
+_FIELDS = [field.name for field in fields(Block) if field.name not in ("values", "holes")]
+_COLUMNS = ", ".join(_FIELDS).replace("name", "prefix")
+_INSERT = f"INSERT INTO blocks ({_COLUMNS}, members, content) VALUES ({', '.join('?' * 15)})"
+_VALUES_KEPT = 8  # blocks whose rows were read last
+_FILTERS_SHOWN = 4
+
+Member = tuple[str, int, int]  # id, its number, the number of its block
+
+
+class BlockTable:
+    """Keeps nothing but the rows of a few blocks, which never change."""
+
+    def __init__(self) -> None:
+        self._values: OrderedDict[int, bytes] = OrderedDict()
+
+    def insert(self, connection: sqlite3.Connection, block: Block) -> None:
+        values = [getattr(block, name) for name in _FIELDS]
+        values[_FIELDS.index("name")] += "."
+        connection.execute(_INSERT, (*values, block.count, block.values))
+
+    def select(self, connection: sqlite3.Connection, condition: str, values: tuple[Any, ...]) -> list[Block]:
+        rows = connection.execute(f"SELECT {_COLUMNS} FROM blocks WHERE {condition}", values).fetchall()
+        return [self._block(connection, row) for row in rows]
+
+    def find(self, connection: sqlite3.Connection, subscription: str) -> Registration | None:
+        """The member in effect that has this id."""
+        parts = split_member(subscription)
+        if parts is None:
+            return None
+        name, place = parts
+        condition = "prefix = ? AND first <= ? AND until IS NULL ORDER BY first DESC LIMIT 1"
+        found = connection.execute(
+            f"SELECT number + ? - first FROM blocks WHERE {condition} ", (place, f"{name}.", place)
+        ).fetchone()
+        if found is None:
+            return None
+        (block,) = self.select(connection, condition, (f"{name}.", place))
+        number = int(found[0])
+        if number >= block.number + block.count or _is_hole(connection, number):
+            return None
+        return next(block.registrations([number]))
+
+    def leave(self, connection: sqlite3.Connection, number: int) -> None:
+        """A member becomes a registration of its own."""
+        (block,) = connection.execute(
+            "SELECT max(number) FROM blocks WHERE number <= ?", (number,)
+        ).fetchone()
+        connection.execute("INSERT INTO holes VALUES (?)", (number,))
+        connection.execute("UPDATE blocks SET members = members - 1 WHERE number = ?", (block,))
+        self._delete(connection, "number = ? AND members = 0", block)
+
+    def end(self, connection: sqlite3.Connection, blocks: Iterable[Block], until: int, version: int) -> None:
+        connection.executemany(
+            "UPDATE blocks SET until = ?, ended_version = ? WHERE number = ?",
+            [(until, version, block.number) for block in blocks],
+        )
+
+    def forget(self, connection: sqlite3.Connection, numbers: Iterable[int]) -> None:
+        for number in numbers:
+            self._delete(connection, "number = ? AND until IS NOT NULL", number)
+
+    def count(self, connection: sqlite3.Connection) -> int:
+        (count,) = connection.execute("SELECT sum(members) FROM blocks WHERE until IS NULL").fetchone()
+        return int(count or 0)
+
+    def next_place(self, connection: sqlite3.Connection, name: str) -> int:
+        """The number that a set's next row gets."""
+        (last,) = connection.execute(
+            "SELECT max(first + count) FROM blocks WHERE prefix = ? AND until IS NULL", (f"{name}.",)
+        ).fetchone()
+        singles = (split_member(id_) for id_, _ in single_members(connection, name))
+        return max([last or 0, *(1 + parts[1] for parts in singles if parts is not None)])
+
+    def members_after(
+        self, connection: sqlite3.Connection, after: str, limit: int
+    ) -> Iterator[Iterator[Member]]:
+        """For each set that may matter to a page of `limit`, its members with an id behind `after`, in order."""
+        # Ids of one set lie together, but those of a set `a` have the sets `a.1`, `a.2`, ... between them.
+        holding = [after[: place + 1] for place, character in enumerate(after) if character == "."]
+        following = connection.execute(
+            "SELECT DISTINCT prefix FROM blocks WHERE until IS NULL AND prefix > ? ORDER BY prefix LIMIT ?",
+            (after, limit),
+        ).fetchall()
+        for prefix in holding:
+            yield _members(connection, prefix, after[len(prefix) :])
+        for (prefix,) in following:
+            yield _members(connection, prefix, "")
+
+    def registrations(self, connection: sqlite3.Connection, members: Iterable[Member]) -> list[Registration]:
+        numbers: dict[int, list[int]] = {}
+        for _, number, block_number in members:
+            numbers.setdefault(block_number, []).append(number)
+        result: list[Registration] = []
+        for block_number, wanted in numbers.items():
+            (block,) = self.select(connection, "number = ?", (block_number,))
+            result += block.registrations(wanted)
+        return result
+
+    def sets(self, connection: sqlite3.Connection, after: str | None, limit: int) -> list[SetSummary]:
+        rows = connection.execute(
+            "SELECT prefix, sum(members) FROM blocks WHERE until IS NULL AND prefix > ? GROUP BY prefix "
+            "ORDER BY prefix LIMIT ?",
+            ("" if after is None else f"{after}.", limit),
+        ).fetchall()
+        summaries = []
+        for prefix, members in rows:
+            name = prefix[:-1]
+            filters = connection.execute(
+                "SELECT DISTINCT filter FROM blocks WHERE prefix = ? AND until IS NULL LIMIT ?",
+                (prefix, _FILTERS_SHOWN),
+            )
+            summaries.append(
+                SetSummary(
+                    name,
+                    members + len(single_members(connection, name)),
+                    self.next_place(connection, name),
+                    tuple(text for (text,) in filters),
+                )
+            )
+        return summaries
+
+    def _block(self, connection: sqlite3.Connection, row: tuple[Any, ...]) -> Block:
+        number, count, prefix = row[:3]
+        values = self._values.pop(number, None)
+        if values is None:
+            (values,) = connection.execute(
+                "SELECT content FROM blocks WHERE number = ?", (number,)
+            ).fetchone()
+        self._values[number] = values
+        if len(self._values) > _VALUES_KEPT:
+            self._values.popitem(last=False)
+        left = connection.execute(
+            "SELECT number FROM holes WHERE number >= ? AND number < ? ORDER BY number",
+            (number, number + count),
+        ).fetchall()
+        holes = np.array(left, np.int64).reshape(-1)
+        return Block(
+            **dict(zip(_FIELDS, row, strict=True)) | {"name": prefix[:-1]}, values=values, holes=holes
+        )
+
+    def _delete(self, connection: sqlite3.Connection, condition: str, number: int) -> None:
+        row = connection.execute(
+            f"DELETE FROM blocks WHERE {condition} RETURNING number, count", (number,)
+        ).fetchone()
+        if row is not None:
+            connection.execute(
+                "DELETE FROM holes WHERE number >= ? AND number < ?", (row[0], row[0] + row[1])
+            )
+            self._values.pop(number, None)
+
+
+def new_block(
+    spec: BlockSpec, number: int, first: int, since: int, version: int, now_us: int, values: bytes
+) -> Block:
+    return Block(
+        number=number,
+        count=len(spec),
+        name=spec.name,
+        first=first,
+        filter=spec.prepared.text,
+        since=since,
+        until=None,
+        version=version,
+        created_at_us=now_us,
+        expires_at_us=spec.expires_at_us,
+        mailbox_count=spec.mailbox_count,
+        mailbox_bytes=spec.mailbox_bytes,
+        mailbox_age_seconds=spec.mailbox_age_seconds,
+        values=values,
+        holes=np.empty(0, np.int64),
+    )
+
+
+def single_members(connection: sqlite3.Connection, name: str) -> list[tuple[str, int]]:
+    """Id and number of the registrations in effect that have an id of the set, but are in none of its blocks."""
+    rows = connection.execute(
+        "SELECT id, number FROM registrations WHERE until IS NULL AND id > ? AND id < ?",
+        (f"{name}.", f"{name}/"),
+    )
+    return [(id_, number) for id_, number in rows if (split_member(id_) or ("", 0))[0] == name]
+
+
+def _members(connection: sqlite3.Connection, prefix: str, after: str) -> Iterator[Member]:
+    blocks = connection.execute(
+        "SELECT first, count, number FROM blocks WHERE prefix = ? AND until IS NULL ORDER BY first", (prefix,)
+    ).fetchall()
+    for place, block in numbers_by_text([(first, first + count) for first, count, _ in blocks], after):
+        first, _, block_number = blocks[block]
+        number = block_number + place - first
+        if not _is_hole(connection, number):
+            yield f"{prefix}{place}", number, block_number
+
+
+def _is_hole(connection: sqlite3.Connection, number: int) -> bool:
+    return connection.execute("SELECT 1 FROM holes WHERE number = ?", (number,)).fetchone() is not None

@@ -1,0 +1,409 @@
+"""The registry in an SQLite file, in WAL mode; `database` draws it."""
+
+import sqlite3
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import astuple, replace
+from heapq import merge
+from itertools import islice
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from culver.config import RegistrySettings
+from culver.errors import Conflict, InvalidRequest, NotFound, StorageError, TooManySubscriptions, Unavailable
+from culver.model.language.value_rows import write_columns
+from culver.registry.block import Block, BlockSpec
+from culver.registry.block_store import BlockTable, new_block, single_members
+from culver.registry.registration import Registration
+from culver.registry.registry import Changes, Position, SetSummary, SubscriptionSpec
+from culver.registry.registry_database import open_database, translate
+from culver.registry.subscription_ids import PLACES, check_id, check_set_name, new_ids
+
+_COLUMNS = (
+    "number, id, filter, durable, since, until, removed, version, created_at_us, expires_at_us, "
+    "mailbox_count, mailbox_bytes, mailbox_age_seconds, scheme"
+)
+_INSERT = f"INSERT INTO registrations ({_COLUMNS}) VALUES ({', '.join('?' * 14)})"
+_INSERT_ENDED = f"INSERT INTO registrations ({_COLUMNS}, ended_version) VALUES ({', '.join('?' * 15)})"
+_PAGE_ROWS = 5_000
+_LAST_NUMBER = 2**63 - 1
+
+
+class SqliteRegistry:
+    """Implements Registry. One connection behind a lock, so calls from several threads queue up.
+
+    A change that changes nothing (no specs, no such ids, nothing expired) is none: no version, no call of
+    `position`. The owner closes it.
+    """
+
+    def __init__(self, path: Path, settings: RegistrySettings) -> None:
+        self._path = path
+        self._settings = settings
+        self._lock = threading.Lock()
+        self._blocks = BlockTable()
+        self._connection: sqlite3.Connection | None = open_database(path)
+        try:
+            with self._reading() as connection:
+                self._version = _number(connection, "SELECT version FROM state")
+                singles = _number(connection, "SELECT count(*) FROM registrations WHERE until IS NULL")
+                self._count = singles + self._blocks.count(connection)
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def version(self) -> int:
+        return self._version
+
+    def add(self, specs: Sequence[SubscriptionSpec], position: Position, now_us: int) -> list[Registration]:
+        if not specs:
+            return []
+        ids = _choose_ids(specs)
+        chosen = [spec.id for spec in specs if spec.id is not None]
+        with self._changing() as (connection, version):
+            self._check_room(len(specs))
+            for id_ in chosen:
+                if self._find(connection, id_) is not None:
+                    raise _taken(id_)
+            since = position(version)
+            number = _next_number(connection)
+            rows = [
+                _row(number + at, id_, spec, since, version, now_us)
+                for at, (id_, spec) in enumerate(zip(ids, specs, strict=True))
+            ]
+            connection.executemany(_INSERT, rows)
+            self._commit(connection, version, len(rows))
+        return [_registration(row) for row in rows]
+
+    def add_block(self, spec: BlockSpec, position: Position, now_us: int) -> Block:
+        check_set_name(spec.name)
+        if not spec.columns or not len(spec):
+            raise InvalidRequest("a block needs at least one row of values", field="rows")
+        values = write_columns(spec.columns)
+        with self._changing() as (connection, version):
+            self._check_room(len(spec))
+            first = self._blocks.next_place(connection, spec.name)
+            if spec.first not in (None, first):
+                raise Conflict(
+                    f"the next row of set {spec.name!r} gets number {first}, not {spec.first}",
+                    field="first",
+                    next=first,
+                )
+            if first + len(spec) > PLACES:
+                raise Conflict(f"set {spec.name!r} has no numbers left; use another name", field="name")
+            since = position(version)
+            number = _next_number(connection)
+            block = new_block(spec, number, first, since, version, now_us, values)
+            self._blocks.insert(connection, block)
+            _use_numbers(connection, number + len(spec) - 1)
+            self._commit(connection, version, len(spec))
+        return block
+
+    def replace(self, spec: SubscriptionSpec, position: Position, now_us: int) -> Registration:
+        if spec.id is None:
+            raise InvalidRequest("a replacement needs the id of the subscription to replace", field="id")
+        with self._changing() as (connection, version):
+            old = self._find(connection, spec.id)
+            if old is None:
+                raise _unknown(spec.id)
+            if old.durable != spec.durable:
+                kind = "durable" if old.durable else "live"
+                raise Conflict(
+                    f"subscription {spec.id!r} is {kind} and cannot change that; remove it and make a new one",
+                    field="durable",
+                )
+            since = position(version)
+            self._end(connection, [old], since, version, removed=False)
+            row = _row(_next_number(connection), spec.id, spec, since, version, now_us)
+            connection.execute(_INSERT, row)
+            self._commit(connection, version, 0)
+        return _registration(row)
+
+    def remove(self, ids: Sequence[str], position: Position, now_us: int) -> list[Registration]:
+        with self._changing() as (connection, version):
+            found = (self._find(connection, id_) for id_ in dict.fromkeys(ids))
+            olds = [old for old in found if old is not None]
+            return self._remove(connection, olds, [], position, version)[0]
+
+    def remove_set(self, name: str, position: Position, now_us: int) -> list[Registration | Block]:
+        with self._changing() as (connection, version):
+            blocks = self._blocks.select(connection, "prefix = ? AND until IS NULL", (f"{name}.",))
+            numbers = sorted(number for _, number in single_members(connection, name))
+            olds = [old for number in numbers for old in _select(connection, "number = ?", (number,))]
+            return _by_number(*self._remove(connection, olds, blocks, position, version))
+
+    def remove_expired(self, position: Position, now_us: int) -> list[Registration | Block]:
+        condition = "until IS NULL AND expires_at_us <= ?"
+        with self._changing() as (connection, version):
+            blocks = self._blocks.select(connection, condition, (now_us,))
+            olds = _sorted_select(connection, condition, (now_us,))
+            return _by_number(*self._remove(connection, olds, blocks, position, version))
+
+    def remove_live(self, position: Position, now_us: int) -> list[Registration]:
+        """End all live subscriptions: at the start of a site, those that its last run has left behind."""
+        with self._changing() as (connection, version):
+            olds = _sorted_select(connection, "until IS NULL AND durable = 0", ())
+            return self._remove(connection, olds, [], position, version)[0]
+
+    def get(self, id: str) -> Registration:  # noqa: A002
+        with self._reading() as connection:
+            found = self._find(connection, id)
+        if found is None:
+            raise _unknown(id)
+        return found
+
+    def page(self, after: str | None, limit: int) -> list[Registration]:
+        behind = "" if after is None else after
+        with self._reading() as connection:
+            singles = _select(connection, "until IS NULL AND id > ? ORDER BY id LIMIT ?", (behind, limit))
+            members = self._blocks.members_after(connection, behind, limit)
+            firsts = [(single.id, single.number, 0) for single in singles]
+            page = list(islice(merge(firsts, *members), limit))
+            found = {single.id: single for single in singles}
+            in_blocks = [member for member in page if member[0] not in found]
+            found.update({r.id: r for r in self._blocks.registrations(connection, in_blocks)})
+            return [found[id_] for id_, _, _ in page]
+
+    def sets(self, after: str | None, limit: int) -> list[SetSummary]:
+        with self._reading() as connection:
+            return self._blocks.sets(connection, after, limit)
+
+    def count(self) -> int:
+        return self._count
+
+    def registrations(self) -> Iterator[Registration | Block]:
+        """Read a few thousand at a time, and not from one moment: what is added meanwhile is included, and
+        an end may not be. Take `version` before, and `changes` since then after."""
+        number = 0
+        while True:
+            with self._reading() as connection:
+                page = _select(connection, "number > ? ORDER BY number LIMIT ?", (number, _PAGE_ROWS))
+                last = page[-1].number if page else _LAST_NUMBER
+                blocks = self._blocks.select(
+                    connection, "number > ? AND number <= ? ORDER BY number", (number, last)
+                )
+            yield from _by_number(page, blocks)
+            if not page:
+                return
+            number = last
+
+    def changes(self, after_version: int) -> Changes:
+        """A registration both added and ended after that version is in both lists. What was forgotten is in
+        neither, so forget only what every follower has heard the end of."""
+        with self._reading() as connection:
+            singles = _select(connection, "version > ? ORDER BY version, number", (after_version,))
+            blocks = self._blocks.select(connection, "version > ?", (after_version,))
+            added: list[Registration | Block] = [*singles, *blocks]
+            if blocks:
+                added.sort(key=lambda each: (each.version, each.number))
+            ended = connection.execute(
+                "SELECT number, until FROM registrations WHERE ended_version > ? ORDER BY ended_version, number",
+                (after_version,),
+            ).fetchall()
+            ended_blocks = self._blocks.select(connection, "ended_version > ?", (after_version,))
+            return Changes(self._version, tuple(added), tuple(ended), tuple(ended_blocks))
+
+    def forget(self, numbers: Sequence[int], blocks: Sequence[int] = ()) -> None:
+        with self._transaction() as connection:
+            self._blocks.forget(connection, blocks)
+            connection.executemany(
+                "DELETE FROM registrations WHERE number = ? AND until IS NOT NULL",
+                [(number,) for number in numbers],
+            )
+            connection.execute("COMMIT")
+
+    def close(self) -> None:
+        with self._lock:
+            connection, self._connection = self._connection, None
+            if connection is not None:
+                try:
+                    connection.close()
+                except sqlite3.Error as exc:
+                    raise translate(exc, self._path) from exc
+
+    def _check_room(self, more: int) -> None:
+        if self._count + more > self._settings.max_subscriptions:
+            raise TooManySubscriptions(
+                f"the site holds {self._count} subscriptions, and registry.max_subscriptions is "
+                f"{self._settings.max_subscriptions}; remove some or raise it",
+                field="subscriptions",
+                limit=self._settings.max_subscriptions,
+            )
+
+    def _find(self, connection: sqlite3.Connection, id_: str) -> Registration | None:
+        found = _select(connection, "id = ? AND until IS NULL", (id_,))
+        return found[0] if found else self._blocks.find(connection, id_)
+
+    def _remove(
+        self,
+        connection: sqlite3.Connection,
+        olds: list[Registration],
+        blocks: list[Block],
+        position: Position,
+        version: int,
+    ) -> tuple[list[Registration], list[Block]]:
+        if not olds and not blocks:
+            return [], []
+        until = position(version)
+        self._end(connection, olds, until, version, removed=True)
+        self._blocks.end(connection, blocks, until, version)
+        self._commit(connection, version, -len(olds) - sum(len(block.numbers()) for block in blocks))
+        return (
+            [replace(old, until=until, removed=True) for old in olds],
+            [replace(block, until=until) for block in blocks],
+        )
+
+    def _end(
+        self,
+        connection: sqlite3.Connection,
+        olds: list[Registration],
+        until: int,
+        version: int,
+        *,
+        removed: bool,
+    ) -> None:
+        for old in olds:
+            ended = connection.execute(
+                "UPDATE registrations SET until = ?, removed = ?, ended_version = ? WHERE number = ?",
+                (until, removed, version, old.number),
+            )
+            if not ended.rowcount:  # a member of a block
+                self._blocks.leave(connection, old.number)
+                row = astuple(replace(old, until=until, removed=removed))
+                connection.execute(_INSERT_ENDED, (*row, version))
+
+    def _commit(self, connection: sqlite3.Connection, version: int, more: int) -> None:
+        """Make a change durable, and only then known."""
+        moved = connection.execute("UPDATE state SET version = ? WHERE version = ?", (version, version - 1))
+        if moved.rowcount != 1:
+            raise StorageError(
+                f"another process has changed the registry {self._path}; run one site per data directory"
+            )
+        connection.execute("COMMIT")
+        self._version = version
+        self._count += more
+
+    @contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        with self._lock:
+            if self._connection is None:
+                raise Unavailable("the registry is closed")
+            try:
+                yield self._connection
+            except (sqlite3.Error, OverflowError, UnicodeEncodeError) as exc:
+                raise translate(exc, self._path) from exc
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        """What is not committed inside is rolled back, whatever the reason."""
+        with self._reading() as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield connection
+            finally:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+
+    @contextmanager
+    def _changing(self) -> Iterator[tuple[sqlite3.Connection, int]]:
+        """A transaction, and the version that its change gets."""
+        with self._transaction() as connection:
+            yield connection, self._version + 1
+
+
+def _choose_ids(specs: Sequence[SubscriptionSpec]) -> list[str]:
+    """The id of each: the one asked for, or a new one. Raises InvalidRequest or Conflict."""
+    made = {
+        durable: iter(new_ids(sum(s.id is None and s.durable == durable for s in specs), durable=durable))
+        for durable in (True, False)
+    }
+    ids = [
+        next(made[spec.durable]) if spec.id is None else check_id(spec.id, durable=spec.durable)
+        for spec in specs
+    ]
+    if len(set(ids)) < len(ids):
+        seen: set[str] = set()
+        for id_ in ids:
+            if id_ in seen:
+                raise Conflict(f"subscription id {id_!r} is given twice in one request", field="id", id=id_)
+            seen.add(id_)
+    return ids
+
+
+def _row(
+    number: int, id_: str, spec: SubscriptionSpec, since: int, version: int, now_us: int
+) -> tuple[Any, ...]:
+    return (
+        number,
+        id_,
+        spec.predicate.text,
+        spec.durable,
+        since,
+        None,
+        False,
+        version,
+        now_us,
+        spec.expires_at_us,
+        spec.mailbox_count,
+        spec.mailbox_bytes,
+        spec.mailbox_age_seconds,
+        spec.scheme,
+    )
+
+
+def _registration(row: tuple[Any, ...]) -> Registration:
+    return Registration(row[0], row[1], row[2], bool(row[3]), row[4], row[5], bool(row[6]), *row[7:])
+
+
+def _select(connection: sqlite3.Connection, condition: str, values: tuple[Any, ...]) -> list[Registration]:
+    rows = connection.execute(f"SELECT {_COLUMNS} FROM registrations WHERE {condition}", values)
+    return [_registration(row) for row in rows]
+
+
+def _sorted_select(
+    connection: sqlite3.Connection, condition: str, values: tuple[Any, ...]
+) -> list[Registration]:
+    # Sorted here: an ORDER BY would have SQLite walk the whole table in that order instead of an index.
+    return sorted(_select(connection, condition, values), key=lambda old: old.number)
+
+
+def _by_number(singles: list[Registration], blocks: list[Block]) -> list[Registration | Block]:
+    if not blocks:
+        return [*singles]
+    return sorted([*singles, *blocks], key=lambda each: each.number)
+
+
+def _next_number(connection: sqlite3.Connection) -> int:
+    return 1 + _number(connection, "SELECT seq FROM sqlite_sequence WHERE name = 'registrations'")
+
+
+def _use_numbers(connection: sqlite3.Connection, last: int) -> None:
+    """Numbers up to `last` are taken, although no row has them."""
+    known = connection.execute("UPDATE sqlite_sequence SET seq = ? WHERE name = 'registrations'", (last,))
+    if not known.rowcount:
+        connection.execute("INSERT INTO sqlite_sequence VALUES ('registrations', ?)", (last,))
+
+
+def _number(connection: sqlite3.Connection, query: str) -> int:
+    row = connection.execute(query).fetchone()
+    return 0 if row is None else int(row[0])
+
+
+def _taken(id_: str) -> Conflict:
+    return Conflict(
+        f"subscription id {id_!r} is taken; choose another, or replace that subscription", field="id", id=id_
+    )
+
+
+def _unknown(id_: str) -> NotFound:
+    return NotFound(f"there is no subscription {id_!r}", id=id_)

@@ -1,0 +1,92 @@
+import json
+from collections import UserDict
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+
+from culver.client.event_encoding import decode_timestamp, encode_event, encode_events
+from culver.errors import InvalidEvent, InvalidRequest
+
+
+def test_one_mapping_several_and_keywords_all_become_json() -> None:
+    assert encode_events({"a": 1}, {}) == [b'{"a":1}']
+    assert encode_events(UserDict(a=1), {}) == [b'{"a":1}']
+    assert encode_events([{"a": 1}, b'{"b": 2}'], {}) == [b'{"a":1}', b'{"b": 2}']
+    assert encode_events(({"a": n} for n in range(2)), {}) == [b'{"a":0}', b'{"a":1}']
+    assert encode_events(None, {"symbol": "XYZ", "price": 21.5}) == [b'{"symbol":"XYZ","price":21.5}']
+
+
+def test_a_timestamp_is_sent_in_utc_and_comes_back_as_the_same_moment() -> None:
+    moment = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=timezone(timedelta(hours=2)))
+    encoded = json.loads(encode_event({"at": moment, "in": {"at": [moment]}}))
+    assert encoded["at"] == {"$timestamp": "2026-01-02T01:04:05.678901Z"}
+    assert encoded["in"]["at"] == [encoded["at"]]
+    assert decode_timestamp(encoded["at"]) == moment
+
+
+def test_a_naive_timestamp_is_refused() -> None:
+    with pytest.raises(InvalidEvent, match="time zone"):
+        encode_event({"at": datetime(2026, 1, 1)})  # noqa: DTZ001
+
+
+@pytest.mark.parametrize(
+    "value", [{}, {"$timestamp": 1}, {"$timestamp": "soon"}, {"$timestamp": "x", "b": 1}]
+)
+def test_other_objects_stay_as_they_are(value: dict[str, Any]) -> None:
+    assert decode_timestamp(value) is value
+
+
+@pytest.mark.parametrize(
+    ("event", "field"),
+    [
+        ({"a": 1, "b": float("nan")}, "b"),
+        ({"a": {"b": [1.0, float("inf")]}}, "a.b[1]"),
+        ({"a": {1, 2}}, "a"),
+        ({"a": {"b": object()}}, "a.b"),
+        ({"a": [{"b": 2**63}]}, "a[0].b"),
+        ({"a": "\ud800"}, "a"),
+        ({"a": {1: 2}}, "a"),
+    ],
+)
+def test_a_value_that_json_cannot_hold_is_refused_with_its_attribute(
+    event: dict[str, Any], field: str
+) -> None:
+    with pytest.raises(InvalidEvent) as caught:
+        encode_event(event)
+    assert caught.value.field == field
+
+
+def test_an_event_that_contains_itself_is_refused() -> None:
+    event: dict[str, Any] = {}
+    event["self"] = event
+    with pytest.raises(InvalidEvent, match="contains itself"):
+        encode_event(event)
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"1", b"[]", b'{"a":1},{"b":2}', b'{"a":1}]}', b'{"a":\xff}', b"{'a': 1}"]
+)
+def test_text_that_is_not_one_json_object_cannot_enter_a_message(text: bytes) -> None:
+    with pytest.raises(InvalidEvent):
+        encode_event(text)
+
+
+@pytest.mark.parametrize("events", ["text", 7, ["text"], [1]])
+def test_what_is_not_an_event_is_refused(events: Any) -> None:
+    with pytest.raises(InvalidEvent):
+        encode_events(events, {})
+
+
+def test_nothing_and_two_forms_at_once_are_refused() -> None:
+    with pytest.raises(InvalidRequest):
+        encode_events(None, {})
+    with pytest.raises(InvalidRequest):
+        encode_events([], {})
+    with pytest.raises(InvalidRequest):
+        encode_events({"a": 1}, {"b": 2})
+
+
+def test_the_current_time_survives() -> None:
+    now = datetime.now(UTC)
+    assert decode_timestamp(json.loads(encode_event({"at": now}))["at"]) == now

@@ -1,0 +1,107 @@
+"""What is measured of slices, and the view of those that stay as they are."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from culver.control.elasticity import Add, Nothing, Remove, SliceLoad
+from culver.control.slice_rates import Meter
+from culver.control.slice_views import DecisionView, FixedSlices, check_add, check_remove, decision_view
+from culver.errors import Conflict, NotFound
+from culver.pipeline.observation import IndexSlice, PlacementInfo, SliceTotals
+from support.fake_site import FakeSite
+from support.memory_slices import MemorySlices
+
+
+def totals(rounds: int) -> list[SliceTotals]:
+    """Slice 0 gets half of the events, slice 1 all of them."""
+    return [
+        SliceTotals(0, 100 * rounds, 50 * rounds, 0, 0.01 * rounds, 0.05 * rounds, 0.04 * rounds),
+        SliceTotals(1, 100 * rounds, 100 * rounds, 0, 0.0, 0.5 * rounds, 0.0),
+    ]
+
+
+def meter(seconds: int) -> Meter:
+    measured = Meter(window_seconds=10.0)
+    for second in range(seconds):
+        measured.observe(float(second), 1_000 + 200 * second, 100 * second, totals(second))
+    return measured
+
+
+def test_rates_are_those_of_the_window() -> None:
+    rates = meter(31).rates()
+    assert rates[0].sent_per_second == pytest.approx(50)
+    assert rates[0].matched_per_second == pytest.approx(1_000)
+    assert rates[0].busy == pytest.approx(0.1)
+    assert (rates[0].sent_share, rates[1].sent_share) == (0.5, 1.0)
+    assert meter(31).arrived_per_second() == pytest.approx(200)
+
+
+def test_what_happened_before_the_window_is_forgotten() -> None:
+    measured = meter(5)
+    for second in range(5, 40):
+        measured.observe(float(second), 1_800, 400, totals(4))
+    assert measured.arrived_per_second() == 0
+    assert measured.rates()[1].busy == 0
+    assert measured.rates()[1].matched_per_second is None
+    assert measured.rates()[1].sent_share == 0
+
+
+def test_controller_gets_what_happened_since_the_last_observation() -> None:
+    measured = meter(5)
+    measured.observe(4.0, 10**9, 10**9, totals(1_000))  # not later than the last
+    measured.observe(6.0, 1_800, 400, totals(4))
+    assert measured.loads({0: 7, 1: 8, 2: 9}) == [SliceLoad(0, 0, 7), SliceLoad(1, 0, 8), SliceLoad(2, 0, 9)]
+
+
+def test_nothing_is_known_after_one_observation_or_none() -> None:
+    measured = meter(5)
+    measured.forget()
+    assert (measured.rates(), measured.arrived_per_second()) == ({}, 0)
+    measured.observe(5.0, 2_000, 500, totals(5))
+    assert measured.loads({0: 7}) == [SliceLoad(0, 0.0, 7)]
+
+
+def fixed(placement: str) -> FixedSlices:
+    seen = replace(
+        FakeSite().observe(),
+        placement=PlacementInfo(placement, 2, f"{placement}: because"),
+        index=(IndexSlice(0, 40, 400), IndexSlice(1, 60, 600)),
+    )
+    return FixedSlices(lambda: seen, meter(31))
+
+
+def test_fixed_slices_have_a_set_each_and_wait_for_what_goes_to_them() -> None:
+    view = fixed("hashed").view()
+    assert [(each.slice, each.sets, each.registrations) for each in view.slices] == [
+        (0, (0,), 40),
+        (1, (1,), 60),
+    ]
+    assert [each.queue for each in view.slices] == [2.0, 4.0]
+    assert view.slices[1].busy == pytest.approx(0.5)
+    assert view.layers == ()
+
+
+@pytest.mark.parametrize("placement", ["hashed", "event-space"])
+def test_fixed_slices_refuse_every_change(placement: str) -> None:
+    own = fixed(placement)
+    with pytest.raises(Conflict):
+        asyncio.run(own.add())
+    with pytest.raises(Conflict):
+        asyncio.run(own.remove(1))
+    with pytest.raises(NotFound):
+        asyncio.run(own.remove(2))
+
+
+def test_what_can_be_changed_is_not_refused() -> None:
+    view = MemorySlices("one-dimension").view()
+    check_add(view, None)
+    check_add(view, 1)
+    check_remove(view, 0)
+
+
+def test_decisions_are_told_by_what_they_do() -> None:
+    assert decision_view(Add(2, "why"), 1.0) == DecisionView("add", 2, "why", 1.0)
+    assert decision_view(Remove(0, "why"), 1.0) == DecisionView("remove", 0, "why", 1.0)
+    assert decision_view(Nothing("why"), 1.0) == DecisionView("nothing", None, "why", 1.0)

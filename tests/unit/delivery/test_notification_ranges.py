@@ -1,0 +1,210 @@
+import random
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from culver.delivery.delivery_kernels import allot, constant, count, gather, meet, tally
+from culver.delivery.mailboxes.mailbox_columns import NEVER, NONE
+from culver.delivery.ranges.notification_ranges import Level, Range, Ranges, merge, plan_merges, prune
+from support.notifications import make_notifications, rows_by_number
+
+
+def random_ranges(seed: int, count: int = 12) -> tuple[list[Range], dict[int, list[int]], dict[int, int]]:
+    """Adjacent ranges over overlapping files; the offsets of each number, and the size of each event."""
+    choose = random.Random(seed)
+    sizes = {offset: choose.randrange(100) for offset in range(200)}
+    rows = {number: sorted(choose.sample(range(200), choose.randrange(60))) for number in range(1, 15)}
+    ranges: list[Range] = []
+    frontier = 0
+    for _ in range(count):
+        start = max(frontier - choose.choice((0, 0, 4)), 0)
+        end = frontier + choose.randrange(1, 16)
+        inside = {number: [o for o in offsets if start <= o < end] for number, offsets in rows.items()}
+        content = make_notifications(start, end, inside, [sizes[o] for o in range(start, end)])
+        ranges.append(Range(frontier, content))
+        frontier = end
+    return ranges, {n: [o for o in offsets if o < frontier] for n, offsets in rows.items()}, sizes
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_merged_file_has_the_same_rows_as_its_parts(seed: int) -> None:
+    ranges, rows, sizes = random_ranges(seed)
+    merged = merge(ranges[3:])
+    assert (merged.start, merged.end) == (ranges[3].start, ranges[-1].end)
+    expected = {n: [o for o in offsets if o >= merged.start] for n, offsets in rows.items()}
+    assert rows_by_number(merged) == {n: offsets for n, offsets in expected.items() if offsets}
+    assert merged.sizes.tolist() == [sizes[o] for o in range(merged.start, merged.end)]
+    assert [array.dtype for array in (merged.numbers, merged.bounds, merged.rows, merged.sizes)] == [
+        np.int64,
+        np.int64,
+        np.uint16,
+        np.uint32,
+    ]
+
+
+def test_numbers_that_lie_far_apart_are_merged_as_well() -> None:
+    far = 10**15
+    parts = [make_notifications(0, 2, {7: [0, 1], far: [1]}), make_notifications(2, 4, {8: [3], far: [2]})]
+    empty = Range(4, make_notifications(4, 5, {}))
+    merged = merge([*(Range(part.start, part) for part in parts), empty])
+    assert rows_by_number(merged) == {7: [0, 1], 8: [3], far: [1, 2]}
+    assert rows_by_number(merge([empty])) == {}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_rows_are_gathered_by_group_in_the_order_of_the_files(seed: int) -> None:
+    choose = random.Random(seed)
+    low, span = choose.randrange(-5, 5), choose.randrange(1, 20)
+    expected: dict[int, list[int]] = {}
+    files: list[tuple[int, NDArray[np.int64], NDArray[np.int64], NDArray[np.uint16]]] = []
+    for shift in range(0, 40, 8):
+        groups = sorted(choose.sample(range(low, low + span), choose.randrange(span + 1)))
+        rows = [sorted(choose.sample(range(8), choose.choice((0, 1, 1, 5)))) for _ in groups]
+        for group, own in zip(groups, rows, strict=True):
+            expected.setdefault(group, []).extend(shift + row for row in own)
+        bounds = np.cumsum([0, *map(len, rows)], dtype=np.int64)
+        flat = np.array([row for own in rows for row in own], np.uint16)
+        files.append((shift, constant(np.array(groups, np.int64)), constant(bounds), constant(flat)))
+    expected = {group: rows for group, rows in sorted(expected.items()) if rows}
+    room = np.zeros(span, np.int32)
+    count = sum(tally(of_file, low, begins, room) for _, of_file, begins, _ in files)
+    assert count == len(expected)
+    used, bounds = np.empty(count, np.int64), np.empty(count + 1, np.int64)
+    allot(low, room, used, bounds)
+    gathered = np.empty(bounds[-1], np.uint16)
+    for shift, of_file, begins, flat in files:
+        gather(of_file, low, begins, flat, shift, room, gathered)
+    assert used.tolist() == list(expected)
+    assert [gathered[bounds[i] : bounds[i + 1]].tolist() for i in range(count)] == list(expected.values())
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_numbers_are_found_among_fewer_and_among_more_others(seed: int) -> None:
+    choose = random.Random(seed)
+    numbers, others = (sorted(choose.sample(range(60), choose.randrange(60))) for _ in range(2))
+    places = np.empty(min(len(numbers), len(others)), np.int64)
+    found = meet(constant(np.array(numbers, np.int64)), constant(np.array(others, np.int64)), places)
+    assert [numbers[place] for place in places[:found]] == [n for n in numbers if n in others]
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_rows_are_counted_where_they_lie_at_or_above_the_floor_of_their_mailbox(seed: int) -> None:
+    ranges, rows, sizes = random_ranges(seed)
+    choose = random.Random(seed)
+    for item in ranges:
+        n = item.notifications
+        slots = np.array([choose.choice((number // 2, NONE)) for number in n.numbers.tolist()], np.int64)
+        counted = np.tile(np.array([0, 1, 1, NEVER]), (8, 1))
+        floor, pending, size, oldest = counted.T
+        floor[:] = [choose.choice((0, item.start, choose.randrange(220))) for _ in range(8)]
+        known = slots != NONE
+        arrays = constant(n.bounds), constant(n.rows), np.sort(n.sizes)
+        count(constant(n.numbers), n.numbers[known], slots[known], *arrays, n.start, item.start, counted)
+        largest = sorted(n.sizes.tolist(), reverse=True)
+        for slot in range(8):
+            numbers = n.numbers[slots == slot].tolist()
+            lowest = max(floor[slot], item.start)
+            kept = [[o for o in rows[number] if lowest <= o < item.end] for number in numbers]
+            assert pending[slot] == 1 + sum(map(len, kept))
+            exact = 1 + sum(sizes[o] for offsets in kept for o in offsets)
+            assert exact <= size[slot] == 1 + sum(sum(largest[: len(offsets)]) for offsets in kept)
+            assert oldest[slot] == min((o for offsets in kept for o in offsets), default=NEVER)
+
+
+def test_pruning_leaves_out_whole_registrations() -> None:
+    content = make_notifications(5, 9, {1: [5, 8], 2: [6], 4: [5, 6, 7]})
+    kept = prune(content, np.array([True, False, True]))
+    assert rows_by_number(kept) == {1: [5, 8], 4: [5, 6, 7]}
+    assert rows_by_number(prune(content, np.zeros(3, bool))) == {}
+
+
+def test_offsets_are_found_across_files_and_registrations() -> None:
+    ranges = Ranges()
+    ranges.append(Range(0, make_notifications(0, 10, {1: [2, 4]})))
+    ranges.append(Range(10, make_notifications(8, 20, {1: [9, 12], 3: [15, 16]})))
+    ranges.append(Range(20, make_notifications(20, 30, {2: [21], 3: [25]})))
+    assert ranges.offsets([1, 3], 0, 100) == [2, 4, 12, 15, 16, 25]
+    assert ranges.offsets([1, 3], 5, 2) == [12, 15]
+    assert ranges.offsets([7], 0, 5) == []
+    assert ranges.offsets([1, 3], 30, 5) == []
+
+
+def range_of(start: int, end: int, events: int) -> Range:
+    """A range whose content has a size that follows from `events`."""
+    return Range(start, make_notifications(end - events, end, {}))
+
+
+def test_nothing_is_merged_while_there_are_few_files() -> None:
+    ranges = [range_of(start, start + 1, 1) for start in range(4)]
+    assert plan_merges(ranges, [Level(1000, 4)]) == []
+    ranges.append(range_of(4, 5, 1))
+    assert plan_merges(ranges, [Level(1000, 4)]) == [ranges]
+
+
+def test_large_files_and_holes_divide_what_is_merged() -> None:
+    ranges = [range_of(start, start + 1, 1) for start in range(6)]
+    ranges[2] = Range(2, make_notifications(0, 3, {1: list(range(3))}, [0] * 3))
+    assert ranges[2].size > 30
+    del ranges[4]
+    groups = plan_merges([*ranges, *(range_of(start, start + 1, 1) for start in range(6, 9))], [Level(30, 2)])
+    assert [[(item.start, item.end) for item in group] for group in groups] == [
+        [(0, 1), (1, 2)],
+        [(5, 6), (6, 7), (7, 8), (8, 9)],
+    ]
+
+
+def test_merging_level_by_level_bounds_both_the_files_and_the_rewriting() -> None:
+    levels = (Level(400, 8), Level(4_000, 4), Level(40_000, 4))
+    ranges: list[Range] = []
+    rewritten = 0
+    for offset in range(2_000):
+        ranges.append(Range(offset, make_notifications(offset, offset + 1, {1: [offset]})))
+        for group in plan_merges(ranges, levels):
+            at = ranges.index(group[0])
+            ranges[at : at + len(group)] = [Range(group[0].start, merge(group))]
+            rewritten += sum(item.end - item.start for item in group)
+        assert len(ranges) < 40
+    assert rewritten < 10 * 2_000  # without levels: more than 200,000
+
+
+def unstored(ranges: Ranges, start: int, end: int) -> dict[int, list[int]]:
+    """Append a range of one event for each offset; registration n gets every n-th."""
+    expected: dict[int, list[int]] = {}
+    for offset in range(start, end):
+        own = {number: [offset] for number in (2, 3, 7) if offset % number == 0}
+        for number in own:
+            expected.setdefault(number, []).append(offset)
+        ranges.append(Range(offset, make_notifications(offset, offset + 1, own), stored=False))
+    return expected
+
+
+def test_small_ranges_without_a_file_are_put_together_as_they_come() -> None:
+    ranges = Ranges()
+    expected = unstored(ranges, 0, 1_000)
+    assert len(ranges) < 70
+    assert ranges.unstored_bytes == sum(item.size for item in ranges)
+    assert not any(item.stored for item in ranges)
+    for number, offsets in expected.items():
+        assert ranges.offsets([number], 0, 2_000) == offsets
+
+
+def test_ranges_that_are_being_stored_stay_apart_until_they_are_exchanged() -> None:
+    ranges = Ranges()
+    expected = unstored(ranges, 0, 40)
+    ranges.leave_as_is()
+    group = list(ranges)
+    more = unstored(ranges, 40, 90)
+    assert list(ranges)[: len(group)] == group
+    ranges.exchange(group, Range(0, merge(group)))
+    for number, offsets in expected.items():
+        assert ranges.offsets([number], 0, 100) == offsets + more[number]
+
+
+def test_ranges_are_put_together_though_the_oldest_of_them_have_gone() -> None:
+    ranges = Ranges()
+    unstored(ranges, 0, 20)
+    ranges.drop_below(15)
+    more = unstored(ranges, 20, 60)
+    assert ranges.offsets([7], 20, 100) == more[7]
+    assert ranges.unstored_bytes == sum(item.size for item in ranges)

@@ -1,0 +1,523 @@
+"""No client can put a traceback into the log or break a callback, whatever it sends around a close."""
+
+import asyncio
+import contextlib
+import itertools
+import logging
+import re
+import struct
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+import pytest
+import uvicorn
+from hypothesis import given
+from hypothesis import strategies as st
+from uvicorn._types import ASGI3Application, ASGIReceiveCallable, ASGISendCallable, Scope
+from uvicorn.server import ServerState
+from websockets.frames import Frame, Opcode
+from websockets.utils import apply_mask
+
+from culver.gateway.gateway_server import GatewayServer
+from culver.gateway.websocket.uvicorn_protocols import (
+    DIRECT,
+    MAX_LEAVING_BYTES,
+    MAX_WAITING_BYTES,
+    BoundedHttpProtocol,
+    BoundedWebSocketProtocol,
+    _hear_nothing,
+    text_header,
+    whole_text,
+)
+from support.fake_site import FakeSite
+from support.gateway import eventually, gateway_settings, run, served, socket_to
+
+pytestmark = pytest.mark.timeout(30)
+
+HANDSHAKE = (
+    b"GET /v1/ws HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+)
+STREAM = b"GET /v1/stream?filter=n%20%3E%200 HTTP/1.1\r\nHost: x\r\n\r\n"
+
+TEXT, BINARY, CLOSE, PING = 1, 2, 8, 9
+
+
+def frame(payload: bytes, opcode: int = TEXT, *, final: bool = True) -> bytes:
+    """A client's frame of less than 65,536 bytes with a mask of zeros."""
+    size = bytes([0x80 | len(payload)]) if len(payload) < 126 else b"\xfe" + struct.pack("!H", len(payload))
+    return bytes([opcode | (0x80 if final else 0)]) + size + bytes(4) + payload
+
+
+NOT_UTF8 = frame(b"\xff\xfe")
+FRAGMENTS_NOT_UTF8 = frame(b"\xe2\x82", final=False) + frame(b"(", opcode=0)
+NO_START = frame(b"x", opcode=0)
+NO_OPCODE = frame(b"x", opcode=3)
+LONG_PING = frame(b"x" * 126, PING)
+FRAGMENTED_PING = frame(b"x", PING, final=False)
+NORMAL_CLOSE = frame(struct.pack("!H", 1000), CLOSE)
+CLOSE_OF_ONE_BYTE = frame(b"\x03", CLOSE)
+CLOSE_NOT_UTF8 = frame(struct.pack("!H", 1000) + b"\xff", CLOSE)
+MESSAGE = frame(b'{"op": "ping"}')
+
+BROKEN = {
+    "not UTF-8": (NOT_UTF8, 1007),
+    "not UTF-8 in fragments": (FRAGMENTS_NOT_UTF8, 1007),
+    "half a character at the end": (frame("€".encode()[:2]), 1007),
+    "a continuation without a start": (NO_START, 1002),
+    "a start within a message": (frame(b"x", final=False) + MESSAGE, 1002),
+    "an unknown opcode": (NO_OPCODE, 1002),
+    "a control frame that is too long": (LONG_PING, 1002),
+    "a control frame in fragments": (FRAGMENTED_PING, 1002),
+    "a close of one byte": (CLOSE_OF_ONE_BYTE, 1002),
+    "a close whose reason is not UTF-8": (CLOSE_NOT_UTF8, 1007),
+    "a close within a message": (frame(b"x", final=False) + NORMAL_CLOSE, 1002),
+    "not UTF-8 after a close": (NORMAL_CLOSE + NOT_UTF8, 1000),
+    "a close right after what is not UTF-8": (NOT_UTF8 + NORMAL_CLOSE, 1000),
+    "a close right after messages": (MESSAGE * 20 + NORMAL_CLOSE, 1000),
+}
+AFTERWARDS = [
+    MESSAGE, NOT_UTF8, FRAGMENTS_NOT_UTF8, NO_START, NO_OPCODE, LONG_PING, frame(b"x", PING), NORMAL_CLOSE, NOT_UTF8
+]  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def no_tracebacks(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """Fails a test during which anything is logged as an error or with a traceback; a callback that raised is
+    logged by the event loop."""
+    with caplog.at_level(logging.INFO):
+        yield
+    bad = [item for item in caplog.get_records("call") if item.exc_info or item.levelno >= logging.ERROR]
+    assert [(item.name, item.getMessage(), item.exc_text) for item in bad] == []
+
+
+async def opened(server: GatewayServer) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    writer.write(HANDSHAKE)
+    assert b" 101 " in await reader.readuntil(b"\r\n\r\n")
+    return reader, writer
+
+
+async def read_close(reader: asyncio.StreamReader) -> int:
+    """The code of the close frame, after any other short frames."""
+    async with asyncio.timeout(5):
+        while True:
+            head = await reader.readexactly(2)
+            payload = await reader.readexactly(head[1])
+            if head[0] == 0x88:
+                return int.from_bytes(payload[:2], "big")
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_frame_gets_its_close_code_and_later_frames_do_no_harm(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("culver.gateway.websocket.uvicorn_protocols.LINGER_SECONDS", 0.05)
+
+    async def scenario() -> None:
+        data, code = BROKEN[name]
+        site = FakeSite(gateway_settings())
+        async with served(site) as server:
+            reader, writer = await opened(server)
+            writer.write(data)
+            assert await read_close(reader) == code
+            for more in AFTERWARDS:
+                if not writer.is_closing():  # which it is where the server has nothing to wait for
+                    writer.write(more)
+                await asyncio.sleep(0.001)
+            with contextlib.suppress(ConnectionError):
+                async with asyncio.timeout(5):
+                    assert b"\x88" not in await reader.read(), "closed twice"
+            writer.transport.abort()
+            async with socket_to(server) as socket:  # the server goes on
+                await socket.send('{"op": "ping"}')
+                assert "pong" in str(await socket.recv())
+            await eventually(lambda: not site.sessions)
+
+    run(scenario())
+
+
+def test_what_the_client_breaks_after_the_server_has_closed_does_no_harm() -> None:
+    async def scenario() -> None:
+        async with served(FakeSite(gateway_settings())) as server:
+            for broken, _ in BROKEN.values():
+                reader, writer = await opened(server)
+                writer.write(frame(b"binary is refused", BINARY))
+                assert await read_close(reader) == 1003
+                writer.write(broken)
+                writer.write(NOT_UTF8)
+                await asyncio.sleep(0.01)
+                writer.transport.abort()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("handshake", "status"),
+    [
+        (HANDSHAKE.replace(b"/v1/ws", b"/v1/nothing"), b"404"),
+        (HANDSHAKE.replace(b"Host: x", b"Host: x\r\nOrigin: http://other"), b"403"),
+        (HANDSHAKE.replace(b": 13", b": 12"), b"400"),
+    ],
+)
+def test_a_refused_handshake_is_no_error_of_the_gateway(handshake: bytes, status: bytes) -> None:
+    async def scenario() -> None:
+        async with served(FakeSite(gateway_settings())) as server:
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            writer.write(handshake)
+            async with asyncio.timeout(5):
+                assert (await reader.read()).startswith(b"HTTP/1.1 " + status + b" ")
+            writer.close()
+
+    run(scenario())
+
+
+def test_a_request_ahead_of_a_websocket_is_not_forgotten() -> None:
+    async def scenario() -> None:
+        site = FakeSite(gateway_settings())
+        async with served(site) as server:
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            writer.write(STREAM)
+            assert b"subscribed" in await reader.readuntil(b"\n\n")
+            writer.write(HANDSHAKE)
+            async with asyncio.timeout(5):
+                assert b" 400 Bad Request" in await reader.read()
+            await eventually(lambda: not site.sessions)
+            writer.close()
+
+    run(scenario())
+
+
+def test_a_request_with_others_waiting_behind_it_learns_that_its_client_is_gone() -> None:
+    async def scenario() -> None:
+        site = FakeSite(gateway_settings())
+        async with served(site, heartbeat_seconds=0.02) as server:
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            writer.write(STREAM)
+            assert b"subscribed" in await reader.readuntil(b"\n\n")
+            writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n" * 3)
+            await asyncio.sleep(0.01)
+            writer.transport.abort()
+            await eventually(lambda: not site.sessions)
+            await asyncio.sleep(0.05)  # time for the writes that would fail
+
+    run(scenario())
+
+
+# --- one protocol in front of an application of the test's own ------------------------------------------
+
+
+class _Application:
+    """Accepts and then waits until the test says what to do."""
+
+    def __init__(self) -> None:
+        self.go = asyncio.Event()
+        self.sends = b""
+        self.received: list[str] = []
+        self.finished = asyncio.Event()
+
+    async def __call__(self, scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
+        await asyncio.sleep(0.02)  # time for frames that come before the handshake is answered
+        self.received.append((await receive())["type"])
+        await send({"type": "websocket.accept", "subprotocol": None, "headers": []})
+        if self.sends:
+            await send({"type": "websocket.send", "bytes": self.sends, "text": None})
+        await self.go.wait()
+        while self.received[-1] != "websocket.disconnect":
+            self.received.append((await receive())["type"])
+        self.finished.set()
+
+
+@asynccontextmanager
+async def listening(app: ASGI3Application) -> AsyncIterator[tuple[int, ServerState]]:
+    config = uvicorn.Config(app, ws=BoundedWebSocketProtocol, lifespan="off", log_config=None)
+    config.load()
+    state = ServerState()
+    listener = await asyncio.get_running_loop().create_server(
+        lambda: BoundedHttpProtocol(config, state, {}), "127.0.0.1", 0
+    )
+    async with listener:
+        yield listener.sockets[0].getsockname()[1], state
+        for protocol in list(state.connections):
+            protocol.transport.abort()
+        await eventually(lambda: not state.connections)
+
+
+def only_connection(state: ServerState) -> BoundedWebSocketProtocol:
+    (protocol,) = state.connections
+    assert isinstance(protocol, BoundedWebSocketProtocol)
+    return protocol
+
+
+@pytest.mark.parametrize("early", [NOT_UTF8, NO_OPCODE, NORMAL_CLOSE, frame(b"x", PING)])
+def test_frames_before_the_handshake_is_answered_wait_for_it(early: bytes) -> None:
+    async def scenario() -> None:
+        app = _Application()
+        async with listening(app) as (port, state):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(HANDSHAKE)
+            await eventually(lambda: any(isinstance(p, BoundedWebSocketProtocol) for p in state.connections))
+            writer.write(early)
+            async with asyncio.timeout(5):
+                assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 101 ")
+                assert re.match(rb"[\x88\x8a]", await reader.read(1))
+            writer.transport.abort()
+            app.go.set()
+            async with asyncio.timeout(5):
+                await app.finished.wait()
+
+    run(scenario())
+
+
+def test_messages_that_wait_are_read_after_the_connection_is_lost() -> None:
+    async def scenario() -> None:
+        app = _Application()
+        async with listening(app) as (port, state):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(HANDSHAKE)
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(MESSAGE * 3)
+            protocol = only_connection(state)
+            await eventually(lambda: protocol.queue.qsize() == 3)
+            protocol.transport.abort()
+            await eventually(lambda: not state.connections)
+            app.go.set()
+            async with asyncio.timeout(5):
+                await app.finished.wait()
+            assert app.received == ["websocket.connect", *["websocket.receive"] * 3, "websocket.disconnect"]
+            writer.transport.abort()
+
+    run(scenario())
+
+
+def test_a_client_whose_messages_nobody_takes_is_not_read_any_further() -> None:
+    async def scenario() -> None:
+        app = _Application()
+        async with listening(app) as (port, state):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(HANDSHAKE)
+            await reader.readuntil(b"\r\n\r\n")
+            protocol = only_connection(state)
+            count, waiting, quiet = 0, -1, 0
+            large = frame(b"x" * 60_000)
+            while quiet < 20:  # what the sockets' own buffers hold is much, and not ours
+                if writer.transport.get_write_buffer_size() == 0:
+                    writer.write(large)
+                    count += 1
+                await asyncio.sleep(0.001)
+                quiet = quiet + 1 if protocol.queue.qsize() == waiting else 0
+                waiting = protocol.queue.qsize()
+            assert waiting * 60_000 <= MAX_WAITING_BYTES + 2 * 256 * 1024
+            app.go.set()
+            await eventually(lambda: app.received.count("websocket.receive") == count)
+            writer.transport.abort()
+            async with asyncio.timeout(5):
+                await app.finished.wait()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("length", [1, 125, 126, 65_535, 65_536, 200_000])
+def test_a_delivery_of_any_length_arrives_in_one_piece(length: int) -> None:
+    async def scenario() -> None:
+        async with served(FakeSite()) as server, socket_to(server) as socket:
+            await socket.send('{"op": "subscribe", "ref": 1, "filter": "n = 1"}')
+            await socket.recv()
+            text = "é" * (length // 2) + "x" * (length % 2)
+            await socket.send(
+                msgspec.json.encode({"op": "publish", "ref": 2, "events": [{"n": 1, "t": text}]}).decode()
+            )
+            answers = [msgspec.json.decode(await socket.recv()) for _ in range(2)]
+            (events,) = [answer for answer in answers if answer["op"] == "events"]
+            assert events["deliveries"][0]["event"]["t"] == text
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("length", [1, MAX_LEAVING_BYTES])
+def test_what_is_sent_in_one_turn_of_the_loop_arrives_in_order_and_before_a_close(length: int) -> None:
+    messages = [b"%d" % number * length for number in range(3)]
+
+    async def app(scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
+        assert scope["type"] == "websocket"
+        extensions: dict[str, Any] = dict(scope["extensions"] or {})
+        await receive()
+        await send({"type": "websocket.accept", "subprotocol": None, "headers": []})
+        assert all(extensions[DIRECT]["write"](message) for message in messages)
+        await send({"type": "websocket.close", "code": 1000, "reason": ""})
+
+    async def scenario() -> None:
+        async with listening(app) as (port, _):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(HANDSHAKE)
+            async with asyncio.timeout(5):
+                await reader.readuntil(b"\r\n\r\n")
+                for message in messages:
+                    expected = Frame(Opcode.TEXT, message).serialize(mask=False)
+                    assert await reader.readexactly(len(expected)) == expected
+                assert await reader.read(1) == b"\x88"
+            writer.transport.abort()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("length", [0, 125, 126, 65_535, 65_536])
+def test_the_header_of_a_message_is_what_clients_expect(length: int) -> None:
+    expected = Frame(Opcode.TEXT, b"x" * length).serialize(mask=False)
+    assert text_header(length) + b"x" * length == expected
+
+
+@pytest.mark.parametrize("length", [0, 1, 125, 126, 65_535, 65_536])
+def test_a_whole_text_is_read_as_clients_write_it_and_a_part_of_one_is_not(length: int) -> None:
+    data = Frame(Opcode.TEXT, b"x" * length).serialize(mask=True)
+    assert whole_text(b"12" + data + b"345", 2, 65_536) == ("x" * length, 2 + len(data))
+    assert whole_text(data, 0, length - 1) is None
+    for cut in {0, 1, 2, 3, 5, 6, 7, 9, 13, len(data) - 1} & set(range(len(data))):
+        assert whole_text(data[:cut], 0, 65_536) is None
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        frame(b"x", BINARY), frame(b"x", PING), NORMAL_CLOSE, NOT_UTF8, NO_START, NO_OPCODE,
+        frame(b"x", final=False), b"\xc1" + MESSAGE[1:], Frame(Opcode.TEXT, b"xxxxxxx").serialize(mask=False),
+    ],
+)  # fmt: skip
+def test_anything_but_a_whole_text_is_left_to_the_parser(data: bytes) -> None:
+    assert whole_text(data, 0, 1000) is None
+
+
+class _Listener:
+    """An application that takes some texts as they come and fetches the others."""
+
+    def __init__(self, takes: Callable[[str], bool]) -> None:
+        self._takes = takes
+        self.heard: list[str] = []
+        self.order: list[str] = []
+
+    async def __call__(self, scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
+        assert scope["type"] == "websocket"
+        extensions: dict[str, Any] = dict(scope["extensions"] or {})
+        await receive()
+        await send({"type": "websocket.accept", "subprotocol": None, "headers": []})
+        extensions[DIRECT]["listen"](self._hear)
+        while (message := await receive())["type"] == "websocket.receive":
+            self.order.append(message.get("text") or "")
+
+    def _hear(self, text: str) -> bool:
+        if self._takes(text):
+            self.heard.append(text)
+            self.order.append(text)
+            return True
+        return False
+
+
+@asynccontextmanager
+async def listened(app: _Listener) -> AsyncIterator[BoundedWebSocketProtocol]:
+    """The protocol of a connection to an application that listens."""
+    async with listening(app) as (port, state):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(HANDSHAKE)
+        await reader.readuntil(b"\r\n\r\n")
+        protocol = only_connection(state)
+        await eventually(lambda: protocol._listener is not _hear_nothing)
+        yield protocol
+        writer.transport.abort()
+
+
+def test_whole_texts_are_heard_as_they_come_and_those_in_pieces_are_fetched() -> None:
+    texts = ["", "one", "two" * 50, "three" * 20_000]
+    whole = [Frame(Opcode.TEXT, text.encode()).serialize(mask=True) for text in texts]
+    ping = Frame(Opcode.PING, b"p").serialize(mask=True)
+
+    async def scenario() -> None:
+        app = _Listener(lambda text: True)
+        async with listened(app) as protocol:
+            protocol.data_received(b"".join(whole))
+            assert app.heard == texts
+            protocol.data_received(whole[1][:3])
+            protocol.data_received(whole[1][3:] + ping)
+            await eventually(lambda: len(app.order) == 5)
+            protocol.data_received(ping)
+            protocol.data_received(whole[2])
+            assert app.heard == [*texts, texts[2]]
+            assert app.order == [*texts, texts[1], texts[2]]
+
+    run(scenario())
+
+
+def test_the_second_piece_of_a_text_is_not_taken_for_a_message_that_it_looks_like() -> None:
+    mask = b"\x80\x80\x80\x80"
+    disguised = b"\x81\x82" + mask + apply_mask(b"no", mask)
+    text = apply_mask(disguised, mask).decode()
+    frame = b"\x81" + bytes((0x80 | len(disguised),)) + mask + disguised
+
+    async def scenario() -> None:
+        app = _Listener(lambda text: True)
+        async with listened(app) as protocol:
+            protocol.data_received(frame)
+            protocol.data_received(frame[:6])
+            protocol.data_received(frame[6:])
+            protocol.data_received(frame)
+            await eventually(lambda: len(app.order) == 3)
+            assert app.order == [text] * 3
+
+    run(scenario())
+
+
+@given(st.data())
+def test_every_text_is_heard_or_fetched_once_and_in_order_however_it_is_cut(data: st.DataObject) -> None:
+    """Whole frames, fragments, pings and pongs, in any pieces; a text that waits is not overtaken."""
+    drawn = data.draw(st.lists(st.text(max_size=200), max_size=12))
+    texts = [f"{number}: {text}" for number, text in enumerate(drawn)]
+    stream = b""
+    for text in texts:
+        way = data.draw(st.sampled_from(["whole", "whole", "fragments", "after a ping"]))
+        payload = text.encode()
+        if way == "fragments":
+            at = data.draw(st.integers(0, len(payload)))
+            stream += Frame(Opcode.TEXT, payload[:at], fin=False).serialize(mask=True)
+            stream += Frame(Opcode.PING, b"p").serialize(mask=True)
+            stream += Frame(Opcode.CONT, payload[at:]).serialize(mask=True)
+            continue
+        if way == "after a ping":
+            stream += Frame(Opcode.PING, b"").serialize(mask=True)
+        stream += Frame(Opcode.TEXT, payload).serialize(mask=True)
+    cuts = sorted(data.draw(st.sets(st.integers(0, len(stream)), max_size=8)))
+    pieces = [stream[begin:end] for begin, end in itertools.pairwise([0, *cuts, len(stream)])]
+    pauses = data.draw(st.lists(st.booleans(), min_size=len(pieces), max_size=len(pieces)))
+    refused = data.draw(st.sets(st.sampled_from(texts))) if texts else set()
+
+    async def scenario() -> None:
+        app = _Listener(lambda text: text not in refused)
+        async with listened(app) as protocol:
+            for piece, pause in zip(pieces, pauses, strict=True):
+                if piece:
+                    protocol.data_received(piece)
+                if pause:
+                    await asyncio.sleep(0)
+            await eventually(lambda: len(app.order) == len(texts))
+            assert app.order == texts
+            assert not refused.intersection(app.heard)
+
+    run(scenario())
+
+
+def test_stopping_while_a_client_that_does_not_read_has_closed_raises_nothing() -> None:
+    async def scenario() -> None:
+        app = _Application()
+        app.sends = bytes(16 * 1024 * 1024)  # more than the sockets' buffers hold
+        async with listening(app) as (port, state):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1024)
+            writer.write(HANDSHAKE)
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(NORMAL_CLOSE)
+            protocol = only_connection(state)
+            await eventually(protocol.transport.is_closing)
+            protocol.shutdown()
+            writer.transport.abort()
+            app.go.set()
+
+    run(scenario())

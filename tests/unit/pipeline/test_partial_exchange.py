@@ -1,0 +1,212 @@
+"""The meeting of tasks: complete only with one plan, whoever comes last, and damage is not joined."""
+
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from msgspec.structs import replace
+
+from culver.errors import StorageCorrupt
+from culver.matching.groups import Groups, Runs
+from culver.pipeline import partial_exchange, partial_file
+from culver.pipeline.batch_plan import Plan
+from culver.pipeline.notifications import Notifications
+from culver.pipeline.operator_work import Work
+from culver.pipeline.partial_file import Partial
+from culver.pipeline.result_join import Collection
+from culver.pipeline.set_loads import LoadReport
+from support.notifications import offsets_of
+
+PLAN = Plan(5, 2, 2)
+
+
+def part(version: int, *listed: int, gathered: tuple[int, ...] = ()) -> Partial:
+    """Each registration gets event 10 of [10, 12), and those that were gathered both events."""
+    found = Collection()
+    if listed:
+        numbers = np.array(listed, np.int64)
+        low = int(numbers.min())
+        one = np.zeros(1, np.uint16)
+        lengths = np.array([len(listed)], np.uint32)
+        found.runs.append(Runs(low, int(numbers.max()), one, lengths, (numbers - low).astype(np.uint32)))
+    if gathered:
+        bounds = 2 * np.arange(len(gathered) + 1, dtype=np.int64)
+        rows = np.resize(np.arange(2), 2 * len(gathered)).astype(np.uint16)
+        found.groups.append(Groups(np.array(gathered, np.int64), bounds, rows))
+    return Partial(10, 12, version, found, np.full(2, 20, np.uint32))
+
+
+def as_lists(joined: Notifications | None) -> dict[int, list[int]]:
+    assert joined is not None
+    return {int(number): offsets_of(joined, int(number)) for number in joined.numbers}
+
+
+def names(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.iterdir())
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+@pytest.mark.parametrize(
+    "parts",
+    [
+        pytest.param((part(5, 4, 1), part(5, 2)), id="listed"),
+        pytest.param((part(5, gathered=(1, 4)), part(5, gathered=(2,))), id="gathered"),
+        pytest.param((part(5, 4, gathered=(1,)), part(5, 2)), id="both"),
+        pytest.param((part(5), part(5, 1, 4, gathered=(2,))), id="nothing and all"),
+        pytest.param((part(5, 2**40, 2**40 + 9), part(5, 1, 3)), id="far apart"),
+        pytest.param((part(5), part(5)), id="nothing"),
+    ],
+)
+def test_last_task_gets_what_all_have_found_and_writes_nothing(
+    parts: tuple[Partial, Partial], order: tuple[int, int], tmp_path: Path
+) -> None:
+    directory = tmp_path / "partials"
+    first, last = order
+    assert partial_exchange.put(directory, parts[first], first, PLAN) is None
+    there = names(directory)
+    joined = partial_exchange.put(directory, parts[last], last, PLAN)
+    assert joined is not None
+    expected = {number: [10] for each in parts for runs in each.found.runs for number in as_numbers(runs)}
+    expected |= {
+        int(number): [10, 11] for each in parts for groups in each.found.groups for number in groups.numbers
+    }
+    assert as_lists(joined) == expected
+    assert joined.sizes.tolist() == [20, 20]
+    assert names(directory) == there
+    assert len(there) == 1
+    partial_exchange.clear(directory, joined, PLAN)
+    assert names(directory) == []
+
+
+def as_numbers(runs: Runs) -> list[int]:
+    return [runs.low + int(number) for number in runs.numbers]
+
+
+def test_of_three_tasks_the_last_joins_all(tmp_path: Path) -> None:
+    plan = Plan(5, 3, 3)
+    assert partial_exchange.put(tmp_path, part(5, 3), 2, plan) is None
+    assert partial_exchange.put(tmp_path, part(5, 1), 0, plan) is None
+    assert len(names(tmp_path)) == 2
+    assert list(as_lists(partial_exchange.put(tmp_path, part(5, 2), 1, plan))) == [1, 2, 3]
+
+
+def test_tasks_that_finish_at_once_join_the_same_or_one_of_them_does(tmp_path: Path) -> None:
+    results: dict[int, Notifications | None] = {}
+    both = threading.Barrier(2)
+
+    def finish(task: int) -> None:
+        both.wait()
+        results[task] = partial_exchange.put(tmp_path, part(5, 1 + task, 7 + task), task, PLAN)
+
+    for _ in range(50):
+        threads = [threading.Thread(target=finish, args=(task,)) for task in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        joined = [each for each in results.values() if each is not None]
+        assert joined
+        assert all(list(as_lists(each)) == [1, 2, 7, 8] for each in joined)
+        for each in joined:
+            partial_exchange.clear(tmp_path, each, PLAN)
+        assert names(tmp_path) == []
+
+
+def test_both_join_where_neither_finds_the_other_at_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second one finishes while the first one writes."""
+    write, results = partial_file.write, list[Notifications | None]()
+
+    def write_while_the_other_does(path: Path, own: Partial) -> None:
+        monkeypatch.setattr(partial_file, "write", write)
+        results.append(partial_exchange.put(tmp_path, part(5, 2), 1, PLAN))
+        write(path, own)
+
+    monkeypatch.setattr(partial_file, "write", write_while_the_other_does)
+    results.append(partial_exchange.put(tmp_path, part(5, 1), 0, PLAN))
+    assert results[0] is None
+    assert list(as_lists(results[1])) == [1, 2]
+    assert len(names(tmp_path)) == 2
+    # Had the second one been a little slower to look again, it would have joined as well.
+    assert list(as_lists(partial_exchange.put(tmp_path, part(5, 2), 1, PLAN))) == [1, 2]
+
+
+def test_task_that_is_tried_again_after_its_block_was_joined_waits_for_nobody(tmp_path: Path) -> None:
+    assert partial_exchange.put(tmp_path, part(5, 1), 0, PLAN) is None
+    joined = partial_exchange.put(tmp_path, part(5, 2), 1, PLAN)
+    assert joined is not None
+    partial_exchange.clear(tmp_path, joined, PLAN)
+    assert partial_exchange.put(tmp_path, part(5, 2), 1, PLAN) is None
+    assert as_lists(partial_exchange.put(tmp_path, part(5, 1), 0, PLAN)) == as_lists(joined), (
+        "both are tried again"
+    )
+
+
+def test_task_that_died_before_its_join_was_on_disk_joins_again(tmp_path: Path) -> None:
+    assert partial_exchange.put(tmp_path, part(5, 1), 0, PLAN) is None
+    first, second = (partial_exchange.put(tmp_path, part(5, 2), 1, PLAN) for _ in range(2))
+    assert as_lists(first) == as_lists(second)
+
+
+def test_worker_of_an_earlier_run_does_not_take_the_place_of_a_task(tmp_path: Path) -> None:
+    """It outlived its driver, and puts what it found with an older version between the two tasks of the new run."""
+    assert partial_exchange.put(tmp_path, part(5, 1), 0, PLAN) is None
+    assert partial_exchange.put(tmp_path, part(4, 9), 0, Plan(4, 2, 2)) is None
+    joined = partial_exchange.put(tmp_path, part(5, 2), 1, PLAN)
+    assert joined is not None
+    assert (joined.index_version, joined.numbers.tolist()) == (5, [1, 2])
+
+
+def test_tasks_that_were_told_of_another_load_are_not_joined(tmp_path: Path) -> None:
+    """They have sent events elsewhere."""
+    other = Plan(5, 2, 2, LoadReport("a", rates=(1.0, 2.0)))
+    assert partial_exchange.put(tmp_path, part(5, 1), 0, PLAN) is None
+    assert partial_exchange.put(tmp_path, part(5, 2), 1, other) is None
+    assert partial_exchange.put(tmp_path, part(5, 3), 0, other) is not None
+
+
+def test_tasks_that_chose_by_another_policy_are_not_joined(tmp_path: Path) -> None:
+    """A site that starts again with another setting runs the last batch again, as it was planned else."""
+    assert partial_exchange.put(tmp_path, part(5, 1), 0, Plan(5, 2, 2, forwarding="random")) is None
+    assert partial_exchange.put(tmp_path, part(5, 2), 1, PLAN) is None
+    assert partial_exchange.put(tmp_path, part(5, 3), 0, PLAN) is not None
+
+
+def test_tasks_that_had_an_index_divided_otherwise_are_not_joined(tmp_path: Path) -> None:
+    """An index that is made anew at the start may get the number of the version that was there before."""
+    before, now = (Work(0, 2, 2, 1, 0.0, 0.0, 0.0, "a:1", division=division) for division in ("old", "new"))
+    assert partial_exchange.put(tmp_path, replace(part(5, 1), work=(before,)), 0, PLAN) is None
+    assert partial_exchange.put(tmp_path, replace(part(5, 2), work=(now,)), 1, PLAN) is None
+    joined = partial_exchange.put(tmp_path, replace(part(5, 3), work=(now,)), 0, PLAN)
+    assert joined is not None
+    partial_exchange.clear(tmp_path, joined, PLAN)
+    assert len(names(tmp_path)) == 1, "the one that stands alone"
+
+
+@pytest.mark.parametrize(
+    "stored", [part(5, 1, 4), part(5, gathered=(1, 4)), part(5)], ids=["listed", "gathered", "nothing"]
+)
+def test_torn_partial_result_is_named_and_not_joined(stored: Partial, tmp_path: Path) -> None:
+    partial_exchange.put(tmp_path, stored, 0, PLAN)
+    [path] = tmp_path.iterdir()
+    whole = path.read_bytes()
+    for torn in (*(whole[:size] for size in range(len(whole))), whole + b"\0"):
+        path.write_bytes(torn)
+        with pytest.raises(StorageCorrupt, match=path.name):
+            partial_exchange.put(tmp_path, part(5, 2), 1, PLAN)
+    path.write_bytes(whole)
+    assert partial_exchange.put(tmp_path, part(5, 2), 1, PLAN) is not None
+
+
+def test_partial_result_that_cannot_be_written_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(self: Path, target: Path) -> Path:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "rename", refuse)
+    with pytest.raises(OSError, match="No space"):
+        partial_exchange.put(tmp_path, part(5, 1), 0, PLAN)
+    assert names(tmp_path) == []

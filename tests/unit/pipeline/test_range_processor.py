@@ -1,0 +1,135 @@
+"""A slice matches a block as a whole where it cannot count on the others to do the same."""
+
+import itertools
+import random
+from pathlib import Path
+from typing import TypeGuard
+
+import pytest
+
+from culver.config import LogSettings
+from culver.log.file_log import FileLog
+from culver.matching.index import Entry, IndexWriter
+from culver.matching.index.compile.clause_table import concatenate
+from culver.matching.index.storage import snapshot
+from culver.model.events import event_batch as batches
+from culver.model.language.parser import parse
+from culver.pipeline import partial_exchange
+from culver.pipeline.batch_plan import Plan
+from culver.pipeline.head import Head
+from culver.pipeline.notifications import Notifications
+from culver.pipeline.partial_file import Partial
+from culver.pipeline.range_processor import RangeProcessor
+from culver.pipeline.site_files import SiteFiles
+from culver.placement.hashed import Hashed
+from culver.placement.mpartition import MPartition
+from support.events import random_event
+from support.notifications import offsets_of
+from support.placed import scene
+
+EVENTS = 90
+
+
+def as_pairs(found: Notifications | Partial | None, start: int = 0) -> set[tuple[int, int]]:
+    assert isinstance(found, Notifications)
+    return {
+        (int(number), int(offset))
+        for number in found.numbers
+        for offset in offsets_of(found, int(number))
+        if offset >= start
+    }
+
+
+def is_partial(found: Notifications | Partial) -> TypeGuard[Partial]:
+    return isinstance(found, Partial)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> SiteFiles:
+    found = SiteFiles(tmp_path)
+    writer = IndexWriter(found.index)
+    writer.divide(Hashed(3))
+    writer.publish(1, [Entry(number, parse(f"n >= {number}")) for number in range(1, 60)], [], 0)
+    rng = random.Random(4)
+    with FileLog(found.log, LogSettings()) as log:
+        log.append(log.prepare(batches.encode([random_event(rng) for _ in range(EVENTS)], 0)))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("version", "slices", "frontier", "is_whole"),
+    [
+        pytest.param(1, 3, 0, False, id="as planned"),
+        pytest.param(1, 1, 0, True, id="planned for fewer slices"),
+        pytest.param(1, 4, 0, True, id="planned for more slices"),
+        pytest.param(9, 3, 0, True, id="the version is gone"),
+        pytest.param(1, 3, 40, True, id="delivery has a part of the block"),
+        pytest.param(1, 3, EVENTS, None, id="delivery has all of it"),
+    ],
+)
+def test_what_a_slice_does(
+    files: SiteFiles, version: int, slices: int, frontier: int, is_whole: bool | None
+) -> None:
+    with FileLog(files.log, LogSettings()) as log:
+        processor = RangeProcessor(files.index, log, lambda: Head(EVENTS, 1, frontier, 3))
+        for own in range(slices):
+            found = list(processor.process_share(0, EVENTS, Plan(version, slices, slices), own))
+            assert [isinstance(each, Notifications) for each in found] == (
+                [] if is_whole is None else [is_whole]
+            )
+        [whole] = RangeProcessor(files.index, log, lambda: Head(EVENTS, 1, 0, 3)).process(
+            0, EVENTS, Plan(1, 3)
+        )
+        if is_whole:
+            assert as_pairs(found[0]) == as_pairs(whole, frontier)
+        processor.close()
+
+
+@pytest.mark.parametrize("sparse", ["by itself", "all listed", "all gathered", "mixed"])
+@pytest.mark.parametrize(("slices", "tasks"), [(1, 1), (2, 2), (3, 2), (3, 3), (3, 1)])
+def test_slices_with_several_sets_find_what_the_reference_finds(
+    slices: int, tasks: int, sparse: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With pairs that are listed event by event, gathered by registration, or both in one block."""
+    if sparse != "by itself":
+        turns = {"all listed": [True], "all gathered": [False], "mixed": [True, False, False]}[sparse]
+        turn = itertools.cycle(turns)
+        monkeypatch.setattr(snapshot, "_is_sparse", lambda parts, count: next(turn))
+    played = scene("several applications")
+    files = SiteFiles(tmp_path)
+    writer = IndexWriter(files.index)
+    placement = MPartition.learnt(concatenate(played.portions)[0], slices)
+    assert slices == 1 or len(placement.homes) > 3 * slices
+    writer.divide(placement)
+    for version, table in enumerate(played.portions, 1):
+        writer.publish(version, [], [], 0, [table])
+    ended = int(played.portions[-1].numbers[0])
+    writer.publish(writer.version + 1, [], [(ended, 60)], 0)
+    expected = {(number, row) for row, number in played.pairs.tolist() if number != ended or row < 60}
+    with FileLog(files.log, LogSettings()) as log:
+        log.append(log.prepare([played.batch]))
+        count = played.batch.num_rows
+        processor = RangeProcessor(files.index, log, lambda: Head(count, writer.version, 0, slices))
+        plan = Plan(writer.version, slices, tasks)
+        [whole] = processor.process(0, count, plan)
+        parts = [found for task in range(tasks) for found in processor.process_share(0, count, plan, task)]
+        processor.close()
+    assert as_pairs(whole) == expected
+    for order in itertools.permutations(range(tasks)):
+        met = [(task, parts[task]) for task in order]
+        joined = [
+            partial_exchange.put(tmp_path / "p", part, task, plan) for task, part in met if is_partial(part)
+        ]
+        assert [each is None for each in joined] == [True] * (tasks - 1) + [False]
+        last = joined[-1]
+        assert last is not None
+        assert as_pairs(last) == expected
+        assert len(last.rows) == len(expected), "nothing is there twice"
+        assert last.sizes.tolist() == whole.sizes.tolist()
+        assert [each.slice for each in last.work] == list(range(slices))
+        partial_exchange.clear(tmp_path / "p", last, plan)
+    assert all(part.work[0].sent <= count for part in parts)
+    assert len(writer.contents()) == len(placement.homes)
+    assert len(writer.contents_of_slices()) == slices
+    # A registration is at least in one set of each dimension of its layer, so in some slice, or in all of them.
+    assert sum(held for held, _ in writer.contents_of_slices()) >= sum(held for held, _ in writer.contents())
