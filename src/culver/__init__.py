@@ -8,99 +8,39 @@
 Importing this module is cheap: each name below is loaded when it is first used.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from culver.lazy import lazy_names
 
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from culver.client.async_client import Client, ClientState, connect
-    from culver.client.client_types import (
-        FilterTest,
-        Gap,
-        Mailbox,
-        Message,
-        Receipt,
-        Rows,
-        Subscription,
-        SubscriptionSet,
-        SyncMessage,
+    from culver.client import (
+        Client as Client,
+        ClientState as ClientState,
+        FilterTest as FilterTest,
+        Gap as Gap,
+        Mailbox as Mailbox,
+        Message as Message,
+        Receipt as Receipt,
+        Rows as Rows,
+        Stream as Stream,
+        Subscription as Subscription,
+        SubscriptionSet as SubscriptionSet,
+        SyncClient as SyncClient,
+        SyncMessage as SyncMessage,
+        SyncStream as SyncStream,
+        connect as connect,
+        connect_sync as connect_sync,
     )
-    from culver.client.message_stream import Stream
-    from culver.client.sync_client import SyncClient, SyncStream, connect_sync
     from culver.errors import (
-        ClientError,
-        Conflict,
-        ConnectionFailed,
-        CulverError,
-        InvalidEvent,
-        InvalidRequest,
-        RequestRefused,
+        ClientError as ClientError,
+        Conflict as Conflict,
+        ConnectionFailed as ConnectionFailed,
+        CulverError as CulverError,
+        InvalidEvent as InvalidEvent,
+        InvalidRequest as InvalidRequest,
+        RequestRefused as RequestRefused,
     )
-
-__all__ = [
-    "Client",
-    "ClientError",
-    "ClientState",
-    "Conflict",
-    "ConnectionFailed",
-    "CulverError",
-    "FilterTest",
-    "Gap",
-    "InvalidEvent",
-    "InvalidRequest",
-    "Mailbox",
-    "Message",
-    "Receipt",
-    "RequestRefused",
-    "Rows",
-    "Stream",
-    "Subscription",
-    "SubscriptionSet",
-    "SyncClient",
-    "SyncMessage",
-    "SyncStream",
-    "__version__",
-    "connect",
-    "connect_sync",
-]
-
-_HOMES = {
-    "culver.client.async_client": ("Client", "ClientState", "connect"),
-    "culver.client.message_stream": ("Stream",),
-    "culver.client.sync_client": ("SyncClient", "SyncStream", "connect_sync"),
-    "culver.client.client_types": (
-        "FilterTest",
-        "Gap",
-        "Mailbox",
-        "Message",
-        "Receipt",
-        "Rows",
-        "Subscription",
-        "SubscriptionSet",
-        "SyncMessage",
-    ),
-    "culver.errors": (
-        "ClientError",
-        "Conflict",
-        "ConnectionFailed",
-        "CulverError",
-        "InvalidEvent",
-        "InvalidRequest",
-        "RequestRefused",
-    ),
-}
-_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
-
-
-def __getattr__(name: str) -> Any:
-    module = _HOME_OF.get(name)
-    if module is None:
-        raise AttributeError(f"module 'culver' has no attribute {name!r}")
-    value = getattr(importlib.import_module(module), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+else:
+    __getattr__ = lazy_names(__name__)

@@ -17,50 +17,47 @@ import pyarrow as pa
 import uvloop
 
 from culver.config import Settings
-from culver.control.catalog import Catalog
-from culver.control.elastic_slices import ElasticSlices
-from culver.control.elasticity import Controller, elasticity_settings
-from culver.control.index_division import open_index
-from culver.control.placement_measurement import dividing_of, recent_events
-from culver.control.slice_rates import Meter
-from culver.control.slice_views import FixedSlices, Slices, SlicesView
-from culver.delivery.hub import Hub
-from culver.delivery.shares import Share, share_of
+from culver.control import (
+    Catalog,
+    Controller,
+    ElasticSlices,
+    FixedSlices,
+    Meter,
+    Slices,
+    SlicesView,
+    dividing_of,
+    elasticity_settings,
+    open_index,
+    recent_events,
+)
+from culver.delivery import Hub, Share, share_of
 from culver.errors import InvalidConfiguration, StorageCorrupt
-from culver.gateway.app import create_app
-from culver.gateway.gateway_server import GatewayServer
-from culver.log.file_log import FileLog
-from culver.log.group_committer import GroupCommitter
-from culver.log.publication_log import PublicationLog, Receipt
-from culver.matching.index import IndexWriter
-from culver.model.events.event import Event
-from culver.pipeline.engine import Engine, Progress
-from culver.pipeline.head import Head, HeadFile, HeadTracker
-from culver.pipeline.notifications import Notifications, NotificationSink
-from culver.pipeline.observation import (
+from culver.gateway import GatewayServer, create_app
+from culver.log import FileLog, GroupCommitter, PublicationLog, Receipt
+from culver.matching import IndexWriter
+from culver.model import Event
+from culver.pipeline import (
+    Engine,
     GatewayInfo,
+    Head,
+    HeadFile,
+    HeadTracker,
     IndexScheme,
     IndexSlice,
+    LoadReport,
+    Notifications,
+    NotificationSink,
     PlacementInfo,
+    Progress,
     Queues,
+    SiteFiles,
     SiteObservation,
+    parallelism,
 )
-from culver.pipeline.set_loads import LoadReport
-from culver.pipeline.site_files import SiteFiles
-from culver.pipeline.spark.cluster.masters import parallelism
-from culver.placement.auto_choice import Choice
-from culver.placement.mpartition import MPartition
-from culver.registry.block import Block, BlockSpec
-from culver.registry.registration import Registration
-from culver.registry.registry import SetSummary, SubscriptionSpec
-from culver.registry.sqlite_registry import SqliteRegistry
+from culver.placement import Choice, MPartition
+from culver.registry import Block, BlockSpec, Registration, SetSummary, SqliteRegistry, SubscriptionSpec
 from culver.roles import Session
-from culver.site.directory_locks import site_lock
-from culver.site.gateway_group import Group
-from culver.site.gateway_messages import Welcome
-from culver.site.gateway_ports import check_gateways, listeners
-from culver.site.live_subscriptions import LiveSubscriptions
-from culver.site.peer import Methods
+from culver.site import Group, LiveSubscriptions, Methods, Welcome, check_gateways, listeners, site_lock
 
 logger = logging.getLogger(__name__)
 
@@ -90,11 +87,11 @@ def create_engine(
     """The engine that the settings name; an unknown name lists the known ones. With `elastic` slices come and go."""
     pipeline = settings.pipeline
     if pipeline.engine == "inline":
-        from culver.pipeline.inline_engine import InlineEngine
+        from culver.pipeline import InlineEngine
 
         return InlineEngine(files, log, sink, head, pipeline.batch_events, progress, pipeline.forwarding)
     if pipeline.engine == "spark":
-        from culver.pipeline.spark.spark_engine import SparkEngine
+        from culver.pipeline import SparkEngine
 
         conf = (
             {"spark.ui.enabled": "true", **pipeline.spark_conf} if pipeline.spark_ui else pipeline.spark_conf

@@ -28,19 +28,23 @@ import numpy as np
 import uvloop
 from numpy.typing import NDArray
 
-from culver.delivery.hub import Hub
-from culver.delivery.ranges.followed_files import FollowedFiles
-from culver.gateway.app import create_app
-from culver.gateway.gateway_server import GatewayServer
-from culver.log.followed_log import FollowedLog
-from culver.pipeline.site_files import SiteFiles
-from culver.registry.block import Block
-from culver.registry.registration import Registration
-from culver.registry.sqlite_registry import SqliteRegistry
-from culver.site.directory_locks import gateway_lock
-from culver.site.gateway_messages import Accepted, Announcement, Merged, Reached, Registered, Report, Welcome
-from culver.site.peer import Peer
-from culver.site.remote_site import RemoteSite
+from culver.delivery import FollowedFiles, Hub
+from culver.gateway import GatewayServer, create_app
+from culver.log import FollowedLog
+from culver.pipeline import SiteFiles
+from culver.registry import Block, Registration, SqliteRegistry
+from culver.site import (
+    Accepted,
+    Announcement,
+    Merged,
+    Peer,
+    Reached,
+    Registered,
+    RemoteSite,
+    Report,
+    Welcome,
+    gateway_lock,
+)
 
 logger = logging.getLogger(__name__)
 

@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from culver.errors import InvalidConfiguration
-from culver.matching.filter import Filter
+from culver.matching import Filter
 
 if TYPE_CHECKING:  # it imports Numba, which takes most of a second
-    from culver.placement.forwarding import Forwarding
-    from culver.placement.placement import Placement
+    from culver.placement import Forwarding, Placement
 
 FILTERS: Mapping[str, str] = {
     "reference": "culver.matching.filters.reference:ReferenceFilter",

@@ -8,14 +8,12 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from culver.config import Settings
-from culver.control.slice_views import Slices
-from culver.delivery.deliveries import Delivery, Gap
-from culver.log.publication_log import Receipt
-from culver.model.events.event import Event
-from culver.pipeline.observation import SiteObservation
-from culver.registry.block import Block, BlockSpec
-from culver.registry.registration import Registration
-from culver.registry.registry import SetSummary, SubscriptionSpec
+from culver.control import Slices
+from culver.delivery import Delivery, Gap
+from culver.log import Receipt
+from culver.model import Event
+from culver.pipeline import SiteObservation
+from culver.registry import Block, BlockSpec, Registration, SetSummary, SubscriptionSpec
 
 
 class Session(Protocol):

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from culver.matching.filter import Filter, Matches
-from culver.model.events.event import Event
-from culver.model.events.event_batch import concat, encode
+from culver.model.columns.event_batch import concat, encode
+from culver.model.event import Event
 from culver.model.language.parser import parse
 from culver.model.language.predicate import Constant, Predicate
 from culver.model.values import Timestamp, Value

@@ -11,7 +11,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from culver.config import EventSettings
-from culver.model.events.event import Event
+from culver.model.event import Event
 from culver.model.formats import event_from_object
 from culver.model.values import Kind
 

@@ -14,10 +14,10 @@ from culver.delivery.deliveries import Delivery, Gap
 from culver.errors import Conflict, CulverError, InvalidRequest, NotFound, TooManySubscriptions, Unavailable
 from culver.log.publication_log import Receipt
 from culver.matching.index import compile_rows
-from culver.model.events.event import Event
+from culver.model.columns.value_rows import values_at
+from culver.model.event import Event
 from culver.model.language.evaluation import evaluate
 from culver.model.language.predicate import Predicate
-from culver.model.language.value_rows import values_at
 from culver.pipeline.observation import (
     BATCH_SECONDS,
     BatchTotals,

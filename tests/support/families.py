@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from culver.model.events.event import Event
+from culver.model.event import Event
 from culver.model.language.predicate import Predicate
 from culver.model.language.prepared_filter import Prepared, prepare
 from culver.model.values import Timestamp, Value

@@ -6,8 +6,8 @@ import pyarrow as pa
 
 from culver.config import LogSettings
 from culver.log.file_log import FileLog, FileLogReader
-from culver.model.events.event import Event
-from culver.model.events.event_batch import encode
+from culver.model.columns.event_batch import encode
+from culver.model.event import Event
 
 ONE_SEGMENT = LogSettings()
 SMALL_SEGMENTS = LogSettings(segment_bytes=4096)

@@ -9,7 +9,7 @@ from culver.assembly import RunningSite, open_site
 from culver.config import Settings
 from culver.delivery.deliveries import Delivery
 from culver.errors import CulverError
-from culver.model.events.event import Event
+from culver.model.event import Event
 from culver.model.language.evaluation import evaluate
 from culver.model.language.parser import parse
 from culver.model.language.predicate import Predicate

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from culver.model.columns.value_rows import column_of_values
 from culver.model.language.predicate import Constant, Predicate
 from culver.model.language.prepared_filter import prepare
-from culver.model.language.value_rows import column_of_values
 from culver.registry.block import Block, BlockSpec
 from culver.registry.registration import Registration
 from culver.registry.registry import SubscriptionSpec

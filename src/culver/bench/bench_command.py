@@ -369,8 +369,7 @@ def bluedove(
       culver bench bluedove --spark 40000
       culver bench bluedove --spark 10000000 --slices 8 --workers 2 --dimensions 2
     """
-    from culver.bench.bluedove import bluedove_plan as plans
-    from culver.bench.bluedove import spark_comparison
+    from culver.bench.bluedove import bluedove_plan as plans, spark_comparison
     from culver.bench.bluedove.bluedove_bench import run
 
     if subscriptions is not None:

@@ -9,7 +9,7 @@ from culver.bench.bench_frame import BenchmarkFailed
 from culver.bench.matching.drawn_subscriptions import draw
 from culver.bench.site_process import site_status
 from culver.bench.workloads import Workload
-from culver.client.row_pieces import ARROW_STREAM, RowsLike, as_table, piece, rows_at_a_time
+from culver.client import ARROW_STREAM, RowsLike, as_table, piece, rows_at_a_time
 
 CHUNK = 1_000
 

@@ -9,8 +9,7 @@ from typing import IO
 import click
 
 from culver.cli.stdin_lines import LineSplitter, read_chunks
-from culver.client.async_client import Client
-from culver.client.client_types import Receipt
+from culver.client import Client, Receipt
 from culver.config import EventSettings
 from culver.errors import ConnectionFailed, CulverError, InvalidEvent, RequestRefused
 from culver.model.formats import parse_event

@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from culver.cli.options import run_async
-from culver.client.async_client import Client, connect
+from culver.client import Client, connect
 
 T = TypeVar("T")
 

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import click
 
-from culver.client.site_address import DEFAULT_URL, VARIABLE
+from culver.client import DEFAULT_URL, VARIABLE
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 Result = TypeVar("Result")

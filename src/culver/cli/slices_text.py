@@ -5,7 +5,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from culver.cli.top_text import WIDTH, amount, duration, percent, size
-from culver.control.slice_views import DimensionView, SegmentView, SetView, SlicesView, SliceView, Value
+from culver.control import DimensionView, SegmentView, SetView, SlicesView, SliceView, Value
 
 _MOST_ROWS = 64  # of a table
 

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Self, TextIO
 from urllib.parse import urlsplit
 
-from culver.client.site_address import DEFAULT_URL, VARIABLE
+from culver.client import DEFAULT_URL, VARIABLE
 
 _FRAME_SECONDS = 0.1
 _CLEAR_LINE = "\r\x1b[K"

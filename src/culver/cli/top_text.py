@@ -4,7 +4,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from culver.cli.top_view import BatchView, OperatorView, SchemeView, SliceView, View
-from culver.pipeline.observation import GatewayInfo
+from culver.pipeline import GatewayInfo
 
 WIDTH = 80
 _BAR = 15

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from culver.pipeline.observation import (
+from culver.pipeline import (
     BatchTotals,
     EngineObservation,
     GatewayInfo,

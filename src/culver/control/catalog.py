@@ -20,15 +20,20 @@ import numpy as np
 from culver.config import UNLIMITED_FILTERS
 from culver.control.compactor import Compactor
 from culver.errors import NotFound, Unavailable
-from culver.matching.index import ClauseTable, Entry, IndexWriter, compile_rows, select_registrations
-from culver.model.language.parser import parse
-from culver.model.language.predicate import Predicate
-from culver.model.language.prepared_filter import prepare
-from culver.model.language.value_rows import read_columns
-from culver.pipeline.head import HeadTracker
-from culver.registry.block import Block, BlockSpec
-from culver.registry.registration import Registration
-from culver.registry.registry import Changes, Position, Registry, SetSummary, SubscriptionSpec
+from culver.matching import ClauseTable, Entry, IndexWriter, compile_rows, select_registrations
+from culver.model.columns import read_columns
+from culver.model.language import Predicate, parse, prepare
+from culver.pipeline import HeadTracker
+from culver.registry import (
+    Block,
+    BlockSpec,
+    Changes,
+    Position,
+    Registration,
+    Registry,
+    SetSummary,
+    SubscriptionSpec,
+)
 
 logger = logging.getLogger(__name__)
 

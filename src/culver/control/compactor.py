@@ -12,8 +12,7 @@ from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import TypeVar
 
-from culver.matching.index import IndexWriter
-from culver.matching.index.storage.compaction import Compaction
+from culver.matching import Compaction, IndexWriter
 
 logger = logging.getLogger(__name__)
 

@@ -31,15 +31,18 @@ from culver.control.slice_views import (
     check_remove,
     decision_view,
 )
-from culver.matching.index import ClauseTable, IndexWriter
-from culver.matching.index.storage.slicing import ANYWHERE
-from culver.pipeline.observation import SiteObservation
-from culver.pipeline.set_loads import LoadReport
-from culver.placement.divisions.dimension_choice import SAMPLE, Dividing
-from culver.placement.divisions.redivision import Redivision, anew, covering
-from culver.placement.expected_cost import is_clearly_better
-from culver.placement.mpartition import MPartition
-from culver.placement.set_labels import set_labels
+from culver.matching import ANYWHERE, ClauseTable, IndexWriter
+from culver.pipeline import LoadReport, SiteObservation
+from culver.placement import (
+    SAMPLE,
+    Dividing,
+    MPartition,
+    Redivision,
+    anew,
+    covering,
+    is_clearly_better,
+    set_labels,
+)
 
 logger = logging.getLogger(__name__)
 

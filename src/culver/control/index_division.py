@@ -7,10 +7,9 @@ from pathlib import Path
 from culver.config import PipelineSettings
 from culver.control.elasticity import ELASTIC_PLACEMENTS
 from culver.control.placement_measurement import Weighed, weigh
-from culver.log.publication_log import PublicationLog
-from culver.matching.index import IndexWriter
-from culver.matching.index.storage.slicing import Slicing, Undivided
-from culver.placement.auto_choice import Choice
+from culver.log import PublicationLog
+from culver.matching import IndexWriter, Slicing, Undivided
+from culver.placement import Choice
 from culver.plugins import filter_named, placement_named
 
 logger = logging.getLogger(__name__)

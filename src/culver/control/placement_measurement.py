@@ -18,18 +18,26 @@ import pyarrow as pa
 from culver.config import PipelineSettings
 from culver.control.elasticity import ELASTIC_PLACEMENTS
 from culver.control.placement_trial import SAMPLE, Circumstances, seconds_per_event
-from culver.log.publication_log import PublicationLog
-from culver.matching.index import ClauseTable, IndexWriter
+from culver.log import PublicationLog
+from culver.matching import ClauseTable, IndexWriter
 from culver.pipeline import operators
-from culver.placement.auto_choice import Choice, Memory, Option, applications, choose, unweighed
-from culver.placement.divisions.dimension_choice import Dividing
-from culver.placement.divisions.redivision import covering
-from culver.placement.expected_cost import expected
-from culver.placement.hashed import Hashed
-from culver.placement.mpartition import EventSpace, MPartition
-from culver.placement.placement import Placement
-from culver.placement.replicated import Replicated
-from culver.placement.typical_events import typical_events
+from culver.placement import (
+    Choice,
+    Dividing,
+    EventSpace,
+    Hashed,
+    Memory,
+    MPartition,
+    Option,
+    Placement,
+    Replicated,
+    applications,
+    choose,
+    covering,
+    expected,
+    typical_events,
+    unweighed,
+)
 from culver.plugins import placement_named
 
 _SAMPLE_EVENTS = 1_024

@@ -24,16 +24,9 @@ from typing import TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from culver.matching.index import ClauseTable, Index, Memory, select_registrations
-from culver.matching.index.compile.clause_table import concatenate
-from culver.matching.index.search.index_segment import in_memory
-from culver.matching.index.search.matcher import Part
-from culver.pipeline import operators, partial_exchange, result_join
-from culver.pipeline.batch_plan import Plan
-from culver.pipeline.partial_file import Partial
-from culver.placement.forwarding import Adaptive, Load
-from culver.placement.placement import Placement
-from culver.placement.replicated import Replicated
+from culver.matching import ClauseTable, Index, Memory, Part, concatenate, in_memory, select_registrations
+from culver.pipeline import Partial, Plan, operators, partial_exchange, result_join
+from culver.placement import Adaptive, Load, Placement, Replicated
 
 SAMPLE = 32_768  # registrations
 _FEWEST = 256

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from culver.control.elasticity import SliceLoad
-from culver.pipeline.observation import SliceTotals
+from culver.pipeline import SliceTotals
 
 
 @dataclass(frozen=True, slots=True)

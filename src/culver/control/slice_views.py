@@ -15,7 +15,7 @@ from typing import Protocol
 from culver.control.elasticity import ELASTIC_PLACEMENTS, Add, Decision, Remove
 from culver.control.slice_rates import UNMEASURED, Meter
 from culver.errors import Conflict, NotFound
-from culver.pipeline.observation import SiteObservation
+from culver.pipeline import SiteObservation
 
 Value = bool | int | float | str  # a timestamp is RFC 3339 text
 

@@ -1,1 +1,22 @@
 """Delivery: mailboxes, live sessions, acknowledgement and replay."""
+
+from culver.delivery.deliveries import Delivery, Gap, parse_delivery_id
+from culver.delivery.hub import Finished, Hub
+from culver.delivery.mailboxes.mailbox_columns import NEVER
+from culver.delivery.ranges.followed_files import FileRange, FollowedFiles
+from culver.delivery.ranges.notification_ranges import Range
+from culver.delivery.shares import Share, share_of
+
+__all__ = [
+    "NEVER",
+    "Delivery",
+    "FileRange",
+    "Finished",
+    "FollowedFiles",
+    "Gap",
+    "Hub",
+    "Range",
+    "Share",
+    "parse_delivery_id",
+    "share_of",
+]

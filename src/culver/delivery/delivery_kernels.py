@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culver.jit import Integers, Masks, Shorts, compiled
-from culver.matching.index.results.grouping import count_pairs, finish, lay_out
+from culver.matching import count_pairs, finish, lay_out
 
 Rows = NDArray[np.uint16]
 Sizes = NDArray[np.uint32]

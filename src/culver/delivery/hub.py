@@ -30,10 +30,9 @@ from culver.delivery.ranges.notification_ranges import Range
 from culver.delivery.shares import WHOLE, Share
 from culver.delivery.subscriber_sessions import DurableSession, LiveSession
 from culver.errors import Conflict, InvalidRequest, NotFound, StorageError, Unavailable
-from culver.log.publication_log import ReadableLog
-from culver.pipeline.notifications import Notifications, file_name
-from culver.registry.block import Block
-from culver.registry.registration import Registration
+from culver.log import ReadableLog
+from culver.pipeline import Notifications, file_name
+from culver.registry import Block, Registration
 
 logger = logging.getLogger(__name__)
 

@@ -13,8 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from culver.errors import NotFound, StorageCorrupt
-from culver.log.publication_log import ReadableLog
-from culver.model.events.event_batch import PAYLOAD
+from culver.log import ReadableLog
+from culver.model.columns import PAYLOAD
 
 _BLOCK_EVENTS = 512
 _CACHE_BYTES = 64 * 1024 * 1024

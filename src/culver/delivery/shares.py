@@ -12,8 +12,7 @@ from hashlib import blake2b
 
 import numpy as np
 
-from culver.registry.block import Block
-from culver.registry.subscription_ids import new_ids, split_member
+from culver.registry import Block, new_ids, split_member
 
 
 def share_of(subscription: str, gateways: int) -> int:

@@ -15,7 +15,7 @@ from culver.delivery.live_buffer import LiveBuffer
 from culver.delivery.mailboxes.mailboxes import Mailboxes
 from culver.delivery.payload_reader import PayloadReader
 from culver.errors import CulverError, Unavailable
-from culver.registry.registration import Registration
+from culver.registry import Registration
 
 Item = Delivery | Gap
 

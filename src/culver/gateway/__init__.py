@@ -1,1 +1,10 @@
 """The gateway: HTTP, WebSocket and Server-Sent Events."""
+
+from culver.gateway.app import create_app
+from culver.gateway.gateway_server import GatewayServer, bind
+
+__all__ = [
+    "GatewayServer",
+    "bind",
+    "create_app",
+]

@@ -4,7 +4,7 @@ import asyncio
 from contextlib import suppress
 
 from culver.errors import CulverError
-from culver.registry.registry import SubscriptionSpec
+from culver.registry import SubscriptionSpec
 from culver.roles import Session, Site
 
 

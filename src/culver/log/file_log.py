@@ -36,8 +36,7 @@ from culver.log.log_segment import (
 )
 from culver.log.publication_log import MOST_ROOM, Body, Staged, WriteFailure
 from culver.log.tail_recovery import find_tail
-from culver.model.events.arrow_message import Packed
-from culver.model.events.event_batch import received_times, serialise
+from culver.model.columns import Packed, received_times, serialise
 
 __all__ = ["FileLog", "FileLogReader"]
 

@@ -22,7 +22,7 @@ from culver.log.log_segment import (
     storage_error,
     walk,
 )
-from culver.model.events import event_batch as batches
+from culver.model.columns import event_batch as batches
 
 _SPACING_BYTES = 32 * 1024
 _MOST_RESUMES = 64

@@ -25,8 +25,8 @@ from culver.config import LogSettings
 from culver.errors import CulverError, StorageError, Unavailable
 from culver.log.disk_thread import DiskThread
 from culver.log.publication_log import Body, PublicationLog, Receipt, WriteFailure
-from culver.model.events.event import Event
-from culver.model.events.event_batch import pack
+from culver.model import Event
+from culver.model.columns import pack
 
 _logger = logging.getLogger("culver.log")
 

@@ -5,7 +5,7 @@ from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 
-from culver.model.events.arrow_message import Packed
+from culver.model.columns import Packed
 
 
 class Body(NamedTuple):

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from culver.model.language.predicate import Predicate
+from culver.model.language import Predicate
 
 
 @dataclass(frozen=True, slots=True)

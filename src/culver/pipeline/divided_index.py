@@ -7,13 +7,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from culver.matching.index import Index
-from culver.matching.index.search.other_schemes import Done
-from culver.matching.index.storage.snapshot import counts_in, placed_in
+from culver.matching import Done, Index, counts_in, placed_in
 from culver.pipeline import operators
 from culver.pipeline.set_loads import LoadReport
-from culver.placement.forwarding import Forwarding, Load
-from culver.placement.placement import Chosen, Placement, sets_of
+from culver.placement import Chosen, Forwarding, Load, Placement, sets_of
 from culver.plugins import filter_named, placement_named
 
 

@@ -15,7 +15,7 @@ from time import perf_counter
 
 import pyarrow as pa
 
-from culver.log.publication_log import PublicationLog
+from culver.log import PublicationLog
 from culver.pipeline.batch_plan import Plan
 from culver.pipeline.engine import Progress
 from culver.pipeline.head import Head

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from culver.model.scheme import COLUMNAR
+from culver.model import COLUMNAR
 from culver.pipeline.operator_work import Work
 from culver.pipeline.set_loads import LoadMeter, LoadReport
 

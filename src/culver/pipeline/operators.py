@@ -15,14 +15,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from culver.errors import StorageCorrupt
-from culver.matching.groups import Found
-from culver.matching.index import Index, Memory
-from culver.model.events import event_batch as batches
+from culver.matching import Found, Index, Memory
+from culver.model.columns import event_batch as batches
 from culver.pipeline import result_join
 from culver.pipeline.notifications import Notifications
 from culver.pipeline.operator_work import Meter, Work, shared
-from culver.placement.forwarding import Forwarding, Load
-from culver.placement.placement import NOWHERE, Chosen, Placement
+from culver.placement import NOWHERE, Chosen, Forwarding, Load, Placement
 
 Share = tuple[int, NDArray[np.bool_] | None]
 """A set that a slice gets events for, and which events those are; None: all."""

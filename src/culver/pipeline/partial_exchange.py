@@ -19,7 +19,7 @@ import contextlib
 from pathlib import Path
 from time import perf_counter
 
-from culver.matching.index.results.grouping import Grouping
+from culver.matching import Grouping
 from culver.pipeline import notifications, partial_file
 from culver.pipeline.batch_plan import Plan
 from culver.pipeline.notifications import Notifications

@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culver.errors import StorageCorrupt
-from culver.matching.groups import Groups, Runs
+from culver.matching import Groups, Runs
 from culver.pipeline.operator_work import Work, members_of, work_from
 from culver.pipeline.result_join import Collection
 

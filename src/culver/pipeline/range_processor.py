@@ -13,9 +13,8 @@ import pyarrow as pa
 
 from culver import matching
 from culver.errors import NotFound
-from culver.log.file_log import FileLogReader
-from culver.log.publication_log import PublicationLog
-from culver.matching.index import Memory
+from culver.log import FileLogReader, PublicationLog
+from culver.matching import Memory
 from culver.pipeline import operators, result_join
 from culver.pipeline.batch_plan import Plan
 from culver.pipeline.checksum import checksum
@@ -24,8 +23,8 @@ from culver.pipeline.head import Head
 from culver.pipeline.notifications import Notifications
 from culver.pipeline.operator_work import Meter, SchemeWork, Work, worker_name
 from culver.pipeline.partial_file import Partial
+from culver.placement import Chosen
 from culver.placement.divisions import layer
-from culver.placement.placement import Chosen
 from culver.plugins import forwarding_named
 
 _Pieces = Iterable[tuple[int, pa.RecordBatch]]

@@ -12,10 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culver.jit import compiled
-from culver.matching.groups import MOST_EVENTS, Found, Groups, Rows, Runs
-from culver.matching.index.results.buffer_pool import room_for
-from culver.matching.index.results.grouping import Grouping
-from culver.matching.index.results.listed_matches import Listed
+from culver.matching import MOST_EVENTS, Found, Grouping, Groups, Listed, Rows, Runs, room_for
 
 LAST = np.iinfo(np.int64).max
 _FEW_ROWS = 16  # of a registration in a part, on the average

@@ -7,3 +7,48 @@ kmeans        by likeness, events where they match    learning      which dimens
 auto          which of them to choose, and why        redivision    what becomes of sets when a slice comes or goes
 expected      what a placement would cost             pace          what an event costs where all slices are at work
 """
+
+from culver.placement.auto_choice import Choice, Memory, Option, applications, choose, unweighed
+from culver.placement.divisions.dimension_choice import SAMPLE, Dividing
+from culver.placement.divisions.redivision import Redivision, anew, covering
+from culver.placement.expected_cost import expected, is_clearly_better
+from culver.placement.forwarding import Adaptive, Forwarding, Load, Random, ResponseTime, SubscriptionCount
+from culver.placement.hashed import Hashed
+from culver.placement.mpartition import EventSpace, MPartition, OneDimension
+from culver.placement.placement import NOWHERE, Chosen, Placement, sets_of
+from culver.placement.replicated import Replicated
+from culver.placement.set_labels import set_labels
+from culver.placement.typical_events import typical_events
+
+__all__ = [
+    "NOWHERE",
+    "SAMPLE",
+    "Adaptive",
+    "Choice",
+    "Chosen",
+    "Dividing",
+    "EventSpace",
+    "Forwarding",
+    "Hashed",
+    "Load",
+    "MPartition",
+    "Memory",
+    "OneDimension",
+    "Option",
+    "Placement",
+    "Random",
+    "Redivision",
+    "Replicated",
+    "ResponseTime",
+    "SubscriptionCount",
+    "anew",
+    "applications",
+    "choose",
+    "covering",
+    "expected",
+    "is_clearly_better",
+    "set_labels",
+    "sets_of",
+    "typical_events",
+    "unweighed",
+]

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from culver.matching.index.compile.clause_table import ClauseTable
+from culver.matching import ClauseTable
 from culver.placement.mpartition import REST, MPartition
 
 INDEX_SHARE = 0.5  # of a worker's memory: while a new version is opened, the one before is still in use

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from culver.matching.index.compile.clause_table import ClauseTable
-from culver.matching.index.storage.slicing import ANYWHERE
+from culver.matching import ANYWHERE, ClauseTable
 from culver.placement.divisions.dimension_choice import sampled
 from culver.placement.ideal_pace import pace
 from culver.placement.placement import Placement

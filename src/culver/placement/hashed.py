@@ -10,8 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from culver.matching.index.compile.clause_table import ClauseTable
-from culver.matching.index.keys.portable_keys import mixed
+from culver.matching import ClauseTable, mixed
 from culver.placement.placement import Route, State, always, one_hot
 
 

@@ -23,10 +23,19 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from culver.matching.index.compile.bounds import INT64_MAX, INT64_MIN, Line, reals_of_keys
-from culver.matching.index.compile.clause_table import ClauseTable, Dimension, select_clauses, starts
-from culver.matching.index.keys.batch_columns import BatchColumns
-from culver.matching.index.keys.portable_keys import event_keys, term_bounds
+from culver.matching import (
+    INT64_MAX,
+    INT64_MIN,
+    BatchColumns,
+    ClauseTable,
+    Dimension,
+    Line,
+    event_keys,
+    reals_of_keys,
+    select_clauses,
+    starts,
+    term_bounds,
+)
 from culver.placement.kmeans_kernel import Clusters, Terms, cluster
 from culver.placement.placement import NOWHERE, Route, State, everywhere, one_hot
 

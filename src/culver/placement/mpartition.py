@@ -29,9 +29,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from culver.matching.index.compile.clause_table import ClauseTable
-from culver.matching.index.keys.batch_columns import BatchColumns
-from culver.matching.index.storage.slicing import ANYWHERE
+from culver.matching import ANYWHERE, BatchColumns, ClauseTable
 from culver.placement.divisions.dimension_choice import Dividing, learn
 from culver.placement.divisions.layer import Layer
 from culver.placement.divisions.redivision import Redivision, compared

@@ -25,8 +25,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from culver.matching.index.compile.clause_table import ClauseTable
-from culver.matching.index.storage.slicing import ANYWHERE
+from culver.matching import ANYWHERE, ClauseTable
 
 State = dict[str, Any]  # JSON
 NOWHERE = -1  # as a set or a slice that gets an event: none does

@@ -8,8 +8,7 @@ from typing import Self
 
 import pyarrow as pa
 
-from culver.matching.index.compile.clause_table import ClauseTable
-from culver.matching.index.storage.slicing import Undivided
+from culver.matching import ClauseTable, Undivided
 from culver.placement.placement import Route, State, always
 
 

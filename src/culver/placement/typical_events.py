@@ -3,11 +3,9 @@
 import numpy as np
 import pyarrow as pa
 
-from culver.matching.index.compile.bounds import INT64_MAX, INT64_MIN, Line, real_of_key, reals_of_keys
-from culver.matching.index.compile.clause_table import ClauseTable
-from culver.model.events.event import Event
-from culver.model.events.event_batch import concat, encode
-from culver.model.values import Timestamp, Value
+from culver.matching import INT64_MAX, INT64_MIN, ClauseTable, Line, real_of_key, reals_of_keys
+from culver.model import Event, Timestamp, Value
+from culver.model.columns import concat, encode
 
 _EVENTS = 512
 _DIMENSIONS = 64  # those with most terms

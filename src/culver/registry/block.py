@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culver.config import UNLIMITED_FILTERS
-from culver.model.language.prepared_filter import Prepared, prepare
-from culver.model.language.value_rows import Columns, read_columns, values_at
+from culver.model.columns import Columns, read_columns, values_at
+from culver.model.language import Prepared, prepare
 from culver.registry.registration import Registration
 
 
@@ -55,7 +55,7 @@ class Block:
     mailbox_count: int | None
     mailbox_bytes: int | None
     mailbox_age_seconds: int | None
-    values: bytes  # the rows; see `culver.model.language.value_rows`
+    values: bytes  # the rows; see `culver.model.columns.value_rows`
     holes: NDArray[np.int64]  # numbers of members that have left, ascending
 
     def numbers(self) -> NDArray[np.int64]:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from culver.model.scheme import COLUMNAR
+from culver.model import COLUMNAR
 
 
 @dataclass(frozen=True, slots=True)

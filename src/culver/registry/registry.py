@@ -21,8 +21,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from culver.model.language.predicate import Predicate
-from culver.model.scheme import COLUMNAR
+from culver.model import COLUMNAR
+from culver.model.language import Predicate
 from culver.registry.block import Block, BlockSpec
 from culver.registry.registration import Registration
 

@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from culver.config import RegistrySettings
 from culver.errors import Conflict, InvalidRequest, NotFound, StorageError, TooManySubscriptions, Unavailable
-from culver.model.language.value_rows import write_columns
+from culver.model.columns import write_columns
 from culver.registry.block import Block, BlockSpec
 from culver.registry.block_store import BlockTable, new_block, single_members
 from culver.registry.registration import Registration

@@ -15,14 +15,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from culver.delivery.hub import Finished
-from culver.delivery.mailboxes.mailbox_columns import NEVER
-from culver.delivery.ranges.notification_ranges import Range
-from culver.delivery.shares import Share, share_of
+from culver.delivery import NEVER, Finished, Range, Share, share_of
 from culver.errors import Unavailable
-from culver.pipeline.observation import GatewayInfo
-from culver.registry.block import Block
-from culver.registry.registration import Registration
+from culver.pipeline import GatewayInfo
+from culver.registry import Block, Registration
 from culver.site.gateway_member import Attachment, Member
 from culver.site.gateway_messages import Accepted, Announcement, Merged, Registered, Welcome
 from culver.site.peer import Methods

@@ -14,8 +14,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from culver.delivery.hub import Finished
-from culver.delivery.shares import Share
+from culver.delivery import Finished, Share
 from culver.errors import Unavailable
 from culver.site.gateway_messages import Announcement, Reached, Report, Welcome
 from culver.site.peer import Methods, Peer

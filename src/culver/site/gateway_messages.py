@@ -13,11 +13,8 @@ for it. Whatever a gateway asks is answered behind all announcements that the an
 from dataclasses import dataclass, field
 
 from culver.config import Settings
-from culver.delivery.hub import Finished
-from culver.delivery.ranges.followed_files import FileRange
-from culver.delivery.shares import Share
-from culver.registry.block import Block
-from culver.registry.registration import Registration
+from culver.delivery import FileRange, Finished, Share
+from culver.registry import Block, Registration
 
 
 @dataclass(frozen=True, slots=True)

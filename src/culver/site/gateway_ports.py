@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from culver.config import Settings
 from culver.errors import InvalidConfiguration
-from culver.gateway.gateway_server import bind
+from culver.gateway import bind
 
 _MOST_GATEWAYS = 64
 

@@ -6,15 +6,12 @@ from functools import partial
 from typing import Any
 
 from culver.config import Settings
-from culver.control.slice_views import SlicesView
-from culver.delivery.hub import Hub
-from culver.delivery.shares import Share, share_of
-from culver.log.publication_log import Receipt
-from culver.model.events.event import Event
-from culver.pipeline.observation import SiteObservation
-from culver.registry.block import Block, BlockSpec
-from culver.registry.registration import Registration
-from culver.registry.registry import SetSummary, SubscriptionSpec
+from culver.control import SlicesView
+from culver.delivery import Hub, Share, share_of
+from culver.log import Receipt
+from culver.model import Event
+from culver.pipeline import SiteObservation
+from culver.registry import Block, BlockSpec, Registration, SetSummary, SubscriptionSpec
 from culver.roles import Session
 from culver.site.live_subscriptions import LiveSubscriptions
 from culver.site.peer import Peer

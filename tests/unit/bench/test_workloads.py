@@ -23,7 +23,7 @@ from culver.bench.workloads.uniform_ranges import ATTRIBUTES, RangesWorkload
 from culver.bench.workloads.workload import RECEIVED_US
 from culver.config import FilterSettings
 from culver.errors import InvalidConfiguration
-from culver.model.events import event_batch as batches
+from culver.model.columns import event_batch as batches
 from culver.model.formats.event_bodies import parse_event
 from culver.model.language.parser import parse
 from culver.model.language.predicate import Range

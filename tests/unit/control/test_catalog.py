@@ -15,7 +15,7 @@ from culver.control.catalog import Catalog
 from culver.errors import Conflict, InvalidFilter, NotFound
 from culver.matching.index import Entry, Index, IndexWriter
 from culver.matching.index.storage.snapshot import versions_in
-from culver.model.events.event_batch import encode
+from culver.model.columns.event_batch import encode
 from culver.model.formats import parse_event
 from culver.model.language.parser import parse
 from culver.pipeline.head import HeadTracker

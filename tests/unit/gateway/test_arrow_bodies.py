@@ -8,7 +8,7 @@ import pytest
 
 from culver.errors import InvalidFilter, InvalidRequest
 from culver.gateway.routes.arrow_bodies import read_table
-from culver.model.language.value_rows import column_of_array
+from culver.model.columns.value_rows import column_of_array
 
 TEXTS = pa.array(["some text"] * 50)
 TABLES = {

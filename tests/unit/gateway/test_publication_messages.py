@@ -9,7 +9,7 @@ from culver.errors import CulverError
 from culver.gateway.api.request_fields import REQUEST_DEPTH, Fields, parse_json
 from culver.gateway.websocket.message_references import Reference, check_reference
 from culver.gateway.websocket.publication_messages import decode_items, read_items, read_quickly
-from culver.model.events.event import Event
+from culver.model.event import Event
 
 SETTINGS = EventSettings(max_depth=4, max_batch=3, max_attributes=5, max_bytes=120)
 

@@ -3,7 +3,7 @@
 from prometheus_client import CollectorRegistry
 
 from culver.gateway.metrics.publish_metrics import PublishMetrics
-from culver.model.events.event import Event
+from culver.model.event import Event
 
 
 def test_publications_are_counted_with_their_events_bytes_and_seconds() -> None:

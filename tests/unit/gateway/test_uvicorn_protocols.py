@@ -13,8 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 import uvicorn
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from uvicorn._types import ASGI3Application, ASGIReceiveCallable, ASGISendCallable, Scope
 from uvicorn.server import ServerState
 from websockets.frames import Frame, Opcode

@@ -19,9 +19,9 @@ from culver.log.file_log import FileLog
 from culver.log.group_committer import GroupCommitter
 from culver.log.log_segment import list_segments
 from culver.log.publication_log import Body, Staged, WriteFailure
-from culver.model.events.arrow_message import Packed
-from culver.model.events.event import Event
-from culver.model.events.event_batch import pack
+from culver.model.columns.arrow_message import Packed
+from culver.model.columns.event_batch import pack
+from culver.model.event import Event
 from support.logs import event, numbers
 
 

@@ -4,8 +4,7 @@ import math
 import random
 
 import numpy as np
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from culver.matching.index.compile.bounds import (
     INT64_MAX,

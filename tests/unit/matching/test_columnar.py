@@ -12,8 +12,8 @@ from culver.matching.filters import columnar
 from culver.matching.filters.columnar import ColumnarFilter
 from culver.matching.filters.reference import ReferenceFilter
 from culver.matching.index.compile.compiler import Entry, compile_entries
-from culver.model.events.event import Event
-from culver.model.events.event_batch import concat, encode
+from culver.model.columns.event_batch import concat, encode
+from culver.model.event import Event
 from culver.model.language.parser import parse
 from culver.model.language.prepared_filter import prepare
 from culver.model.values import Value

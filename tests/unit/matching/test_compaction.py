@@ -15,8 +15,8 @@ from culver.matching.index.compile.clause_table import ClauseTable
 from culver.matching.index.layout import container
 from culver.matching.index.storage.compaction import Compaction
 from culver.matching.index.storage.slicing import Undivided
-from culver.model.events.event import Event
-from culver.model.events.event_batch import concat, encode
+from culver.model.columns.event_batch import concat, encode
+from culver.model.event import Event
 from culver.model.language.evaluation import evaluate
 from culver.model.language.parser import parse
 from culver.model.values import Value

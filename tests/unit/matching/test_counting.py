@@ -7,8 +7,8 @@ import pyarrow as pa
 from culver.matching.filter import Matches
 from culver.matching.filters.counting import CountingFilter
 from culver.matching.filters.counting_kernel import CHUNK
-from culver.model.events.event import Event
-from culver.model.events.event_batch import concat, encode
+from culver.model.columns.event_batch import concat, encode
+from culver.model.event import Event
 from culver.model.language.parser import parse
 from culver.model.language.predicate import Constant, OneOf, Predicate, Range
 from culver.model.values import Domain, Value

@@ -12,8 +12,8 @@ from culver.errors import Conflict, NotFound, StorageCorrupt, StorageError, Stor
 from culver.matching.index import Entry, Index, IndexWriter
 from culver.matching.index.layout import container
 from culver.matching.index.storage.snapshot import version_path, versions_in
-from culver.model.events.event import Event
-from culver.model.events.event_batch import concat, encode
+from culver.model.columns.event_batch import concat, encode
+from culver.model.event import Event
 from culver.model.language.evaluation import evaluate
 from culver.model.language.parser import parse
 from culver.model.values import Value

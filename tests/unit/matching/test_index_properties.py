@@ -27,8 +27,8 @@ from culver.matching.index.layout import chunks
 from culver.matching.index.search.index_segment import Segment, encode
 from culver.matching.index.search.matcher import FOREVER, Part, Parts, merge_parts
 from culver.matching.index.storage import merge_tiers, snapshot
-from culver.model.events import event_batch as batches
-from culver.model.events.event import Event
+from culver.model.columns import event_batch as batches
+from culver.model.event import Event
 from culver.model.language.evaluation import evaluate
 from culver.model.language.predicate import Predicate
 from culver.pipeline.result_join import join

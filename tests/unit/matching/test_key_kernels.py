@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from culver.jit import fixed
 from culver.matching.index.compile.bounds import Line, real_key
@@ -19,8 +18,8 @@ from culver.matching.index.keys.batch_columns import BatchColumns
 from culver.matching.index.keys.key_kernels import Programs
 from culver.matching.index.keys.literals import Literals, literals_of
 from culver.matching.index.search.index_segment import in_memory
-from culver.model.events.event import Event
-from culver.model.events.event_batch import concat, deserialise, encode, serialise
+from culver.model.columns.event_batch import concat, deserialise, encode, serialise
+from culver.model.event import Event
 from culver.model.values import Kind, Timestamp, Value, kind_of
 from support.events import NAMES, events, random_event
 

@@ -13,8 +13,8 @@ from culver.matching.index.keys.portable_keys import (
     point_hashes,
     term_bounds,
 )
-from culver.model.events.event import Event
-from culver.model.events.event_batch import concat, encode
+from culver.model.columns.event_batch import concat, encode
+from culver.model.event import Event
 from culver.model.language.parser import parse
 from support.families import WORDS
 

@@ -13,8 +13,8 @@ from culver.matching.index.keys import key_kernels
 from culver.matching.index.needs import need_cache, row_needs
 from culver.matching.index.results import grouping, listed_matches
 from culver.matching.index.search import match_kernels
-from culver.model.events.event import Event
-from culver.model.events.event_batch import concat, encode
+from culver.model.columns.event_batch import concat, encode
+from culver.model.event import Event
 from culver.model.language.parser import parse
 
 MATCH = """
@@ -22,8 +22,8 @@ import json, sys, time
 from pathlib import Path
 from culver.matching import warm_up
 from culver.matching.index import Index
-from culver.model.events.event_batch import concat, encode
-from culver.model.events.event import Event
+from culver.model.columns.event_batch import concat, encode
+from culver.model.event import Event
 
 warm_up()
 batch = concat(encode([Event({}, {"x": n, "s": "ab"}, b"{}") for n in range(4)], 0))

@@ -13,8 +13,8 @@ from culver.matching.filter import Filter
 from culver.matching.index import Entry, Index, IndexWriter, Memory
 from culver.matching.index.search.text_segment import TextSegment
 from culver.matching.index.storage.snapshot import read_version
-from culver.model.events.event import Event
-from culver.model.events.event_batch import concat, encode
+from culver.model.columns.event_batch import concat, encode
+from culver.model.event import Event
 from culver.model.language.evaluation import evaluate
 from culver.model.language.parser import parse
 from culver.model.values import Value

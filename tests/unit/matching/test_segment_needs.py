@@ -11,8 +11,8 @@ from culver.matching.index.keys.batch_columns import BatchColumns
 from culver.matching.index.needs import need_cache
 from culver.matching.index.needs.need_lookups import TextLookup
 from culver.matching.index.needs.segment_needs import Needs
-from culver.model.events.event import Event
-from culver.model.events.event_batch import concat, encode
+from culver.model.columns.event_batch import concat, encode
+from culver.model.event import Event
 from culver.model.language.evaluation import satisfies
 from culver.model.language.patterns import parse_pattern, shape_of
 from culver.model.language.predicate import (

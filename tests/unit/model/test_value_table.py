@@ -8,7 +8,7 @@ import pytest
 
 from culver.config import FilterSettings
 from culver.errors import InvalidEvent, InvalidFilter
-from culver.model.events.event_batch import deserialise, encode, event_at, serialise
+from culver.model.columns.event_batch import deserialise, encode, event_at, serialise
 from culver.model.formats import parse_event
 from culver.model.language.evaluation import evaluate, matching_clause
 from culver.model.language.parser import parse

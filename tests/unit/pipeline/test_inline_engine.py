@@ -13,8 +13,8 @@ import pytest
 from culver.config import LogSettings
 from culver.log.file_log import FileLog
 from culver.matching.index import Entry, IndexWriter
-from culver.model.events.event import Event
-from culver.model.events.event_batch import encode
+from culver.model.columns.event_batch import encode
+from culver.model.event import Event
 from culver.model.language.parser import parse
 from culver.pipeline.head import Head
 from culver.pipeline.inline_engine import InlineEngine

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from culver.config import LogSettings
 from culver.log.file_log import FileLog
 from culver.matching.index import Entry, IndexWriter
-from culver.model.events import event_batch as batches
+from culver.model.columns import event_batch as batches
 from culver.model.language.parser import parse
 from culver.pipeline import notifications, partial_exchange
 from culver.pipeline.batch_plan import Plan

@@ -10,8 +10,8 @@ from culver.errors import StorageCorrupt
 from culver.matching.groups import Found
 from culver.matching.index import Entry, Index, IndexWriter, Memory
 from culver.matching.index.compile.compiler import compile_entries
-from culver.model.events import event_batch as batches
-from culver.model.events.event import Event
+from culver.model.columns import event_batch as batches
+from culver.model.event import Event
 from culver.model.language.evaluation import evaluate
 from culver.model.language.parser import parse
 from culver.model.language.predicate import Predicate

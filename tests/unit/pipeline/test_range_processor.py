@@ -12,7 +12,7 @@ from culver.log.file_log import FileLog
 from culver.matching.index import Entry, IndexWriter
 from culver.matching.index.compile.clause_table import concatenate
 from culver.matching.index.storage import snapshot
-from culver.model.events import event_batch as batches
+from culver.model.columns import event_batch as batches
 from culver.model.language.parser import parse
 from culver.pipeline import partial_exchange
 from culver.pipeline.batch_plan import Plan

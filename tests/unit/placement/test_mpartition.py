@@ -11,8 +11,8 @@ from culver.matching.index.compile.bounds import Line, real_key
 from culver.matching.index.compile.bulk_compiler import compile_rows
 from culver.matching.index.compile.clause_table import ClauseTable
 from culver.matching.index.compile.compiler import Entry, compile_entries
-from culver.model.events.event import Event
-from culver.model.events.event_batch import concat, encode
+from culver.model.columns.event_batch import concat, encode
+from culver.model.event import Event
 from culver.model.language.parser import parse
 from culver.model.language.prepared_filter import prepare
 from culver.model.values import Value

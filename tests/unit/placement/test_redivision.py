@@ -6,15 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from numpy.typing import NDArray
 
 from culver.matching.index.compile.bounds import Line
 from culver.matching.index.compile.clause_table import ClauseTable, concatenate, select_registrations
 from culver.matching.index.compile.compiler import Entry, compile_entries
-from culver.model.events.event import Event
-from culver.model.events.event_batch import concat, encode
+from culver.model.columns.event_batch import concat, encode
+from culver.model.event import Event
 from culver.model.language.evaluation import evaluate
 from culver.model.language.parser import parse
 from culver.model.values import Value

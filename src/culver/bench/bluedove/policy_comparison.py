@@ -6,7 +6,7 @@ from culver.bench.bluedove import bluedove_paper, saturation
 from culver.bench.bluedove.bluedove_findings import Drawing, Found, Value
 from culver.bench.bluedove.simulated_world import EQUAL, ONE_DIMENSION, QUANTILES, Setting, World
 from culver.bench.bluedove.simulation import Simulation
-from culver.placement.forwarding import Adaptive, Random, ResponseTime, SubscriptionCount
+from culver.placement import Adaptive, Random, ResponseTime, SubscriptionCount
 
 POLICIES, BALANCE = "7", "8"
 _ALMOST = 0.95  # of saturation

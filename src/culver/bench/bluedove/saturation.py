@@ -6,8 +6,8 @@ import numpy as np
 
 from culver.bench.bluedove.bluedove_plan import BluedovePlan
 from culver.bench.bluedove.simulation import Period, Simulation, System
-from culver.matching.index.storage.slicing import ANYWHERE
-from culver.placement.forwarding import Adaptive, Forwarding
+from culver.matching import ANYWHERE
+from culver.placement import Adaptive, Forwarding
 from culver.plugins import forwarding_named
 
 DISPATCHERS = 2

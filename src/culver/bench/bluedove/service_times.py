@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from culver.bench.bluedove import bluedove_paper
 from culver.bench.matching.drawn_subscriptions import Form
-from culver.matching.filters.columnar import ColumnarFilter
-from culver.model.language.prepared_filter import prepare
+from culver.matching import ColumnarFilter
+from culver.model.language import prepare
 
 _LARGE, _SMALL = 2_048, 64  # events in a batch
 _SMALL_BATCHES = 16

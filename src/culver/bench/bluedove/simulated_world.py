@@ -14,13 +14,9 @@ from culver.bench.bluedove.service_times import Service
 from culver.bench.bluedove.simulation import System
 from culver.bench.matching.drawn_subscriptions import Form, draw
 from culver.bench.workloads.uniform_ranges import LENGTH, RangesWorkload
-from culver.matching.index import ClauseTable, compile_rows
-from culver.model.language.prepared_filter import prepare
-from culver.placement.divisions.dimension_choice import Dividing
-from culver.placement.forwarding import Adaptive, Random
-from culver.placement.mpartition import MPartition, OneDimension
-from culver.placement.placement import Placement
-from culver.placement.replicated import Replicated
+from culver.matching import ClauseTable, compile_rows
+from culver.model.language import prepare
+from culver.placement import Adaptive, Dividing, MPartition, OneDimension, Placement, Random, Replicated
 
 EQUAL, QUANTILES = "mpartition", "mpartition, quantiles"
 ONE_DIMENSION, REPLICATED = OneDimension.name, Replicated.name

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culver.bench.bluedove import simulated_matchers
-from culver.matching.index.storage.slicing import ANYWHERE
-from culver.placement.forwarding import Forwarding, Load
+from culver.matching import ANYWHERE
+from culver.placement import Forwarding, Load
 
 _SLOTS = 1 << 16  # to begin with
 

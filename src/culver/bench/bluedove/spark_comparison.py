@@ -21,7 +21,7 @@ from culver.bench.bulk_registration import register_workload
 from culver.bench.pipeline.backlog import fill_log, measure_backlog
 from culver.bench.site_process import SiteProcess, site_status
 from culver.bench.workloads.uniform_ranges import RangesWorkload
-from culver.pipeline.spark.cluster.standalone_cluster import StandaloneCluster
+from culver.pipeline import StandaloneCluster
 
 SEED = 1
 SYSTEMS = ("replicated", "one-dimension", "mpartition")

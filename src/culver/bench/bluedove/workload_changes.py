@@ -12,9 +12,8 @@ from culver.bench.bluedove import bluedove_paper, saturation
 from culver.bench.bluedove.bluedove_findings import Drawing, Found, Value
 from culver.bench.bluedove.simulated_world import EQUAL, Setting, World
 from culver.bench.bluedove.simulation import Period, Simulation
-from culver.control.elasticity import Add, Controller, ElasticitySettings, SliceLoad
-from culver.placement.forwarding import Adaptive
-from culver.placement.mpartition import MPartition
+from culver.control import Add, Controller, ElasticitySettings, SliceLoad
+from culver.placement import Adaptive, MPartition
 
 ELASTICITY, FAILURES = "9", "10"
 _BEGIN, _STEP = 0.85, 0.2  # rates, of the first saturation

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from culver.bench.matching.drawn_subscriptions import draw
 from culver.bench.workloads import Workload
-from culver.matching.filters.columnar import ColumnarFilter
+from culver.matching import ColumnarFilter
 
 _MOST_PRESENT = 20_000
 _EVENTS = 64

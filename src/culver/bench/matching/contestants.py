@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 from culver.bench.matching.database_join import DuckDBJoin
 from culver.bench.matching.drawn_subscriptions import Subscriptions
 from culver.bench.matching.vector_scan import NumpyScan
-from culver.matching.filter import Filter
-from culver.matching.filters.columnar import ColumnarFilter
-from culver.model.events.event_batch import concat
-from culver.model.language.prepared_filter import prepare
+from culver.matching import ColumnarFilter, Filter
+from culver.model.columns import concat
+from culver.model.language import prepare
 from culver.plugins import filter_named
 
 

@@ -31,16 +31,8 @@ from culver.bench.workloads.news import (
 from culver.bench.workloads.quotes import QuotesWorkload, market
 from culver.bench.workloads.uniform_ranges import ATTRIBUTES, RangesWorkload
 from culver.errors import InvalidConfiguration
-from culver.model.language.predicate import (
-    Constant,
-    Constraint,
-    OneOf,
-    Pattern,
-    PatternShape,
-    Predicate,
-    Range,
-)
-from culver.model.values import Domain
+from culver.model import Domain
+from culver.model.language import Constant, Constraint, OneOf, Pattern, PatternShape, Predicate, Range
 
 _ANYTHING = Constant(True)
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from culver.bench.bench_frame import BenchmarkFailed
 from culver.bench.matching.drawn_subscriptions import draw
 from culver.bench.workloads import Workload
-from culver.matching.index import Entry, IndexWriter
-from culver.model.events.event_batch import serialise
+from culver.matching import Entry, IndexWriter
+from culver.model.columns import serialise
 
 SUBSCRIPTIONS = 1_000
 _EVENTS = 64  # so many that some match
@@ -28,7 +28,7 @@ started = time.perf_counter()
 import culver.matching
 import pickle
 from pathlib import Path
-from culver.model.events.event_batch import deserialise
+from culver.model.columns.event_batch import deserialise
 from culver.plugins import filter_named
 
 directory = Path(sys.argv[2])

@@ -12,8 +12,8 @@ from culver.bench.bench_frame import BenchmarkFailed
 from culver.bench.site_process import site_status
 from culver.bench.workloads import Workload
 from culver.config import LogSettings
-from culver.log.file_log import FileLog
-from culver.model.events.event_batch import RECEIVED
+from culver.log import FileLog
+from culver.model.columns import RECEIVED
 
 _GROUP = 8_192  # events of one group commit
 _DISTINCT = 32 * _GROUP  # events, which then come again

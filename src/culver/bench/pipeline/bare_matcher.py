@@ -32,8 +32,7 @@ def measure_bare(index: Path, version: int, workload: str, seed: int, seconds: f
 def _match(
     barrier: threading.Barrier, index: Path, version: int, workload: str, seed: int, seconds: float
 ) -> tuple[int, int, float]:
-    from culver.matching import warm_up
-    from culver.matching.index import Index
+    from culver.matching import Index, warm_up
 
     warm_up()
     whole = named(workload).event_batch(BATCH * _BATCHES, seed)

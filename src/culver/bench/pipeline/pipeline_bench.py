@@ -20,7 +20,7 @@ from culver.bench.pipeline.bare_matcher import Bare, measure_bare
 from culver.bench.site_process import SiteProcess
 from culver.bench.throughput import BATCH, measure_throughput
 from culver.bench.workloads import Workload
-from culver.matching.index.storage.snapshot import versions_in
+from culver.matching import versions_in
 
 _SEED = 1
 _SAMPLED_PER_SECOND = 5_000  # events that a live subscriber gets, at most

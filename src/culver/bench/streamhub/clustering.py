@@ -17,11 +17,8 @@ from culver.bench.matching.matching_bench import one_core
 from culver.bench.streamhub import sliced_matching, streamhub_paper
 from culver.bench.streamhub.streamhub_findings import Finding, Quoted
 from culver.bench.streamhub.streamhub_plan import SEED, StreamhubPlan
-from culver.matching.index import ClauseTable, Memory
-from culver.matching.index.storage.slicing import Undivided
-from culver.pipeline import operators, range_processor
-from culver.pipeline.divided_index import DividedIndex
-from culver.pipeline.set_loads import LoadReport
+from culver.matching import ClauseTable, Memory, Undivided
+from culver.pipeline import DividedIndex, LoadReport, operators, range_processor
 from culver.plugins import forwarding_named
 
 FIGURE = "10"

@@ -12,7 +12,7 @@ from culver.bench.streamhub import streamhub_paper
 from culver.bench.streamhub.sliced_matching import workload
 from culver.bench.streamhub.streamhub_findings import Finding, Quoted
 from culver.bench.streamhub.streamhub_plan import SEED, StreamhubPlan
-from culver.matching.filters.columnar import ColumnarFilter
+from culver.matching import ColumnarFilter
 
 FIGURE = "6"
 PERCENTILES = (10, 25, 50, 75, 90, 99)

@@ -26,16 +26,18 @@ from culver.bench.pipeline.backlog import fill_log
 from culver.bench.streamhub import sliced_matching, streamhub_paper
 from culver.bench.streamhub.streamhub_findings import Finding, Quoted
 from culver.bench.streamhub.streamhub_plan import SEED, StreamhubPlan
-from culver.log.file_log import FileLogReader
-from culver.matching.groups import MOST_EVENTS, Found
-from culver.matching.index import Memory
-from culver.matching.index.storage.slicing import Undivided
-from culver.pipeline import operators, range_processor, result_join
-from culver.pipeline.divided_index import DividedIndex
-from culver.pipeline.notifications import Notifications
-from culver.pipeline.operator_work import Meter
-from culver.pipeline.set_loads import LoadReport
-from culver.placement.placement import Chosen
+from culver.log import FileLogReader
+from culver.matching import MOST_EVENTS, Found, Memory, Undivided
+from culver.pipeline import (
+    DividedIndex,
+    LoadReport,
+    Meter,
+    Notifications,
+    operators,
+    range_processor,
+    result_join,
+)
+from culver.placement import Chosen
 from culver.plugins import forwarding_named
 
 FIGURE = "8"

@@ -6,10 +6,8 @@ from pathlib import Path
 from culver.bench.matching.drawn_subscriptions import Form, draw
 from culver.bench.streamhub.streamhub_plan import SEED
 from culver.bench.workloads import Workload, named
-from culver.matching.index import ClauseTable, IndexWriter, compile_rows
-from culver.matching.index.compile.clause_table import concatenate
-from culver.matching.index.storage.slicing import Slicing, Undivided
-from culver.model.language.prepared_filter import prepare
+from culver.matching import ClauseTable, IndexWriter, Slicing, Undivided, compile_rows, concatenate
+from culver.model.language import prepare
 from culver.plugins import placement_named
 
 PLACEMENTS = ("hashed", "event-space", "kmeans", "replicated")

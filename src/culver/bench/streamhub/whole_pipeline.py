@@ -14,7 +14,7 @@ from culver.bench.streamhub.sliced_matching import workload
 from culver.bench.streamhub.streamhub_findings import Finding, Quoted
 from culver.bench.streamhub.streamhub_plan import SEED, StreamhubPlan
 from culver.bench.streamhub.streamhub_site import Sites, client, sites_with_subscriptions
-from culver.matching.index.storage.slicing import Undivided
+from culver.matching import Undivided
 
 FIGURE = "11"
 RATE = "events"

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from culver.model.events.event_batch import PAYLOAD, RECEIVED
+from culver.model.columns import PAYLOAD, RECEIVED
 
 RECEIVED_US = 1_700_000_000_000_000
 """When the events of a batch are said to have been received."""

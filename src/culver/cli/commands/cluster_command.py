@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from culver.cli.startup import Startup, invocation
-from culver.pipeline.spark.cluster.standalone_cluster import StandaloneCluster
+from culver.pipeline import StandaloneCluster
 
 _directory = click.option(
     "--dir",

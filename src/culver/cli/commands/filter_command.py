@@ -7,12 +7,9 @@ import click
 
 from culver.cli.failures import FAILURE, SUCCESS, about_filter
 from culver.errors import InvalidRequest
-from culver.model.events.event import Event
+from culver.model import Event
 from culver.model.formats import parse_event
-from culver.model.language.evaluation import evaluate, matching_clause
-from culver.model.language.parser import parse
-from culver.model.language.predicate import Predicate
-from culver.model.language.rendering import clause_text
+from culver.model.language import Predicate, clause_text, evaluate, matching_clause, parse
 
 
 @click.group("filter", no_args_is_help=True)

@@ -8,9 +8,7 @@ import msgspec
 from culver.cli.failures import INVALID, SUCCESS
 from culver.cli.line_publisher import StreamPublisher, Summary
 from culver.cli.options import run_async, url_option
-from culver.client.async_client import connect
-from culver.client.client_types import Receipt
-from culver.client.event_encoding import encode_event
+from culver.client import Receipt, connect, encode_event
 from culver.errors import InvalidEvent
 
 _EXAMPLE = """culver pub '{"symbol": "XYZ", "price": 21.5}'"""

@@ -11,9 +11,7 @@ import msgspec
 from culver.cli.failures import about_filter
 from culver.cli.listing import json_option, list_all
 from culver.cli.options import run_async, url_option
-from culver.client.async_client import Client, connect
-from culver.client.client_types import Mailbox, Rows
-from culver.client.row_pieces import as_table
+from culver.client import Client, Mailbox, Rows, as_table, connect
 from culver.errors import InvalidRequest
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ import msgspec
 from culver.cli.listing import json_line
 from culver.cli.options import run_async, url_option
 from culver.cli.slices_text import render
-from culver.client.async_client import Client, connect
-from culver.control.slice_views import SlicesView
+from culver.client import Client, connect
+from culver.control import SlicesView
 from culver.errors import ConnectionFailed
 
 _CHANGE_SECONDS = 600.0  # registrations move, and of millions that takes a while

@@ -9,8 +9,7 @@ import click
 
 from culver.cli.failures import FAILURE, SUCCESS, about_filter
 from culver.cli.options import run_async, scheme_option, url_option
-from culver.client.async_client import connect
-from culver.client.client_types import Gap, Message
+from culver.client import Gap, Message, connect
 
 
 @click.command(no_args_is_help=True)

@@ -9,8 +9,7 @@ from culver.cli.commands import set_commands
 from culver.cli.failures import about_filter
 from culver.cli.listing import json_line, json_option, list_all, one_line
 from culver.cli.options import run_async, scheme_option, url_option
-from culver.client.async_client import Client, connect
-from culver.client.client_types import Mailbox, Subscription
+from culver.client import Client, Mailbox, Subscription, connect
 
 
 @click.group(no_args_is_help=True)

@@ -13,9 +13,9 @@ import msgspec
 from culver.cli.options import run_async, url_option
 from culver.cli.top_text import render
 from culver.cli.top_view import View, compare
-from culver.client.async_client import Client, connect
+from culver.client import Client, connect
 from culver.errors import ConnectionFailed
-from culver.pipeline.observation import SiteObservation
+from culver.pipeline import SiteObservation
 
 # The terminal's second screen, so that what was there comes back; no cursor on it.
 _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"

@@ -23,7 +23,7 @@ from typing import Any
 from culver.delivery.deliveries import Gap
 from culver.delivery.mailboxes.mailboxes import StoredMailbox
 from culver.errors import StorageCorrupt, StorageError, StorageFull, Unavailable
-from culver.registry.block import Block
+from culver.registry import Block
 
 logger = logging.getLogger(__name__)
 

@@ -9,8 +9,8 @@ from culver.delivery.deliveries import Gap
 from culver.delivery.mailboxes.cursor_store import CursorStore
 from culver.delivery.mailboxes.mailbox_columns import NONE
 from culver.delivery.mailboxes.mailboxes import Mailboxes
-from culver.log.publication_log import ReadableLog
-from culver.registry.block import Block
+from culver.log import ReadableLog
+from culver.registry import Block
 
 _DROPS_AT_A_TIME = 64  # mailboxes, before the event loop gets a turn
 

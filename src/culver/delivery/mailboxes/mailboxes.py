@@ -26,9 +26,8 @@ from culver.delivery.mailboxes.gap_ledger import Gaps
 from culver.delivery.mailboxes.mailbox_columns import NEVER, NONE, Columns, Numbers
 from culver.delivery.mailboxes.subscription_names import Names
 from culver.delivery.ranges.notification_ranges import Range, Ranges
-from culver.pipeline.notifications import Notifications
-from culver.registry.block import Block
-from culver.registry.registration import Registration
+from culver.pipeline import Notifications
+from culver.registry import Block, Registration
 
 
 @dataclass(frozen=True, slots=True)

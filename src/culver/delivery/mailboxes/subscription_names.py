@@ -10,8 +10,7 @@ from bisect import bisect_right, insort
 from operator import itemgetter
 from typing import NamedTuple
 
-from culver.registry.block import Block
-from culver.registry.subscription_ids import split_member
+from culver.registry import Block, split_member
 
 _FIRST = itemgetter(1)
 

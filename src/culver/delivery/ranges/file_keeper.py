@@ -26,7 +26,7 @@ from culver.delivery.ranges.notification_ranges import (
     plan_storing,
     prune,
 )
-from culver.pipeline.notifications import Notifications, parse_file_name
+from culver.pipeline import Notifications, parse_file_name
 
 _GRACE_US = 1_000_000
 

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from culver.delivery.mailboxes.mailboxes import Mailboxes
 from culver.delivery.ranges.notification_ranges import LEVELS, Range
-from culver.pipeline import notifications
-from culver.pipeline.notifications import Notifications, file_name
+from culver.pipeline import Notifications, file_name, notifications
 
 Knows = Callable[[NDArray[np.int64]], NDArray[np.bool_]]
 """Which of a file's registrations, in ascending numbers, belong to this gateway."""

@@ -17,8 +17,7 @@ from pathlib import Path
 
 from culver.delivery.ranges.notification_ranges import LEVELS, Range
 from culver.errors import StorageCorrupt
-from culver.pipeline import notifications
-from culver.pipeline.notifications import Notifications
+from culver.pipeline import Notifications, notifications
 
 logger = logging.getLogger(__name__)
 

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from culver.delivery.delivery_kernels import allot, constant, copy_kept, gather, tally
 from culver.delivery.ranges.small_ranges import Loose
-from culver.matching.groups import MOST_EVENTS
-from culver.pipeline.notifications import Notifications, aligned_rows, file_name
+from culver.matching import MOST_EVENTS
+from culver.pipeline import Notifications, aligned_rows, file_name
 
 Rows = NDArray[np.uint16]
 

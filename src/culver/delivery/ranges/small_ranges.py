@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 
 from culver.delivery.delivery_kernels import N, constant, group_pairs, note_pairs
 from culver.delivery.mailboxes.mailbox_columns import NEVER
-from culver.matching.groups import MOST_EVENTS, Groups
-from culver.matching.index.results.grouping import sorted_groups
-from culver.pipeline.notifications import Notifications
+from culver.matching import MOST_EVENTS, Groups, sorted_groups
+from culver.pipeline import Notifications
 
 _WIDEST = 1 << 24  # numbers, from the lowest to the highest, that are counted: some bytes are kept for each
 

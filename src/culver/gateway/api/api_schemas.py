@@ -6,10 +6,10 @@ from typing import Any
 import msgspec
 
 from culver.config import Settings
-from culver.control.slice_views import SlicesView
+from culver.control import SlicesView
 from culver.gateway.problems import KINDS
-from culver.model.scheme import COLUMNAR
-from culver.pipeline.observation import SiteObservation
+from culver.model import COLUMNAR
+from culver.pipeline import SiteObservation
 from culver.plugins import FILTERS
 
 Schema = dict[str, Any]

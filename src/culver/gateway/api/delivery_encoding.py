@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from culver.delivery.deliveries import Delivery, Gap
+from culver.delivery import Delivery, Gap
 
 MAX_BATCH_DELIVERIES = 256
 MAX_BATCH_BYTES = 256 * 1024

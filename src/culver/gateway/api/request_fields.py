@@ -7,7 +7,7 @@ from typing import Any
 
 from starlette.datastructures import QueryParams
 
-from culver.delivery.deliveries import parse_delivery_id
+from culver.delivery import parse_delivery_id
 from culver.errors import CulverError, InvalidEvent, InvalidRequest
 from culver.model.formats import strict_json
 

@@ -15,8 +15,8 @@ from culver.gateway.api.request_fields import Query
 from culver.gateway.cpu_work import compute
 from culver.gateway.gateway_context import Gateway, Interrupted, client_of, gateway_of
 from culver.gateway.routes.request_bodies import media_type, read_body, read_lines
-from culver.log.publication_log import Receipt
-from culver.model.events.event import Event
+from culver.log import Receipt
+from culver.model import Event
 from culver.model.formats import decode_body, parse_event
 
 _STREAM = "application/x-ndjson"

@@ -12,11 +12,9 @@ from culver.gateway.cpu_work import compute
 from culver.gateway.gateway_context import gateway_of
 from culver.gateway.routes.request_bodies import read_body, require_json
 from culver.gateway.routes.subscription_routes import parse_filter
-from culver.model.events.event import Event
+from culver.model import Event
 from culver.model.formats import event_from_object
-from culver.model.language.evaluation import evaluate, matching_clause
-from culver.model.language.predicate import Predicate
-from culver.model.language.rendering import clause_text
+from culver.model.language import Predicate, clause_text, evaluate, matching_clause
 
 
 async def test(request: Request) -> Response:

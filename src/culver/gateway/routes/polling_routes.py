@@ -7,13 +7,13 @@ from contextlib import asynccontextmanager
 from starlette.requests import Request
 from starlette.responses import Response
 
-from culver.delivery.deliveries import Delivery, Gap
+from culver.delivery import Delivery, Gap
 from culver.gateway.api.delivery_encoding import Item, ReceiveLimit, encode, item_members
 from culver.gateway.api.request_fields import Fields, Query, offset_within, parse_json
 from culver.gateway.gateway_context import Gateway, gateway_of
 from culver.gateway.routes.request_bodies import read_body, require_json
 from culver.gateway.routes.subscription_routes import durable_registration
-from culver.registry.registration import Registration
+from culver.registry import Registration
 from culver.roles import Session
 
 _DEFAULT_ITEMS = 100

@@ -20,12 +20,10 @@ from culver.gateway.gateway_context import Gateway, gateway_of
 from culver.gateway.routes.arrow_bodies import read_table
 from culver.gateway.routes.request_bodies import media_type, read_body
 from culver.gateway.routes.subscription_routes import answer, read_lifetime_and_limits
-from culver.matching.index import compiles_by_column
-from culver.model.language.prepared_filter import Prepared, prepare
-from culver.model.language.value_rows import Columns, column_of_array, column_of_values
-from culver.registry.block import BlockSpec
-from culver.registry.registry import SetSummary
-from culver.registry.subscription_ids import check_set_name
+from culver.matching import compiles_by_column
+from culver.model.columns import Columns, column_of_array, column_of_values
+from culver.model.language import Prepared, prepare
+from culver.registry import BlockSpec, SetSummary, check_set_name
 
 ARROW_STREAM = "application/vnd.apache.arrow.stream"
 _JSON = "application/json"

@@ -3,7 +3,7 @@
 from starlette.requests import Request
 from starlette.responses import Response
 
-from culver.control.slice_views import SlicesView
+from culver.control import SlicesView
 from culver.errors import NotFound
 from culver.gateway.api.delivery_encoding import encode
 from culver.gateway.api.request_fields import Fields, Query, parse_json

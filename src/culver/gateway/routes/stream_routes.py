@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from culver.delivery.deliveries import Delivery
+from culver.delivery import Delivery
 from culver.errors import CulverError, NotFound
 from culver.gateway.api.delivery_encoding import (
     Item,

@@ -13,13 +13,10 @@ from culver.gateway.cpu_work import compute
 from culver.gateway.gateway_context import Gateway, gateway_of
 from culver.gateway.redirection import check_here
 from culver.gateway.routes.request_bodies import read_body, require_json
-from culver.model.language.parser import parse
-from culver.model.language.predicate import Predicate
-from culver.model.scheme import COLUMNAR
+from culver.model import COLUMNAR
+from culver.model.language import Predicate, parse
 from culver.plugins import FILTERS
-from culver.registry.registration import Registration
-from culver.registry.registry import SubscriptionSpec
-from culver.registry.subscription_ids import check_id
+from culver.registry import Registration, SubscriptionSpec, check_id
 
 _JSON = "application/json"
 _DEFAULT_PAGE = 100

@@ -10,7 +10,7 @@ from culver.config import EventSettings
 from culver.errors import CulverError, InvalidRequest, TooLarge
 from culver.gateway.api.request_fields import Fields, prefixed
 from culver.gateway.websocket.message_references import MAX_LENGTH, Reference
-from culver.model.events.event import Event
+from culver.model import Event
 from culver.model.formats import event_from_object
 
 

@@ -36,8 +36,8 @@ from culver.gateway.websocket.message_references import Reference, check_referen
 from culver.gateway.websocket.outbox import Outbox, Window
 from culver.gateway.websocket.publication_messages import decode_items, read_items, read_quickly
 from culver.gateway.websocket.uvicorn_protocols import DIRECT
-from culver.log.publication_log import Receipt
-from culver.model.events.event import Event
+from culver.log import Receipt
+from culver.model import Event
 from culver.roles import Session
 
 MAX_SUBSCRIPTIONS = 1_000

@@ -28,8 +28,7 @@ from culver.matching.index.keys.batch_columns import BatchColumns
 from culver.matching.index.search.index_segment import Segment, in_memory
 from culver.matching.index.search.matcher import FOREVER, Part, Parts, merge_parts
 from culver.matching.index.storage import merge_tiers
-from culver.model.language.predicate import Predicate
-from culver.model.language.prepared_filter import Prepared
+from culver.model.language import Predicate, Prepared
 
 _ON_THE_SPOT = 2048  # a segment of more registrations is merged in the thread only
 _QUIET_MATCHES = 16  # so many matches without a change, and the filter is made as compact as it gets

@@ -44,7 +44,7 @@ from culver.matching.index.keys.batch_columns import BatchColumns
 from culver.matching.index.keys.key_kernels import Programs
 from culver.matching.index.keys.literals import literals_of
 from culver.matching.index.needs.segment_needs import Needs
-from culver.model.language.predicate import Predicate
+from culver.model.language import Predicate
 
 _MAX_ROWS = 8_192  # worked on at a time
 

@@ -5,9 +5,8 @@ from collections.abc import Iterable
 import pyarrow as pa
 
 from culver.matching.filter import Matches, matches_of
-from culver.model.events.event_batch import event_at
-from culver.model.language.evaluation import evaluate
-from culver.model.language.predicate import Predicate
+from culver.model.columns import event_at
+from culver.model.language import Predicate, evaluate
 
 
 class ReferenceFilter:

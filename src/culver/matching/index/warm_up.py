@@ -11,9 +11,9 @@ from culver.matching.index.results import grouping, listed_matches
 from culver.matching.index.results.gatherer import Gatherer
 from culver.matching.index.search.index_segment import in_memory
 from culver.matching.index.search.matcher import Part, Parts
-from culver.model.events.event import Event
-from culver.model.events.event_batch import encode as encode_events
-from culver.model.language.predicate import (
+from culver.model import Domain, Event
+from culver.model.columns import encode as encode_events
+from culver.model.language import (
     Constant,
     Constraint,
     Contains,
@@ -23,10 +23,9 @@ from culver.model.language.predicate import (
     Predicate,
     Range,
 )
-from culver.model.values import Domain
 
 
-def load_kernels() -> None:
+def warm_up() -> None:
     """Load all kernels, in every signature that matching uses: milliseconds to a second from the cache on
     disk, some seconds where they must be compiled first. Harmless to call again."""
     suffix = Pattern("text", PatternShape.SUFFIX, "b", ("%", "b"), (True, False))

@@ -9,4 +9,11 @@ from culver.model.formats.event_bodies import (
 )
 from culver.model.formats.json_text import strict_json
 
-__all__ = ["MEDIA_TYPES", "decode_body", "decode_lines", "event_from_object", "parse_event", "strict_json"]
+__all__ = [
+    "MEDIA_TYPES",
+    "decode_body",
+    "decode_lines",
+    "event_from_object",
+    "parse_event",
+    "strict_json",
+]

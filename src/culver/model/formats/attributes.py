@@ -16,7 +16,7 @@ import msgspec
 
 from culver.config import EventSettings
 from culver.errors import InvalidEvent, TooLarge
-from culver.model.events.event import Event
+from culver.model.event import Event
 from culver.model.formats.json_text import (
     LARGEST_INTEGER,
     SMALLEST_INTEGER,

@@ -17,7 +17,7 @@ from urllib.parse import unquote_to_bytes
 
 from culver.config import EventSettings
 from culver.errors import InvalidEvent
-from culver.model.events.event import Event
+from culver.model.event import Event
 from culver.model.formats.attributes import collect_attributes, make_event, text_value, timestamp_value
 from culver.model.formats.json_text import (
     LARGEST_INTEGER,

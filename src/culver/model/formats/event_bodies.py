@@ -5,7 +5,7 @@ from typing import Any
 
 from culver.config import EventSettings
 from culver.errors import CulverError, InvalidEvent, TooLarge
-from culver.model.events.event import Event
+from culver.model.event import Event
 from culver.model.formats.attributes import collect_attributes, event_too_large, make_event
 from culver.model.formats.cloudevents import HEADER_PREFIX, binary_document, structured_event
 from culver.model.formats.json_text import (

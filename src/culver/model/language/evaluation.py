@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-from culver.model.events.event import Event
+from culver.model.event import Event
 from culver.model.language.patterns import like, parse_pattern
 from culver.model.language.predicate import (
     And,

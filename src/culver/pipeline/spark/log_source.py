@@ -31,7 +31,7 @@ from culver.pipeline.spark.file_watch import FileWatch
 from culver.pipeline.spark.signals import SignalSender
 
 if TYPE_CHECKING:
-    from culver.matching.index.results.grouping import Grouping
+    from culver.matching import Grouping
     from culver.pipeline.partial_file import Partial
     from culver.pipeline.range_processor import RangeProcessor
 
@@ -249,7 +249,7 @@ def _written() -> Written:
 @functools.cache
 def _grouping() -> "Grouping":
     """For joining, which one thread does while another matches."""
-    from culver.matching.index.results.grouping import Grouping
+    from culver.matching import Grouping
 
     return Grouping()
 
@@ -257,7 +257,7 @@ def _grouping() -> "Grouping":
 @functools.cache
 def _processor(data_dir: str) -> "RangeProcessor":
     # Only workers match. Four other processes load this module, one after the other, before the first batch.
-    from culver.log.file_log import FileLogReader
+    from culver.log import FileLogReader
     from culver.pipeline.range_processor import RangeProcessor
 
     files = SiteFiles(Path(data_dir))

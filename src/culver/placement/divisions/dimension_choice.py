@@ -24,10 +24,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from culver.jit import Integers
-from culver.matching.index.compile.bounds import Line
-from culver.matching.index.compile.clause_table import ClauseTable, Dimension, select_registrations
-from culver.matching.index.keys.batch_columns import BatchColumns
-from culver.matching.index.keys.portable_keys import event_keys
+from culver.matching import BatchColumns, ClauseTable, Dimension, Line, event_keys, select_registrations
 from culver.placement.divisions.division import Division
 from culver.placement.divisions.hash_division import of_points
 from culver.placement.divisions.layer import Layer, marks

@@ -22,8 +22,7 @@ from typing import Any, ClassVar, Protocol, Self
 import numpy as np
 
 from culver.jit import Integers, Shorts
-from culver.matching.index.compile.clause_table import Dimension
-from culver.matching.index.keys.batch_columns import BatchColumns
+from culver.matching import BatchColumns, Dimension
 from culver.placement.divisions.division_kernels import Held
 from culver.placement.divisions.term_spans import Spans
 from culver.placement.placement import State

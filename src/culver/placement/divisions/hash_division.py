@@ -7,10 +7,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from culver.jit import Integers, Shorts
-from culver.matching.index.compile.bounds import Line
-from culver.matching.index.compile.clause_table import Dimension
-from culver.matching.index.keys.batch_columns import BatchColumns
-from culver.matching.index.keys.portable_keys import event_hashes
+from culver.matching import BatchColumns, Dimension, Line, event_hashes
 from culver.placement.divisions.division_kernels import Held, mark_buckets, owners_of_hashes
 from culver.placement.divisions.term_spans import Spans
 from culver.placement.placement import State

@@ -18,10 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culver.jit import Integers
-from culver.matching.index.compile.bounds import Line
-from culver.matching.index.keys.batch_columns import BatchColumns
-from culver.model.events.event import Event
-from culver.model.events.event_batch import concat, encode
+from culver.matching import BatchColumns, Line
+from culver.model import Event
+from culver.model.columns import concat, encode
 from culver.placement.divisions.division import Division
 from culver.placement.divisions.division_kernels import Held, keep_members, make_choice
 from culver.placement.divisions.hash_division import BUCKETS, Buckets

@@ -8,10 +8,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from culver.jit import Integers, Shorts
-from culver.matching.index.compile.bounds import Line, real_keys, real_of_key, reals_of_keys
-from culver.matching.index.compile.clause_table import Dimension
-from culver.matching.index.keys.batch_columns import BatchColumns
-from culver.matching.index.keys.portable_keys import event_keys
+from culver.matching import BatchColumns, Dimension, Line, event_keys, real_keys, real_of_key, reals_of_keys
 from culver.placement.divisions.division import nearest_to_half
 from culver.placement.divisions.division_kernels import Held, mark_ranges, owners_of_keys
 from culver.placement.divisions.term_spans import Spans

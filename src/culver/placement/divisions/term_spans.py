@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culver.jit import Integers
-from culver.matching.index.compile.clause_table import ClauseTable, Dimension
-from culver.matching.index.keys.portable_keys import point_hashes, term_bounds
+from culver.matching import ClauseTable, Dimension, point_hashes, term_bounds
 
 
 class Spans:

@@ -5,11 +5,9 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from culver.model.events.event import Event
-from culver.model.events.event_batch import (
+from culver.model.columns.event_batch import (
     attribute,
     attributes,
     concat,
@@ -19,6 +17,7 @@ from culver.model.events.event_batch import (
     pack,
     serialise,
 )
+from culver.model.event import Event
 from culver.model.values import Kind, Timestamp
 from support.events import NAMES, events, random_event, same_value
 

@@ -7,7 +7,7 @@ import pytest
 
 from culver.config import EventSettings
 from culver.errors import InvalidEvent, TooLarge
-from culver.model.events.event import Event
+from culver.model.event import Event
 from culver.model.formats import decode_body, event_from_object
 from culver.model.values import Timestamp
 

@@ -4,8 +4,7 @@ import pyarrow as pa
 import pytest
 
 from culver.config import EventSettings
-from culver.model.events.event import Event
-from culver.model.events.event_batch import (
+from culver.model.columns.event_batch import (
     attribute,
     attributes,
     concat,
@@ -15,6 +14,7 @@ from culver.model.events.event_batch import (
     payload_at,
     serialise,
 )
+from culver.model.event import Event
 from culver.model.formats import event_from_object
 from culver.model.values import Kind, Value
 

@@ -11,7 +11,7 @@ import pytest
 
 from culver.config import EventSettings
 from culver.errors import CulverError
-from culver.model.events.event import Event
+from culver.model.event import Event
 from culver.model.formats import MEDIA_TYPES, decode_body, parse_event
 from culver.model.language.evaluation import evaluate
 from culver.model.language.parser import parse

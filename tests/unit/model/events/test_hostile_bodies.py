@@ -10,7 +10,7 @@ import pytest
 
 from culver.config import EventSettings
 from culver.errors import CulverError
-from culver.model.events.event_batch import encode, event_at
+from culver.model.columns.event_batch import encode, event_at
 from culver.model.formats import MEDIA_TYPES, decode_body
 from support.events import random_event_json
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from culver.model.events.event import Event
+from culver.model.event import Event
 from culver.model.language.evaluation import (
     calculate,
     compare,

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 
 from culver.config import FilterSettings
 from culver.errors import InvalidFilter
-from culver.model.events.event import Event
+from culver.model.event import Event
 from culver.model.language.evaluation import evaluate, matching_clause
 from culver.model.language.normalisation import clauses_of
 from culver.model.language.parser import parse

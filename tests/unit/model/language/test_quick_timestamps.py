@@ -1,8 +1,7 @@
 """The quick way to read a timestamp gives what the careful one gives, or nothing."""
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from culver.model.timestamps import _carefully, _quickly
 

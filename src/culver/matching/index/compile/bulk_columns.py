@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from culver.model.values import Domain, Timestamp
+from culver.model import Domain, Timestamp
 
 Values: TypeAlias = NDArray[Any] | pa.Array | pa.ChunkedArray | Sequence[Any]
 

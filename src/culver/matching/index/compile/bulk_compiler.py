@@ -24,8 +24,7 @@ from culver.matching.index.compile.bulk_columns import Values, column_of
 from culver.matching.index.compile.bulk_plan import Plan, Rows, Term, plan_of
 from culver.matching.index.compile.clause_table import ClauseTable, concatenate, select_registrations
 from culver.matching.index.compile.compiler import Entry, compile_entries
-from culver.model.language.predicate import Predicate
-from culver.model.language.prepared_filter import Prepared
+from culver.model.language import Predicate, Prepared
 
 _CHUNK = 1 << 15  # rows worked on at a time, so that what lies between input and output stays in the cache
 

@@ -10,12 +10,18 @@ from culver.matching.index.compile.bounds import EXACT, lower_keys, upper_keys
 from culver.matching.index.compile.bulk_columns import Column, column_of
 from culver.matching.index.compile.clause_table import Dimension
 from culver.matching.index.compile.compiler import LINE_OF_DOMAIN
-from culver.model.language.predicate import And, Attribute, Comparison, Condition, Literal, Operator, Or
-from culver.model.language.prepared_filter import Prepared
-from culver.model.language.template import Parameter
-from culver.model.text import normalise_text
-from culver.model.timestamps import EARLIEST, LATEST
-from culver.model.values import Domain
+from culver.model import EARLIEST, LATEST, Domain, normalise_text
+from culver.model.language import (
+    And,
+    Attribute,
+    Comparison,
+    Condition,
+    Literal,
+    Operator,
+    Or,
+    Parameter,
+    Prepared,
+)
 
 Rows = slice | NDArray[np.int64]
 

@@ -35,7 +35,8 @@ from culver.matching.index.compile.bounds import (
 )
 from culver.matching.index.compile.clause_table import ClauseTable, Dimension, sort_terms, starts
 from culver.matching.index.compile.constraint_codec import constraint_to_text
-from culver.model.language.predicate import (
+from culver.model import COLUMNAR, Domain, Timestamp
+from culver.model.language import (
     Clause,
     Constraint,
     Contains,
@@ -46,8 +47,6 @@ from culver.model.language.predicate import (
     Presence,
     Range,
 )
-from culver.model.scheme import COLUMNAR
-from culver.model.values import Domain, Timestamp
 
 _MAX_ALTERNATIVES = 16  # clauses that the IN lists of one clause may become
 

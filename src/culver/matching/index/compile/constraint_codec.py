@@ -7,7 +7,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from culver.model.language.predicate import (
+from culver.model import Domain, Timestamp
+from culver.model.language import (
     Arithmetic,
     Attribute,
     Comparison,
@@ -23,7 +24,6 @@ from culver.model.language.predicate import (
     Presence,
     Range,
 )
-from culver.model.values import Domain, Timestamp
 
 
 def constraint_to_text(constraint: Constraint) -> str:

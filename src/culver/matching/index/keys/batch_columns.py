@@ -16,8 +16,8 @@ from culver.jit import Integers, fixed
 from culver.matching.index.compile.clause_table import Dimension
 from culver.matching.index.keys.key_kernels import Programs, fill_keys, payload_sizes
 from culver.matching.index.keys.literals import Literals, literals_of
-from culver.model.events.event_batch import attribute, attributes
-from culver.model.values import Kind
+from culver.model import Kind
+from culver.model.columns import attribute, attributes
 
 _SIZES: dict[Any, int] = {np.int32: 4, np.uint8: 1}
 _ALL = np.ones(1024, np.uint8)  # never written to; not read-only, which to Numba is another signature

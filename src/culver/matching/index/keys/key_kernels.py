@@ -24,8 +24,8 @@ from culver.matching.index.compile.bounds import Line
 from culver.matching.index.compile.clause_table import Dimension
 from culver.matching.index.keys.array_addresses import bit_at, bytes_at, long_at, short_at
 from culver.matching.index.keys.literals import DECIDING, string_keys
-from culver.model.events.event_batch import PAYLOAD_INDEX, Attributes
-from culver.model.values import Kind
+from culver.model import Kind
+from culver.model.columns import PAYLOAD_INDEX, Attributes
 
 _MIRROR = 0x7FFF_FFFF_FFFF_FFFF
 _HIDDEN = 2

@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 from culver.matching.index.compile.bounds import Line, reals_of_keys
 from culver.matching.index.keys.batch_columns import BatchColumns
 from culver.matching.index.needs.row_needs import Part
-from culver.model.language.evaluation import compute
-from culver.model.language.predicate import Arithmetic, Attribute, Comparison, Literal, Operand, Operator
-from culver.model.values import Kind, Timestamp, Value
+from culver.model import Kind, Timestamp, Value
+from culver.model.language import Arithmetic, Attribute, Comparison, Literal, Operand, Operator, compute
 
 _EXACT_REAL = 2**53  # integers up to here are reals too
 _FEW_ROWS = 8  # below, going row by row costs less

@@ -11,10 +11,8 @@ from collections.abc import Hashable
 from typing import Any, Generic, TypeVar
 
 from culver.matching.index.compile.constraint_codec import constraint_from_packed
-from culver.model.language.evaluation import constraint_holds_for_value
-from culver.model.language.patterns import like
-from culver.model.language.predicate import OneOf, PatternShape, Range
-from culver.model.values import Value
+from culver.model import Value
+from culver.model.language import OneOf, PatternShape, Range, constraint_holds_for_value, like
 
 T = TypeVar("T")
 

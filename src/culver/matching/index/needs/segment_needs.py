@@ -23,8 +23,8 @@ from culver.matching.index.needs.computed_needs import Calculations
 from culver.matching.index.needs.need_cache import NumberMemory, Remembered, TextMemory
 from culver.matching.index.needs.need_lookups import Lookup, TextLookup
 from culver.matching.index.needs.row_needs import Held, Part, gather
-from culver.model.language.predicate import Comparison, Computed
-from culver.model.values import Domain, Kind, Timestamp
+from culver.model import Domain, Kind, Timestamp
+from culver.model.language import Comparison, Computed
 
 _MAX_REMEMBERED = 1_000_000  # needs met, over all values of a segment
 

@@ -26,10 +26,9 @@ from culver.matching.index.layout.segment_arrays import SegmentArrays
 from culver.matching.index.layout.segment_layout import lay_out
 from culver.matching.index.needs.segment_needs import Needs
 from culver.matching.index.results.gather_kernels import slots_by_registration
-from culver.matching.index.search.text_segment import KIND as TEXTS
-from culver.matching.index.search.text_segment import TextSegment
+from culver.matching.index.search.text_segment import KIND as TEXTS, TextSegment
 from culver.matching.index.vectors import LANES
-from culver.model.scheme import COLUMNAR
+from culver.model import COLUMNAR
 
 KIND = "segment"
 

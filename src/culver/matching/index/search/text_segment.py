@@ -26,10 +26,9 @@ from culver.matching.filter import Filter, Matches
 from culver.matching.index.compile.clause_table import find, starts
 from culver.matching.index.compile.compiler import Entry
 from culver.matching.index.layout import container
-from culver.model.events.event import Event
-from culver.model.events.event_batch import encode as encode_events
-from culver.model.language.parser import parse
-from culver.model.language.predicate import Predicate
+from culver.model import Event
+from culver.model.columns import encode as encode_events
+from culver.model.language import Predicate, parse
 
 KIND = "texts"
 _REMEMBERED = 1 << 14  # texts

@@ -11,7 +11,7 @@ from culver.matching.index.search import index_segment, text_segment
 from culver.matching.index.search.matcher import FOREVER, merge_parts
 from culver.matching.index.search.text_segment import Texts, TextSegment
 from culver.matching.index.storage.snapshot import StoredPart
-from culver.model.scheme import COLUMNAR
+from culver.model import COLUMNAR
 
 Content = ClauseTable | Texts
 

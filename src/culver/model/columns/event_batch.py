@@ -25,8 +25,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from culver.model.events.arrow_message import BINARY, COLUMN_TYPES, END_OF_STREAM, Layout, Packed
-from culver.model.events.event import Event
+from culver.model.columns.arrow_message import BINARY, COLUMN_TYPES, END_OF_STREAM, Layout, Packed
+from culver.model.event import Event
 from culver.model.values import KIND_OF_TYPE, Kind, Timestamp, Value
 
 PAYLOAD = "payload"

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from culver.errors import InvalidFilter
-from culver.model.language.prepared_filter import Bound
+from culver.model.language import Bound
 from culver.model.timestamps import parse_timestamp
 from culver.model.values import Timestamp
 

@@ -1,1 +1,0 @@
-"""Events, and batches of them as Arrow columns."""
