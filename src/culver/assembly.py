@@ -33,7 +33,7 @@ from culver.control import (
 from culver.delivery import Hub, Share, share_of
 from culver.errors import InvalidConfiguration, StorageCorrupt
 from culver.gateway import GatewayServer, create_app
-from culver.log import FileLog, GroupCommitter, PublicationLog, Receipt
+from culver.log import CommitReceipt, FileLog, GroupCommitter, PublicationLog
 from culver.matching import IndexWriter
 from culver.model import Event
 from culver.pipeline import (
@@ -330,7 +330,7 @@ class RunningSite:
             ),
         )
 
-    def publish(self, events: Sequence[Event]) -> "asyncio.Future[Receipt]":
+    def publish(self, events: Sequence[Event]) -> "asyncio.Future[CommitReceipt]":
         return self._committer.publish(events)
 
     async def subscribe(self, specs: Sequence[SubscriptionSpec]) -> list[Registration]:

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from culver.config import Settings
 from culver.control import Slices
 from culver.delivery import Delivery, Gap
-from culver.log import Receipt
+from culver.log import CommitReceipt
 from culver.model import Event
 from culver.pipeline import SiteObservation
 from culver.registry import Block, BlockSpec, Registration, SetSummary, SubscriptionSpec
@@ -61,7 +61,7 @@ class Site(Protocol):
         """Have `ready`, `status`, `observe` and the view of the slices answer as of now, where they come from another
         process. Raises Unavailable."""
 
-    def publish(self, events: Sequence[Event]) -> "asyncio.Future[Receipt]":
+    def publish(self, events: Sequence[Event]) -> "asyncio.Future[CommitReceipt]":
         """Answers once the events are on disk. Raises Unavailable, and the answer StorageFull or StorageError; then
         none of them is promised. Whoever does not want the answer any more may cancel it."""
 

@@ -12,7 +12,7 @@ import numpy as np
 from culver.config import Settings
 from culver.delivery.deliveries import Delivery, Gap
 from culver.errors import Conflict, CulverError, InvalidRequest, NotFound, TooManySubscriptions, Unavailable
-from culver.log.publication_log import Receipt
+from culver.log.publication_log import CommitReceipt
 from culver.matching.index import compile_rows
 from culver.model.columns.value_rows import values_at
 from culver.model.event import Event
@@ -106,16 +106,16 @@ class FakeSite:
             ),
         )
 
-    def publish(self, events: Sequence[Event]) -> asyncio.Task[Receipt]:
+    def publish(self, events: Sequence[Event]) -> asyncio.Task[CommitReceipt]:
         return asyncio.create_task(self._publish(events))
 
-    async def _publish(self, events: Sequence[Event]) -> Receipt:
+    async def _publish(self, events: Sequence[Event]) -> CommitReceipt:
         await self.hold.wait()
         self._fail("publish")
         first = len(self.events)
         self.events += events
         self._wake()
-        return Receipt(first, len(self.events))
+        return CommitReceipt(first, len(self.events))
 
     async def subscribe(self, specs: Sequence[SubscriptionSpec]) -> list[Registration]:
         self._fail("subscribe")

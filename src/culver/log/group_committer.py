@@ -24,7 +24,7 @@ import pyarrow as pa
 from culver.config import LogSettings
 from culver.errors import CulverError, StorageError, Unavailable
 from culver.log.disk_thread import DiskThread
-from culver.log.publication_log import Body, PublicationLog, Receipt, WriteFailure
+from culver.log.publication_log import Body, CommitReceipt, PublicationLog, WriteFailure
 from culver.model import Event
 from culver.model.columns import pack
 
@@ -122,7 +122,7 @@ class GroupCommitter:
                 self._thread.join()
             self._disk.close()
 
-    def publish(self, events: Sequence[Event]) -> "asyncio.Future[Receipt]":
+    def publish(self, events: Sequence[Event]) -> "asyncio.Future[CommitReceipt]":
         """Where the events stand, once they are durable.
 
         Raises Unavailable before it is entered and once it is closing. The answer raises StorageFull or
@@ -131,9 +131,9 @@ class GroupCommitter:
         """
         if self._loop is None or self._closing:
             raise Unavailable("the site is starting or stopping and takes no events; try again shortly")
-        answer: asyncio.Future[Receipt] = self._loop.create_future()
+        answer: asyncio.Future[CommitReceipt] = self._loop.create_future()
         if not events:
-            answer.set_result(Receipt(self._log.next_offset, self._log.next_offset))
+            answer.set_result(CommitReceipt(self._log.next_offset, self._log.next_offset))
             return answer
         request = _Request(events, answer)
         answer.add_done_callback(partial(self._answered, request))
@@ -202,7 +202,7 @@ class GroupCommitter:
             and self._held_bytes + request.size <= self._settings.max_pending_bytes
         )
 
-    def _answered(self, request: "_Request", answer: "asyncio.Future[Receipt]") -> None:
+    def _answered(self, request: "_Request", answer: "asyncio.Future[CommitReceipt]") -> None:
         """Take back a request whose caller has cancelled it."""
         if not answer.cancelled():
             return
@@ -228,7 +228,7 @@ class GroupCommitter:
             events += request.events
             following = first + len(request.events)
             if not request.answer.cancelled():
-                request.answer.set_result(Receipt(first, following))
+                request.answer.set_result(CommitReceipt(first, following))
             first = following
         for request, error in outcome.refused:
             self._release(request)
@@ -308,7 +308,7 @@ class _Request:
 
     __slots__ = ("answer", "events", "size")
 
-    def __init__(self, events: Sequence[Event], answer: "asyncio.Future[Receipt]") -> None:
+    def __init__(self, events: Sequence[Event], answer: "asyncio.Future[CommitReceipt]") -> None:
         self.events = events
         self.answer = answer
         self.size = sum(len(event.payload) for event in events)

@@ -44,7 +44,7 @@ class WriteFailure(NamedTuple):
     syncing: bool
 
 
-class Receipt(NamedTuple):
+class CommitReceipt(NamedTuple):
     """Where acknowledged events stand in the log: `[first_offset, next_offset)`, in the order sent."""
 
     first_offset: int

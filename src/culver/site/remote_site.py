@@ -8,7 +8,7 @@ from typing import Any
 from culver.config import Settings
 from culver.control import SlicesView
 from culver.delivery import Hub, Share, share_of
-from culver.log import Receipt
+from culver.log import CommitReceipt
 from culver.model import Event
 from culver.pipeline import SiteObservation
 from culver.registry import Block, BlockSpec, Registration, SetSummary, SubscriptionSpec
@@ -84,12 +84,12 @@ class RemoteSite:
     async def refresh(self) -> None:
         self._status, self._seen, self.slices.told = await self._peer.request("look")
 
-    def publish(self, events: Sequence[Event]) -> "asyncio.Future[Receipt]":
+    def publish(self, events: Sequence[Event]) -> "asyncio.Future[CommitReceipt]":
         answer = self._peer.request("publish", events)
         answer.add_done_callback(partial(self._remember, events))
         return answer
 
-    def _remember(self, events: Sequence[Event], answer: "asyncio.Future[Receipt]") -> None:
+    def _remember(self, events: Sequence[Event], answer: "asyncio.Future[CommitReceipt]") -> None:
         if not answer.cancelled() and answer.exception() is None:
             self._hub.payloads.remember(answer.result().first_offset, [event.payload for event in events])
 

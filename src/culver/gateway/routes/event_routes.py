@@ -15,7 +15,7 @@ from culver.gateway.api.request_fields import Query
 from culver.gateway.cpu_work import compute
 from culver.gateway.gateway_context import Gateway, Interrupted, client_of, gateway_of
 from culver.gateway.routes.request_bodies import media_type, read_body, read_lines
-from culver.log import Receipt
+from culver.log import CommitReceipt
 from culver.model import Event
 from culver.model.formats import decode_body, parse_event
 
@@ -46,7 +46,7 @@ async def publish_events(request: Request) -> Response:
     return _accepted(len(events), receipt.first_offset, receipt.next_offset)
 
 
-def publish(gateway: Gateway, events: Sequence[Event]) -> "asyncio.Future[Receipt]":
+def publish(gateway: Gateway, events: Sequence[Event]) -> "asyncio.Future[CommitReceipt]":
     """Hand decoded events to the site, and count them when they are acknowledged."""
     answer = gateway.site.publish(events)
     answer.add_done_callback(partial(_count, gateway, events, time.perf_counter()))
@@ -54,7 +54,7 @@ def publish(gateway: Gateway, events: Sequence[Event]) -> "asyncio.Future[Receip
 
 
 def _count(
-    gateway: Gateway, events: Sequence[Event], started: float, answer: "asyncio.Future[Receipt]"
+    gateway: Gateway, events: Sequence[Event], started: float, answer: "asyncio.Future[CommitReceipt]"
 ) -> None:
     if not answer.cancelled() and answer.exception() is None:
         gateway.metrics.published.acknowledged(events, time.perf_counter() - started)

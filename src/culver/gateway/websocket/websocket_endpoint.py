@@ -36,7 +36,7 @@ from culver.gateway.websocket.message_references import Reference, check_referen
 from culver.gateway.websocket.outbox import Outbox, Window
 from culver.gateway.websocket.publication_messages import decode_items, read_items, read_quickly
 from culver.gateway.websocket.uvicorn_protocols import DIRECT
-from culver.log import Receipt
+from culver.log import CommitReceipt
 from culver.model import Event
 from culver.roles import Session
 
@@ -105,7 +105,7 @@ class _Connection:
         self._ending = False
         self._idle = False  # the reader waits for the next message
         self._tasks: set[asyncio.Task[None]] = set()
-        self._publications: set[asyncio.Future[Receipt]] = set()  # not answered yet
+        self._publications: set[asyncio.Future[CommitReceipt]] = set()  # not answered yet
         self._group = asyncio.TaskGroup()
         self.verdict: tuple[int, str] | None = None  # the close code and reason that the client is to get
         self._operations: dict[str, Callable[[Fields, Reference], Awaitable[None]]] = {
@@ -232,7 +232,7 @@ class _Connection:
         self._publications.add(answer)
         answer.add_done_callback(partial(self._published, reference, size))
 
-    def _published(self, reference: Reference, size: int, answer: "asyncio.Future[Receipt]") -> None:
+    def _published(self, reference: Reference, size: int, answer: "asyncio.Future[CommitReceipt]") -> None:
         """Acknowledge, here and now where nothing is in the way; what waits to be sent stays in the window."""
         self._publications.discard(answer)
         if answer.cancelled() or self._ending:
