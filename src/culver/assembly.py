@@ -18,11 +18,17 @@ import uvloop
 
 from culver.config import Settings
 from culver.control import (
-    Catalog,
-    Controller,
+    Catalogue,
+    ElasticityController,
     ElasticSlices,
     FixedSlices,
-    Meter,
+    GatewayInfo,
+    IndexScheme,
+    IndexSlice,
+    PlacementInfo,
+    SiteObservation,
+    SiteQueues,
+    SliceMeter,
     Slices,
     SlicesView,
     dividing_of,
@@ -38,20 +44,14 @@ from culver.matching import IndexWriter
 from culver.model import Event
 from culver.pipeline import (
     Engine,
-    GatewayInfo,
     Head,
     HeadFile,
     HeadTracker,
-    IndexScheme,
-    IndexSlice,
     LoadReport,
     Notifications,
     NotificationSink,
-    PlacementInfo,
     Progress,
-    Queues,
     SiteFiles,
-    SiteObservation,
     parallelism,
 )
 from culver.placement import Choice, MPartition
@@ -139,7 +139,7 @@ class RunningSite:
         self._head = self._tracker.head
         self._head_file = HeadFile.create(self._files.head)
         self._committer = GroupCommitter(log, settings.log, self._on_committed, clock_us, self._on_committing)
-        self._catalog = Catalog(
+        self._catalogue = Catalogue(
             registry,
             index,
             self._tracker,
@@ -154,21 +154,23 @@ class RunningSite:
         elastic = settings.pipeline.elastic and isinstance(index.slicing, MPartition)
         self._engine = create_engine(settings, self._files, log, self, self._head, progress, elastic=elastic)
         self._subscriptions = registry.count()  # as of the last housekeeping
-        self._meter = Meter()
+        self._meter = SliceMeter()
         self._elastic: ElasticSlices | None = None
         if isinstance(index.slicing, MPartition):
             self._elastic = ElasticSlices(
                 index,
-                self._catalog,
+                self._catalogue,
                 self.observe,
                 self._meter,
                 partial(recent_events, log),
                 dividing_of(settings.pipeline) if index.placed.name == MPartition.name else None,
                 settings.pipeline.forwarding,
-                Controller(elasticity_settings(settings.pipeline)) if settings.pipeline.elastic else None,
+                ElasticityController(elasticity_settings(settings.pipeline))
+                if settings.pipeline.elastic
+                else None,
             )
         self.slices: Slices = self._elastic or FixedSlices(self.observe, self._meter)
-        self._live = LiveSubscriptions(self._catalog.remove)
+        self._live = LiveSubscriptions(self._catalogue.remove)
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -176,8 +178,8 @@ class RunningSite:
         async with contextlib.AsyncExitStack() as stack:
             stack.callback(self._head_file.close)
             stack.push_async_callback(self._hub.close)
-            stack.push_async_callback(self._catalog.close)
-            await self._catalog.start()
+            stack.push_async_callback(self._catalogue.close)
+            await self._catalogue.start()
             # Not before the index has caught up: a driver that an earlier site left behind may still read it.
             self._head = self._tracker.head
             self._head_file.write(self._head)
@@ -281,11 +283,11 @@ class RunningSite:
 
     @property
     def ready(self) -> bool:
-        return self._engine.ready and self._catalog.trouble is None and self._group.started
+        return self._engine.ready and self._catalogue.trouble is None and self._group.started
 
     @property
     def _state(self) -> str:
-        return self._catalog.trouble or self._group.trouble or self._engine.state
+        return self._catalogue.trouble or self._group.trouble or self._engine.state
 
     async def refresh(self) -> None:
         """It is all here."""
@@ -313,7 +315,7 @@ class RunningSite:
             log_next_offset=end,
             subscriptions=self._subscriptions,
             placement=PlacementInfo(choice.name, len(contents), choice.reason),
-            queues=Queues(
+            queues=SiteQueues(
                 commit=self._committer.pending_events,
                 index=max(0, end - head.log_end),
                 match=max(0, head.log_end - pipeline.position - pipeline.ahead),
@@ -334,28 +336,28 @@ class RunningSite:
         return self._committer.publish(events)
 
     async def subscribe(self, specs: Sequence[SubscriptionSpec]) -> list[Registration]:
-        return await self._catalog.add(specs)
+        return await self._catalogue.add(specs)
 
     async def subscribe_block(self, spec: BlockSpec) -> Block:
-        return await self._catalog.add_block(spec)
+        return await self._catalogue.add_block(spec)
 
     async def sets(self, after: str | None, limit: int) -> list[SetSummary]:
-        return await self._catalog.sets(after, limit)
+        return await self._catalogue.sets(after, limit)
 
     async def unsubscribe_set(self, name: str) -> int:
-        return await self._catalog.remove_set(name)
+        return await self._catalogue.remove_set(name)
 
     async def replace(self, spec: SubscriptionSpec) -> Registration:
-        return await self._catalog.replace(spec)
+        return await self._catalogue.replace(spec)
 
     async def unsubscribe(self, subscription: str) -> Registration:
-        return await self._catalog.remove(subscription)
+        return await self._catalogue.remove(subscription)
 
     async def subscription(self, subscription: str) -> Registration:
-        return await self._catalog.get(subscription)
+        return await self._catalogue.get(subscription)
 
     async def subscriptions(self, after: str | None, limit: int) -> list[Registration]:
-        return await self._catalog.page(after, limit)
+        return await self._catalogue.page(after, limit)
 
     async def pending(self, registrations: Sequence[Registration]) -> list[int]:
         others = await self._group.ask_pending([each.id for each in registrations if each.durable])
@@ -379,14 +381,14 @@ class RunningSite:
     async def _keep_house_once(self) -> None:
         pipeline = self._engine.observe()
         self._meter.observe(time.monotonic(), self._log.next_offset, pipeline.position, pipeline.slices)
-        await self._catalog.remove_expired()
+        await self._catalogue.remove_expired()
         await self._live.try_again()
-        self._subscriptions = await self._catalog.count()
+        self._subscriptions = await self._catalogue.count()
         done_with = self._group.take_finished(await self._hub.housekeep(clock_us()))
-        await self._catalog.forget(done_with.numbers, done_with.blocks)
+        await self._catalogue.forget(done_with.numbers, done_with.blocks)
         needed = min(self._hub.frontier, self._hub.needed_from(), self._group.needed_from())
         await asyncio.to_thread(self._log.trim, needed)
-        await self._catalog.retire(self._hub.index_version)
+        await self._catalogue.retire(self._hub.index_version)
         # Last, because it writes: on a full disk that fails, and room must be made all the same.
         self._engine.tell(replace(pipeline.load, registrations=self._subscriptions))
 

@@ -8,11 +8,10 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from culver.config import Settings
-from culver.control import Slices
+from culver.control import SiteObservation, Slices
 from culver.delivery import Delivery, Gap
 from culver.log import CommitReceipt
 from culver.model import Event
-from culver.pipeline import SiteObservation
 from culver.registry import Block, BlockSpec, Registration, SetSummary, SubscriptionSpec
 
 

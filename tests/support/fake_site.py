@@ -10,6 +10,13 @@ from typing import Any
 import numpy as np
 
 from culver.config import Settings
+from culver.control.site_observation import (
+    IndexScheme,
+    IndexSlice,
+    PlacementInfo,
+    SiteObservation,
+    SiteQueues,
+)
 from culver.delivery.deliveries import Delivery, Gap
 from culver.errors import Conflict, CulverError, InvalidRequest, NotFound, TooManySubscriptions, Unavailable
 from culver.log.publication_log import CommitReceipt
@@ -18,16 +25,11 @@ from culver.model.columns.value_rows import values_at
 from culver.model.event import Event
 from culver.model.language.evaluation import evaluate
 from culver.model.language.predicate import Predicate
-from culver.pipeline.observation import (
+from culver.pipeline.engine_totals import (
     BATCH_SECONDS,
     BatchTotals,
     EngineObservation,
-    IndexScheme,
-    IndexSlice,
-    PlacementInfo,
-    Queues,
     SchemeTotals,
-    SiteObservation,
     SliceTotals,
 )
 from culver.registry.block import Block, BlockSpec
@@ -89,7 +91,7 @@ class FakeSite:
             log_next_offset=end,
             subscriptions=len(self.registrations),
             placement=PlacementInfo("replicated", 1, "replicated: there is one worker"),
-            queues=Queues(match=4, mailboxes=3),
+            queues=SiteQueues(match=4, mailboxes=3),
             index=(IndexSlice(0, len(self.registrations), 1000),),
             pipeline=EngineObservation(
                 end,

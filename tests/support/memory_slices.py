@@ -2,7 +2,7 @@
 `pipeline.slices` says; a slice that is added really takes half of a list, and one that goes really leaves its list to
 its neighbours."""
 
-from culver.control.slice_views import (
+from culver.control.slices import (
     DecisionView,
     DimensionView,
     LayerView,

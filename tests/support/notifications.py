@@ -12,8 +12,7 @@ from culver.config import DeliverySettings, LogSettings
 from culver.delivery.hub import Hub
 from culver.delivery.ranges.notification_ranges import rows_of
 from culver.log.file_log import FileLog
-from culver.pipeline import notifications
-from culver.pipeline.notifications import Notifications
+from culver.pipeline.notifications import Notifications, write_notifications
 from culver.registry.block import Block
 from culver.registry.registration import Registration
 from support.logs import batch
@@ -108,7 +107,7 @@ class Disk:
     def write(self, content: Notifications) -> Notifications:
         """As the pipeline does before it hands the notifications on."""
         self.notifications.mkdir(parents=True, exist_ok=True)
-        notifications.write(self.notifications, content, durable=False)
+        write_notifications(self.notifications, content, durable=False)
         return content
 
     def feed(self, hub: Hub, start: int, end: int, rows: Mapping[int, Sequence[int]]) -> None:

@@ -5,7 +5,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from culver.cli.top_text import WIDTH, amount, duration, percent, size
-from culver.control import DimensionView, SegmentView, SetView, SlicesView, SliceView, Value
+from culver.control import DimensionView, SegmentBound, SegmentView, SetView, SlicesView, SliceView
 
 _MOST_ROWS = 64  # of a table
 
@@ -88,7 +88,7 @@ def _segment(segment: SegmentView, dimension: DimensionView) -> str:
     return f"{own}from {_value(segment.start)} to below {_value(segment.end)}"
 
 
-def _value(value: Value | None) -> str:
+def _value(value: SegmentBound | None) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 

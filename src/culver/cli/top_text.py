@@ -3,8 +3,7 @@
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from culver.cli.top_view import BatchView, OperatorView, SchemeView, SliceView, View
-from culver.pipeline import GatewayInfo
+from culver.control import BatchRates, GatewayInfo, OperatorRates, SchemeRates, SiteRates, SliceShares
 
 WIDTH = 80
 _BAR = 15
@@ -13,12 +12,12 @@ _UNTOLD_STAGES = {"triggerExecution", "latestOffset"}  # all of it, and waiting 
 _QUEUES = {"ap": "match", "ep": "accept"}  # operator -> what waits for it, or with it
 
 
-def render(view: View, url: str) -> str:
+def render(view: SiteRates, url: str) -> str:
     """Lines without a newline at the end of the last."""
     return "\n".join(line[:WIDTH].rstrip() for line in _lines(view, url))
 
 
-def _lines(view: View, url: str) -> Iterator[str]:
+def _lines(view: SiteRates, url: str) -> Iterator[str]:
     site, state = f"Culver at {url}", f"{view.engine}: {view.state}, up {duration(view.uptime_seconds)}"
     if len(site) + len(state) < WIDTH:
         yield site.ljust(WIDTH - len(state)) + state
@@ -61,7 +60,7 @@ def _lines(view: View, url: str) -> Iterator[str]:
         yield from _gateways(view.gateways)
 
 
-def _operators(view: View) -> Iterator[str]:
+def _operators(view: SiteRates) -> Iterator[str]:
     yield f"{'OPERATOR':<16}" + _columns("EVENTS/S", "PAIRS/S", "BUSY", "PER EVENT", "QUEUE", width=12)
     for each in view.operators:
         queue = getattr(view.queues, _QUEUES[each.name]) if each.name in _QUEUES else None
@@ -75,7 +74,7 @@ def _operators(view: View) -> Iterator[str]:
 _NAMES = {"ap": "AP  read, route", "m": "M   match", "ep": "EP  group, join"}
 
 
-def _operator(operator: OperatorView, queue: str) -> str:
+def _operator(operator: OperatorRates, queue: str) -> str:
     each = operator.seconds_per_event
     return f"{_NAMES[operator.name]:<16}" + _columns(
         amount(operator.events_per_second),
@@ -87,7 +86,7 @@ def _operator(operator: OperatorView, queue: str) -> str:
     )
 
 
-def _schemes(schemes: Sequence[SchemeView]) -> Iterator[str]:
+def _schemes(schemes: Sequence[SchemeRates]) -> Iterator[str]:
     """Of M; where there is one scheme only, the operator says it all."""
     yield f"{'SCHEME':<16}" + _columns("SUBSCRIPTIONS", "PAIRS/S", "BUSY", width=14)
     for each in schemes:
@@ -96,7 +95,7 @@ def _schemes(schemes: Sequence[SchemeView]) -> Iterator[str]:
         )
 
 
-def _slices(slices: Sequence[SliceView]) -> Iterator[str]:
+def _slices(slices: Sequence[SliceShares]) -> Iterator[str]:
     yield f"{'SLICE':<6}" + _columns("EVENTS", "PAIRS", "REGISTRATIONS", "SIZE", "TIME", width=10, third=18)
     for each in slices[:_MOST_SLICES]:
         held = f"{each.registrations:,} {percent(each.registrations_share):>6}"
@@ -108,7 +107,7 @@ def _slices(slices: Sequence[SliceView]) -> Iterator[str]:
         yield f"and {len(slices) - _MOST_SLICES} more; --json has them all"
 
 
-def _batches(batches: BatchView) -> Iterator[str]:
+def _batches(batches: BatchRates) -> Iterator[str]:
     if batches.seconds_p50 is None or batches.seconds_p99 is None:
         yield "batches: none in this time"
         return

@@ -1,40 +1,73 @@
-"""The control plane: the catalogue, compaction, placement, elasticity and observation."""
+"""The control plane: what steers the pipeline, and what can be seen of a site.
 
-from culver.control.catalog import Catalog
-from culver.control.elastic_slices import ElasticSlices
-from culver.control.elasticity import Add, Controller, ElasticitySettings, SliceLoad, elasticity_settings
-from culver.control.index_division import open_index
-from culver.control.placement_measurement import dividing_of, recent_events
-from culver.control.slice_rates import Meter
-from culver.control.slice_views import (
-    DimensionView,
-    FixedSlices,
-    SegmentView,
-    SetView,
-    Slices,
-    SlicesView,
-    SliceView,
-    Value,
-)
+    registry --changes--> Catalogue --index versions--> head --> engine          (the data path, `culver.pipeline`)
+                             |   ^                                 |
+                        Compactor  ElasticSlices <--rates-- SliceMeter <--totals--+
+                        (merges)   (adds, removes and            ^                |
+                                    redivides slices)    ElasticityController   SiteObservation --> SiteRates
 
-__all__ = [
-    "Add",
-    "Catalog",
-    "Controller",
-    "DimensionView",
-    "ElasticSlices",
-    "ElasticitySettings",
-    "FixedSlices",
-    "Meter",
-    "SegmentView",
-    "SetView",
-    "SliceLoad",
-    "SliceView",
-    "Slices",
-    "SlicesView",
-    "Value",
-    "dividing_of",
-    "elasticity_settings",
-    "open_index",
-    "recent_events",
-]
+In reading order:
+
+    catalogue              a subscription's change: into the registry, into the index, acknowledged
+    compactor              merges the segments of the index in the background
+    index_division         opens a site's index, divided as the settings say or as measurements suggest
+    placement_measurement  weighs the placements that come into question (setting `auto`)
+    placement_trial        measures what an event costs with a placement
+    elasticity             decides when a slice is added, and when one is removed
+    elastic_slices         changes the slices of a running site: by hand, by the controller, as subscriptions change
+    slices                 the slices of a site as records, the role `Slices`, and slices that stay as they are
+    slice_rates            how fast the slices work, from totals that only grow
+    site_observation       a whole site at one moment
+    site_rates             rates and shares between two observations, as `culver top` shows them
+
+Nothing here lies on an event's path: an engine goes on matching with the last head while all of this stands still.
+"""
+
+from typing import TYPE_CHECKING
+
+from culver.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from culver.control.catalogue import Catalogue as Catalogue
+    from culver.control.elastic_slices import ElasticSlices as ElasticSlices
+    from culver.control.elasticity import (
+        AddSlice as AddSlice,
+        ElasticityController as ElasticityController,
+        ElasticitySettings as ElasticitySettings,
+        SliceLoad as SliceLoad,
+        elasticity_settings as elasticity_settings,
+    )
+    from culver.control.index_division import open_index as open_index
+    from culver.control.placement_measurement import (
+        dividing_of as dividing_of,
+        recent_events as recent_events,
+    )
+    from culver.control.site_observation import (
+        GatewayInfo as GatewayInfo,
+        IndexScheme as IndexScheme,
+        IndexSlice as IndexSlice,
+        PlacementInfo as PlacementInfo,
+        SiteObservation as SiteObservation,
+        SiteQueues as SiteQueues,
+    )
+    from culver.control.site_rates import (
+        BatchRates as BatchRates,
+        OperatorRates as OperatorRates,
+        SchemeRates as SchemeRates,
+        SiteRates as SiteRates,
+        SliceShares as SliceShares,
+        rates_between as rates_between,
+    )
+    from culver.control.slice_rates import SliceMeter as SliceMeter
+    from culver.control.slices import (
+        DimensionView as DimensionView,
+        FixedSlices as FixedSlices,
+        SegmentBound as SegmentBound,
+        SegmentView as SegmentView,
+        SetView as SetView,
+        Slices as Slices,
+        SlicesView as SlicesView,
+        SliceView as SliceView,
+    )
+else:
+    __getattr__ = lazy_names(__name__)

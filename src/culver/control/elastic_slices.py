@@ -16,10 +16,11 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from culver.control.catalog import Catalog
-from culver.control.elasticity import Add, Controller, Decision, Remove
-from culver.control.slice_rates import UNMEASURED, Meter
-from culver.control.slice_views import (
+from culver.control.catalogue import Catalogue
+from culver.control.elasticity import AddSlice, Decision, ElasticityController, RemoveSlice
+from culver.control.site_observation import SiteObservation
+from culver.control.slice_rates import UNMEASURED, SliceMeter
+from culver.control.slices import (
     DecisionView,
     DimensionView,
     LayerView,
@@ -32,7 +33,7 @@ from culver.control.slice_views import (
     decision_view,
 )
 from culver.matching import ANYWHERE, ClauseTable, IndexWriter
-from culver.pipeline import LoadReport, SiteObservation
+from culver.pipeline import LoadReport
 from culver.placement import (
     SAMPLE,
     Dividing,
@@ -62,18 +63,18 @@ class ElasticSlices:
     def __init__(
         self,
         index: IndexWriter,
-        catalog: Catalog,
+        catalogue: Catalogue,
         observe: Callable[[], SiteObservation],
-        meter: Meter,
+        meter: SliceMeter,
         recent_events: Events,
         dividing: Dividing | None,
         forwarding: str,
-        controller: Controller | None,
+        controller: ElasticityController | None,
     ) -> None:
         """`meter` is fed by its owner. `dividing` is for `mpartition`; the others know how they divide. Without a
         `controller` slices change by hand only."""
         self._index = index
-        self._catalog = catalog
+        self._catalogue = catalogue
         self._observe = observe
         self._recent_events = recent_events
         self._dividing = dividing
@@ -123,10 +124,10 @@ class ElasticSlices:
             now, seen.queues.match, self._meter.arrived_per_second(), self._meter.loads(held)
         )
         match decision:
-            case Add(number, reason):
+            case AddSlice(number, reason):
                 logger.warning("a slice is added: %s", reason)
                 await self.add(number)
-            case Remove(number, reason):
+            case RemoveSlice(number, reason):
                 logger.warning("slice %d is removed: %s", number, reason)
                 await self.remove(number)
 
@@ -212,7 +213,7 @@ class ElasticSlices:
             )
             return True
 
-        changed = await self._catalog.redivide(run)
+        changed = await self._catalogue.redivide(run)
         if changed:
             self._meter.forget()
         return changed

@@ -77,12 +77,12 @@ class SliceLoad:
 
 
 @dataclass(frozen=True, slots=True)
-class Nothing:
+class KeepSlices:
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class Add:
+class AddSlice:
     """A slice is to be added, which takes half of what `slice` has."""
 
     slice: int
@@ -90,14 +90,14 @@ class Add:
 
 
 @dataclass(frozen=True, slots=True)
-class Remove:
+class RemoveSlice:
     """The neighbours of `slice` are to take over what it has."""
 
     slice: int
     reason: str
 
 
-Decision = Nothing | Add | Remove
+Decision = KeepSlices | AddSlice | RemoveSlice
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,14 +115,14 @@ class _Busy:
     fullest: float  # of the one that had most to do
 
 
-class Controller:
+class ElasticityController:
     """Watches one pipeline. It relies on the observations alone: a decision that nobody carries out comes again after
     a pause, and a change that somebody else made is noticed by the numbers of the slices. Not thread-safe."""
 
     def __init__(self, settings: ElasticitySettings) -> None:
         self.last: tuple[float, Decision] | None = None
         """What was said last, and when."""
-        self.last_change: tuple[float, Add | Remove] | None = None
+        self.last_change: tuple[float, AddSlice | RemoveSlice] | None = None
         self._settings = settings
         self._seen: deque[_Observation] = deque()
         self._slices: frozenset[int] | None = None
@@ -142,10 +142,10 @@ class Controller:
         """What to do now. Call it about once a second, with any clock that goes forward; an observation that is not
         later than the last one is passed over."""
         if not slice_loads or (self.last is not None and at_seconds <= self.last[0]):
-            return Nothing("nothing new was observed")
+            return KeepSlices("nothing new was observed")
         decision = self._take(at_seconds, backlog_events, arrived_per_second, slice_loads)
         self.last = at_seconds, decision
-        if not isinstance(decision, Nothing):
+        if not isinstance(decision, KeepSlices):
             self.last_change = at_seconds, decision
             self._begin_anew(at_seconds)
         return decision
@@ -161,10 +161,10 @@ class Controller:
         while at_seconds - self._seen[0].at_seconds > self._settings.idle_seconds:
             self._seen.popleft()
         if self._stalled:
-            return Nothing("there is a backlog and nothing is being worked on: the engine stands")
+            return KeepSlices("there is a backlog and nothing is being worked on: the engine stands")
         if at_seconds < self._paused_until:
             left = self._paused_until - at_seconds
-            return Nothing(f"{left:.0f} seconds are left of the pause after the last change")
+            return KeepSlices(f"{left:.0f} seconds are left of the pause after the last change")
         return self._decide(slice_loads)
 
     def _notice_change(self, at_seconds: float, slices: frozenset[int]) -> None:
@@ -190,15 +190,15 @@ class Controller:
         count, settings = len(slice_loads), self._settings
         ranked = self._ranked(slice_loads)
         if count < settings.least:
-            return Add(ranked[-1], f"there are to be at least {settings.least} slices")
+            return AddSlice(ranked[-1], f"there are to be at least {settings.least} slices")
         if count > settings.most:
-            return Remove(ranked[0], f"there are to be at most {settings.most} slices")
+            return RemoveSlice(ranked[0], f"there are to be at most {settings.most} slices")
         saturation = self._saturation(count)
         if saturation is None:
             return self._under_use(count, ranked[0])
         if count == settings.most:
-            return Nothing(f"{saturation}, but there are to be at most {settings.most} slices")
-        return Add(ranked[-1], f"{saturation}; slice {ranked[-1]} is the most loaded of {count}")
+            return KeepSlices(f"{saturation}, but there are to be at most {settings.most} slices")
+        return AddSlice(ranked[-1], f"{saturation}; slice {ranked[-1]} is the most loaded of {count}")
 
     def _ranked(self, slice_loads: Sequence[SliceLoad]) -> list[int]:
         """From the least loaded on, over the shorter window; of several alike the last one is the least."""
@@ -239,15 +239,15 @@ class Controller:
     def _under_use(self, count: int, least: int) -> Decision:
         settings, window = self._settings, list(self._seen)
         if not _covers(window, settings.idle_seconds):
-            return Nothing("the slices keep up")
+            return KeepSlices("the slices keep up")
         busy = _busy(window)
         if count in self._saturated and busy.total > self._saturated[count].total:
             self._saturated[count] = busy  # they can do more than they could
         if count == settings.least:
-            return Nothing(f"the slices keep up, and there are to be at least {settings.least}")
+            return KeepSlices(f"the slices keep up, and there are to be at least {settings.least}")
         arrived = fmean(each.arrived for each in window)
         if median(each.backlog for each in window) > settings.worth_seconds * max(arrived, 1.0):
-            return Nothing("the slices keep up, and work off a backlog")
+            return KeepSlices("the slices keep up, and work off a backlog")
         others = count - 1
         # Each of the others then works on larger sets for the same events: where time goes with the size of the set,
         # all together have so much more to do.
@@ -258,8 +258,8 @@ class Controller:
         known = self._per_slice
         bound = self._saturated.get(others, _Busy(known.total * others, known.fullest))
         if expected > settings.comfortable * bound.total or fullest > settings.comfortable * bound.fullest:
-            return Nothing("the slices keep up, and none of them is too many")
-        return Remove(
+            return KeepSlices("the slices keep up, and none of them is too many")
+        return RemoveSlice(
             least,
             f"for {settings.idle_seconds:g} seconds {count} slices were busy for {busy.total:.2f} seconds a second, "
             f"which {others} can do with ease; slice {least} is the least loaded",

@@ -20,7 +20,7 @@ from culver.control.elasticity import ELASTIC_PLACEMENTS
 from culver.control.placement_trial import SAMPLE, Circumstances, seconds_per_event
 from culver.log import PublicationLog
 from culver.matching import ClauseTable, IndexWriter
-from culver.pipeline import operators
+from culver.pipeline import access_point
 from culver.placement import (
     Choice,
     Dividing,
@@ -60,7 +60,7 @@ def recent_events(log: PublicationLog) -> pa.RecordBatch | None:
     start = max(log.first_offset, end - _SAMPLE_EVENTS)
     if start >= end:
         return None
-    return operators.access_point(start, end, log.read(start, end))[-1]
+    return access_point(start, end, log.read(start, end))[-1]
 
 
 def dividing_of(settings: PipelineSettings) -> Dividing:

@@ -25,7 +25,18 @@ import numpy as np
 import pyarrow as pa
 
 from culver.matching import ClauseTable, Index, Memory, Part, concatenate, in_memory, select_registrations
-from culver.pipeline import Partial, Plan, operators, partial_exchange, result_join
+from culver.pipeline import (
+    BatchPlan,
+    Collection,
+    Partial,
+    clear_partials,
+    events_for_slice,
+    exit_point,
+    match_events,
+    payload_sizes,
+    put_partial,
+    route_events,
+)
 from culver.placement import Adaptive, Load, Placement, Replicated
 
 SAMPLE = 32_768  # registrations
@@ -138,7 +149,7 @@ class _Trial:
         self._undivided = _is_undivided(placement)
         slices = 1 if self._undivided else placement.slices
         self.tasks = min(slices, max(1, tasks))
-        self._plan = Plan(1, slices, self.tasks)
+        self._plan = BatchPlan(1, slices, self.tasks)
         self._placement = placement
         self._start = int(table.since.max(initial=0))  # from here on, all of them are in effect
         self._held = placement.assign(table)
@@ -158,24 +169,22 @@ class _Trial:
         began = thread_time()
         routed = None
         if not self._undivided:
-            routed = operators.routed(self._placement, Adaptive(), self._load, self._start, [block])
+            routed = route_events(self._placement, Adaptive(), self._load, self._start, [block])
         routing = thread_time() - began
         found: list[Partial] = []
         busy: list[float] = []
         for task in range(self.tasks):
             began = thread_time()
-            collected = result_join.Collection()
+            collected = Collection()
             for own in self._plan.share(task):
-                sent = None if routed is None else [operators.sent_to(own, chosen) for chosen in routed]
-                for each in operators.match(self._index, self._start, [block], self._memory, sent):
+                sent = None if routed is None else [events_for_slice(own, chosen) for chosen in routed]
+                for each in match_events(self._index, self._start, [block], self._memory, sent):
                     collected.add(each)
             if self.tasks == 1:
-                operators.exit_point(self._start, 1, [block], collected, self._memory)
+                exit_point(self._start, 1, [block], collected, self._memory)
             busy.append(thread_time() - began)
             end = self._start + block.num_rows
-            found.append(
-                Partial(self._start, end, 1, collected, operators.payload_sizes([block], self._memory))
-            )
+            found.append(Partial(self._start, end, 1, collected, payload_sizes([block], self._memory)))
         taken = self.tasks * (routing + max(busy)) + self._joining(directory, found)
         self.seconds = min(self.seconds, taken / block.num_rows)
 
@@ -184,10 +193,10 @@ class _Trial:
             return 0.0
         began = thread_time()
         for task, part in enumerate(found):
-            joined = partial_exchange.put(directory, part, task, self._plan, self._memory.grouping)
+            joined = put_partial(directory, part, task, self._plan, self._memory.grouping)
         took = thread_time() - began
         assert joined is not None, "the last task finds the others"
-        partial_exchange.clear(directory, joined, self._plan)
+        clear_partials(directory, joined, self._plan)
         return took
 
     def _index(self, number: int) -> Index:

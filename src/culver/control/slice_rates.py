@@ -27,7 +27,7 @@ class _Moment:
     slices: Mapping[int, SliceTotals]
 
 
-class Meter:
+class SliceMeter:
     """Not thread-safe. Feed it about once a second; an observation that is not later than the last is passed over."""
 
     def __init__(self, window_seconds: float = 10.0) -> None:

@@ -31,7 +31,7 @@ from culver.delivery.shares import WHOLE, Share
 from culver.delivery.subscriber_sessions import DurableSession, LiveSession
 from culver.errors import Conflict, InvalidRequest, NotFound, StorageError, Unavailable
 from culver.log import ReadableLog
-from culver.pipeline import Notifications, file_name
+from culver.pipeline import Notifications, notification_file_name
 from culver.registry import Block, Registration
 
 logger = logging.getLogger(__name__)
@@ -216,7 +216,7 @@ class Hub:
             )
         item = self._mailboxes.accept(notifications, stored=stored)
         if item is None:
-            self._files.surplus(file_name(notifications.start, notifications.end))
+            self._files.surplus(notification_file_name(notifications.start, notifications.end))
             return
         for number, place in self._concerned(notifications.numbers):
             buffer = self._buffers.get(number)

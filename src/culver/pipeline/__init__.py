@@ -1,38 +1,71 @@
-"""The pipeline: access point, matching and exit point, run by the inline or the Spark engine."""
+"""The data path: access point, matching and exit point, run on ranges of the log by an engine.
+
+    log --range--> AP  --events--> M of each slice --found--> EP  --Notifications--> sink (delivery)
+                   reads,          searches the sets          joins and groups
+                   routes          of the slice               by registration
+
+In reading order:
+
+    operators               AP, M and EP as pure functions on Arrow batches
+    range_processor         takes one range through the three, with the log and the index of a site
+    divided_index           an index version: its sets, opened as needed, and its placement
+    batch_plan, set_loads   what all tasks of a batch are told: index version, slices, and how the sets did lately
+    result_join             joins what segments, slices and tasks have found
+    partial_exchange        where the tasks of one range meet; partial_file is what they exchange
+    notifications           the result, and its file; notification_collector takes files in order
+    operator_work           what each operator did; engine_totals adds it up
+    head                    how far an engine may go, and with which index version
+    engine                  what an engine is; inline_engine runs in the site's process, `spark` is a room of its own
+    site_files              where a site keeps all these files
+
+The pipeline knows neither what steers it (`culver.control`) nor what delivers its results (`culver.delivery`). Every
+process of Spark loads the modules that say "Imports nothing heavy".
+"""
 
 from typing import TYPE_CHECKING
 
 from culver.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from culver.pipeline.batch_plan import Plan as Plan
+    from culver.pipeline.batch_plan import BatchPlan as BatchPlan
     from culver.pipeline.divided_index import DividedIndex as DividedIndex
     from culver.pipeline.engine import Engine as Engine, Progress as Progress
-    from culver.pipeline.head import Head as Head, HeadFile as HeadFile, HeadTracker as HeadTracker
-    from culver.pipeline.inline_engine import InlineEngine as InlineEngine
-    from culver.pipeline.notifications import (
-        Notifications as Notifications,
-        NotificationSink as NotificationSink,
-        aligned_rows as aligned_rows,
-        file_name as file_name,
-        parse_file_name as parse_file_name,
-    )
-    from culver.pipeline.observation import (
+    from culver.pipeline.engine_totals import (
         BATCH_SECONDS as BATCH_SECONDS,
         BatchTotals as BatchTotals,
         EngineObservation as EngineObservation,
         FileTotals as FileTotals,
-        GatewayInfo as GatewayInfo,
-        IndexScheme as IndexScheme,
-        IndexSlice as IndexSlice,
-        PlacementInfo as PlacementInfo,
-        Queues as Queues,
         SchemeTotals as SchemeTotals,
-        SiteObservation as SiteObservation,
         SliceTotals as SliceTotals,
     )
-    from culver.pipeline.operator_work import Meter as Meter
+    from culver.pipeline.head import Head as Head, HeadFile as HeadFile, HeadTracker as HeadTracker
+    from culver.pipeline.inline_engine import InlineEngine as InlineEngine
+    from culver.pipeline.notifications import (
+        NOTIFICATION_SUFFIX as NOTIFICATION_SUFFIX,
+        Notifications as Notifications,
+        NotificationSink as NotificationSink,
+        aligned_rows as aligned_rows,
+        notification_file_name as notification_file_name,
+        parse_notification_file_name as parse_notification_file_name,
+        read_notifications as read_notifications,
+        write_notifications as write_notifications,
+    )
+    from culver.pipeline.operator_work import MatchMeter as MatchMeter
+    from culver.pipeline.operators import (
+        access_point as access_point,
+        events_for_slice as events_for_slice,
+        exit_point as exit_point,
+        match_events as match_events,
+        payload_sizes as payload_sizes,
+        route_events as route_events,
+    )
+    from culver.pipeline.partial_exchange import (
+        clear_partials as clear_partials,
+        put_partial as put_partial,
+    )
     from culver.pipeline.partial_file import Partial as Partial
+    from culver.pipeline.range_processor import warm_up_operators as warm_up_operators
+    from culver.pipeline.result_join import Collection as Collection
     from culver.pipeline.set_loads import LoadReport as LoadReport
     from culver.pipeline.site_files import SiteFiles as SiteFiles
     from culver.pipeline.spark.cluster.masters import parallelism as parallelism

@@ -9,7 +9,7 @@ from culver.pipeline.set_loads import LoadReport
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class BatchPlan:
     """With an index version that has so many slices, of which each of so many tasks does its share:
 
         slices 5, tasks 2     task 0: slices 0 2 4     task 1: slices 1 3

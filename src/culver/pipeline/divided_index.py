@@ -8,7 +8,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from culver.matching import Done, Index, counts_in, placed_in
-from culver.pipeline import operators
+from culver.pipeline.operators import route_events
 from culver.pipeline.set_loads import LoadReport
 from culver.placement import Chosen, Forwarding, Load, Placement, sets_of
 from culver.plugins import filter_named, placement_named
@@ -65,13 +65,13 @@ class DividedIndex:
             self._by_set(told.responses if about else ()),
         )
 
-    def routed(
+    def route(
         self, forwarding: Forwarding, told: LoadReport, start: int, parts: Sequence[pa.RecordBatch]
     ) -> list[Chosen] | None:
         """Where the events of a block go, part by part; None: all to the only set, in the only slice."""
         if self.placement is None:
             return None
-        return operators.routed(self.placement, forwarding, self.load(told), start, parts)
+        return route_events(self.placement, forwarding, self.load(told), start, parts)
 
     def _by_set(self, known: Sequence[float]) -> NDArray[np.float64]:
         """Sets that nothing was told about have 0."""

@@ -5,8 +5,8 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from culver.pipeline.engine_totals import EngineObservation
 from culver.pipeline.head import Head
-from culver.pipeline.observation import EngineObservation
 from culver.pipeline.set_loads import LoadReport
 
 Progress = Callable[[str], None]

@@ -16,12 +16,12 @@ from time import perf_counter
 import pyarrow as pa
 
 from culver.log import PublicationLog
-from culver.pipeline.batch_plan import Plan
+from culver.pipeline.batch_plan import BatchPlan
 from culver.pipeline.engine import Progress
+from culver.pipeline.engine_totals import EngineObservation, EngineTally
 from culver.pipeline.head import Head
 from culver.pipeline.notifications import Notifications, NotificationSink
-from culver.pipeline.observation import EngineObservation, Tally
-from culver.pipeline.range_processor import RangeProcessor, warm_up
+from culver.pipeline.range_processor import RangeProcessor, warm_up_operators
 from culver.pipeline.set_loads import LoadReport
 from culver.pipeline.site_files import SiteFiles
 
@@ -53,9 +53,9 @@ class InlineEngine:
         self._forwarding = forwarding
         self._head = head
         self._position = head.frontier
-        self._tally = Tally()
+        self._tally = EngineTally()
         self._load = LoadReport()
-        self._plan = Plan(head.index_version, head.slices, load=self._load, forwarding=forwarding)
+        self._plan = BatchPlan(head.index_version, head.slices, load=self._load, forwarding=forwarding)
         self._changed = asyncio.Event()
         self._changed.set()
         self._stopping = False
@@ -112,7 +112,7 @@ class InlineEngine:
         while not self._stopping:
             try:
                 if self._processor is None:
-                    await asyncio.to_thread(warm_up)
+                    await asyncio.to_thread(warm_up_operators)
                     self._processor = RangeProcessor(self._files.index, self._log, lambda: self._head)
                     self._ready = True
                 elif self._head.log_end <= self._position:
@@ -166,8 +166,8 @@ class InlineEngine:
         self._position = block.end
         self._tally.add(block.work)
 
-    def _plan_for(self, head: Head) -> Plan:
+    def _plan_for(self, head: Head) -> BatchPlan:
         plan, wanted = self._plan, (head.index_version, head.slices)
         if (plan.index_version, plan.slices) != wanted or plan.load is not self._load:
-            self._plan = plan = Plan(*wanted, load=self._load, forwarding=self._forwarding)
+            self._plan = plan = BatchPlan(*wanted, load=self._load, forwarding=self._forwarding)
         return plan

@@ -4,23 +4,27 @@ import logging
 from pathlib import Path
 
 from culver.errors import StorageCorrupt
-from culver.pipeline import notifications
-from culver.pipeline.notifications import NotificationSink
-from culver.pipeline.observation import Tally
+from culver.pipeline.engine_totals import EngineTally
+from culver.pipeline.notifications import (
+    NotificationSink,
+    notification_file_name,
+    parse_notification_file_name,
+    read_notifications,
+)
 
 logger = logging.getLogger(__name__)
 
 
-class Collector:
+class NotificationCollector:
     """Not thread-safe. `position` is the offset up to which the sink has everything. `damaged` is set when a file
     had to be removed: its range stays open until somebody matches it again. `tally` is told of what was taken."""
 
     def __init__(
-        self, directory: Path, sink: NotificationSink, position: int, tally: Tally | None = None
+        self, directory: Path, sink: NotificationSink, position: int, tally: EngineTally | None = None
     ) -> None:
         self._directory = directory
         self._sink = sink
-        self._tally = Tally() if tally is None else tally
+        self._tally = EngineTally() if tally is None else tally
         self.position = position
         self.damaged = False
         self.waiting_files = 0
@@ -43,9 +47,9 @@ class Collector:
                 return progressed
             start, end = max(candidates, key=lambda item: item[1])
             waiting.remove((start, end))
-            path = self._directory / notifications.file_name(start, end)
+            path = self._directory / notification_file_name(start, end)
             try:
-                found = notifications.read(path, check_rows=False)
+                found = read_notifications(path, check_rows=False)
             except FileNotFoundError:
                 continue
             except StorageCorrupt as exc:
@@ -63,7 +67,7 @@ class Collector:
         was told of them."""
         for start, end in waiting:
             if end <= self.position:
-                (self._directory / notifications.file_name(start, end)).unlink(missing_ok=True)
+                (self._directory / notification_file_name(start, end)).unlink(missing_ok=True)
 
     def _look_ahead(self, waiting: list[tuple[int, int]]) -> None:
         reached = self.position
@@ -75,5 +79,5 @@ class Collector:
                 reached = max(reached, end)
 
     def _list(self) -> list[tuple[int, int]]:
-        parsed = (notifications.parse_file_name(path.name) for path in self._directory.iterdir())
+        parsed = (parse_notification_file_name(path.name) for path in self._directory.iterdir())
         return [item for item in parsed if item is not None and item[1] > self.position]

@@ -39,13 +39,13 @@ from numpy.typing import NDArray
 
 from culver.disk import sync_directory
 from culver.errors import StorageCorrupt
-from culver.pipeline.operator_work import Work, members_of, work_from
+from culver.pipeline.operator_work import SliceWork, members_of, work_from
 
 _MAGIC = b"CULVNTF3"
 _PREFIX = struct.Struct("<8sII")
 _LENGTH = struct.Struct("<I")
 _CHECKED_FROM = 12
-SUFFIX = ".ntf"
+NOTIFICATION_SUFFIX = ".ntf"
 _PAGE = 4096
 _MANY_BYTES = 1 << 20
 
@@ -61,7 +61,7 @@ class Notifications(msgspec.Struct, frozen=True, eq=False):
     bounds: NDArray[np.int64]
     rows: NDArray[np.uint16]
     sizes: NDArray[np.uint32]
-    work: tuple[Work, ...] = ()
+    work: tuple[SliceWork, ...] = ()
     """One record for each slice that made it; none where delivery has put several ranges together."""
 
 
@@ -74,20 +74,20 @@ class NotificationSink(Protocol):
         crash takes before that is matched again."""
 
 
-def file_name(start: int, end: int) -> str:
-    return f"{start:020d}-{end:020d}{SUFFIX}"
+def notification_file_name(start: int, end: int) -> str:
+    return f"{start:020d}-{end:020d}{NOTIFICATION_SUFFIX}"
 
 
-def parse_file_name(name: str) -> tuple[int, int] | None:
+def parse_notification_file_name(name: str) -> tuple[int, int] | None:
     """(start, end) of a notification file's name, or None for any other name."""
     stem, suffix = name[:-4], name[-4:]
-    if suffix != SUFFIX or len(stem) != 41 or stem[20] != "-":
+    if suffix != NOTIFICATION_SUFFIX or len(stem) != 41 or stem[20] != "-":
         return None
     start, end = stem[:20], stem[21:]
     return (int(start), int(end)) if start.isdigit() and end.isdigit() else None
 
 
-def write(
+def write_notifications(
     directory: Path, notifications: Notifications, *, durable: bool, most_bytes_at_once: int = 1 << 30
 ) -> Path:
     """Put the file in place as a whole: a reader sees all of it or none. With `durable`, on disk before
@@ -118,7 +118,7 @@ def write(
     crc = 0
     for part in parts:
         crc = zlib.crc32(part, crc)
-    path = directory / file_name(n.start, n.end)
+    path = directory / notification_file_name(n.start, n.end)
     # Workers on two machines may have the same number, and write the same range.
     temporary = path.with_suffix(f".{secrets.token_hex(4)}.{os.getpid()}.tmp")
     try:
@@ -142,7 +142,7 @@ def write(
     return path
 
 
-def read(path: Path, *, check_rows: bool = True) -> Notifications:
+def read_notifications(path: Path, *, check_rows: bool = True) -> Notifications:
     """Map a notification file. Raises StorageCorrupt where it is torn or altered, FileNotFoundError where
     it is gone. Without `check_rows` the rows, nearly all of a large file, are taken on trust: for a file that was
     made a moment ago, by a process that has seen it reach the disk."""

@@ -29,7 +29,7 @@ class SetWork(NamedTuple):
     seconds: float
 
 
-class Work(Struct, frozen=True):
+class SliceWork(Struct, frozen=True):
     """What was done for one slice on one block. Times are seconds of the clock in which a thread was at it. What
     serves several slices at once, such as a read or a join, is divided evenly among them.
 
@@ -53,19 +53,19 @@ class Work(Struct, frozen=True):
     sets: tuple[SetWork, ...] = ()  # that events were sent to, where the index is divided
 
 
-def members_of(work: Work) -> dict[str, Any]:
+def members_of(work: SliceWork) -> dict[str, Any]:
     """For JSON."""
     return asdict(work)
 
 
-def work_from(members: dict[str, Any]) -> Work:
+def work_from(members: dict[str, Any]) -> SliceWork:
     """From what `members_of` and JSON have made of it."""
     schemes = tuple(SchemeWork(*each) for each in members.get("schemes", ()))
     sets = tuple(SetWork(*each) for each in members.get("sets", ()))
-    return Work(**{**members, "schemes": schemes, "sets": sets})
+    return SliceWork(**{**members, "schemes": schemes, "sets": sets})
 
 
-class Meter:
+class MatchMeter:
     """Adds up the matching of one slice on one block, set by set."""
 
     __slots__ = ("_sets", "seconds", "sent")
@@ -88,7 +88,7 @@ class Meter:
         return tuple(SetWork(number, *done) for number, done in sorted(self._sets.items()))
 
 
-class Written:
+class WrittenFiles:
     """What a worker has written and not told yet. Not thread-safe."""
 
     def __init__(self) -> None:
@@ -100,7 +100,7 @@ class Written:
         self._bytes += size
         self._seconds += seconds
 
-    def tell(self, work: tuple[Work, ...]) -> tuple[Work, ...]:
+    def tell(self, work: tuple[SliceWork, ...]) -> tuple[SliceWork, ...]:
         """The records, with what has been written since the last call in the first of them."""
         if not work or not self._files:
             return work
@@ -115,7 +115,7 @@ class Written:
         return (first, *work[1:])
 
 
-def shared(work: tuple[Work, ...], ep_seconds: float) -> tuple[Work, ...]:
+def with_join_time(work: tuple[SliceWork, ...], ep_seconds: float) -> tuple[SliceWork, ...]:
     """The records with the time of a join, a share for each."""
     share = ep_seconds / max(1, len(work))
     return tuple([replace(each, ep_seconds=each.ep_seconds + share) for each in work])

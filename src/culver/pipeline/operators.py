@@ -16,16 +16,16 @@ from numpy.typing import NDArray
 
 from culver.errors import StorageCorrupt
 from culver.matching import Found, Index, Memory
-from culver.model.columns import event_batch as batches
-from culver.pipeline import result_join
+from culver.model.columns import concat
 from culver.pipeline.notifications import Notifications
-from culver.pipeline.operator_work import Meter, Work, shared
+from culver.pipeline.operator_work import MatchMeter, SliceWork, with_join_time
+from culver.pipeline.result_join import Collection
 from culver.placement import NOWHERE, Chosen, Forwarding, Load, Placement
 
-Share = tuple[int, NDArray[np.bool_] | None]
+SetShare = tuple[int, NDArray[np.bool_] | None]
 """A set that a slice gets events for, and which events those are; None: all."""
 
-_WHOLE: Sequence[Share] = ((0, None),)
+_WHOLE: Sequence[SetShare] = ((0, None),)
 _MOST_BYTES = 256 * 1024 * 1024  # of a batch that is joined from pieces
 _MOST_CELLS = 2_000_000  # columns times events of a batch that is joined from unlike pieces
 
@@ -50,7 +50,7 @@ def access_point(start: int, end: int, pieces: Iterable[tuple[int, pa.RecordBatc
         names = columns.union(piece.schema.names)
         sparse = len(names) > len(columns) and len(names) * (rows + piece.num_rows) > _MOST_CELLS
         if group and (sparse or size + piece.nbytes > _MOST_BYTES):
-            joined.append(batches.concat(group))
+            joined.append(concat(group))
             group, names, rows, size = [], set(piece.schema.names), 0, 0
         group.append(piece)
         columns = names
@@ -60,10 +60,10 @@ def access_point(start: int, end: int, pieces: Iterable[tuple[int, pa.RecordBatc
         raise StorageCorrupt(
             f"the log ends or breaks at offset {expected}, before {end}, which was acknowledged"
         )
-    return [*joined, batches.concat(group)] if group else joined
+    return [*joined, concat(group)] if group else joined
 
 
-def routed(
+def route_events(
     placement: Placement, forwarding: Forwarding, load: Load, start: int, parts: Sequence[pa.RecordBatch]
 ) -> list[Chosen]:
     """Where the access point sends the events of a block, part by part. Every task works this out for itself from the
@@ -91,9 +91,9 @@ def _together(choices: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
     return joined
 
 
-def sent_to(own: int, chosen: Chosen) -> list[Share]:
+def events_for_slice(own: int, chosen: Chosen) -> list[SetShare]:
     """What one slice gets of that: for each of its sets, which events."""
-    sent: list[Share] = []
+    sent: list[SetShare] = []
     for sets, slices in zip(chosen.sets, chosen.slices, strict=True):
         mine = slices == own
         numbers = np.flatnonzero(np.bincount(sets[mine])).tolist()
@@ -101,18 +101,18 @@ def sent_to(own: int, chosen: Chosen) -> list[Share]:
     return sent
 
 
-def match(
+def match_events(
     index_of: Callable[[int], Index],
     start: int,
     parts: Sequence[pa.RecordBatch],
     memory: Memory,
-    sent: Sequence[Sequence[Share]] | None = None,
-    meter: Meter | None = None,
+    sent: Sequence[Sequence[SetShare]] | None = None,
+    meter: MatchMeter | None = None,
 ) -> Iterator[Found]:
     """The registrations of a slice that each event of a block satisfies and in whose time it falls. `index_of` gives
     the index of a set. `sent` says which events of each part are this slice's, and for which of its sets; without,
     all are for set 0, the only one. `meter` is told what that took, without what is done between two findings."""
-    meter = Meter() if meter is None else meter
+    meter = MatchMeter() if meter is None else meter
     row = 0
     for place, part in enumerate(parts):
         shares = _WHOLE if sent is None else sent[place]
@@ -129,7 +129,7 @@ def match(
         row += count
 
 
-def _events_of(shares: Sequence[Share], count: int) -> int:
+def _events_of(shares: Sequence[SetShare], count: int) -> int:
     """How many events a slice gets at all, for one set or for several."""
     if shares is _WHOLE:
         return count
@@ -143,9 +143,9 @@ def exit_point(
     start: int,
     version: int,
     parts: Sequence[pa.RecordBatch],
-    found: result_join.Collection,
+    found: Collection,
     memory: Memory,
-    work: tuple[Work, ...] = (),
+    work: tuple[SliceWork, ...] = (),
 ) -> Notifications:
     """All that was found, in one slice or in several, grouped by registration. `work` is what it took so far."""
     began = perf_counter()
@@ -153,7 +153,7 @@ def exit_point(
     groups = found.grouped(memory.grouping)
     for array in groups:
         array.flags.writeable = False  # as it is where a file is mapped
-    work = shared(work, perf_counter() - began)
+    work = with_join_time(work, perf_counter() - began)
     return Notifications(start, start + len(sizes), version, *groups, sizes, work)
 
 

@@ -20,22 +20,22 @@ from pathlib import Path
 from time import perf_counter
 
 from culver.matching import Grouping
-from culver.pipeline import notifications, partial_file
-from culver.pipeline.batch_plan import Plan
-from culver.pipeline.notifications import Notifications
-from culver.pipeline.operator_work import Work, shared
+from culver.pipeline import partial_file
+from culver.pipeline.batch_plan import BatchPlan
+from culver.pipeline.notifications import NOTIFICATION_SUFFIX, Notifications, notification_file_name
+from culver.pipeline.operator_work import SliceWork, with_join_time
 from culver.pipeline.partial_file import Partial
 from culver.pipeline.result_join import Collection
 
 _SUFFIX = ".part"
 
 
-def put(
-    directory: Path, part: Partial, task: int, plan: Plan, grouping: Grouping | None = None
+def put_partial(
+    directory: Path, part: Partial, task: int, plan: BatchPlan, grouping: Grouping | None = None
 ) -> Notifications | None:
-    """Where this is the last task: what all have found, which the caller puts on disk before it calls `clear`. Else
-    what this one has found is stored for the others. `grouping` is memory to be used again. Raises StorageCorrupt
-    where what another has stored is torn."""
+    """Joins what all tasks have found, where this is the last of them: the caller puts the result on disk and then
+    calls `clear_partials`. Any other task stores what it has found, and gets None. `grouping` is memory to be used
+    again. Raises StorageCorrupt where what another task has stored is torn."""
     paths = _paths(directory, part, plan)
     own = paths.pop(task)
     others = _read(paths)
@@ -46,13 +46,13 @@ def put(
     return None if others is None else _join(part, others, grouping or Grouping())
 
 
-def clear(directory: Path, joined: Notifications, plan: Plan) -> None:
+def clear_partials(directory: Path, joined: Notifications, plan: BatchPlan) -> None:
     for path in _paths(directory, joined, plan):
         with contextlib.suppress(FileNotFoundError):
             path.unlink()
 
 
-def _read(paths: list[Path]) -> list[tuple[Collection, tuple[Work, ...]]] | None:
+def _read(paths: list[Path]) -> list[tuple[Collection, tuple[SliceWork, ...]]] | None:
     """What is in all of them; None: one is not there."""
     try:
         return [partial_file.read(path) for path in paths]
@@ -61,7 +61,7 @@ def _read(paths: list[Path]) -> list[tuple[Collection, tuple[Work, ...]]] | None
 
 
 def _join(
-    part: Partial, others: list[tuple[Collection, tuple[Work, ...]]], grouping: Grouping
+    part: Partial, others: list[tuple[Collection, tuple[SliceWork, ...]]], grouping: Grouping
 ) -> Notifications:
     began = perf_counter()
     found, work = Collection(), list(part.work)
@@ -77,12 +77,12 @@ def _join(
         part.index_version,
         *groups,
         part.sizes,
-        shared(tuple(work), perf_counter() - began),
+        with_join_time(tuple(work), perf_counter() - began),
     )
 
 
-def _paths(directory: Path, part: Partial | Notifications, plan: Plan) -> list[Path]:
+def _paths(directory: Path, part: Partial | Notifications, plan: BatchPlan) -> list[Path]:
     """By task. The mark takes a while, and is the same for all; the part tells how the index was divided."""
-    stem = notifications.file_name(part.start, part.end).removesuffix(notifications.SUFFIX)
+    stem = notification_file_name(part.start, part.end).removesuffix(NOTIFICATION_SUFFIX)
     mark = "-".join([plan.mark, *sorted({each.division for each in part.work})])
     return [directory / f"{stem}.{mark}.{task}-{plan.tasks}{_SUFFIX}" for task in range(plan.tasks)]

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from culver.errors import StorageCorrupt
 from culver.matching import Groups, Runs
-from culver.pipeline.operator_work import Work, members_of, work_from
+from culver.pipeline.operator_work import SliceWork, members_of, work_from
 from culver.pipeline.result_join import Collection
 
 _MAGIC = b"CULVPRT1"
@@ -49,7 +49,7 @@ class Partial(msgspec.Struct, frozen=True, eq=False):
     found: Collection
     sizes: NDArray[np.uint32]
     """Payload bytes of each event. They are not in the file: every task knows them."""
-    work: tuple[Work, ...] = ()
+    work: tuple[SliceWork, ...] = ()
 
 
 def write(path: Path, part: Partial) -> None:
@@ -80,7 +80,7 @@ def write(path: Path, part: Partial) -> None:
         raise
 
 
-def read(path: Path) -> tuple[Collection, tuple[Work, ...]]:
+def read(path: Path) -> tuple[Collection, tuple[SliceWork, ...]]:
     """What was found, mapped, and the work that it took. Raises StorageCorrupt where the file is torn,
     FileNotFoundError where it is gone."""
     with path.open("rb") as file:

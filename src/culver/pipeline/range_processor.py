@@ -15,14 +15,15 @@ from culver import matching
 from culver.errors import NotFound
 from culver.log import FileLogReader, PublicationLog
 from culver.matching import Memory
-from culver.pipeline import operators, result_join
-from culver.pipeline.batch_plan import Plan
+from culver.pipeline.batch_plan import BatchPlan
 from culver.pipeline.checksum import checksum
 from culver.pipeline.divided_index import DividedIndex
 from culver.pipeline.head import Head
 from culver.pipeline.notifications import Notifications
-from culver.pipeline.operator_work import Meter, SchemeWork, Work, worker_name
+from culver.pipeline.operator_work import MatchMeter, SchemeWork, SliceWork, worker_name
+from culver.pipeline.operators import access_point, events_for_slice, exit_point, match_events, payload_sizes
 from culver.pipeline.partial_file import Partial
+from culver.pipeline.result_join import Collection, load_join
 from culver.placement import Chosen
 from culver.placement.divisions import layer
 from culver.plugins import forwarding_named
@@ -31,10 +32,10 @@ _Pieces = Iterable[tuple[int, pa.RecordBatch]]
 """Events with the offset of the first, as the log gives them."""
 
 
-def warm_up() -> None:
+def warm_up_operators() -> None:
     """Load all that a range needs, so that the first event need not wait. Harmless to call again."""
     matching.warm_up()
-    result_join.load()
+    load_join()
     layer.load()
     checksum(np.zeros(0, np.uint16))
 
@@ -56,18 +57,20 @@ class RangeProcessor:
         self._memory = Memory()
         self._worker = worker_name()
 
-    def process(self, start: int, end: int, plan: Plan) -> Iterator[Notifications]:
+    def process(self, start: int, end: int, plan: BatchPlan) -> Iterator[Notifications]:
         """Match what delivery does not have of `[start, end)` in all slices, block by block; nothing where nothing
         is left to do (a batch that is run again after a restart)."""
         for block, _ in self._blocks(start, end, plan):
             yield self._match_all(block, plan, self._log.read(*block))
 
-    def match(self, start: int, batches: Sequence[pa.RecordBatch], plan: Plan) -> Notifications:
+    def match(self, start: int, batches: Sequence[pa.RecordBatch], plan: BatchPlan) -> Notifications:
         """The same for events at hand, which will be in the log from `start` on."""
         ends = list(accumulate((batch.num_rows for batch in batches), initial=start))
         return self._match_all((start, ends[-1]), plan, zip(ends, batches, strict=False))
 
-    def process_share(self, start: int, end: int, plan: Plan, task: int) -> Iterator[Notifications | Partial]:
+    def process_share(
+        self, start: int, end: int, plan: BatchPlan, task: int
+    ) -> Iterator[Notifications | Partial]:
         """The same in the slices of one task, as partial results.
 
         Where the other tasks cannot be counted on to do theirs, a block is matched here and now in all slices: where
@@ -84,7 +87,7 @@ class RangeProcessor:
                     found, parts, work = self._match(
                         block, index, plan.share(task), plan, self._log.read(*block)
                     )
-                    sizes = operators.payload_sizes(parts, self._memory)
+                    sizes = payload_sizes(parts, self._memory)
                     yield Partial(*block, index.version, found, sizes, work)
         finally:
             if beyond_share:
@@ -93,7 +96,7 @@ class RangeProcessor:
     def close(self) -> None:
         self._forget_index()
 
-    def _blocks(self, start: int, end: int, plan: Plan) -> Iterator[tuple[tuple[int, int], bool]]:
+    def _blocks(self, start: int, end: int, plan: BatchPlan) -> Iterator[tuple[tuple[int, int], bool]]:
         """The blocks that delivery does not have, and whether it has a part of one, which is then cut off: the log
         may be trimmed there. Other blocks are the same for all tasks."""
         step = plan.load.block_events()
@@ -103,20 +106,25 @@ class RangeProcessor:
             if (last := min(end, first + step)) > frontier:
                 yield (max(first, frontier), last), first < frontier
 
-    def _match_all(self, block: tuple[int, int], plan: Plan, pieces: _Pieces) -> Notifications:
+    def _match_all(self, block: tuple[int, int], plan: BatchPlan, pieces: _Pieces) -> Notifications:
         index = self._newest_or(plan.index_version)
         found, parts, work = self._match(block, index, range(index.slices), plan, pieces)
-        return operators.exit_point(block[0], index.version, parts, found, self._memory, work)
+        return exit_point(block[0], index.version, parts, found, self._memory, work)
 
     def _match(
-        self, block: tuple[int, int], index: DividedIndex, slices: Sequence[int], plan: Plan, pieces: _Pieces
-    ) -> tuple[result_join.Collection, list[pa.RecordBatch], tuple[Work, ...]]:
+        self,
+        block: tuple[int, int],
+        index: DividedIndex,
+        slices: Sequence[int],
+        plan: BatchPlan,
+        pieces: _Pieces,
+    ) -> tuple[Collection, list[pa.RecordBatch], tuple[SliceWork, ...]]:
         """In some of the slices: an event is read and routed once for all of them. Also returns the events."""
         began = perf_counter()
-        parts = operators.access_point(*block, pieces)
-        routed = index.routed(forwarding_named(plan.forwarding)(), plan.load, block[0], parts)
+        parts = access_point(*block, pieces)
+        routed = index.route(forwarding_named(plan.forwarding)(), plan.load, block[0], parts)
         seconds = (perf_counter() - began) / len(slices)
-        found = result_join.Collection()
+        found = Collection()
         work = [self._match_slice(block, parts, index, own, routed, seconds, found) for own in slices]
         return found, parts, tuple(work)
 
@@ -128,17 +136,17 @@ class RangeProcessor:
         own: int,
         routed: Sequence[Chosen] | None,
         ap_seconds: float,
-        into: result_join.Collection,
-    ) -> Work:
+        into: Collection,
+    ) -> SliceWork:
         """Adds what is found to `into`."""
         start, end = block
-        meter, pairs = Meter(), 0
+        meter, pairs = MatchMeter(), 0
         began = perf_counter()
-        sent = None if routed is None else [operators.sent_to(own, chosen) for chosen in routed]
-        for found in operators.match(index.set, start, parts, self._memory, sent, meter):
+        sent = None if routed is None else [events_for_slice(own, chosen) for chosen in routed]
+        for found in match_events(index.set, start, parts, self._memory, sent, meter):
             pairs += into.add(found)
         took = perf_counter() - began
-        return Work(
+        return SliceWork(
             slice=own,
             events=end - start,
             sent=meter.sent,
@@ -165,7 +173,7 @@ class RangeProcessor:
                 raise
             return self._newest_or(head.index_version)
 
-    def _open_share(self, plan: Plan, task: int) -> DividedIndex | None:
+    def _open_share(self, plan: BatchPlan, task: int) -> DividedIndex | None:
         """The version with the slices of a task open, and no others: a worker holds its share of the index. None
         where it is gone, or has another number of slices."""
         try:

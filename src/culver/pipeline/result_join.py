@@ -102,7 +102,7 @@ def _is_sparse(parts: Sequence[Groups]) -> bool:
     return sum(len(part.rows) for part in parts) <= _FEW_ROWS * sum(len(part.numbers) for part in parts)
 
 
-def load() -> None:
+def load_join() -> None:
     """Load the kernel, or compile it where it never was."""
     one, none, rows = np.zeros(1, np.int64), np.zeros(0, np.int64), np.zeros(0, np.uint16)
     put_together(one, none, none, none, rows, none.copy(), one.copy(), rows.copy())

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from culver.pipeline.operator_work import Work
+from culver.pipeline.operator_work import SliceWork
 
 _HALF_LIFE_SECONDS = 10.0
 _FORGOTTEN_EVENTS = 1e-6  # some five minutes after the last of a thousand
@@ -85,7 +85,7 @@ class LoadMeter:
         self._events = self._pairs = 0.0
         self._last_pairs: float | None = None
 
-    def add(self, work: Iterable[Work], now: float) -> None:
+    def add(self, work: Iterable[SliceWork], now: float) -> None:
         """What one block took, in all slices that worked on it."""
         records = tuple(work)
         if not records:

@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from culver.control import GatewayInfo
 from culver.delivery import NEVER, Finished, Range, Share, share_of
 from culver.errors import Unavailable
-from culver.pipeline import GatewayInfo
 from culver.registry import Block, Registration
 from culver.site.gateway_member import Attachment, Member
 from culver.site.gateway_messages import Accepted, Announcement, Merged, Registered, Welcome

@@ -6,11 +6,10 @@ from functools import partial
 from typing import Any
 
 from culver.config import Settings
-from culver.control import SlicesView
+from culver.control import SiteObservation, SlicesView
 from culver.delivery import Hub, Share, share_of
 from culver.log import CommitReceipt
 from culver.model import Event
-from culver.pipeline import SiteObservation
 from culver.registry import Block, BlockSpec, Registration, SetSummary, SubscriptionSpec
 from culver.roles import Session
 from culver.site.live_subscriptions import LiveSubscriptions

@@ -8,7 +8,7 @@ import pytest
 from culver.cli import main
 from culver.cli.slices_text import render
 from culver.client.sync_client import connect_sync
-from culver.control.slice_views import DecisionView
+from culver.control.slices import DecisionView
 from support.fake_site import FakeSite
 from support.gateway import gateway_settings
 from support.memory_slices import MemorySlices

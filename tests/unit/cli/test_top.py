@@ -13,19 +13,21 @@ import pytest
 
 from culver.cli import main
 from culver.cli.top_text import WIDTH, amount, duration, moment, percent, render, size
-from culver.cli.top_view import View, compare
-from culver.pipeline.observation import (
-    Batch,
-    BatchTotals,
-    EngineObservation,
-    FileTotals,
+from culver.control.site_observation import (
     GatewayInfo,
     IndexScheme,
     IndexSlice,
     PlacementInfo,
-    Queues,
-    SchemeTotals,
     SiteObservation,
+    SiteQueues,
+)
+from culver.control.site_rates import SiteRates, rates_between
+from culver.pipeline.engine_totals import (
+    BatchTotals,
+    EngineObservation,
+    FileTotals,
+    RecentBatch,
+    SchemeTotals,
     SliceTotals,
 )
 from support.fake_site import FakeSite
@@ -45,7 +47,7 @@ def observation(uptime: float, rounds: int) -> SiteObservation:
         log_next_offset=2_000 * n,
         subscriptions=1_500,
         placement=PlacementInfo("hashed", 2, "hashed: as the setting pipeline.placement says"),
-        queues=Queues(commit=1, index=2, match=3_000, accept=40, mailboxes=50_000),
+        queues=SiteQueues(commit=1, index=2, match=3_000, accept=40, mailboxes=50_000),
         index=(IndexSlice(0, 500, 4_000), IndexSlice(1, 1_000, 8_000)),
         pipeline=EngineObservation(
             position=1_000 * n,
@@ -62,7 +64,7 @@ def observation(uptime: float, rounds: int) -> SiteObservation:
                 3 * n,
                 1_000 * n,
                 0.9 * n,
-                recent=(Batch(9_999, 9.0), *(Batch(10 * i, 0.01 * i) for i in range(1, 4))),
+                recent=(RecentBatch(9_999, 9.0), *(RecentBatch(10 * i, 0.01 * i) for i in range(1, 4))),
                 stages={
                     "triggerExecution": 0.4,
                     "latestOffset": 0.3,
@@ -78,7 +80,7 @@ def observation(uptime: float, rounds: int) -> SiteObservation:
 
 
 def test_rates_are_differences_over_the_sites_own_time() -> None:
-    view = compare(observation(10.0, 1), observation(12.0, 2))
+    view = rates_between(observation(10.0, 1), observation(12.0, 2))
     assert view.interval_seconds == 2.0
     assert (view.published_per_second, view.matched_per_second) == (1_000, 500)
     assert (view.notifications_per_second, view.sent_per_second) == (6_000, 50)
@@ -91,21 +93,21 @@ def test_rates_are_differences_over_the_sites_own_time() -> None:
 
 
 def test_slices_have_their_shares_of_the_interval() -> None:
-    first, second = compare(observation(10.0, 1), observation(11.0, 3)).slices
+    first, second = rates_between(observation(10.0, 1), observation(11.0, 3)).slices
     assert (first.events_share, first.pairs_share, first.busy_share) == pytest.approx((0.5, 0.25, 0.25))
     assert second.registrations_share == pytest.approx(2 / 3)
     assert second.bytes == 8_000
 
 
 def test_percentiles_are_of_the_batches_in_the_interval_only() -> None:
-    batches = compare(observation(10.0, 1), observation(12.0, 2)).batches
+    batches = rates_between(observation(10.0, 1), observation(12.0, 2)).batches
     assert (batches.per_second, batches.events_p50, batches.events_p99) == (1.5, 20, 30)
     assert (batches.seconds_p50, batches.seconds_p99) == pytest.approx((0.02, 0.03))
-    assert compare(observation(10.0, 1), observation(12.0, 1)).batches.seconds_p50 is None
+    assert rates_between(observation(10.0, 1), observation(12.0, 1)).batches.seconds_p50 is None
 
 
 def test_site_that_was_started_in_between_is_seen_from_its_start() -> None:
-    view = compare(observation(900.0, 50), observation(2.0, 1))
+    view = rates_between(observation(900.0, 50), observation(2.0, 1))
     assert (view.interval_seconds, view.notifications_per_second) == (2.0, 6_000)
     assert (view.published_per_second, view.matched_per_second) == (0, 0)
 
@@ -136,7 +138,7 @@ waiting: 1 to be stored, 2 for the index, 3,000 to be matched,
 
 
 def test_frame_reads_like_this() -> None:
-    view = compare(observation(3_600.0, 1), observation(3_602.0, 2))
+    view = rates_between(observation(3_600.0, 1), observation(3_602.0, 2))
     assert render(view, "http://127.0.0.1:8080") == FRAME
 
 
@@ -156,13 +158,13 @@ def test_several_schemes_have_lines_of_their_own() -> None:
         held = (IndexScheme("counting", 1_500, 12_000),)
         return replace(plain, pipeline=replace(plain.pipeline, schemes=done), schemes=held)
 
-    text = render(compare(seen(3_600.0, 1), seen(3_602.0, 2)), "http://127.0.0.1:8080")
+    text = render(rates_between(seen(3_600.0, 1), seen(3_602.0, 2)), "http://127.0.0.1:8080")
     assert SCHEMES in text
     assert max(map(len, text.split("\n"))) <= WIDTH
 
 
-def wide() -> View:
-    view = compare(observation(10.0, 1), observation(12.0, 2))
+def wide() -> SiteRates:
+    view = rates_between(observation(10.0, 1), observation(12.0, 2))
     slices = tuple(replace(view.slices[0], slice=number) for number in range(40))
     reason = PlacementInfo("hashed", 40, "hashed: " + "because " * 30)
     return replace(view, state="failed: " + "some words of Java " * 10, slices=slices, placement=reason)
@@ -170,13 +172,13 @@ def wide() -> View:
 
 def test_gateways_are_shown_where_there_are_several() -> None:
     gateways = (GatewayInfo(0, 8080, "running", 1_200, 7), GatewayInfo(1, 8081, "starting again", 1_199, 0))
-    view = compare(observation(10.0, 1), replace(observation(12.0, 2), gateways=gateways))
+    view = rates_between(observation(10.0, 1), replace(observation(12.0, 2), gateways=gateways))
     assert render(view, "http://127.0.0.1:8080").splitlines()[-3:] == [
         "GATEWAY             PORT   SUBSCRIPTIONS        SESSIONS  STATE",
         "0                   8080           1,200               7  running",
         "1                   8081           1,199               0  starting again",
     ]
-    alone = compare(observation(10.0, 1), replace(observation(12.0, 2), gateways=gateways[:1]))
+    alone = rates_between(observation(10.0, 1), replace(observation(12.0, 2), gateways=gateways[:1]))
     assert "GATEWAY" not in render(alone, "http://127.0.0.1:8080")
 
 

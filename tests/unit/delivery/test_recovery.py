@@ -14,7 +14,7 @@ from culver.delivery.hub import Hub
 from culver.delivery.ranges import notification_directory as delivery_files
 from culver.delivery.ranges.file_keeper import FileKeeper
 from culver.errors import StorageCorrupt, StorageError
-from culver.pipeline.notifications import Notifications, file_name
+from culver.pipeline.notifications import Notifications, notification_file_name
 from support.notifications import (
     SECOND_US,
     Disk,
@@ -67,7 +67,7 @@ def test_contiguous_files_are_taken_up_to_the_first_hole(disk: Disk) -> None:
     disk.write(make_notifications(10, 20, {7: [12]}))
     disk.write(make_notifications(30, 40, {7: [33]}))
     assert reopened(disk) == (20, [1, 5, 12])
-    assert file_name(30, 40) in disk.files()
+    assert notification_file_name(30, 40) in disk.files()
 
 
 def test_a_file_behind_a_hole_waits_until_the_engine_gets_there(disk: Disk) -> None:
@@ -95,10 +95,10 @@ def test_a_waiting_file_that_the_engine_passed_with_other_bounds_is_removed(disk
         hub.register([ALERTS])
         hub.accept(disk.write(make_notifications(0, 35, {7: [33]})))
         await hub.housekeep(0)
-        assert file_name(30, 40) in disk.files()
+        assert notification_file_name(30, 40) in disk.files()
         hub.accept(disk.write(make_notifications(35, 50, {7: [36]})))
         await hub.housekeep(0)
-        assert disk.files() == [file_name(0, 35), file_name(35, 50)]
+        assert disk.files() == [notification_file_name(0, 35), notification_file_name(35, 50)]
         assert await received(hub) == [33, 36]
         await hub.close()
 
@@ -111,7 +111,7 @@ def test_a_damaged_file_is_removed_with_a_warning_and_its_range_matched_again(
 ) -> None:
     disk.write(make_notifications(0, 10, {7: [1]}))
     disk.write(make_notifications(10, 20, {7: [12]}))
-    path = disk.notifications / file_name(10, 20)
+    path = disk.notifications / notification_file_name(10, 20)
     content = path.read_bytes()
     match damage:
         case "torn":
@@ -125,7 +125,7 @@ def test_a_damaged_file_is_removed_with_a_warning_and_its_range_matched_again(
     with caplog.at_level(logging.WARNING):
         assert reopened(disk) == (10, [1])
     assert "removing" in caplog.text
-    assert disk.files() == [file_name(0, 10)]
+    assert disk.files() == [notification_file_name(0, 10)]
 
 
 def test_an_offset_in_several_files_is_delivered_once(disk: Disk) -> None:
@@ -134,7 +134,7 @@ def test_an_offset_in_several_files_is_delivered_once(disk: Disk) -> None:
     disk.write(make_notifications(6, 9, {7: [8]}))
     disk.write(make_notifications(19, 25, {7: [19, 21]}))
     assert reopened(disk) == (25, [1, 8, 12, 19, 21])
-    assert file_name(6, 9) not in disk.files()
+    assert notification_file_name(6, 9) not in disk.files()
 
     async def run() -> None:
         hub = disk.hub()
@@ -143,7 +143,7 @@ def test_an_offset_in_several_files_is_delivered_once(disk: Disk) -> None:
         hub.accept(disk.write(make_notifications(20, 30, {7: [21, 29]})))
         await hub.housekeep(0)
         assert await received(hub) == [1, 8, 12, 19, 21, 29]
-        assert file_name(3, 8) not in disk.files()
+        assert notification_file_name(3, 8) not in disk.files()
         await hub.close()
 
     asyncio.run(run())
@@ -160,7 +160,7 @@ def test_many_small_files_are_merged_into_one_with_the_same_content(disk: Disk) 
             )
         await hub.acknowledge("alerts", 9)
         await hub.housekeep(0)
-        assert disk.files() == [file_name(0, 70)]
+        assert disk.files() == [notification_file_name(0, 70)]
         assert await received(hub) == list(range(10, 70))
         assert await received(hub, "others", 3) == list(range(1, 70, 3))
         hub.accept(disk.write(make_notifications(70, 72, {7: [71]})))
@@ -186,7 +186,7 @@ def test_a_crash_between_writing_a_merged_file_and_deleting_its_inputs_changes_n
 
     asyncio.run(run())
     assert reopened(disk) == (70, list(range(70)))
-    assert disk.files() == [file_name(0, 70)]
+    assert disk.files() == [notification_file_name(0, 70)]
 
 
 def test_a_merge_that_the_disk_refuses_is_put_off(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,7 +204,7 @@ def test_a_merge_that_the_disk_refuses_is_put_off(disk: Disk, monkeypatch: pytes
         assert len(disk.files()) == 70
         assert await received(hub) == list(range(70))
         await hub.housekeep(0)
-        assert disk.files() == [file_name(0, 70)]
+        assert disk.files() == [notification_file_name(0, 70)]
         await hub.close()
 
     asyncio.run(run())
@@ -223,11 +223,11 @@ def test_files_that_nobody_needs_are_deleted_but_the_newest_stays(disk: Disk) ->
         await hub.housekeep(2 * SECOND_US)  # young files are kept: a registration may be on its way
         assert len(disk.files()) == 5
         await hub.housekeep(4 * SECOND_US)
-        assert disk.files() == [file_name(30, 40), file_name(40, 50)]
+        assert disk.files() == [notification_file_name(30, 40), notification_file_name(40, 50)]
         hub.register([removed(registration(8, "others"), 50)])
         assert hub.needed_from() == 50
         await hub.housekeep(6 * SECOND_US)
-        assert disk.files() == [file_name(40, 50)]
+        assert disk.files() == [notification_file_name(40, 50)]
         await hub.close()
 
     asyncio.run(run())
@@ -243,14 +243,14 @@ def test_a_file_lost_below_the_base_is_not_missed_and_one_above_it_is(disk: Disk
         await hub.acknowledge("alerts", 10)
         await hub.housekeep(2 * SECOND_US)
         await hub.housekeep(4 * SECOND_US)
-        assert disk.files()[0] == file_name(20, 30)
+        assert disk.files()[0] == notification_file_name(20, 30)
         await hub.close()
 
     asyncio.run(run())
     disk.write(make_notifications(0, 10, {7: [0]}))  # as if its deletion had not reached the disk
     assert reopened(disk) == (50, [20, 30, 40])
-    assert disk.files()[0] == file_name(20, 30)
-    (disk.notifications / file_name(20, 30)).unlink()
+    assert disk.files()[0] == notification_file_name(20, 30)
+    (disk.notifications / notification_file_name(20, 30)).unlink()
     assert reopened(disk) == (20, [])
 
 
@@ -387,7 +387,7 @@ def test_what_has_no_file_yet_is_matched_again_after_a_crash(disk: Disk) -> None
         assert disk.files() == []
         await hub.housekeep(SECOND_US)
         assert (hub.frontier, hub.stored_frontier) == (4, 4)
-        assert disk.files() == [file_name(0, 4)]
+        assert disk.files() == [notification_file_name(0, 4)]
         hub.accept(make_notifications(4, 6, {7: [5]}), stored=False)
         assert (hub.frontier, hub.stored_frontier) == (6, 4)
 

@@ -15,7 +15,7 @@ from culver.matching.index.layout import container
 from culver.matching.index.storage.slicing import Slicing
 from culver.model.language.parser import parse
 from culver.pipeline.divided_index import DividedIndex
-from culver.pipeline.operators import match, sent_to
+from culver.pipeline.operators import events_for_slice, match_events
 from culver.pipeline.set_loads import LoadReport
 from culver.placement.divisions.redivision import Redivision, anew
 from culver.placement.mpartition import MPartition
@@ -29,10 +29,10 @@ def answers(directory: Path, version: int, played: Scene, forwarding: str) -> li
     """(registration, row) in all slices, each event sent where the policy says."""
     index = DividedIndex(directory, version)
     found: list[tuple[int, int]] = []
-    routed = index.routed(forwarding_named(forwarding)(), LoadReport(), 0, [played.batch])
+    routed = index.route(forwarding_named(forwarding)(), LoadReport(), 0, [played.batch])
     for own in range(index.slices):
-        sent = None if routed is None else [sent_to(own, chosen) for chosen in routed]
-        for each in match(index.set, 0, [played.batch], Memory(), sent):
+        sent = None if routed is None else [events_for_slice(own, chosen) for chosen in routed]
+        for each in match_events(index.set, 0, [played.batch], Memory(), sent):
             groups = each.groups()
             numbers = np.repeat(groups.numbers, np.diff(groups.bounds))
             found += zip(numbers.tolist(), groups.rows.tolist(), strict=True)

@@ -7,8 +7,14 @@ import pytest
 from culver.errors import StorageCorrupt
 from culver.matching.index.results.buffer_pool import room_for
 from culver.pipeline import notifications
-from culver.pipeline.notification_collector import Collector
-from culver.pipeline.notifications import Notifications
+from culver.pipeline.notification_collector import NotificationCollector
+from culver.pipeline.notifications import (
+    Notifications,
+    notification_file_name,
+    parse_notification_file_name,
+    read_notifications,
+    write_notifications,
+)
 from support.notifications import offsets_of
 
 
@@ -39,7 +45,7 @@ class RecordingSink:
 
 def test_file_reads_as_it_was_written(tmp_path: Path) -> None:
     written = some(100, 105, {3: [100, 104], 9: [102]})
-    read = notifications.read(notifications.write(tmp_path, written, durable=True))
+    read = read_notifications(write_notifications(tmp_path, written, durable=True))
     assert (read.start, read.end, read.index_version) == (100, 105, 7)
     assert offsets_of(read, 3) == [100, 104]
     assert offsets_of(read, 9) == [102]
@@ -57,8 +63,8 @@ def test_many_rows_read_as_they_were_written(tmp_path: Path, shift: int, surplus
     rows[:] = np.arange(pairs) % 50_000
     bounds = np.array([0, 50_000, pairs], np.int64)
     written = Notifications(5, 50_006, 7, np.array([3, 9]), bounds, rows, np.zeros(50_001, np.uint32))
-    path = notifications.write(tmp_path, written, durable=True, most_bytes_at_once=step)
-    read = notifications.read(path)
+    path = write_notifications(tmp_path, written, durable=True, most_bytes_at_once=step)
+    read = read_notifications(path)
     assert (read.rows == rows).all()
     assert len(read.rows) == pairs
     assert offsets_of(read, 3) == list(range(5, 50_005))
@@ -68,7 +74,7 @@ def test_many_rows_read_as_they_were_written(tmp_path: Path, shift: int, surplus
         file.seek(-pairs, 2)
         file.write(bytes([byte[0] ^ 1]))
     with pytest.raises(StorageCorrupt):
-        notifications.read(path)
+        read_notifications(path)
 
 
 def test_many_rows_go_to_the_disk_in_steps_past_the_cache(
@@ -85,44 +91,44 @@ def test_many_rows_go_to_the_disk_in_steps_past_the_cache(
     rows = notifications.aligned_rows(1 << 20)
     bounds = np.array([0, len(rows)], np.int64)
     content = Notifications(0, 9, 1, np.array([3]), bounds, rows, np.zeros(9, np.uint32))
-    notifications.write(tmp_path, content, durable=True, most_bytes_at_once=1 << 19)
+    write_notifications(tmp_path, content, durable=True, most_bytes_at_once=1 << 19)
     assert written == [1 << 19] * 4
 
 
 def test_same_content_gives_the_same_bytes_and_leaves_no_other_file(tmp_path: Path) -> None:
     content = some(0, 2, {1: [0, 1]})
-    first = notifications.write(tmp_path, content, durable=True).read_bytes()
-    assert notifications.write(tmp_path, content, durable=False).read_bytes() == first
+    first = write_notifications(tmp_path, content, durable=True).read_bytes()
+    assert write_notifications(tmp_path, content, durable=False).read_bytes() == first
     assert len(list(tmp_path.iterdir())) == 1
 
 
 def test_every_flipped_or_missing_byte_is_noticed(tmp_path: Path) -> None:
-    path = notifications.write(tmp_path, some(0, 3, {1: [0], 2: [1, 2]}), durable=False)
+    path = write_notifications(tmp_path, some(0, 3, {1: [0], 2: [1, 2]}), durable=False)
     intact = path.read_bytes()
     for at in range(len(intact)):
         path.write_bytes(intact[:at] + bytes([intact[at] ^ 0x10]) + intact[at + 1 :])
         with pytest.raises(StorageCorrupt):
-            notifications.read(path)
+            read_notifications(path)
         path.write_bytes(intact[:at])
         with pytest.raises(StorageCorrupt):
-            notifications.read(path)
+            read_notifications(path)
 
 
 @pytest.mark.parametrize("name", ["x.ntf", "0-1.ntf", f"{1:020d}-{2:020d}.tmp", f"{1:020d}_{2:020d}.ntf", ""])
 def test_other_names_are_not_notification_files(name: str) -> None:
-    assert notifications.parse_file_name(name) is None
+    assert parse_notification_file_name(name) is None
 
 
 def test_file_name_is_the_range() -> None:
-    assert notifications.parse_file_name(notifications.file_name(5, 2**40)) == (5, 2**40)
+    assert parse_notification_file_name(notification_file_name(5, 2**40)) == (5, 2**40)
 
 
 def test_collector_waits_for_the_next_range_and_takes_files_in_order(tmp_path: Path) -> None:
     sink = RecordingSink()
-    collector = Collector(tmp_path, sink, position=0)
-    notifications.write(tmp_path, some(10, 20), durable=False)
+    collector = NotificationCollector(tmp_path, sink, position=0)
+    write_notifications(tmp_path, some(10, 20), durable=False)
     assert not collector.collect()
-    notifications.write(tmp_path, some(0, 10), durable=False)
+    write_notifications(tmp_path, some(0, 10), durable=False)
     assert collector.collect()
     assert sink.accepted == [(0, 10), (10, 20)]
     assert collector.position == 20
@@ -132,26 +138,26 @@ def test_collector_waits_for_the_next_range_and_takes_files_in_order(tmp_path: P
 def test_collector_takes_the_longest_of_overlapping_files(tmp_path: Path) -> None:
     sink = RecordingSink()
     for start, end in [(0, 10), (5, 15), (8, 30), (20, 25), (30, 31)]:
-        notifications.write(tmp_path, some(start, end), durable=False)
-    Collector(tmp_path, sink, position=6).collect()
+        write_notifications(tmp_path, some(start, end), durable=False)
+    NotificationCollector(tmp_path, sink, position=6).collect()
     assert sink.accepted == [(5, 15), (8, 30), (30, 31)]
 
 
 def test_collector_removes_files_of_which_it_has_all_from_others(tmp_path: Path) -> None:
     sink = RecordingSink()
     for start, end in [(0, 50), (0, 80), (10, 80), (90, 100)]:
-        notifications.write(tmp_path, some(start, end), durable=False)
-    Collector(tmp_path, sink, position=0).collect()
+        write_notifications(tmp_path, some(start, end), durable=False)
+    NotificationCollector(tmp_path, sink, position=0).collect()
     assert sink.accepted == [(0, 80)]
     assert sorted(path.name for path in tmp_path.iterdir()) == [
-        notifications.file_name(0, 80),
-        notifications.file_name(90, 100),
+        notification_file_name(0, 80),
+        notification_file_name(90, 100),
     ]
 
 
 def test_collector_removes_a_torn_file_and_waits_for_its_range(tmp_path: Path) -> None:
     sink = RecordingSink()
-    path = notifications.write(tmp_path, some(0, 10, {1: [3]}), durable=False)
+    path = write_notifications(tmp_path, some(0, 10, {1: [3]}), durable=False)
     path.write_bytes(path.read_bytes()[:-3])
-    assert not Collector(tmp_path, sink, position=0).collect()
+    assert not NotificationCollector(tmp_path, sink, position=0).collect()
     assert not path.exists()

@@ -13,13 +13,13 @@ from culver.log.file_log import FileLog
 from culver.matching.index import Entry, IndexWriter
 from culver.model.columns import event_batch as batches
 from culver.model.language.parser import parse
-from culver.pipeline import notifications, partial_exchange
-from culver.pipeline.batch_plan import Plan
+from culver.pipeline.batch_plan import BatchPlan
+from culver.pipeline.engine_totals import BATCH_SECONDS, EngineTally, RecentBatch, SchemeTotals
 from culver.pipeline.head import Head
-from culver.pipeline.notification_collector import Collector
-from culver.pipeline.notifications import Notifications
-from culver.pipeline.observation import BATCH_SECONDS, Batch, SchemeTotals, Tally
-from culver.pipeline.operator_work import SchemeWork, SetWork, Work, Written, worker_name
+from culver.pipeline.notification_collector import NotificationCollector
+from culver.pipeline.notifications import Notifications, read_notifications, write_notifications
+from culver.pipeline.operator_work import SchemeWork, SetWork, SliceWork, WrittenFiles, worker_name
+from culver.pipeline.partial_exchange import put_partial
 from culver.pipeline.partial_file import Partial
 from culver.pipeline.range_processor import RangeProcessor
 from culver.pipeline.result_join import Collection
@@ -29,8 +29,8 @@ from support.events import random_event
 from support.notifications import make_notifications
 
 
-def work(number: int, **changes: Any) -> Work:
-    made = Work(
+def work(number: int, **changes: Any) -> SliceWork:
+    made = SliceWork(
         slice=number,
         events=10,
         sent=4,
@@ -43,7 +43,7 @@ def work(number: int, **changes: Any) -> Work:
     return replace(made, **changes)
 
 
-def with_work(start: int, end: int, *records: Work) -> Notifications:
+def with_work(start: int, end: int, *records: SliceWork) -> Notifications:
     found = make_notifications(start, end, {1: [start]})
     return Notifications(
         found.start, found.end, 1, found.numbers, found.bounds, found.rows, found.sizes, records
@@ -56,12 +56,12 @@ def test_records_come_back_from_the_file_as_they_were_written(tmp_path: Path) ->
         work(0, files=2, written_bytes=300, write_seconds=0.1),
         work(1, worker="other:7", schemes=schemes),
     )
-    path = notifications.write(tmp_path, with_work(5, 9, *records), durable=False)
-    assert notifications.read(path).work == records
+    path = write_notifications(tmp_path, with_work(5, 9, *records), durable=False)
+    assert read_notifications(path).work == records
 
 
 def test_file_tells_of_the_files_before_it_once() -> None:
-    written = Written()
+    written = WrittenFiles()
     records = (work(0), work(1))
     assert written.tell(records) == records
     written.add(100, 0.5)
@@ -76,8 +76,8 @@ def test_time_of_a_join_is_shared_by_the_slices(tmp_path: Path) -> None:
     schemes, sets = (SchemeWork("counting", 3, 0.1),), (SetWork(4, 9, 0.5),)
     records = [work(1), work(0, schemes=schemes, sets=sets)]
     parts = [Partial(0, 3, 1, Collection(), np.zeros(3, np.uint32), (each,)) for each in records]
-    assert partial_exchange.put(tmp_path, parts[1], 0, Plan(1, 2, 2)) is None
-    joined = partial_exchange.put(tmp_path, parts[0], 1, Plan(1, 2, 2))
+    assert put_partial(tmp_path, parts[1], 0, BatchPlan(1, 2, 2)) is None
+    joined = put_partial(tmp_path, parts[0], 1, BatchPlan(1, 2, 2))
     assert joined is not None
     assert [each.slice for each in joined.work] == [0, 1]
     assert (joined.work[0].schemes, joined.work[0].sets) == (schemes, sets)
@@ -88,14 +88,14 @@ def test_collector_counts_each_file_that_it_takes_and_those_behind_a_hole(tmp_pa
     class Sink:
         def accept(self, notifications: Notifications, *, stored: bool) -> None: ...
 
-    tally = Tally()
-    collector = Collector(tmp_path, Sink(), 0, tally)
+    tally = EngineTally()
+    collector = NotificationCollector(tmp_path, Sink(), 0, tally)
     for start, end in ((0, 10), (20, 30), (25, 45)):
-        notifications.write(tmp_path, with_work(start, end, work(0), work(1)), durable=False)
+        write_notifications(tmp_path, with_work(start, end, work(0), work(1)), durable=False)
     collector.collect()
     assert (collector.position, collector.waiting_files, collector.ahead) == (10, 2, 25)
     assert [each.pairs for each in tally.observe(10).slices] == [7, 7]
-    notifications.write(tmp_path, with_work(10, 20, work(1)), durable=False)
+    write_notifications(tmp_path, with_work(10, 20, work(1)), durable=False)
     collector.collect()
     assert (collector.position, collector.waiting_files, collector.ahead) == (45, 0, 0)
     seen = tally.observe(45)
@@ -104,7 +104,7 @@ def test_collector_counts_each_file_that_it_takes_and_those_behind_a_hole(tmp_pa
 
 
 def test_tally_adds_up_slices_files_and_batches() -> None:
-    tally = Tally()
+    tally = EngineTally()
     tally.add([work(2), work(0, pairs=1, files=1, written_bytes=50, write_seconds=0.5)])
     tally.add([work(2, sent=6, m_seconds=1.5)])
     for seconds in (0.0004, 0.001, 0.3, 99.0):
@@ -120,11 +120,11 @@ def test_tally_adds_up_slices_files_and_batches() -> None:
     assert batches_seen.counts[0] == 2  # a bound belongs to what lies below it
     assert batches_seen.counts[BATCH_SECONDS.index(0.5)] == 1
     assert batches_seen.counts[-1] == 1
-    assert batches_seen.recent[-1] == Batch(5, 99.0)
+    assert batches_seen.recent[-1] == RecentBatch(5, 99.0)
 
 
 def test_tally_divides_what_m_did_among_the_schemes() -> None:
-    tally = Tally()
+    tally = EngineTally()
     assert tally.observe(0).schemes == (SchemeTotals("columnar"),)
     tally.add([work(0), work(1, schemes=(SchemeWork("counting", 3, 0.25),))])
     tally.add([work(0, schemes=(SchemeWork("counting", 1, 0.125), SchemeWork("reference", 0, 0.25)))])
@@ -136,7 +136,7 @@ def test_tally_divides_what_m_did_among_the_schemes() -> None:
 
 
 def test_tally_forgets_workers_that_have_been_silent_for_long() -> None:
-    tally = Tally()
+    tally = EngineTally()
     for number in range(100):
         tally.add([work(0, worker=f"host:{number}"), work(0, worker="host:steady")])
     workers = tally.observe(0).workers
@@ -158,7 +158,7 @@ def test_processor_tells_what_each_slice_was_sent_and_found(slices: int, tmp_pat
     with FileLog(files.log, LogSettings()) as log:
         log.append(log.prepare(batches.encode([random_event(rng) for _ in range(120)], 0)))
         processor = RangeProcessor(files.index, log, lambda: Head(120, 1, 0, slices))
-        plan = Plan(1, slices, slices)
+        plan = BatchPlan(1, slices, slices)
         [block] = processor.process(0, 120, plan)
         parts = [part for task in range(slices) for part in processor.process_share(0, 120, plan, task)]
         processor.close()

@@ -16,6 +16,7 @@ from culver.model.language.evaluation import evaluate
 from culver.model.language.parser import parse
 from culver.model.language.predicate import Predicate
 from culver.pipeline import operators
+from culver.pipeline.operators import access_point, exit_point, match_events, route_events
 from culver.pipeline.result_join import Collection
 from culver.placement.forwarding import Load
 from culver.placement.mpartition import MPartition
@@ -37,14 +38,14 @@ def pieces(events: list[Event], start: int, lengths: list[int]) -> list[tuple[in
 
 def test_access_point_joins_like_pieces_into_one_batch() -> None:
     events = [Event({}, {"a": i}, b"{}") for i in range(10)]
-    [joined] = operators.access_point(100, 110, pieces(events, 100, [1, 2, 3, 4]))
+    [joined] = access_point(100, 110, pieces(events, 100, [1, 2, 3, 4]))
     assert [batches.event_at(joined, row) for row in range(10)] == events
 
 
 def test_access_point_keeps_very_unlike_pieces_apart_and_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(operators, "_MOST_CELLS", 2_000)
     events = [Event({}, {f"name{i}_{j}": j for j in range(20)}, b"{}") for i in range(60)]
-    parts = operators.access_point(0, 60, pieces(events, 0, [1] * 60))
+    parts = access_point(0, 60, pieces(events, 0, [1] * 60))
     assert 1 < len(parts) < 60
     assert max(part.num_columns * part.num_rows for part in parts) <= 2_000
     assert [batches.event_at(part, row) for part in parts for row in range(part.num_rows)] == events
@@ -56,7 +57,7 @@ def test_access_point_never_passes_over_a_missing_piece(missing: int) -> None:
     cut = pieces(events, 0, [2, 2, 2])
     del cut[missing]
     with pytest.raises(StorageCorrupt):
-        operators.access_point(0, 6, cut)
+        access_point(0, 6, cut)
 
 
 def collected(found: Iterable[Found]) -> Collection:
@@ -74,9 +75,9 @@ def test_operators_give_what_the_reference_gives(tmp_path: Path) -> None:
     writer.publish(1, [Entry(number, predicate) for number, predicate in enumerate(predicates)], [], 0)
     events = [random_event(rng) for _ in range(60)]
     index = Index.open(tmp_path, 1)
-    parts = operators.access_point(1_000, 1_060, pieces(events, 1_000, [1, 20, 39]))
-    found = collected(operators.match(lambda _: index, 1_000, parts, Memory()))
-    result = operators.exit_point(1_000, 1, parts, found, Memory())
+    parts = access_point(1_000, 1_060, pieces(events, 1_000, [1, 20, 39]))
+    found = collected(match_events(lambda _: index, 1_000, parts, Memory()))
+    result = exit_point(1_000, 1, parts, found, Memory())
     index.close()
     assert (result.start, result.end) == (1_000, 1_060)
     assert result.sizes.tolist() == [len(event.payload) for event in events]
@@ -91,9 +92,9 @@ def test_exit_point_without_a_match_still_covers_the_range(tmp_path: Path) -> No
     writer = IndexWriter(tmp_path)
     writer.publish(1, [Entry(1, parse("a = 'nothing has this'"))], [], 0)
     index = Index.open(tmp_path, 1)
-    parts = operators.access_point(5, 8, pieces([Event({}, {"a": 1}, b"{}")] * 3, 5, [3]))
-    found = collected(operators.match(lambda _: index, 5, parts, Memory()))
-    result = operators.exit_point(5, 1, parts, found, Memory())
+    parts = access_point(5, 8, pieces([Event({}, {"a": 1}, b"{}")] * 3, 5, [3]))
+    found = collected(match_events(lambda _: index, 5, parts, Memory()))
+    result = exit_point(5, 1, parts, found, Memory())
     index.close()
     assert (result.start, result.end, len(result.numbers), len(result.rows)) == (5, 8, 0, 0)
     assert result.bounds.tolist() == [0]
@@ -113,7 +114,7 @@ def test_a_block_is_decided_on_as_a_whole_however_it_is_cut(policy: str) -> None
     load = Load(placement.homes, 4, sizes, unknown, unknown, unknown, unknown)
     cut = [events.slice(0, 1), events.slice(1, 120), events.slice(121)]
     [whole], parts = (
-        operators.routed(placement, forwarding_named(policy)(), load, 50, each) for each in ([events], cut)
+        route_events(placement, forwarding_named(policy)(), load, 50, each) for each in ([events], cut)
     )
     assert [len(part.sets[0]) for part in parts] == [1, 120, 179]
     for choice in range(len(whole.sets)):

@@ -9,16 +9,17 @@ from msgspec.structs import replace
 
 from culver.errors import StorageCorrupt
 from culver.matching.groups import Groups, Runs
-from culver.pipeline import partial_exchange, partial_file
-from culver.pipeline.batch_plan import Plan
+from culver.pipeline import partial_file
+from culver.pipeline.batch_plan import BatchPlan
 from culver.pipeline.notifications import Notifications
-from culver.pipeline.operator_work import Work
+from culver.pipeline.operator_work import SliceWork
+from culver.pipeline.partial_exchange import clear_partials, put_partial
 from culver.pipeline.partial_file import Partial
 from culver.pipeline.result_join import Collection
 from culver.pipeline.set_loads import LoadReport
 from support.notifications import offsets_of
 
-PLAN = Plan(5, 2, 2)
+PLAN = BatchPlan(5, 2, 2)
 
 
 def part(version: int, *listed: int, gathered: tuple[int, ...] = ()) -> Partial:
@@ -63,9 +64,9 @@ def test_last_task_gets_what_all_have_found_and_writes_nothing(
 ) -> None:
     directory = tmp_path / "partials"
     first, last = order
-    assert partial_exchange.put(directory, parts[first], first, PLAN) is None
+    assert put_partial(directory, parts[first], first, PLAN) is None
     there = names(directory)
-    joined = partial_exchange.put(directory, parts[last], last, PLAN)
+    joined = put_partial(directory, parts[last], last, PLAN)
     assert joined is not None
     expected = {number: [10] for each in parts for runs in each.found.runs for number in as_numbers(runs)}
     expected |= {
@@ -75,7 +76,7 @@ def test_last_task_gets_what_all_have_found_and_writes_nothing(
     assert joined.sizes.tolist() == [20, 20]
     assert names(directory) == there
     assert len(there) == 1
-    partial_exchange.clear(directory, joined, PLAN)
+    clear_partials(directory, joined, PLAN)
     assert names(directory) == []
 
 
@@ -84,11 +85,11 @@ def as_numbers(runs: Runs) -> list[int]:
 
 
 def test_of_three_tasks_the_last_joins_all(tmp_path: Path) -> None:
-    plan = Plan(5, 3, 3)
-    assert partial_exchange.put(tmp_path, part(5, 3), 2, plan) is None
-    assert partial_exchange.put(tmp_path, part(5, 1), 0, plan) is None
+    plan = BatchPlan(5, 3, 3)
+    assert put_partial(tmp_path, part(5, 3), 2, plan) is None
+    assert put_partial(tmp_path, part(5, 1), 0, plan) is None
     assert len(names(tmp_path)) == 2
-    assert list(as_lists(partial_exchange.put(tmp_path, part(5, 2), 1, plan))) == [1, 2, 3]
+    assert list(as_lists(put_partial(tmp_path, part(5, 2), 1, plan))) == [1, 2, 3]
 
 
 def test_tasks_that_finish_at_once_join_the_same_or_one_of_them_does(tmp_path: Path) -> None:
@@ -97,7 +98,7 @@ def test_tasks_that_finish_at_once_join_the_same_or_one_of_them_does(tmp_path: P
 
     def finish(task: int) -> None:
         both.wait()
-        results[task] = partial_exchange.put(tmp_path, part(5, 1 + task, 7 + task), task, PLAN)
+        results[task] = put_partial(tmp_path, part(5, 1 + task, 7 + task), task, PLAN)
 
     for _ in range(50):
         threads = [threading.Thread(target=finish, args=(task,)) for task in range(2)]
@@ -109,7 +110,7 @@ def test_tasks_that_finish_at_once_join_the_same_or_one_of_them_does(tmp_path: P
         assert joined
         assert all(list(as_lists(each)) == [1, 2, 7, 8] for each in joined)
         for each in joined:
-            partial_exchange.clear(tmp_path, each, PLAN)
+            clear_partials(tmp_path, each, PLAN)
         assert names(tmp_path) == []
 
 
@@ -121,67 +122,67 @@ def test_both_join_where_neither_finds_the_other_at_first(
 
     def write_while_the_other_does(path: Path, own: Partial) -> None:
         monkeypatch.setattr(partial_file, "write", write)
-        results.append(partial_exchange.put(tmp_path, part(5, 2), 1, PLAN))
+        results.append(put_partial(tmp_path, part(5, 2), 1, PLAN))
         write(path, own)
 
     monkeypatch.setattr(partial_file, "write", write_while_the_other_does)
-    results.append(partial_exchange.put(tmp_path, part(5, 1), 0, PLAN))
+    results.append(put_partial(tmp_path, part(5, 1), 0, PLAN))
     assert results[0] is None
     assert list(as_lists(results[1])) == [1, 2]
     assert len(names(tmp_path)) == 2
     # Had the second one been a little slower to look again, it would have joined as well.
-    assert list(as_lists(partial_exchange.put(tmp_path, part(5, 2), 1, PLAN))) == [1, 2]
+    assert list(as_lists(put_partial(tmp_path, part(5, 2), 1, PLAN))) == [1, 2]
 
 
 def test_task_that_is_tried_again_after_its_block_was_joined_waits_for_nobody(tmp_path: Path) -> None:
-    assert partial_exchange.put(tmp_path, part(5, 1), 0, PLAN) is None
-    joined = partial_exchange.put(tmp_path, part(5, 2), 1, PLAN)
+    assert put_partial(tmp_path, part(5, 1), 0, PLAN) is None
+    joined = put_partial(tmp_path, part(5, 2), 1, PLAN)
     assert joined is not None
-    partial_exchange.clear(tmp_path, joined, PLAN)
-    assert partial_exchange.put(tmp_path, part(5, 2), 1, PLAN) is None
-    assert as_lists(partial_exchange.put(tmp_path, part(5, 1), 0, PLAN)) == as_lists(joined), (
-        "both are tried again"
-    )
+    clear_partials(tmp_path, joined, PLAN)
+    assert put_partial(tmp_path, part(5, 2), 1, PLAN) is None
+    assert as_lists(put_partial(tmp_path, part(5, 1), 0, PLAN)) == as_lists(joined), "both are tried again"
 
 
 def test_task_that_died_before_its_join_was_on_disk_joins_again(tmp_path: Path) -> None:
-    assert partial_exchange.put(tmp_path, part(5, 1), 0, PLAN) is None
-    first, second = (partial_exchange.put(tmp_path, part(5, 2), 1, PLAN) for _ in range(2))
+    assert put_partial(tmp_path, part(5, 1), 0, PLAN) is None
+    first, second = (put_partial(tmp_path, part(5, 2), 1, PLAN) for _ in range(2))
     assert as_lists(first) == as_lists(second)
 
 
 def test_worker_of_an_earlier_run_does_not_take_the_place_of_a_task(tmp_path: Path) -> None:
     """It outlived its driver, and puts what it found with an older version between the two tasks of the new run."""
-    assert partial_exchange.put(tmp_path, part(5, 1), 0, PLAN) is None
-    assert partial_exchange.put(tmp_path, part(4, 9), 0, Plan(4, 2, 2)) is None
-    joined = partial_exchange.put(tmp_path, part(5, 2), 1, PLAN)
+    assert put_partial(tmp_path, part(5, 1), 0, PLAN) is None
+    assert put_partial(tmp_path, part(4, 9), 0, BatchPlan(4, 2, 2)) is None
+    joined = put_partial(tmp_path, part(5, 2), 1, PLAN)
     assert joined is not None
     assert (joined.index_version, joined.numbers.tolist()) == (5, [1, 2])
 
 
 def test_tasks_that_were_told_of_another_load_are_not_joined(tmp_path: Path) -> None:
     """They have sent events elsewhere."""
-    other = Plan(5, 2, 2, LoadReport("a", rates=(1.0, 2.0)))
-    assert partial_exchange.put(tmp_path, part(5, 1), 0, PLAN) is None
-    assert partial_exchange.put(tmp_path, part(5, 2), 1, other) is None
-    assert partial_exchange.put(tmp_path, part(5, 3), 0, other) is not None
+    other = BatchPlan(5, 2, 2, LoadReport("a", rates=(1.0, 2.0)))
+    assert put_partial(tmp_path, part(5, 1), 0, PLAN) is None
+    assert put_partial(tmp_path, part(5, 2), 1, other) is None
+    assert put_partial(tmp_path, part(5, 3), 0, other) is not None
 
 
 def test_tasks_that_chose_by_another_policy_are_not_joined(tmp_path: Path) -> None:
     """A site that starts again with another setting runs the last batch again, as it was planned else."""
-    assert partial_exchange.put(tmp_path, part(5, 1), 0, Plan(5, 2, 2, forwarding="random")) is None
-    assert partial_exchange.put(tmp_path, part(5, 2), 1, PLAN) is None
-    assert partial_exchange.put(tmp_path, part(5, 3), 0, PLAN) is not None
+    assert put_partial(tmp_path, part(5, 1), 0, BatchPlan(5, 2, 2, forwarding="random")) is None
+    assert put_partial(tmp_path, part(5, 2), 1, PLAN) is None
+    assert put_partial(tmp_path, part(5, 3), 0, PLAN) is not None
 
 
 def test_tasks_that_had_an_index_divided_otherwise_are_not_joined(tmp_path: Path) -> None:
     """An index that is made anew at the start may get the number of the version that was there before."""
-    before, now = (Work(0, 2, 2, 1, 0.0, 0.0, 0.0, "a:1", division=division) for division in ("old", "new"))
-    assert partial_exchange.put(tmp_path, replace(part(5, 1), work=(before,)), 0, PLAN) is None
-    assert partial_exchange.put(tmp_path, replace(part(5, 2), work=(now,)), 1, PLAN) is None
-    joined = partial_exchange.put(tmp_path, replace(part(5, 3), work=(now,)), 0, PLAN)
+    before, now = (
+        SliceWork(0, 2, 2, 1, 0.0, 0.0, 0.0, "a:1", division=division) for division in ("old", "new")
+    )
+    assert put_partial(tmp_path, replace(part(5, 1), work=(before,)), 0, PLAN) is None
+    assert put_partial(tmp_path, replace(part(5, 2), work=(now,)), 1, PLAN) is None
+    joined = put_partial(tmp_path, replace(part(5, 3), work=(now,)), 0, PLAN)
     assert joined is not None
-    partial_exchange.clear(tmp_path, joined, PLAN)
+    clear_partials(tmp_path, joined, PLAN)
     assert len(names(tmp_path)) == 1, "the one that stands alone"
 
 
@@ -189,15 +190,15 @@ def test_tasks_that_had_an_index_divided_otherwise_are_not_joined(tmp_path: Path
     "stored", [part(5, 1, 4), part(5, gathered=(1, 4)), part(5)], ids=["listed", "gathered", "nothing"]
 )
 def test_torn_partial_result_is_named_and_not_joined(stored: Partial, tmp_path: Path) -> None:
-    partial_exchange.put(tmp_path, stored, 0, PLAN)
+    put_partial(tmp_path, stored, 0, PLAN)
     [path] = tmp_path.iterdir()
     whole = path.read_bytes()
     for torn in (*(whole[:size] for size in range(len(whole))), whole + b"\0"):
         path.write_bytes(torn)
         with pytest.raises(StorageCorrupt, match=path.name):
-            partial_exchange.put(tmp_path, part(5, 2), 1, PLAN)
+            put_partial(tmp_path, part(5, 2), 1, PLAN)
     path.write_bytes(whole)
-    assert partial_exchange.put(tmp_path, part(5, 2), 1, PLAN) is not None
+    assert put_partial(tmp_path, part(5, 2), 1, PLAN) is not None
 
 
 def test_partial_result_that_cannot_be_written_leaves_nothing_behind(
@@ -208,5 +209,5 @@ def test_partial_result_that_cannot_be_written_leaves_nothing_behind(
 
     monkeypatch.setattr(Path, "rename", refuse)
     with pytest.raises(OSError, match="No space"):
-        partial_exchange.put(tmp_path, part(5, 1), 0, PLAN)
+        put_partial(tmp_path, part(5, 1), 0, PLAN)
     assert names(tmp_path) == []

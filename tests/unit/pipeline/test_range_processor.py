@@ -14,10 +14,10 @@ from culver.matching.index.compile.clause_table import concatenate
 from culver.matching.index.storage import snapshot
 from culver.model.columns import event_batch as batches
 from culver.model.language.parser import parse
-from culver.pipeline import partial_exchange
-from culver.pipeline.batch_plan import Plan
+from culver.pipeline.batch_plan import BatchPlan
 from culver.pipeline.head import Head
 from culver.pipeline.notifications import Notifications
+from culver.pipeline.partial_exchange import clear_partials, put_partial
 from culver.pipeline.partial_file import Partial
 from culver.pipeline.range_processor import RangeProcessor
 from culver.pipeline.site_files import SiteFiles
@@ -73,12 +73,12 @@ def test_what_a_slice_does(
     with FileLog(files.log, LogSettings()) as log:
         processor = RangeProcessor(files.index, log, lambda: Head(EVENTS, 1, frontier, 3))
         for own in range(slices):
-            found = list(processor.process_share(0, EVENTS, Plan(version, slices, slices), own))
+            found = list(processor.process_share(0, EVENTS, BatchPlan(version, slices, slices), own))
             assert [isinstance(each, Notifications) for each in found] == (
                 [] if is_whole is None else [is_whole]
             )
         [whole] = RangeProcessor(files.index, log, lambda: Head(EVENTS, 1, 0, 3)).process(
-            0, EVENTS, Plan(1, 3)
+            0, EVENTS, BatchPlan(1, 3)
         )
         if is_whole:
             assert as_pairs(found[0]) == as_pairs(whole, frontier)
@@ -110,16 +110,14 @@ def test_slices_with_several_sets_find_what_the_reference_finds(
         log.append(log.prepare([played.batch]))
         count = played.batch.num_rows
         processor = RangeProcessor(files.index, log, lambda: Head(count, writer.version, 0, slices))
-        plan = Plan(writer.version, slices, tasks)
+        plan = BatchPlan(writer.version, slices, tasks)
         [whole] = processor.process(0, count, plan)
         parts = [found for task in range(tasks) for found in processor.process_share(0, count, plan, task)]
         processor.close()
     assert as_pairs(whole) == expected
     for order in itertools.permutations(range(tasks)):
         met = [(task, parts[task]) for task in order]
-        joined = [
-            partial_exchange.put(tmp_path / "p", part, task, plan) for task, part in met if is_partial(part)
-        ]
+        joined = [put_partial(tmp_path / "p", part, task, plan) for task, part in met if is_partial(part)]
         assert [each is None for each in joined] == [True] * (tasks - 1) + [False]
         last = joined[-1]
         assert last is not None
@@ -127,7 +125,7 @@ def test_slices_with_several_sets_find_what_the_reference_finds(
         assert len(last.rows) == len(expected), "nothing is there twice"
         assert last.sizes.tolist() == whole.sizes.tolist()
         assert [each.slice for each in last.work] == list(range(slices))
-        partial_exchange.clear(tmp_path / "p", last, plan)
+        clear_partials(tmp_path / "p", last, plan)
     assert all(part.work[0].sent <= count for part in parts)
     assert len(writer.contents()) == len(placement.homes)
     assert len(writer.contents_of_slices()) == slices

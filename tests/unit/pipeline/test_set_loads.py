@@ -4,15 +4,19 @@ from pathlib import Path
 
 import pytest
 
-from culver.pipeline.batch_plan import Plan
-from culver.pipeline.operator_work import SetWork, Work
+from culver.pipeline.batch_plan import BatchPlan
+from culver.pipeline.operator_work import SetWork, SliceWork
 from culver.pipeline.set_loads import LoadFile, LoadMeter, LoadReport
 
 
-def work(own: int, sets: list[SetWork], *, events: int = 100, pairs: int = 0, division: str = "a") -> Work:
+def work(
+    own: int, sets: list[SetWork], *, events: int = 100, pairs: int = 0, division: str = "a"
+) -> SliceWork:
     seconds = sum(each.seconds for each in sets)
     sent = sum(each.sent for each in sets)
-    return Work(own, events, sent, pairs, 0.0, seconds, 0.0, "host:1", division=division, sets=tuple(sets))
+    return SliceWork(
+        own, events, sent, pairs, 0.0, seconds, 0.0, "host:1", division=division, sets=tuple(sets)
+    )
 
 
 def test_a_rate_is_what_was_sent_over_the_time_it_took() -> None:
@@ -101,11 +105,11 @@ def test_a_report_goes_through_its_file(tmp_path: Path) -> None:
 
 
 def test_tasks_share_the_slices_and_only_alike_plans_are_joined() -> None:
-    plan = Plan(7, slices=5, tasks=2)
+    plan = BatchPlan(7, slices=5, tasks=2)
     assert [list(plan.share(task)) for task in range(2)] == [[0, 2, 4], [1, 3]]
-    assert plan.mark == Plan(7, slices=5, tasks=2).mark
-    assert plan.mark != Plan(8, slices=5, tasks=2).mark
-    assert plan.mark != Plan(7, slices=5, tasks=2, load=LoadReport("a")).mark
+    assert plan.mark == BatchPlan(7, slices=5, tasks=2).mark
+    assert plan.mark != BatchPlan(8, slices=5, tasks=2).mark
+    assert plan.mark != BatchPlan(7, slices=5, tasks=2, load=LoadReport("a")).mark
 
 
 def test_a_set_that_got_nothing_for_hours_counts_as_not_measured() -> None:

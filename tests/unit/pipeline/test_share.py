@@ -9,7 +9,7 @@ from culver.config import LogSettings
 from culver.log.file_log import FileLog
 from culver.matching.index import IndexWriter
 from culver.matching.index.compile.clause_table import concatenate
-from culver.pipeline.batch_plan import Plan
+from culver.pipeline.batch_plan import BatchPlan
 from culver.pipeline.head import Head
 from culver.pipeline.range_processor import RangeProcessor
 from culver.pipeline.site_files import SiteFiles
@@ -42,20 +42,20 @@ def test_a_process_maps_the_sets_of_its_last_task_only(tasks: int, tmp_path: Pat
         log.append(log.prepare([batch]))
         processor = RangeProcessor(files.index, log, lambda: heads[-1])
 
-        def mapped_after(plan: Plan, task: int) -> set[str]:
+        def mapped_after(plan: BatchPlan, task: int) -> set[str]:
             found = list(processor.process_share(0, end, plan, task))
             mapped = set(mapped_segments(tmp_path))  # while what was found is still there, to be written
             assert found
             return mapped
 
-        def share(plan: Plan, task: int) -> set[str]:
+        def share(plan: BatchPlan, task: int) -> set[str]:
             return set().union(*(shares[plan.index_version][own] for own in plan.share(task)))
 
         for version in (1, 2):
-            plan = Plan(version, SLICES, tasks)
+            plan = BatchPlan(version, SLICES, tasks)
             for task in range(tasks):
                 assert mapped_after(plan, task) == share(plan, task)
-        elsewhere = [Plan(9, SLICES, tasks), Plan(2, SLICES + 1, tasks)]
+        elsewhere = [BatchPlan(9, SLICES, tasks), BatchPlan(2, SLICES + 1, tasks)]
         assert [mapped_after(each, 0) for each in elsewhere] == [set(), set()], (
             "matched for all, and let go of"
         )

@@ -12,7 +12,7 @@ from culver.bench.bluedove import bluedove_paper, saturation
 from culver.bench.bluedove.bluedove_findings import Drawing, Found, Value
 from culver.bench.bluedove.simulated_world import EQUAL, Setting, World
 from culver.bench.bluedove.simulation import Period, Simulation
-from culver.control import Add, Controller, ElasticitySettings, SliceLoad
+from culver.control import AddSlice, ElasticityController, ElasticitySettings, SliceLoad
 from culver.placement import Adaptive, MPartition
 
 ELASTICITY, FAILURES = "9", "10"
@@ -27,7 +27,7 @@ def elasticity(world: World) -> Found:
     placement = _mpartition(world, setting)
     system, first = world.system(setting), world.saturation(setting)
     simulation = Simulation(system, saturation.dispatchers(Adaptive.name))
-    controller = Controller(ElasticitySettings(least=setting.matchers, most=_MOST))
+    controller = ElasticityController(ElasticitySettings(least=setting.matchers, most=_MOST))
     periods: list[Period] = []
     added: list[int] = []  # periods after which there is a matcher more
     for step in range(world.plan.steps):
@@ -41,7 +41,7 @@ def elasticity(world: World) -> Found:
                 SliceLoad(number, busy, int(held[number])) for number, busy in enumerate(period.busy.tolist())
             ]
             decision = controller.observe(period.end, period.backlog, period.arrived, loads)
-            if isinstance(decision, Add):
+            if isinstance(decision, AddSlice):
                 placement = placement.with_slice_added(decision.slice).placement
                 system = world.divided(setting, placement)
                 simulation.change(system)

@@ -18,7 +18,7 @@ from culver.bench.streamhub import sliced_matching, streamhub_paper
 from culver.bench.streamhub.streamhub_findings import Finding, Quoted
 from culver.bench.streamhub.streamhub_plan import SEED, StreamhubPlan
 from culver.matching import ClauseTable, Memory, Undivided
-from culver.pipeline import DividedIndex, LoadReport, operators, range_processor
+from culver.pipeline import DividedIndex, LoadReport, events_for_slice, match_events, warm_up_operators
 from culver.plugins import forwarding_named
 
 FIGURE = "10"
@@ -47,7 +47,7 @@ Costs = Mapping[tuple[str, str, int], Cost]
 def measure(plan: StreamhubPlan, tell: Tell) -> list[Finding]:
     costs: dict[tuple[str, str, int], Cost] = {}
     events = sliced_matching.workload().event_batch(_EVENTS, SEED)
-    range_processor.warm_up()
+    warm_up_operators()
     with one_core(), tempfile.TemporaryDirectory(prefix="culver-bench-", dir=plan.data_dir) as directory:
         for count in plan.clustering_sizes:
             table = sliced_matching.table_of(count)
@@ -121,11 +121,11 @@ def _match(directory: Path, events: pa.RecordBatch) -> Cost:
 def _matched(index: DividedIndex, events: pa.RecordBatch) -> Cost:
     memory, forwarding = Memory(), forwarding_named("adaptive")()
     started = time.perf_counter()
-    routed = index.routed(forwarding, LoadReport(), 0, [events])
+    routed = index.route(forwarding, LoadReport(), 0, [events])
     routing = time.perf_counter() - started
     for own in range(index.slices):
-        sent = None if routed is None else [operators.sent_to(own, chosen) for chosen in routed]
-        for _ in operators.match(index.set, 0, [events], memory, sent):
+        sent = None if routed is None else [events_for_slice(own, chosen) for chosen in routed]
+        for _ in match_events(index.set, 0, [events], memory, sent):
             pass
     seconds = time.perf_counter() - started
     scale = 1e6 / events.num_rows

@@ -29,13 +29,16 @@ from culver.bench.streamhub.streamhub_plan import SEED, StreamhubPlan
 from culver.log import FileLogReader
 from culver.matching import MOST_EVENTS, Found, Memory, Undivided
 from culver.pipeline import (
+    Collection,
     DividedIndex,
     LoadReport,
-    Meter,
+    MatchMeter,
     Notifications,
-    operators,
-    range_processor,
-    result_join,
+    access_point,
+    events_for_slice,
+    exit_point,
+    match_events,
+    warm_up_operators,
 )
 from culver.placement import Chosen
 from culver.plugins import forwarding_named
@@ -73,7 +76,7 @@ class _Stage:
     """An operator with what it works on prepared, to be run on one block after another."""
 
     def __init__(self, job: Job) -> None:
-        range_processor.warm_up()
+        warm_up_operators()
         self._job = job
         self._reader = FileLogReader(job.log)
         self._index = DividedIndex(job.index, sliced_matching.VERSION)
@@ -89,7 +92,7 @@ class _Stage:
     def run(self, block: Block) -> tuple[int, float]:
         """How many notifications there are, and the seconds that the operator took."""
         began = time.perf_counter()
-        meter = Meter()
+        meter = MatchMeter()
         match self._job.operator:
             case "AP":
                 count = self._access_point(block)
@@ -109,14 +112,14 @@ class _Stage:
         return sum(part.nbytes for part in self._read(self.blocks[0]))
 
     def _read(self, block: Block) -> list[pa.RecordBatch]:
-        return operators.access_point(*block, self._reader.read(*block))
+        return access_point(*block, self._reader.read(*block))
 
     def _access_point(self, block: Block) -> int:
         self._routed(block, self._read(block))
         return 0
 
     def _routed(self, block: Block, parts: Sequence[pa.RecordBatch]) -> list[Chosen] | None:
-        return self._index.routed(self._forwarding, LoadReport(), block[0], parts)
+        return self._index.route(self._forwarding, LoadReport(), block[0], parts)
 
     def _match(
         self,
@@ -124,23 +127,23 @@ class _Stage:
         own: int,
         parts: Sequence[pa.RecordBatch],
         routed: Sequence[Chosen] | None,
-        meter: Meter | None = None,
+        meter: MatchMeter | None = None,
     ) -> Iterator[Found]:
-        sent = None if routed is None else [operators.sent_to(own, chosen) for chosen in routed]
-        return operators.match(self._index.set, block[0], parts, self._memory, sent, meter)
+        sent = None if routed is None else [events_for_slice(own, chosen) for chosen in routed]
+        return match_events(self._index.set, block[0], parts, self._memory, sent, meter)
 
     def _exit_point(
         self,
         block: Block,
         parts: Sequence[pa.RecordBatch],
         routed: Sequence[Chosen] | None,
-        meter: Meter,
+        meter: MatchMeter,
     ) -> Notifications:
-        found = result_join.Collection()
+        found = Collection()
         for own in self._job.own:
             for each in self._match(block, own, parts, routed, meter):
                 found.add(each)
-        return operators.exit_point(block[0], sliced_matching.VERSION, parts, found, self._memory)
+        return exit_point(block[0], sliced_matching.VERSION, parts, found, self._memory)
 
 
 def work(barrier: threading.Barrier, jobs: Sequence[Job]) -> list[Flow]:

@@ -12,10 +12,9 @@ import msgspec
 
 from culver.cli.options import run_async, url_option
 from culver.cli.top_text import render
-from culver.cli.top_view import View, compare
 from culver.client import Client, connect
+from culver.control import SiteObservation, SiteRates, rates_between
 from culver.errors import ConnectionFailed
-from culver.pipeline import SiteObservation
 
 # The terminal's second screen, so that what was there comes back; no cursor on it.
 _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
@@ -66,7 +65,7 @@ async def _watch(url: str, interval: float, once: bool, as_json: bool) -> None:
                         raise
                     _paint(f"{exc.message}\n\ntrying again; Ctrl-C ends")
                     continue
-                view = compare(before, after)
+                view = rates_between(before, after)
                 before = after
                 if live:
                     _paint(render(view, url))
@@ -87,7 +86,7 @@ async def _observe(client: Client) -> SiteObservation:
         ) from exc
 
 
-def _json(view: View, url: str) -> str:
+def _json(view: SiteRates, url: str) -> str:
     return json.dumps({"url": url, **msgspec.to_builtins(view)}, ensure_ascii=False)
 
 

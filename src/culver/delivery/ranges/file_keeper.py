@@ -26,7 +26,7 @@ from culver.delivery.ranges.notification_ranges import (
     plan_storing,
     prune,
 )
-from culver.pipeline import Notifications, parse_file_name
+from culver.pipeline import Notifications, parse_notification_file_name
 
 _GRACE_US = 1_000_000
 
@@ -169,5 +169,5 @@ class _Draft:
 
 
 def _end_of(name: str) -> int:
-    bounds = parse_file_name(name)
+    bounds = parse_notification_file_name(name)
     return bounds[1] if bounds is not None else NONE

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from culver.delivery.mailboxes.mailboxes import Mailboxes
 from culver.delivery.ranges.notification_ranges import LEVELS, Range
-from culver.pipeline import Notifications, file_name, notifications
+from culver.pipeline import Notifications, notification_file_name, read_notifications
 
 Knows = Callable[[NDArray[np.int64]], NDArray[np.bool_]]
 """Which of a file's registrations, in ascending numbers, belong to this gateway."""
@@ -67,7 +67,7 @@ class FollowedFiles:
 
     def _read(self, start: int, end: int) -> Notifications:
         # The site has checked the rows, or has them from a worker that has seen them reach the disk.
-        return notifications.read(self._directory / file_name(start, end), check_rows=False)
+        return read_notifications(self._directory / notification_file_name(start, end), check_rows=False)
 
     def _ours(self, content: Notifications, knows: Knows) -> Notifications:
         if content.rows.nbytes >= LEVELS[0].below_bytes:

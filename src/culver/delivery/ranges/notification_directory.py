@@ -17,7 +17,14 @@ from pathlib import Path
 
 from culver.delivery.ranges.notification_ranges import LEVELS, Range
 from culver.errors import StorageCorrupt
-from culver.pipeline import Notifications, notifications
+from culver.pipeline import (
+    NOTIFICATION_SUFFIX,
+    Notifications,
+    notification_file_name,
+    parse_notification_file_name,
+    read_notifications,
+    write_notifications,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -44,7 +51,7 @@ class NotificationFiles:
         others. Where the log has been trimmed beyond a hole, nobody needed the hole: it is passed over."""
         found: list[tuple[int, int]] = []
         for path in self._directory.iterdir():
-            parsed = notifications.parse_file_name(path.name)
+            parsed = parse_notification_file_name(path.name)
             if parsed is not None:
                 found.append(parsed)
             elif path.suffix == ".tmp":
@@ -56,7 +63,7 @@ class NotificationFiles:
         # Of files that begin together the longest comes first, so that the inputs of a merge that was cut
         # off before it could delete them are seen to be covered.
         for start, end in sorted(found, key=lambda bounds: (bounds[0], -bounds[1])):
-            name = notifications.file_name(start, end)
+            name = notification_file_name(start, end)
             if start > frontier and frontier < first_offset:
                 frontier = min(start, first_offset)
             if end <= frontier:
@@ -72,12 +79,12 @@ class NotificationFiles:
 
     @property
     def empty(self) -> bool:
-        return not any(path.suffix == notifications.SUFFIX for path in self._directory.iterdir())
+        return not any(path.suffix == NOTIFICATION_SUFFIX for path in self._directory.iterdir())
 
     def store(self, content: Notifications) -> Range:
         """Write a merged file, on disk on return, and map it."""
-        path = notifications.write(self._directory, content, durable=True, most_bytes_at_once=_BYTES_AT_ONCE)
-        return _range(content.start, notifications.read(path))
+        path = write_notifications(self._directory, content, durable=True, most_bytes_at_once=_BYTES_AT_ONCE)
+        return _range(content.start, read_notifications(path))
 
     def delete(self, names: Iterable[str]) -> None:
         for name in names:
@@ -86,7 +93,7 @@ class NotificationFiles:
     def _read_or_remove(self, name: str) -> Notifications | None:
         path = self._directory / name
         try:
-            return notifications.read(path)
+            return read_notifications(path)
         except FileNotFoundError:
             return None
         except (StorageCorrupt, ValueError, KeyError) as exc:

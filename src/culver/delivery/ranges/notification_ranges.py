@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from culver.delivery.delivery_kernels import allot, constant, copy_kept, gather, tally
 from culver.delivery.ranges.small_ranges import Loose
 from culver.matching import MOST_EVENTS
-from culver.pipeline import Notifications, aligned_rows, file_name
+from culver.pipeline import Notifications, aligned_rows, notification_file_name
 
 Rows = NDArray[np.uint16]
 
@@ -42,7 +42,7 @@ class Range:
 
     @property
     def name(self) -> str:
-        return file_name(self.notifications.start, self.end)
+        return notification_file_name(self.notifications.start, self.end)
 
 
 class Ranges:

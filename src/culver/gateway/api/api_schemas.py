@@ -6,10 +6,9 @@ from typing import Any
 import msgspec
 
 from culver.config import Settings
-from culver.control import SlicesView
+from culver.control import SiteObservation, SlicesView
 from culver.gateway.problems import KINDS
 from culver.model import COLUMNAR
-from culver.pipeline import SiteObservation
 from culver.plugins import FILTERS
 
 Schema = dict[str, Any]

@@ -13,8 +13,8 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from culver.control import SlicesView
-from culver.pipeline import BATCH_SECONDS, BatchTotals, FileTotals, SiteObservation, SliceTotals
+from culver.control import SiteObservation, SlicesView
+from culver.pipeline import BATCH_SECONDS, BatchTotals, FileTotals, SliceTotals
 from culver.roles import Site
 
 

@@ -20,11 +20,10 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
 from pyspark.sql.types import LongType, StructField, StructType
 
-from culver.pipeline import notifications
-from culver.pipeline.batch_plan import Plan
+from culver.pipeline.batch_plan import BatchPlan
 from culver.pipeline.head import Head, HeadFile
-from culver.pipeline.notifications import Notifications
-from culver.pipeline.operator_work import Written
+from culver.pipeline.notifications import Notifications, write_notifications
+from culver.pipeline.operator_work import WrittenFiles
 from culver.pipeline.set_loads import LoadFile, LoadReport
 from culver.pipeline.site_files import SiteFiles
 from culver.pipeline.spark.file_watch import FileWatch
@@ -49,10 +48,10 @@ _ARROW_SCHEMA = pa.schema([(field.name, pa.int64()) for field in SCHEMA.fields])
 Offset = dict[str, Any]  # integers, and the load as `LoadReport` has it
 
 
-class Range(InputPartition):
+class RangePartition(InputPartition):
     """`[start, end)` to be matched by a task as `plan` says. An empty one only warms the worker up."""
 
-    def __init__(self, start: int, end: int, plan: Plan, task: int = 0) -> None:
+    def __init__(self, start: int, end: int, plan: BatchPlan, task: int = 0) -> None:
         super().__init__(None)
         self.start = start
         self.end = end
@@ -133,29 +132,29 @@ class LogStreamReader(DataSourceStreamReader):
         slices = end.get("slices", 1)
         load = LoadReport.from_json(end["load"]) if "load" in end else LoadReport()
         tasks = min(slices, self._cores(load))
-        plan = Plan(end["index_version"], slices, tasks, load, self._forwarding)
+        plan = BatchPlan(end["index_version"], slices, tasks, load, self._forwarding)
         if first == last:
             if start == end:
                 return []
             missing_from = _read_head(self._data_dir).frontier
-            return [Range(first, first, plan), *self._ranges(missing_from, first, plan)]
+            return [RangePartition(first, first, plan), *self._ranges(missing_from, first, plan)]
         return self._ranges(first, last, plan)
 
     def _cores(self, load: LoadReport) -> int:
         """Of the executors as last told; the master's address says it for one machine, and is a guess else."""
         return load.cores or self._parallelism
 
-    def _ranges(self, first: int, last: int, plan: Plan) -> list[InputPartition]:
+    def _ranges(self, first: int, last: int, plan: BatchPlan) -> list[InputPartition]:
         if first >= last:
             return []
         cores, events = -(-self._cores(plan.load) // plan.tasks), last - first
         count = max(1, min(cores, events // _SMALLEST_RANGE), min(cores * _TURNS, events // _LARGE_RANGE))
         bounds = [first + (last - first) * i // count for i in range(count + 1)]
         ranges = itertools.pairwise(bounds)
-        return [Range(low, high, plan, task) for low, high in ranges for task in range(plan.tasks)]
+        return [RangePartition(low, high, plan, task) for low, high in ranges for task in range(plan.tasks)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, Range)
+        assert isinstance(partition, RangePartition)
         signals = _signal_sender(self._signals)
         if partition.start == partition.end:
             _warm_up()
@@ -175,7 +174,7 @@ class LogStreamReader(DataSourceStreamReader):
                     write(block)
                 yield _manifest_row(block)
 
-    def _blocks(self, partition: Range) -> "Iterator[Notifications | Partial]":
+    def _blocks(self, partition: RangePartition) -> "Iterator[Notifications | Partial]":
         """What is found in each block: all there is, or a task's share of it."""
         processor, plan = _processor(self._data_dir), partition.plan
         if plan.tasks == 1:
@@ -184,22 +183,22 @@ class LogStreamReader(DataSourceStreamReader):
 
 
 def _write(
-    files: SiteFiles, partition: Range, signals: SignalSender, block: "Notifications | Partial"
+    files: SiteFiles, partition: RangePartition, signals: SignalSender, block: "Notifications | Partial"
 ) -> None:
     written = _written()
     block = replace(block, work=written.tell(block.work))
     if isinstance(block, Notifications):
         began = time.perf_counter()
-        path = notifications.write(files.notifications, block, durable=True)
+        path = write_notifications(files.notifications, block, durable=True)
         written.add(path.stat().st_size, time.perf_counter() - began)
         signals.send("notifications")
     else:
-        from culver.pipeline import partial_exchange
+        from culver.pipeline.partial_exchange import clear_partials, put_partial
 
-        joined = partial_exchange.put(files.partials, block, partition.task, partition.plan, _grouping())
+        joined = put_partial(files.partials, block, partition.task, partition.plan, _grouping())
         if joined is not None:
             _write(files, partition, signals, joined)
-            partial_exchange.clear(files.partials, joined, partition.plan)
+            clear_partials(files.partials, joined, partition.plan)
 
 
 def _manifest_row(block: "Notifications | Partial") -> pa.RecordBatch:
@@ -236,14 +235,14 @@ def _head_watch(data_dir: str) -> FileWatch:
 
 
 def _warm_up() -> None:
-    from culver.pipeline.range_processor import warm_up
+    from culver.pipeline.range_processor import warm_up_operators
 
-    warm_up()
+    warm_up_operators()
 
 
 @functools.cache
-def _written() -> Written:
-    return Written()
+def _written() -> WrittenFiles:
+    return WrittenFiles()
 
 
 @functools.cache

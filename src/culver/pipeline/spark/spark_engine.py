@@ -19,10 +19,10 @@ from typing import IO
 import pyarrow as pa
 
 from culver.pipeline.engine import Progress
+from culver.pipeline.engine_totals import EngineObservation, EngineTally
 from culver.pipeline.head import Head
-from culver.pipeline.notification_collector import Collector
+from culver.pipeline.notification_collector import NotificationCollector
 from culver.pipeline.notifications import NotificationSink
-from culver.pipeline.observation import EngineObservation, Tally
 from culver.pipeline.set_loads import LoadFile, LoadReport
 from culver.pipeline.site_files import SiteFiles
 from culver.pipeline.spark import java
@@ -71,8 +71,8 @@ class SparkEngine:
         self._load_file = LoadFile(files.load)
         self._load_before = self._load_file.read()
         self._progress = progress
-        self._tally = Tally()
-        self._collector = Collector(files.notifications, sink, head.frontier, self._tally)
+        self._tally = EngineTally()
+        self._collector = NotificationCollector(files.notifications, sink, head.frontier, self._tally)
         self._ui: str | None = None
         self._state = "starting"
         self._failure: str | None = None  # of the last driver, until another has settled

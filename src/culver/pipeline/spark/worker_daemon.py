@@ -23,9 +23,9 @@ def main() -> None:
     import pyspark.worker
 
     import culver.pipeline.spark.log_source  # noqa: F401 - loaded before the fork, as all of these
-    from culver.pipeline.range_processor import warm_up
+    from culver.pipeline.range_processor import warm_up_operators
 
-    warm_up()
+    warm_up_operators()
     gc.collect()
     gc.freeze()
     pyspark.daemon.manager()

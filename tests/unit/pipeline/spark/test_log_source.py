@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from culver.pipeline.set_loads import LoadReport
-from culver.pipeline.spark.log_source import LogStreamReader, Range
+from culver.pipeline.spark.log_source import LogStreamReader, RangePartition
 
 
 def tasks_of(tmp_path: Path, slices: int, events: int, load: LoadReport | None) -> list[tuple[int, int, int]]:
@@ -22,8 +22,8 @@ def tasks_of(tmp_path: Path, slices: int, events: int, load: LoadReport | None) 
     start = {"offset": 0, "index_version": 1, "slices": slices, "start_up": 1}
     end = {**start, "offset": events} | ({} if load is None else {"load": load.to_json()})
     found = reader.partitions(start, end)
-    assert all(isinstance(each, Range) and each.plan.slices == slices for each in found)
-    return [(each.start, each.end, each.task) for each in found if isinstance(each, Range)]
+    assert all(isinstance(each, RangePartition) and each.plan.slices == slices for each in found)
+    return [(each.start, each.end, each.task) for each in found if isinstance(each, RangePartition)]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from culver.config import RegistrySettings
-from culver.control.catalog import Catalog
+from culver.control.catalogue import Catalogue
 from culver.errors import Conflict, InvalidFilter, NotFound
 from culver.matching.index import Entry, Index, IndexWriter
 from culver.matching.index.storage.snapshot import versions_in
@@ -53,7 +53,7 @@ class Site:
         self.writer = SlowWriter(path / "index")
         self.tracker = HeadTracker(100, self.writer.version, 0)
         self.moves = 0
-        self.catalog = Catalog(
+        self.catalog = Catalogue(
             self.registry,
             self.writer,
             self.tracker,

@@ -49,7 +49,7 @@ class RegistrationSink(Protocol):
     def register(self, registrations: Iterable[Registration | Block]) -> None: ...
 
 
-class Catalog:
+class Catalogue:
     """Lives on the event loop; the registry and the index writer are called in one thread of their own each,
     so that changes keep their order. `horizon` is the offset below which nothing is ever matched again. After
     `quiet_seconds` without a change the index is made as compact as it gets."""

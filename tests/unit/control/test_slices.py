@@ -5,11 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from culver.control.elasticity import Add, Nothing, Remove, SliceLoad
-from culver.control.slice_rates import Meter
-from culver.control.slice_views import DecisionView, FixedSlices, check_add, check_remove, decision_view
+from culver.control.elasticity import AddSlice, KeepSlices, RemoveSlice, SliceLoad
+from culver.control.site_observation import IndexSlice, PlacementInfo
+from culver.control.slice_rates import SliceMeter
+from culver.control.slices import DecisionView, FixedSlices, check_add, check_remove, decision_view
 from culver.errors import Conflict, NotFound
-from culver.pipeline.observation import IndexSlice, PlacementInfo, SliceTotals
+from culver.pipeline.engine_totals import SliceTotals
 from support.fake_site import FakeSite
 from support.memory_slices import MemorySlices
 
@@ -22,8 +23,8 @@ def totals(rounds: int) -> list[SliceTotals]:
     ]
 
 
-def meter(seconds: int) -> Meter:
-    measured = Meter(window_seconds=10.0)
+def meter(seconds: int) -> SliceMeter:
+    measured = SliceMeter(window_seconds=10.0)
     for second in range(seconds):
         measured.observe(float(second), 1_000 + 200 * second, 100 * second, totals(second))
     return measured
@@ -102,6 +103,6 @@ def test_what_can_be_changed_is_not_refused() -> None:
 
 
 def test_decisions_are_told_by_what_they_do() -> None:
-    assert decision_view(Add(2, "why"), 1.0) == DecisionView("add", 2, "why", 1.0)
-    assert decision_view(Remove(0, "why"), 1.0) == DecisionView("remove", 0, "why", 1.0)
-    assert decision_view(Nothing("why"), 1.0) == DecisionView("nothing", None, "why", 1.0)
+    assert decision_view(AddSlice(2, "why"), 1.0) == DecisionView("add", 2, "why", 1.0)
+    assert decision_view(RemoveSlice(0, "why"), 1.0) == DecisionView("remove", 0, "why", 1.0)
+    assert decision_view(KeepSlices("why"), 1.0) == DecisionView("nothing", None, "why", 1.0)

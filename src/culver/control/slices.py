@@ -12,12 +12,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from culver.control.elasticity import ELASTIC_PLACEMENTS, Add, Decision, Remove
-from culver.control.slice_rates import UNMEASURED, Meter
+from culver.control.elasticity import ELASTIC_PLACEMENTS, AddSlice, Decision, RemoveSlice
+from culver.control.site_observation import SiteObservation
+from culver.control.slice_rates import UNMEASURED, SliceMeter
 from culver.errors import Conflict, NotFound
-from culver.pipeline import SiteObservation
 
-Value = bool | int | float | str  # a timestamp is RFC 3339 text
+SegmentBound = bool | int | float | str  # a timestamp is RFC 3339 text
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +25,8 @@ class SegmentView:
     """[start, end) of a dimension; None where there is no bound. Of a hashed dimension, all that falls to a slice."""
 
     slice: int
-    start: Value | None = None
-    end: Value | None = None
+    start: SegmentBound | None = None
+    end: SegmentBound | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,9 +131,9 @@ def check_remove(view: SlicesView, number: int) -> None:
 
 def decision_view(decision: Decision, seconds_ago: float) -> DecisionView:
     match decision:
-        case Add(number, reason):
+        case AddSlice(number, reason):
             return DecisionView("add", number, reason, seconds_ago)
-        case Remove(number, reason):
+        case RemoveSlice(number, reason):
             return DecisionView("remove", number, reason, seconds_ago)
     return DecisionView("nothing", None, decision.reason, seconds_ago)
 
@@ -141,7 +141,7 @@ def decision_view(decision: Decision, seconds_ago: float) -> DecisionView:
 class FixedSlices:
     """Slices that stay as they are while a site runs, each with one set. Implements Slices; changes are refused."""
 
-    def __init__(self, observe: Callable[[], SiteObservation], meter: Meter) -> None:
+    def __init__(self, observe: Callable[[], SiteObservation], meter: SliceMeter) -> None:
         self._observe = observe
         self._meter = meter
 

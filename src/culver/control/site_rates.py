@@ -4,20 +4,12 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from culver.pipeline import (
-    BatchTotals,
-    EngineObservation,
-    GatewayInfo,
-    PlacementInfo,
-    Queues,
-    SchemeTotals,
-    SiteObservation,
-    SliceTotals,
-)
+from culver.control import GatewayInfo, PlacementInfo, SiteObservation, SiteQueues
+from culver.pipeline import BatchTotals, EngineObservation, SchemeTotals, SliceTotals
 
 
 @dataclass(frozen=True, slots=True)
-class OperatorView:
+class OperatorRates:
     """Of all slices together. `busy` is in threads: 0.5 is half of the time of one, 2 are two all the time."""
 
     name: str
@@ -28,7 +20,7 @@ class OperatorView:
 
 
 @dataclass(frozen=True, slots=True)
-class SchemeView:
+class SchemeRates:
     """The operator M of one filtering scheme, in all slices."""
 
     scheme: str
@@ -38,7 +30,7 @@ class SchemeView:
 
 
 @dataclass(frozen=True, slots=True)
-class SliceView:
+class SliceShares:
     """One slice, and its shares of what all of them did (0 to 1)."""
 
     slice: int
@@ -52,7 +44,7 @@ class SliceView:
 
 
 @dataclass(frozen=True, slots=True)
-class BatchView:
+class BatchRates:
     per_second: float
     events_p50: int | None
     events_p99: int | None
@@ -62,7 +54,7 @@ class BatchView:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class SiteRates:
     """`interval_seconds` lie between the two observations; they are what all rates and shares are about."""
 
     engine: str
@@ -77,20 +69,20 @@ class View:
     matched_per_second: float
     notifications_per_second: float
     sent_per_second: float
-    operators: tuple[OperatorView, ...]
-    schemes: tuple[SchemeView, ...]
-    slices: tuple[SliceView, ...]
-    queues: Queues
+    operators: tuple[OperatorRates, ...]
+    schemes: tuple[SchemeRates, ...]
+    slices: tuple[SliceShares, ...]
+    queues: SiteQueues
     waiting_files: int
     workers: int  # that had something to do
     files_per_second: float
     written_bytes_per_second: float
     write_busy: float
-    batches: BatchView
+    batches: BatchRates
     gateways: tuple[GatewayInfo, ...]
 
 
-def compare(before: SiteObservation, after: SiteObservation) -> View:
+def rates_between(before: SiteObservation, after: SiteObservation) -> SiteRates:
     """What went on from one observation to the next. A site that was started in between is seen from its start."""
     if after.uptime_seconds < before.uptime_seconds:
         before = _at_start(after)
@@ -98,7 +90,7 @@ def compare(before: SiteObservation, after: SiteObservation) -> View:
     done = _differences(before.pipeline.slices, after.pipeline.slices)
     written, written_before = after.pipeline.written, before.pipeline.written
     workers = before.pipeline.workers
-    return View(
+    return SiteRates(
         engine=after.engine,
         state=after.state,
         ready=after.ready,
@@ -145,16 +137,16 @@ def _operator(
     seconds: float,
     done: Sequence[SliceTotals],
     members: Callable[[SliceTotals], tuple[int, int, float]],
-) -> OperatorView:
+) -> OperatorRates:
     events, pairs, busy = (
         (sum(column) for column in zip(*map(members, done), strict=True)) if done else (0, 0, 0)
     )
-    return OperatorView(
+    return OperatorRates(
         name, events / seconds, pairs / seconds, busy / seconds, busy / events if events else None
     )
 
 
-def _schemes(before: SiteObservation, after: SiteObservation, seconds: float) -> tuple[SchemeView, ...]:
+def _schemes(before: SiteObservation, after: SiteObservation, seconds: float) -> tuple[SchemeRates, ...]:
     """Those that hold something or have done something."""
     earlier = {each.scheme: each for each in before.pipeline.schemes}
     done = {each.scheme: each for each in after.pipeline.schemes}
@@ -163,7 +155,7 @@ def _schemes(before: SiteObservation, after: SiteObservation, seconds: float) ->
     for name in sorted(done.keys() | held.keys()):
         now, then = done.get(name, SchemeTotals(name)), earlier.get(name, SchemeTotals(name))
         views.append(
-            SchemeView(
+            SchemeRates(
                 name,
                 held.get(name, 0),
                 (now.pairs - then.pairs) / seconds,
@@ -173,7 +165,7 @@ def _schemes(before: SiteObservation, after: SiteObservation, seconds: float) ->
     return tuple(views)
 
 
-def _slices(after: SiteObservation, done: Sequence[SliceTotals], seconds: float) -> tuple[SliceView, ...]:
+def _slices(after: SiteObservation, done: Sequence[SliceTotals], seconds: float) -> tuple[SliceShares, ...]:
     worked = {each.slice: each for each in done}
     held = {each.slice: each for each in after.index}
     numbers = sorted(worked.keys() | held.keys())
@@ -188,7 +180,7 @@ def _slices(after: SiteObservation, done: Sequence[SliceTotals], seconds: float)
         strict=True,
     )
     return tuple(
-        SliceView(number, count, held[number].bytes if number in held else 0, own / seconds, *share)
+        SliceShares(number, count, held[number].bytes if number in held else 0, own / seconds, *share)
         for number, count, own, share in zip(numbers, registrations, busy, shares, strict=True)
     )
 
@@ -198,12 +190,12 @@ def _shares(values: Sequence[float]) -> list[float]:
     return [value / total if total else 0.0 for value in values]
 
 
-def _batches(before: BatchTotals, after: BatchTotals, seconds: float) -> BatchView:
+def _batches(before: BatchTotals, after: BatchTotals, seconds: float) -> BatchRates:
     count = after.count - before.count
     recent = after.recent[-count:] if count else ()
     if not recent:
-        return BatchView(count / seconds, None, None, None, None, after.stages)
+        return BatchRates(count / seconds, None, None, None, None, after.stages)
     events = sorted(batch.events for batch in recent)
     took = sorted(batch.seconds for batch in recent)
     half, most = (max(0, math.ceil(share * len(recent)) - 1) for share in (0.5, 0.99))
-    return BatchView(count / seconds, events[half], events[most], took[half], took[most], after.stages)
+    return BatchRates(count / seconds, events[half], events[most], took[half], took[most], after.stages)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from culver.model import COLUMNAR
-from culver.pipeline.operator_work import Work
+from culver.pipeline.operator_work import SliceWork
 from culver.pipeline.set_loads import LoadMeter, LoadReport
 
 BATCH_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -32,7 +32,7 @@ class SliceTotals:
     m_seconds: float = 0.0
     ep_seconds: float = 0.0
 
-    def plus(self, work: Work) -> "SliceTotals":
+    def plus(self, work: SliceWork) -> "SliceTotals":
         return SliceTotals(
             self.slice,
             self.events + work.events,
@@ -75,7 +75,7 @@ class FileTotals:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class RecentBatch:
     events: int
     seconds: float
 
@@ -88,7 +88,7 @@ class BatchTotals:
     events: int = 0
     seconds: float = 0.0
     counts: tuple[int, ...] = (0,) * (len(BATCH_SECONDS) + 1)  # by duration, see BATCH_SECONDS
-    recent: tuple[Batch, ...] = ()  # the last ones, oldest first
+    recent: tuple[RecentBatch, ...] = ()  # the last ones, oldest first
     stages: Mapping[str, float] = field(
         default_factory=dict
     )  # seconds of the last one's, as Spark names them
@@ -109,7 +109,7 @@ class EngineObservation:
     load: LoadReport = field(default_factory=LoadReport)  # of the sets, lately
 
 
-class Tally:
+class EngineTally:
     """Adds up what an engine's results tell. Not thread-safe."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -123,10 +123,10 @@ class Tally:
         self._batches = self._batch_events = 0
         self._batch_seconds = 0.0
         self._counts = [0] * (len(BATCH_SECONDS) + 1)
-        self._recent: deque[Batch] = deque(maxlen=_RECENT_BATCHES)
+        self._recent: deque[RecentBatch] = deque(maxlen=_RECENT_BATCHES)
         self.stages: dict[str, float] = {}
 
-    def add(self, work: Iterable[Work]) -> None:
+    def add(self, work: Iterable[SliceWork]) -> None:
         """A result was handed on."""
         self._blocks += 1
         work = tuple(work)
@@ -152,7 +152,7 @@ class Tally:
         self._batch_events += events
         self._batch_seconds += seconds
         self._counts[bisect_left(BATCH_SECONDS, seconds)] += 1
-        self._recent.append(Batch(events, seconds))
+        self._recent.append(RecentBatch(events, seconds))
 
     def observe(
         self, position: int, ahead: int = 0, waiting_files: int = 0, spark_ui: str | None = None
@@ -189,67 +189,3 @@ class Tally:
         seconds = sum(each.m_seconds for each in slices) - sum(each.seconds for each in others)
         every = [SchemeTotals(COLUMNAR, pairs, seconds), *others]
         return tuple(sorted(every, key=lambda each: each.scheme))
-
-
-@dataclass(frozen=True, slots=True)
-class Queues:
-    """Events on their way, by what they wait for, and deliveries at its end."""
-
-    commit: int = 0  # for the group commit
-    index: int = 0  # in the log, for an index version with the registrations that take effect before them
-    match: int = 0
-    accept: int = 0  # matched, for a range before them
-    mailboxes: int = 0  # deliveries, to be acknowledged
-
-
-@dataclass(frozen=True, slots=True)
-class IndexSlice:
-    slice: int
-    registrations: int
-    bytes: int  # of its compiled arrays
-
-
-@dataclass(frozen=True, slots=True)
-class IndexScheme:
-    """What the index holds of one filtering scheme; a registration counts in each slice that it is in."""
-
-    scheme: str
-    registrations: int
-    bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class PlacementInfo:
-    name: str = "replicated"
-    slices: int = 1
-    reason: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class GatewayInfo:
-    """One of a site's gateways; number 0 is in the site's own process."""
-
-    number: int
-    port: int
-    state: str
-    subscriptions: int  # of its share
-    sessions: int  # that are connected to it
-
-
-@dataclass(frozen=True, slots=True)
-class SiteObservation:
-    """A whole site at one moment."""
-
-    engine: str
-    state: str
-    ready: bool
-    uptime_seconds: float
-    log_next_offset: int
-    subscriptions: int
-    placement: PlacementInfo
-    queues: Queues
-    index: tuple[IndexSlice, ...]
-    pipeline: EngineObservation
-    schemes: tuple[IndexScheme, ...] = ()  # that have segments in the index, by name
-    deliveries_sent: int = 0  # by all gateways; each knows its own, and adds it where it tells this
-    gateways: tuple[GatewayInfo, ...] = ()
