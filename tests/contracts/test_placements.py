@@ -9,9 +9,9 @@ import pytest
 from culver.matching.index.compile.clause_table import concatenate, select_registrations
 from culver.matching.index.compile.compiler import compile_entries
 from culver.matching.index.keys.batch_columns import BatchColumns
-from culver.matching.index.search.index_segment import in_memory
-from culver.matching.index.search.matcher import Part, Parts
-from culver.matching.index.storage.slicing import ANYWHERE
+from culver.matching.index.search.columnar_matcher import Part, Parts
+from culver.matching.index.segments.columnar_segment import in_memory
+from culver.matching.index.storage.partitioner import ANYWHERE
 from culver.placement.forwarding import Load
 from culver.placement.placement import NOWHERE, Chosen, Placement
 from culver.plugins import PLACEMENTS, forwarding_named, placement_named

@@ -12,7 +12,7 @@ from culver.config import PipelineSettings, Settings
 from culver.control.elastic_slices import ElasticSlices
 from culver.errors import StorageFull
 from culver.matching.index import IndexWriter
-from culver.matching.index.storage.snapshot import read_version, versions_in
+from culver.matching.index.storage.version_files import read_version, versions_in
 from support.events import random_event
 from support.scenes import Expectation, check, delivered, narrow_predicate, random_steps, run, subscribe
 from support.until import until

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from culver.matching.index.compile.bounds import Line
 from culver.matching.index.compile.clause_table import ClauseTable
-from culver.matching.index.layout import container
-from culver.matching.index.search.index_segment import Segment
+from culver.matching.index.compile.key_lines import Line
+from culver.matching.index.segments import container
+from culver.matching.index.segments.columnar_segment import Segment
 
 
 def described(table: ClauseTable) -> list[tuple[object, ...]]:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from culver.matching.index.storage.snapshot import read_version
+from culver.matching.index.storage.version_files import read_version
 from culver.placement.placement import sets_of
 
 

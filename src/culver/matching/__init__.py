@@ -14,14 +14,6 @@ if TYPE_CHECKING:
         Rows as Rows,
         Runs as Runs,
     )
-    from culver.matching.index.compile.bounds import (
-        INT64_MAX as INT64_MAX,
-        INT64_MIN as INT64_MIN,
-        Line as Line,
-        real_keys as real_keys,
-        real_of_key as real_of_key,
-        reals_of_keys as reals_of_keys,
-    )
     from culver.matching.index.compile.bulk_compiler import compile_rows as compile_rows
     from culver.matching.index.compile.bulk_plan import compiles_by_column as compiles_by_column
     from culver.matching.index.compile.clause_table import (
@@ -33,6 +25,14 @@ if TYPE_CHECKING:
         starts as starts,
     )
     from culver.matching.index.compile.compiler import Entry as Entry
+    from culver.matching.index.compile.key_lines import (
+        INT64_MAX as INT64_MAX,
+        INT64_MIN as INT64_MIN,
+        Line as Line,
+        real_keys as real_keys,
+        real_of_key as real_of_key,
+        reals_of_keys as reals_of_keys,
+    )
     from culver.matching.index.keys.batch_columns import BatchColumns as BatchColumns
     from culver.matching.index.keys.portable_keys import (
         event_hashes as event_hashes,
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
         point_hashes as point_hashes,
         term_bounds as term_bounds,
     )
-    from culver.matching.index.results.buffer_pool import room_for as room_for
     from culver.matching.index.results.grouping import (
         Grouping as Grouping,
         count_pairs as count_pairs,
@@ -50,17 +49,18 @@ if TYPE_CHECKING:
         sorted_groups as sorted_groups,
     )
     from culver.matching.index.results.listed_matches import Listed as Listed
-    from culver.matching.index.search.index_segment import in_memory as in_memory
-    from culver.matching.index.search.matcher import Part as Part
-    from culver.matching.index.search.other_schemes import Done as Done
+    from culver.matching.index.search.buffer_pool import room_for as room_for
+    from culver.matching.index.search.columnar_matcher import Part as Part
+    from culver.matching.index.search.text_matcher import Done as Done
+    from culver.matching.index.segments.columnar_segment import in_memory as in_memory
     from culver.matching.index.storage.compaction import Compaction as Compaction
     from culver.matching.index.storage.index_writer import IndexWriter as IndexWriter
-    from culver.matching.index.storage.slicing import (
+    from culver.matching.index.storage.partitioner import (
         ANYWHERE as ANYWHERE,
         Slicing as Slicing,
         Undivided as Undivided,
     )
-    from culver.matching.index.storage.snapshot import (
+    from culver.matching.index.storage.version_files import (
         Index as Index,
         Memory as Memory,
         counts_in as counts_in,

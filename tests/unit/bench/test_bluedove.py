@@ -17,7 +17,7 @@ from culver.bench.bluedove.simulation import Simulation, System
 from culver.bench.workloads import named
 from culver.bench.workloads.uniform_ranges import RangesWorkload
 from culver.cli import main
-from culver.matching.index.storage.slicing import ANYWHERE
+from culver.matching.index.storage.partitioner import ANYWHERE
 from culver.placement.forwarding import Adaptive, Random
 
 PLAN = replace(quick_plan(()), events_per_slice=60_000, tolerance=0.02)

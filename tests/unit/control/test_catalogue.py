@@ -14,7 +14,7 @@ from culver.config import RegistrySettings
 from culver.control.catalogue import Catalogue
 from culver.errors import Conflict, InvalidFilter, NotFound
 from culver.matching.index import Entry, Index, IndexWriter
-from culver.matching.index.storage.snapshot import versions_in
+from culver.matching.index.storage.version_files import versions_in
 from culver.model.columns.event_batch import encode
 from culver.model.formats import parse_event
 from culver.model.language.parser import parse

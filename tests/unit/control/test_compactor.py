@@ -11,7 +11,7 @@ import pytest
 
 from culver.control.compactor import Compactor
 from culver.matching.index import Entry, Index, IndexWriter
-from culver.matching.index.layout import container
+from culver.matching.index.segments import container
 from culver.matching.index.storage.compaction import Compaction
 from culver.model.language.parser import parse
 from support.until import until

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from culver.matching.index.results.buffer_pool import room_for
+from culver.matching.index.search.buffer_pool import room_for
 
 SIZE = 1 << 18
 

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from culver.errors import StorageFull
 from culver.matching.index import Entry, Index, IndexWriter
 from culver.matching.index.compile.clause_table import ClauseTable
-from culver.matching.index.layout import container
+from culver.matching.index.segments import container
 from culver.matching.index.storage.compaction import Compaction
-from culver.matching.index.storage.slicing import Undivided
+from culver.matching.index.storage.partitioner import Undivided
 from culver.model.columns.event_batch import concat, encode
 from culver.model.event import Event
 from culver.model.language.evaluation import evaluate

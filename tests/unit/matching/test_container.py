@@ -6,7 +6,7 @@ import pytest
 from numpy.typing import NDArray
 
 from culver.errors import StorageCorrupt
-from culver.matching.index.layout import container
+from culver.matching.index.segments import container
 
 ARRAYS: dict[str, NDArray[Any]] = {
     "long": np.arange(5, dtype=np.int64),

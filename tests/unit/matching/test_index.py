@@ -10,8 +10,8 @@ import pytest
 
 from culver.errors import Conflict, NotFound, StorageCorrupt, StorageError, StorageFull
 from culver.matching.index import Entry, Index, IndexWriter
-from culver.matching.index.layout import container
-from culver.matching.index.storage.snapshot import version_path, versions_in
+from culver.matching.index.segments import container
+from culver.matching.index.storage.version_files import version_path, versions_in
 from culver.model.columns.event_batch import concat, encode
 from culver.model.event import Event
 from culver.model.language.evaluation import evaluate

@@ -24,9 +24,9 @@ from culver.matching.index.compile.clause_table import ClauseTable, select_claus
 from culver.matching.index.compile.compiler import compile_entries
 from culver.matching.index.keys.batch_columns import BatchColumns
 from culver.matching.index.layout import chunks
-from culver.matching.index.search.index_segment import Segment, encode
-from culver.matching.index.search.matcher import FOREVER, Part, Parts, merge_parts
-from culver.matching.index.storage import merge_tiers, snapshot
+from culver.matching.index.search.columnar_matcher import FOREVER, Part, Parts, merge_parts
+from culver.matching.index.segments.columnar_segment import Segment, encode
+from culver.matching.index.storage import merge_policy, version_files
 from culver.model.columns import event_batch as batches
 from culver.model.event import Event
 from culver.model.language.evaluation import evaluate
@@ -84,7 +84,7 @@ def gathered(
 ) -> Matches:
     """What is found for groups of registrations, listed event by event again."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(snapshot, "_is_sparse", lambda parts, count: False)
+        patch.setattr(version_files, "_is_sparse", lambda parts, count: False)
         memory = Memory()
         parts = [each.groups() for each in index.find(batch, first - first_row, first_row, chosen, memory)]
     groups = join(parts)
@@ -224,7 +224,7 @@ def test_families_match_like_the_reference_in_the_columnar_filter(
             if seed % 2:
                 patched.setattr(chunks, "MOST_BOXES", SMALL_CHUNKS)
             if seed % 4 >= 2:  # more segments, and merges in the thread
-                patched.setattr(merge_tiers, "SMALLEST", 16)
+                patched.setattr(merge_policy, "SMALLEST", 16)
                 patched.setattr(columnar, "_ON_THE_SPOT", 64)
             checker = Checker(seed)
             seen += columnar_history(seed, checker)
@@ -331,7 +331,7 @@ def test_families_match_like_the_reference_in_an_index_on_disk(
             if seed % 2:
                 patched.setattr(chunks, "MOST_BOXES", SMALL_CHUNKS)
             if seed % 4 >= 2:
-                patched.setattr(merge_tiers, "SMALLEST", 16)
+                patched.setattr(merge_policy, "SMALLEST", 16)
             checker = Checker(seed)
             history = IndexHistory(tmp_path / str(seed), seed, checker)
             history.run()

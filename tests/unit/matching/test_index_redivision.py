@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from culver.errors import StorageFull
 from culver.matching.index import Entry, IndexWriter, Memory
 from culver.matching.index.compile.clause_table import concatenate
-from culver.matching.index.layout import container
-from culver.matching.index.storage.slicing import Slicing
+from culver.matching.index.segments import container
+from culver.matching.index.storage.partitioner import Slicing
 from culver.model.language.parser import parse
 from culver.pipeline.divided_index import DividedIndex
 from culver.pipeline.operators import events_for_slice, match_events

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from culver.jit import fixed
-from culver.matching.index.compile.bounds import Line, real_key
 from culver.matching.index.compile.clause_table import starts
 from culver.matching.index.compile.compiler import compile_entries
-from culver.matching.index.keys.array_addresses import addresses_of
+from culver.matching.index.compile.key_lines import Line, real_key
 from culver.matching.index.keys.batch_columns import BatchColumns
 from culver.matching.index.keys.key_kernels import Programs
 from culver.matching.index.keys.literals import Literals, literals_of
-from culver.matching.index.search.index_segment import in_memory
+from culver.matching.index.layout.segment_arrays import addresses_of
+from culver.matching.index.segments.columnar_segment import in_memory
 from culver.model.columns.event_batch import concat, deserialise, encode, serialise
 from culver.model.event import Event
 from culver.model.values import Kind, Timestamp, Value, kind_of

@@ -2,9 +2,9 @@ import random
 
 import numpy as np
 
-from culver.matching.index.compile.bounds import INT64_MAX, INT64_MIN, Line
 from culver.matching.index.compile.clause_table import ClauseTable
 from culver.matching.index.compile.compiler import Entry, compile_entries
+from culver.matching.index.compile.key_lines import INT64_MAX, INT64_MIN, Line
 from culver.matching.index.keys.batch_columns import BatchColumns
 from culver.matching.index.keys.portable_keys import (
     event_hashes,

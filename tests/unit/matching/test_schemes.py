@@ -11,8 +11,8 @@ import pytest
 from culver.errors import InvalidConfiguration
 from culver.matching.filter import Filter
 from culver.matching.index import Entry, Index, IndexWriter, Memory
-from culver.matching.index.search.text_segment import TextSegment
-from culver.matching.index.storage.snapshot import read_version
+from culver.matching.index.segments.text_segment import TextSegment
+from culver.matching.index.storage.version_files import read_version
 from culver.model.columns.event_batch import concat, encode
 from culver.model.event import Event
 from culver.model.language.evaluation import evaluate

@@ -9,7 +9,7 @@ import pytest
 from culver.matching.index.compile.constraint_codec import constraint_to_text
 from culver.matching.index.keys.batch_columns import BatchColumns
 from culver.matching.index.needs import need_cache
-from culver.matching.index.needs.need_lookups import TextLookup
+from culver.matching.index.needs.need_lookup import TextLookup
 from culver.matching.index.needs.segment_needs import Needs
 from culver.model.columns.event_batch import concat, encode
 from culver.model.event import Event

@@ -1,6 +1,6 @@
 import numpy as np
 
-from culver.matching.index.search.matcher import FOREVER
+from culver.matching.index.search.columnar_matcher import FOREVER
 from culver.matching.index.storage.tombstones import NONE, columns_of_ends, gathered
 
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from culver.errors import StorageCorrupt
-from culver.matching.index.results.buffer_pool import room_for
+from culver.matching.index.search.buffer_pool import room_for
 from culver.pipeline import notifications
 from culver.pipeline.notification_collector import NotificationCollector
 from culver.pipeline.notifications import (

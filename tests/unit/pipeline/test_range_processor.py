@@ -11,7 +11,7 @@ from culver.config import LogSettings
 from culver.log.file_log import FileLog
 from culver.matching.index import Entry, IndexWriter
 from culver.matching.index.compile.clause_table import concatenate
-from culver.matching.index.storage import snapshot
+from culver.matching.index.storage import version_files
 from culver.model.columns import event_batch as batches
 from culver.model.language.parser import parse
 from culver.pipeline.batch_plan import BatchPlan
@@ -94,7 +94,7 @@ def test_slices_with_several_sets_find_what_the_reference_finds(
     if sparse != "by itself":
         turns = {"all listed": [True], "all gathered": [False], "mixed": [True, False, False]}[sparse]
         turn = itertools.cycle(turns)
-        monkeypatch.setattr(snapshot, "_is_sparse", lambda parts, count: next(turn))
+        monkeypatch.setattr(version_files, "_is_sparse", lambda parts, count: next(turn))
     played = scene("several applications")
     files = SiteFiles(tmp_path)
     writer = IndexWriter(files.index)

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from culver.bench.workloads import named
-from culver.matching.index.compile.bounds import Line, real_key
 from culver.matching.index.compile.bulk_compiler import compile_rows
 from culver.matching.index.compile.clause_table import ClauseTable
 from culver.matching.index.compile.compiler import Entry, compile_entries
+from culver.matching.index.compile.key_lines import Line, real_key
 from culver.model.columns.event_batch import concat, encode
 from culver.model.event import Event
 from culver.model.language.parser import parse

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from numpy.typing import NDArray
 
-from culver.matching.index.compile.bounds import Line
 from culver.matching.index.compile.clause_table import ClauseTable, concatenate, select_registrations
 from culver.matching.index.compile.compiler import Entry, compile_entries
+from culver.matching.index.compile.key_lines import Line
 from culver.model.columns.event_batch import concat, encode
 from culver.model.event import Event
 from culver.model.language.evaluation import evaluate

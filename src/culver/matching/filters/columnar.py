@@ -25,9 +25,9 @@ from culver.matching.index.compile.bulk_compiler import compile_rows
 from culver.matching.index.compile.clause_table import ClauseTable
 from culver.matching.index.compile.compiler import Entry, compile_entries
 from culver.matching.index.keys.batch_columns import BatchColumns
-from culver.matching.index.search.index_segment import Segment, in_memory
-from culver.matching.index.search.matcher import FOREVER, Part, Parts, merge_parts
-from culver.matching.index.storage import merge_tiers
+from culver.matching.index.search.columnar_matcher import FOREVER, Part, Parts, merge_parts
+from culver.matching.index.segments.columnar_segment import Segment, in_memory
+from culver.matching.index.storage import merge_policy
 from culver.model.language import Predicate, Prepared
 
 _ON_THE_SPOT = 2048  # a segment of more registrations is merged in the thread only
@@ -118,7 +118,7 @@ class ColumnarFilter:
         self._compile()
         self._changed = True
         self._end(table.numbers)
-        small = [piece for piece in self._free() if len(piece.segment) <= merge_tiers.SMALLEST]
+        small = [piece for piece in self._free() if len(piece.segment) <= merge_policy.SMALLEST]
         table, _ = merge_parts([piece.part for piece in small], 0, table)
         self._replace(small, _Piece(in_memory(table)))
 
@@ -237,7 +237,7 @@ def _choose(pieces: Sequence[_Piece], quiet: bool = False) -> list[_Piece]:
     """What to merge next."""
     sizes = [len(piece.segment) for piece in pieces]
     dead = [len(piece.segment) - piece.in_effect for piece in pieces]
-    places = (merge_tiers.choose_when_quiet if quiet else merge_tiers.choose)(sizes, dead)
+    places = (merge_policy.choose_when_quiet if quiet else merge_policy.choose)(sizes, dead)
     return [pieces[place] for place in places]
 
 

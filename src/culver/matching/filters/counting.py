@@ -31,7 +31,6 @@ from numpy.typing import NDArray
 from culver.jit import fixed
 from culver.matching.filter import Matches
 from culver.matching.filters.counting_kernel import BLOCK, CHUNK, CountingArrays, count
-from culver.matching.index.compile.bounds import INT64_MAX, INT64_MIN
 from culver.matching.index.compile.clause_table import (
     ClauseTable,
     concatenate,
@@ -40,6 +39,7 @@ from culver.matching.index.compile.clause_table import (
     starts,
 )
 from culver.matching.index.compile.compiler import Entry, compile_entries
+from culver.matching.index.compile.key_lines import INT64_MAX, INT64_MIN
 from culver.matching.index.keys.batch_columns import BatchColumns
 from culver.matching.index.keys.key_kernels import Programs
 from culver.matching.index.keys.literals import literals_of

@@ -24,7 +24,7 @@ from culver.matching.index.compile.bulk_plan import compiles_by_column
 from culver.matching.index.compile.clause_table import ClauseTable, select_registrations
 from culver.matching.index.compile.compiler import Entry
 from culver.matching.index.storage.index_writer import IndexWriter
-from culver.matching.index.storage.snapshot import Index, Memory
+from culver.matching.index.storage.version_files import Index, Memory
 
 __all__ = [
     "ClauseTable",

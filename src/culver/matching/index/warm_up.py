@@ -3,14 +3,14 @@
 import numpy as np
 import pyarrow as pa
 
-from culver.matching.index.compile.bounds import Line
 from culver.matching.index.compile.compiler import Entry, compile_entries
+from culver.matching.index.compile.key_lines import Line
 from culver.matching.index.keys.batch_columns import BatchColumns
 from culver.matching.index.keys.portable_keys import event_hashes, event_keys
 from culver.matching.index.results import grouping, listed_matches
 from culver.matching.index.results.gatherer import Gatherer
-from culver.matching.index.search.index_segment import in_memory
-from culver.matching.index.search.matcher import Part, Parts
+from culver.matching.index.search.columnar_matcher import Part, Parts
+from culver.matching.index.segments.columnar_segment import in_memory
 from culver.model import Domain, Event
 from culver.model.columns import encode as encode_events
 from culver.model.language import (

@@ -19,11 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culver.errors import InvalidFilter, TooLarge
-from culver.matching.index.compile.bounds import INT64_MAX, INT64_MIN
 from culver.matching.index.compile.bulk_columns import Values, column_of
 from culver.matching.index.compile.bulk_plan import Plan, Rows, Term, plan_of
 from culver.matching.index.compile.clause_table import ClauseTable, concatenate, select_registrations
 from culver.matching.index.compile.compiler import Entry, compile_entries
+from culver.matching.index.compile.key_lines import INT64_MAX, INT64_MIN
 from culver.model.language import Predicate, Prepared
 
 _CHUNK = 1 << 15  # rows worked on at a time, so that what lies between input and output stays in the cache

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from culver.matching.index.compile.bounds import EXACT, lower_keys, upper_keys
 from culver.matching.index.compile.bulk_columns import Column, column_of
 from culver.matching.index.compile.clause_table import Dimension
 from culver.matching.index.compile.compiler import LINE_OF_DOMAIN
+from culver.matching.index.compile.key_lines import EXACT, lower_keys, upper_keys
 from culver.model import EARLIEST, LATEST, Domain, normalise_text
 from culver.model.language import (
     And,

@@ -17,7 +17,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from culver.matching.index.compile.bounds import Line, move_string_bounds, used_literals
+from culver.matching.index.compile.key_lines import Line, move_string_bounds, used_literals
 
 Dimension = tuple[str, Line]
 T = TypeVar("T")

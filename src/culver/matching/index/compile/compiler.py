@@ -18,7 +18,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from culver.matching.index.compile.bounds import (
+from culver.matching.index.compile.clause_table import ClauseTable, Dimension, sort_terms, starts
+from culver.matching.index.compile.constraint_codec import constraint_to_text
+from culver.matching.index.compile.key_lines import (
     EMPTY,
     EVERYTHING,
     EXACT,
@@ -33,8 +35,6 @@ from culver.matching.index.compile.bounds import (
     string_interval,
     upper_keys,
 )
-from culver.matching.index.compile.clause_table import ClauseTable, Dimension, sort_terms, starts
-from culver.matching.index.compile.constraint_codec import constraint_to_text
 from culver.model import COLUMNAR, Domain, Timestamp
 from culver.model.language import (
     Clause,

@@ -20,9 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culver.jit import Bytes, Integers, compiled
-from culver.matching.index.compile.bounds import Line
 from culver.matching.index.compile.clause_table import Dimension
-from culver.matching.index.keys.array_addresses import bit_at, bytes_at, long_at, short_at
+from culver.matching.index.compile.key_lines import Line
+from culver.matching.index.intrinsics.raw_memory import bit_at, bytes_at, long_at, short_at
 from culver.matching.index.keys.literals import DECIDING, string_keys
 from culver.model import Kind
 from culver.model.columns import PAYLOAD_INDEX, Attributes

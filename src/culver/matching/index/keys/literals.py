@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culver.jit import Bytes, Integers, compiled
-from culver.matching.index.keys.array_addresses import short_at
+from culver.matching.index.intrinsics.raw_memory import short_at
 
 DECIDING = 4
 """Marks rows whose key is about to be found."""

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culver.jit import Bytes, Integers, Shorts, compiled
-from culver.matching.index.compile.bounds import INT64_MAX, INT64_MIN, Line
 from culver.matching.index.compile.clause_table import ClauseTable, Dimension, starts
+from culver.matching.index.compile.key_lines import INT64_MAX, INT64_MIN, Line
 from culver.matching.index.keys.batch_columns import BatchColumns, Keys
 from culver.matching.index.keys.literals import head_of
 

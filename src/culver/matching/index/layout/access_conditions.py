@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 
 from culver.jit import Integers, compiled
-from culver.matching.index.compile.bounds import Line
 from culver.matching.index.compile.clause_table import ClauseTable, first_of_runs, starts
+from culver.matching.index.compile.key_lines import Line
 
 
 class Access:

@@ -6,11 +6,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culver.jit import Integers
-from culver.matching.index.compile.bounds import Line
 from culver.matching.index.compile.clause_table import ClauseTable, gather, starts
+from culver.matching.index.compile.key_lines import Line
+from culver.matching.index.intrinsics.vectors import LANES, WINDOW
 from culver.matching.index.layout import chunks
 from culver.matching.index.layout.box_order import split
-from culver.matching.index.vectors import LANES, WINDOW
 
 
 class Boxes:

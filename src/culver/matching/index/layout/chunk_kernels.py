@@ -7,8 +7,8 @@ fresh memory costs more than the work on it.
 import numpy as np
 
 from culver.jit import Integers, Ranks, Shorts, compiled
-from culver.matching.index.compile.bounds import INT64_MAX, INT64_MIN
-from culver.matching.index.vectors import WINDOW, count_up_to, real_of
+from culver.matching.index.compile.key_lines import INT64_MAX, INT64_MIN
+from culver.matching.index.intrinsics.vectors import WINDOW, count_up_to, real_of
 
 _CROWDED = 8  # the square of the keys in a place, on average, from which on a general sort is better
 

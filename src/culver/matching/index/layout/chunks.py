@@ -26,10 +26,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culver.jit import Integers, Ranks
-from culver.matching.index.compile.bounds import INT64_MAX, INT64_MIN, real_of_key
+from culver.matching.index.compile.key_lines import INT64_MAX, INT64_MIN, real_of_key
+from culver.matching.index.intrinsics.vectors import LANES, WINDOW
 from culver.matching.index.layout.box_order import block_order
 from culver.matching.index.layout.chunk_kernels import drop_equal, fill_cells, rank_bounds, sort_keys
-from culver.matching.index.vectors import LANES, WINDOW
 
 MOST_BOXES = 32_704  # two cuts each, and a whole number of blocks
 _NOWHERE = 65_535

@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culver.matching.index.compile.clause_table import ClauseTable, Dimension, gather, sort_terms, starts
+from culver.matching.index.intrinsics.vectors import LANES
 from culver.matching.index.layout import chunks
 from culver.matching.index.layout.segment_arrays import SegmentArrays
-from culver.matching.index.vectors import LANES
 
 _LOW_HALF = 0xFFFF_FFFF
 

@@ -1,6 +1,22 @@
-"""The arrays of a segment, as `segment_layout` draws them."""
+"""The arrays of a segment, as `segment_layout` draws them, and how a kernel gets all of them at once.
 
-from typing import NamedTuple
+Numba takes about 150 ns to unpack an array that is passed to a kernel. A segment has 37 of them, which is more than
+it takes to match a few events. So a segment is passed as one array of integers, and the kernel puts the tuple
+together itself:
+
+    addresses   address, length   address, length   ...     in the order of `SegmentArrays`
+
+The caller keeps the arrays alive until the kernel has returned.
+"""
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.extending import intrinsic
+from numba.np.arrayobj import populate_array
+from numpy.typing import NDArray
 
 from culver.jit import Bytes, Integers, Ranks, Reals, Shorts
 
@@ -45,3 +61,73 @@ class SegmentArrays(NamedTuple):
     slot_registration: Shorts
     slot_needs: Shorts
     needs: Shorts
+
+
+_TYPES = {
+    np.int64: types.int64,
+    np.int32: types.int32,
+    np.uint16: types.uint16,
+    np.uint8: types.uint8,
+    np.float64: types.float64,
+}
+
+
+def _scalar(annotation: Any) -> Any:
+    """Of the entries of an array, from `NDArray[...]`."""
+    return annotation.__args__[1].__args__[0]
+
+
+_FIELDS = {name: _scalar(annotation) for name, annotation in SegmentArrays.__annotations__.items()}
+ADDRESSES_WIDTH = 2 * len(_FIELDS)
+
+
+def addresses_of(arrays: SegmentArrays) -> Integers:
+    """For `arrays_at`. Raises TypeError where an array is not as the kernels take it to be."""
+    each: tuple[NDArray[Any], ...] = arrays
+    for (name, scalar), array in zip(_FIELDS.items(), each, strict=True):
+        if array.dtype != scalar or not array.flags.c_contiguous or not array.flags.aligned:
+            raise TypeError(f"array {name} is not aligned {np.dtype(scalar)} without gaps")
+    return np.array([number for array in each for number in place_of(array)], np.int64)
+
+
+def place_of(array: NDArray[Any]) -> tuple[int, int]:
+    """The address and the length."""
+    return array.ctypes.data, len(array)
+
+
+def _arrays_at(context: Any, addresses: Any) -> Any:
+    # Read-only, as those of a segment are: to Numba, anything else is another signature.
+    kinds = [types.Array(_TYPES[scalar], 1, "C", readonly=True) for scalar in _FIELDS.values()]
+    whole = types.NamedTuple(kinds, SegmentArrays)  # type: ignore[attr-defined]
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        arrays = []
+        for place, kind in enumerate(kinds):
+            address, length = (
+                builder.load(builder.gep(data, [ir.Constant(ir.IntType(64), 2 * place + each)]))
+                for each in (0, 1)
+            )
+            array = context.make_array(kind)(context, builder)
+            size = context.get_constant(types.intp, kind.dtype.bitwidth // 8)
+            populate_array(
+                array,
+                data=builder.inttoptr(address, array.data.type),
+                shape=cgutils.pack_array(builder, [length]),
+                strides=cgutils.pack_array(builder, [size]),
+                itemsize=size,
+                meminfo=None,
+            )
+            arrays.append(array._getvalue())
+        return context.make_tuple(builder, whole, arrays)
+
+    return whole(addresses), generate
+
+
+if TYPE_CHECKING:
+
+    def arrays_at(addresses: Integers) -> SegmentArrays:
+        """Return the arrays whose addresses `addresses_of` has listed. Only for compiled functions."""
+
+else:
+    arrays_at = intrinsic(_arrays_at)

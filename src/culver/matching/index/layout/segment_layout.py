@@ -44,8 +44,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culver.jit import Integers, compiled
-from culver.matching.index.compile.bounds import EVERYTHING
 from culver.matching.index.compile.clause_table import ClauseTable, first_of_runs, select_clauses, starts
+from culver.matching.index.compile.key_lines import EVERYTHING
 from culver.matching.index.layout.access_conditions import Access
 from culver.matching.index.layout.box_groups import Boxes
 from culver.matching.index.layout.segment_arrays import SegmentArrays

@@ -14,7 +14,7 @@ Different conditions may share a token, so candidates are checked in full.
 import numpy as np
 
 from culver.jit import Integers, Ranks, compiled
-from culver.matching.index.compile.bounds import INT64_MAX
+from culver.matching.index.compile.key_lines import INT64_MAX
 
 TOKENS = 1 << 14  # a byte each, half of the first cache
 ALWAYS = 0  # the token that every event marks

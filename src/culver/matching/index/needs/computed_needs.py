@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from culver.matching.index.compile.bounds import Line, reals_of_keys
+from culver.matching.index.compile.key_lines import Line, reals_of_keys
 from culver.matching.index.keys.batch_columns import BatchColumns
 from culver.matching.index.needs.row_needs import Part
 from culver.model import Kind, Timestamp, Value

@@ -12,16 +12,16 @@ it first occurs: who only merges or publishes segments pays for neither.
 import numpy as np
 
 from culver.jit import Shorts
-from culver.matching.index.compile.bounds import Line, real_of_key
 from culver.matching.index.compile.constraint_codec import (
     attribute_of_text,
     constraint_from_text,
     packed_constraints,
 )
+from culver.matching.index.compile.key_lines import Line, real_of_key
 from culver.matching.index.keys.batch_columns import BatchColumns
 from culver.matching.index.needs.computed_needs import Calculations
 from culver.matching.index.needs.need_cache import NumberMemory, Remembered, TextMemory
-from culver.matching.index.needs.need_lookups import Lookup, TextLookup
+from culver.matching.index.needs.need_lookup import Lookup, TextLookup
 from culver.matching.index.needs.row_needs import Held, Part, gather
 from culver.model import Domain, Kind, Timestamp
 from culver.model.language import Comparison, Computed

@@ -17,9 +17,9 @@ from typing import NamedTuple
 import numpy as np
 
 from culver.jit import Bytes, Integers, Masks, Ranks, Shorts, compiled
+from culver.matching.index.intrinsics.vectors import LANES, MOVED, emit, move, ones, transpose
 from culver.matching.index.layout.segment_arrays import SegmentArrays
 from culver.matching.index.search.match_kernels import TILE, no_findings, search_tile, widest_group
-from culver.matching.index.vectors import LANES, MOVED, emit, move, ones, transpose
 
 _PAGE = LANES
 
@@ -201,21 +201,3 @@ def _distinct(rows: Ranks, start: int, end: int) -> int:
             rows[kept] = rows[at]
             kept += 1
     return kept
-
-
-@compiled
-def slots_by_registration(slot_registration: Shorts, registrations: int) -> tuple[Shorts, Shorts]:
-    """See `by_registration`."""
-    start = np.zeros(registrations + 2, np.int32)
-    for registration in slot_registration:
-        if registration >= 0:
-            start[registration + 2] += 1
-    for registration in range(registrations):
-        start[registration + 2] += start[registration + 1]
-    slots = np.empty(start[registrations + 1], np.int32)
-    for slot in range(len(slot_registration)):
-        registration = slot_registration[slot]
-        if registration >= 0:
-            slots[start[registration + 1]] = slot
-            start[registration + 1] += 1
-    return start[: registrations + 1], slots

@@ -4,11 +4,11 @@ import numpy as np
 
 from culver.jit import Integers, Ranks
 from culver.matching.groups import Groups, Rows
+from culver.matching.index.intrinsics.vectors import LANES
 from culver.matching.index.keys.batch_columns import BatchColumns
-from culver.matching.index.results.buffer_pool import room_for
 from culver.matching.index.results.gather_kernels import Pages, by_registration, gather_rows, turn_over
-from culver.matching.index.search.matcher import FOREVER, Part
-from culver.matching.index.vectors import LANES
+from culver.matching.index.search.buffer_pool import room_for
+from culver.matching.index.search.columnar_matcher import FOREVER, Part
 
 _MOST_KEPT = 1 << 17  # pages that there is memory for between calls
 _NEVER_ENDED = np.empty(0, np.int64)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from culver.jit import compiled
 from culver.matching.filter import Matches
 from culver.matching.groups import Groups, Rows, Runs
-from culver.matching.index.vectors import lowest
+from culver.matching.index.intrinsics.vectors import lowest
 
 _NARROW = 1 << 20  # numbers among which a few are found by marks
 _WORTH = 64  # numbers to every pair, among which many are

@@ -5,12 +5,12 @@ from typing import NamedTuple
 import numpy as np
 
 from culver.jit import Bytes, Integers, Masks, Ranks, Shorts, compiled
-from culver.matching.index.keys.array_addresses import WIDTH, arrays_at, longs_at, shorts_at
+from culver.matching.index.intrinsics.raw_memory import longs_at, shorts_at
+from culver.matching.index.intrinsics.vectors import LANES, WINDOW, count_up_to, emit, lowest, real_of, within
 from culver.matching.index.keys.key_kernels import fill_keys
-from culver.matching.index.layout.segment_arrays import SegmentArrays
+from culver.matching.index.layout.segment_arrays import ADDRESSES_WIDTH, SegmentArrays, arrays_at
 from culver.matching.index.layout.tokens import TOKENS
-from culver.matching.index.search.clause_search import collect
-from culver.matching.index.vectors import LANES, WINDOW, count_up_to, emit, lowest, real_of, within
+from culver.matching.index.search.bucket_search import collect
 
 TILE = 128  # events that go through a chunk together, while it is in the cache
 _STAMPS = 255  # rows that can be told apart in a byte
@@ -396,10 +396,10 @@ def join(offsets: Integers, numbers: Integers, bases: Integers, rows: int) -> tu
 
 
 # What a part is to `match_segments`: the addresses of the segment's arrays, then these.
-HEADS = WIDTH
-UNTIL = WIDTH + 2
-LATEST, REPEATS, DENSE = range(WIDTH + 4, WIDTH + 7)
-PART_WIDTH = WIDTH + 7
+HEADS = ADDRESSES_WIDTH
+UNTIL = ADDRESSES_WIDTH + 2
+LATEST, REPEATS, DENSE = range(ADDRESSES_WIDTH + 4, ADDRESSES_WIDTH + 7)
+PART_WIDTH = ADDRESSES_WIDTH + 7
 
 
 @compiled

@@ -14,10 +14,10 @@ import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from culver.matching.index.layout import container
-from culver.matching.index.search.index_segment import AnySegment, open_segment
+from culver.matching.index.segments import container
+from culver.matching.index.segments.columnar_segment import AnySegment, open_segment
 from culver.matching.index.storage.segment_content import encode, merge
-from culver.matching.index.storage.snapshot import SEGMENT_SUFFIX, StoredPart
+from culver.matching.index.storage.version_files import SEGMENT_SUFFIX, StoredPart
 
 
 class Compaction:

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from culver.matching.index.storage.partitioner import Slicing
 from culver.matching.index.storage.segment_content import Content, clauses_of, merge, selected
-from culver.matching.index.storage.slicing import Slicing
-from culver.matching.index.storage.snapshot import StoredPart
+from culver.matching.index.storage.version_files import StoredPart
 
 
 def dealt_out(

@@ -16,12 +16,13 @@ import numpy as np
 from culver.errors import Conflict, CulverError, StorageCorrupt, StorageError, StorageFull
 from culver.matching.index.compile.clause_table import ClauseTable, concatenate, select_registrations
 from culver.matching.index.compile.compiler import Entry, compile_entries
-from culver.matching.index.layout import container
-from culver.matching.index.search.index_segment import Segment, open_segment
-from culver.matching.index.search.text_segment import Filters, TextSegment
-from culver.matching.index.storage import merge_tiers
+from culver.matching.index.segments import container
+from culver.matching.index.segments.columnar_segment import Segment, open_segment
+from culver.matching.index.segments.text_segment import Filters, TextSegment
+from culver.matching.index.storage import merge_policy
 from culver.matching.index.storage.compaction import Compaction, segment_file
 from culver.matching.index.storage.index_redivision import dealt_out
+from culver.matching.index.storage.partitioner import ANYWHERE, Placed, Slicing, Undivided
 from culver.matching.index.storage.segment_content import (
     Content,
     contents_of,
@@ -30,8 +31,8 @@ from culver.matching.index.storage.segment_content import (
     scheme_of,
     selected,
 )
-from culver.matching.index.storage.slicing import ANYWHERE, Placed, Slicing, Undivided
-from culver.matching.index.storage.snapshot import (
+from culver.matching.index.storage.tombstones import Integers, columns_of_ends, gathered
+from culver.matching.index.storage.version_files import (
     SEGMENT_SUFFIX,
     StoredPart,
     Version,
@@ -41,7 +42,6 @@ from culver.matching.index.storage.snapshot import (
     versions_in,
     write_version,
 )
-from culver.matching.index.storage.tombstones import Integers, columns_of_ends, gathered
 
 
 class IndexWriter:
@@ -230,7 +230,7 @@ class IndexWriter:
         changed for a while, so more is worth merging."""
         if self._compaction is not None:
             return None
-        choose = merge_tiers.choose_when_quiet if quiet else merge_tiers.choose
+        choose = merge_policy.choose_when_quiet if quiet else merge_policy.choose
         kinds = sorted({(stored.set, stored.segment.scheme) for stored in self._current.parts})
         for kind in kinds:
             parts = [stored for stored in self._current.parts if (stored.set, stored.segment.scheme) == kind]
@@ -313,7 +313,7 @@ class IndexWriter:
         small: list[StoredPart] = []
         others: list[StoredPart] = []
         for stored in parts:
-            rewritten = len(stored.segment) <= merge_tiers.SMALLEST and not self._is_busy(stored)
+            rewritten = len(stored.segment) <= merge_policy.SMALLEST and not self._is_busy(stored)
             rewritten = rewritten and stored.segment.scheme == scheme
             (small if rewritten else others).append(stored)
         return small, others

@@ -7,10 +7,10 @@ from numpy.typing import NDArray
 
 from culver.matching.index.compile.clause_table import ClauseTable, select_registrations
 from culver.matching.index.compile.compiler import Entry, compile_entries
-from culver.matching.index.search import index_segment, text_segment
-from culver.matching.index.search.matcher import FOREVER, merge_parts
-from culver.matching.index.search.text_segment import Texts, TextSegment
-from culver.matching.index.storage.snapshot import StoredPart
+from culver.matching.index.search.columnar_matcher import FOREVER, merge_parts
+from culver.matching.index.segments import columnar_segment, text_segment
+from culver.matching.index.segments.text_segment import Texts, TextSegment
+from culver.matching.index.storage.version_files import StoredPart
 from culver.model import COLUMNAR
 
 Content = ClauseTable | Texts
@@ -70,4 +70,4 @@ def merge(
 
 def encode(content: Content) -> list[bytes]:
     """The container of a segment."""
-    return text_segment.encode(content) if isinstance(content, Texts) else index_segment.encode(content)
+    return text_segment.encode(content) if isinstance(content, Texts) else columnar_segment.encode(content)

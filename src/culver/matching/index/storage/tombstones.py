@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from culver.matching.index.search.matcher import FOREVER
+from culver.matching.index.search.columnar_matcher import FOREVER
 
 Integers = NDArray[np.int64]
 

@@ -2,7 +2,7 @@ import random
 
 import pytest
 
-from culver.matching.index.storage.merge_tiers import choose, choose_when_quiet
+from culver.matching.index.storage.merge_policy import choose, choose_when_quiet
 
 
 def test_one_segment_is_left_alone() -> None:

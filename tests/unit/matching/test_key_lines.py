@@ -6,7 +6,7 @@ import random
 import numpy as np
 from hypothesis import example, given, settings, strategies as st
 
-from culver.matching.index.compile.bounds import (
+from culver.matching.index.compile.key_lines import (
     INT64_MAX,
     INT64_MIN,
     Line,

@@ -25,7 +25,7 @@ from culver.config import UNLIMITED_FILTERS
 from culver.matching.filter import Filter, Matches
 from culver.matching.index.compile.clause_table import find, starts
 from culver.matching.index.compile.compiler import Entry
-from culver.matching.index.layout import container
+from culver.matching.index.segments import container
 from culver.model import Event
 from culver.model.columns import encode as encode_events
 from culver.model.language import Predicate, parse

@@ -35,15 +35,15 @@ from culver.errors import NotFound, StorageCorrupt
 from culver.matching.filter import Matches, select_rows, spread_rows
 from culver.matching.groups import Found
 from culver.matching.index.keys.batch_columns import BatchColumns
-from culver.matching.index.layout import container
 from culver.matching.index.results.gatherer import Gatherer
 from culver.matching.index.results.grouping import Grouping
 from culver.matching.index.results.listed_matches import Listed
-from culver.matching.index.search.index_segment import AnySegment, Segment, open_segment
-from culver.matching.index.search.matcher import FOREVER, Part, Parts
-from culver.matching.index.search.other_schemes import Beside, Done, TextPart, joined
-from culver.matching.index.search.text_segment import Filters, TextSegment
-from culver.matching.index.storage.slicing import UNDIVIDED, Placed
+from culver.matching.index.search.columnar_matcher import FOREVER, Part, Parts
+from culver.matching.index.search.text_matcher import Beside, Done, TextPart, joined
+from culver.matching.index.segments import container
+from culver.matching.index.segments.columnar_segment import AnySegment, Segment, open_segment
+from culver.matching.index.segments.text_segment import Filters, TextSegment
+from culver.matching.index.storage.partitioner import UNDIVIDED, Placed
 from culver.matching.index.storage.tombstones import NONE, Tombstones
 
 _FEW_ROWS = 64

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from culver.matching.filter import Matches
 from culver.matching.index.compile.clause_table import starts
+from culver.matching.index.search.columnar_matcher import FOREVER
 from culver.matching.index.search.match_kernels import join
-from culver.matching.index.search.matcher import FOREVER
-from culver.matching.index.search.text_segment import Filters, TextSegment
+from culver.matching.index.segments.text_segment import Filters, TextSegment
 
 Done = tuple[str, int, float]
 """A scheme, the pairs that it found, and the seconds that it took."""

@@ -6,9 +6,9 @@ Hot. See `layout` for the arrays, and `tokens` for how most clauses are excluded
 import numpy as np
 
 from culver.jit import Bytes, Integers, Shorts, compiled
+from culver.matching.index.intrinsics.vectors import WINDOW, copy, prefetch
 from culver.matching.index.layout.segment_arrays import SegmentArrays
 from culver.matching.index.layout.tokens import ALWAYS, token_of_dimension, token_of_need, token_of_value
-from culver.matching.index.vectors import WINDOW, copy, prefetch
 
 _LOW_HALF = 0xFFFF_FFFF
 

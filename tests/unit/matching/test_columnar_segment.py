@@ -5,13 +5,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from culver.matching.index.compile.bounds import INT64_MAX, INT64_MIN
 from culver.matching.index.compile.compiler import Entry, compile_entries
+from culver.matching.index.compile.key_lines import INT64_MAX, INT64_MIN
+from culver.matching.index.intrinsics.vectors import WINDOW
 from culver.matching.index.layout import chunks
 from culver.matching.index.layout.box_order import block_order, split
-from culver.matching.index.search.index_segment import encode
-from culver.matching.index.search.matcher import FOREVER, Part, merge_parts
-from culver.matching.index.vectors import WINDOW
+from culver.matching.index.search.columnar_matcher import FOREVER, Part, merge_parts
+from culver.matching.index.segments.columnar_segment import encode
 from culver.model.language.parser import parse
 from support.clauses import described, from_chunks
 from support.filters import random_filter

@@ -16,18 +16,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culver.errors import StorageCorrupt
-from culver.matching.index.compile.bounds import Line
+from culver.jit import Shorts, compiled
 from culver.matching.index.compile.clause_table import ClauseTable, find, starts
+from culver.matching.index.compile.key_lines import Line
+from culver.matching.index.intrinsics.vectors import LANES
 from culver.matching.index.keys.key_kernels import Programs
 from culver.matching.index.keys.literals import literals_of
-from culver.matching.index.layout import container
 from culver.matching.index.layout.restoration import restore
 from culver.matching.index.layout.segment_arrays import SegmentArrays
 from culver.matching.index.layout.segment_layout import lay_out
 from culver.matching.index.needs.segment_needs import Needs
-from culver.matching.index.results.gather_kernels import slots_by_registration
-from culver.matching.index.search.text_segment import KIND as TEXTS, TextSegment
-from culver.matching.index.vectors import LANES
+from culver.matching.index.segments import container
+from culver.matching.index.segments.text_segment import KIND as TEXTS, TextSegment
 from culver.model import COLUMNAR
 
 KIND = "segment"
@@ -132,3 +132,21 @@ def open_segment(path: Path) -> AnySegment:
 def _texts(start: NDArray[np.int64], data: NDArray[np.uint8]) -> tuple[str, ...]:
     whole, at = data.tobytes(), start.tolist()
     return tuple(whole[begin:end].decode() for begin, end in itertools.pairwise(at))
+
+
+@compiled
+def slots_by_registration(slot_registration: Shorts, registrations: int) -> tuple[Shorts, Shorts]:
+    """See `by_registration`."""
+    start = np.zeros(registrations + 2, np.int32)
+    for registration in slot_registration:
+        if registration >= 0:
+            start[registration + 2] += 1
+    for registration in range(registrations):
+        start[registration + 2] += start[registration + 1]
+    slots = np.empty(start[registrations + 1], np.int32)
+    for slot in range(len(slot_registration)):
+        registration = slot_registration[slot]
+        if registration >= 0:
+            slots[start[registration + 1]] = slot
+            start[registration + 1] += 1
+    return start[: registrations + 1], slots

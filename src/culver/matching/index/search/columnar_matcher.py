@@ -8,13 +8,13 @@ from numpy.typing import NDArray
 
 from culver.matching.filter import Matches
 from culver.matching.index.compile.clause_table import ClauseTable, concatenate, select_registrations, starts
-from culver.matching.index.keys.array_addresses import addresses_of, place_of
 from culver.matching.index.keys.batch_columns import BatchColumns
 from culver.matching.index.keys.key_kernels import Programs
+from culver.matching.index.layout.segment_arrays import addresses_of, place_of
 from culver.matching.index.needs.row_needs import Held
-from culver.matching.index.results.buffer_pool import room_for
-from culver.matching.index.search.index_segment import Segment
+from culver.matching.index.search.buffer_pool import room_for
 from culver.matching.index.search.match_kernels import match_segments
+from culver.matching.index.segments.columnar_segment import Segment
 
 FOREVER = 2**63 - 1
 _MAX_CELLS = 1 << 23  # of rows x dimensions worked on at a time
