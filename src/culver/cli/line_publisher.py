@@ -8,11 +8,11 @@ from typing import IO
 
 import click
 
-from culver.cli.stdin_lines import LineSplitter, read_chunks
+from culver.cli.stdin_lines import read_chunks
 from culver.client import Client, Receipt
 from culver.config import EventSettings
 from culver.errors import ConnectionFailed, CulverError, InvalidEvent, RequestRefused
-from culver.model.formats import parse_event
+from culver.model.formats import LineSplitter, parse_event
 
 _BATCH_EVENTS = 500
 _BATCH_BYTES = 256 * 1024

@@ -1,4 +1,4 @@
-"""Lines of standard input, as they come and within bounds, for an event loop."""
+"""Chunks of standard input, as they come and within bounds, for an event loop."""
 
 import asyncio
 import io
@@ -9,43 +9,6 @@ from typing import IO
 
 _CHUNK_BYTES = 64 * 1024
 _CHUNKS_AHEAD = 4
-
-
-class LineSplitter:
-    """Cuts chunks into numbered lines. A line longer than `max_bytes` comes as None, without its text."""
-
-    def __init__(self, max_bytes: int) -> None:
-        self._max_bytes = max_bytes
-        self._rest = bytearray()
-        self._skipping = False
-        self._number = 0
-
-    def feed(self, chunk: bytes) -> list[tuple[int, bytes | None]]:
-        lines: list[tuple[int, bytes | None]] = []
-        *complete, rest = chunk.split(b"\n")
-        for part in complete:
-            self._take(part)
-            lines.append(self._finish())
-        self._take(rest)
-        return lines
-
-    def end(self) -> list[tuple[int, bytes | None]]:
-        """The last line, where it has no line feed."""
-        return [self._finish()] if self._rest or self._skipping else []
-
-    def _take(self, part: bytes) -> None:
-        if len(self._rest) + len(part) > self._max_bytes:
-            self._skipping = True
-            self._rest.clear()
-        elif not self._skipping:
-            self._rest += part
-
-    def _finish(self) -> tuple[int, bytes | None]:
-        self._number += 1
-        line = None if self._skipping else bytes(self._rest)
-        self._rest.clear()
-        self._skipping = False
-        return self._number, line
 
 
 async def read_chunks(source: IO[bytes]) -> AsyncIterator[bytes]:

@@ -4,30 +4,7 @@ import os
 
 import pytest
 
-from culver.cli.stdin_lines import LineSplitter, read_chunks
-
-
-def test_lines_are_numbered_across_chunks() -> None:
-    splitter = LineSplitter(100)
-    assert splitter.feed(b"one\ntw") == [(1, b"one")]
-    assert splitter.feed(b"o\n\nfo") == [(2, b"two"), (3, b"")]
-    assert splitter.feed(b"ur") == []
-    assert splitter.end() == [(4, b"four")]
-    assert splitter.end() == []
-
-
-def test_a_line_that_is_too_long_is_passed_over_without_being_held() -> None:
-    splitter = LineSplitter(4)
-    assert splitter.feed(b"12345") == []
-    assert splitter.feed(b"x" * 1000) == []
-    assert splitter.feed(b"\n1234\n12345\n1") == [(1, None), (2, b"1234"), (3, None)]
-    assert splitter.end() == [(4, b"1")]
-
-
-def test_a_last_line_that_is_too_long_is_reported() -> None:
-    splitter = LineSplitter(4)
-    assert splitter.feed(b"12345") == []
-    assert splitter.end() == [(1, None)]
+from culver.cli.stdin_lines import read_chunks
 
 
 def test_chunks_come_as_soon_as_they_are_written() -> None:

@@ -8,18 +8,16 @@ from functools import partial
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from culver.config import EventSettings
 from culver.errors import CulverError, InvalidRequest, Unavailable
 from culver.gateway.api.delivery_encoding import encode
 from culver.gateway.api.request_fields import Query
 from culver.gateway.cpu_work import compute
 from culver.gateway.gateway_context import Gateway, Interrupted, client_of, gateway_of
-from culver.gateway.routes.request_bodies import media_type, read_body, read_lines
+from culver.gateway.routes.request_bodies import line_too_large, media_type, read_body
 from culver.log import CommitReceipt
 from culver.model import Event
-from culver.model.formats import decode_body, parse_event
+from culver.model.formats import NDJSON, LineSplitter, decode_body, decode_lines
 
-_STREAM = "application/x-ndjson"
 _BINARY_MARK = "ce-specversion"
 _CHUNK_EVENTS = 1_000
 _CHUNK_BYTES = 1024 * 1024
@@ -28,7 +26,7 @@ _CHUNK_BYTES = 1024 * 1024
 async def publish_events(request: Request) -> Response:
     gateway = gateway_of(request)
     Query(request.query_params, ())
-    if media_type(request.headers) == _STREAM and _BINARY_MARK not in request.headers:
+    if media_type(request.headers) == NDJSON and _BINARY_MARK not in request.headers:
         return await _publish_stream(request, gateway)
     if "content-type" not in request.headers and _BINARY_MARK not in request.headers:
         raise InvalidRequest(
@@ -91,41 +89,27 @@ async def _publish_stream(request: Request, gateway: Gateway) -> Response:
 async def _feed(request: Request, gateway: Gateway, chunks: "_Chunks") -> None:
     """Decode lines as they come and put their events into the chunks; raises at the first line that is
     wrong, with its number."""
-    client = client_of(request)
-    number = 1
-    try:
-        async for lines in read_lines(request, gateway.settings.gateway.max_message_bytes):
-            for begin in range(0, len(lines), _CHUNK_EVENTS):
-                part = lines[begin : begin + _CHUNK_EVENTS]
-                events, error = await compute(
-                    sum(map(len, part)), _decode_lines, part, number, gateway.settings.events
-                )
-                number += len(part)
-                if events:
-                    await gateway.await_events(client, len(events))
-                    await chunks.put(events)
-                if error is not None:
-                    raise error
-    except CulverError as exc:
-        exc.details.setdefault("line", number)
-        raise
+    client, longest = client_of(request), gateway.settings.gateway.max_message_bytes
+    splitter = LineSplitter(longest)
 
+    async def take(lines: list[tuple[int, bytes | None]]) -> None:
+        for begin in range(0, len(lines), _CHUNK_EVENTS):
+            part = lines[begin : begin + _CHUNK_EVENTS]
+            fitting = [(number, line) for number, line in part if line is not None]
+            size = sum(len(line) for _, line in fitting)
+            oversized = next((at for at, (_, line) in enumerate(part) if line is None), None)
+            events, error = await compute(size, decode_lines, fitting[:oversized], gateway.settings.events)
+            if events:
+                await gateway.await_events(client, len(events))
+                await chunks.put(events)
+            if error is None and oversized is not None:
+                error = line_too_large(longest, part[oversized][0])
+            if error is not None:
+                raise error
 
-def _decode_lines(
-    lines: Sequence[bytes], number: int, settings: EventSettings
-) -> tuple[list[Event], CulverError | None]:
-    """The events of the lines up to the first that is wrong, and what is wrong with it. Blank lines count
-    as lines and hold no event."""
-    events: list[Event] = []
-    for at, line in enumerate(lines, number):
-        if not line or line.isspace():
-            continue
-        try:
-            events.append(parse_event(line, settings))
-        except CulverError as exc:
-            details = {**exc.details, "line": at}
-            return events, type(exc)(f"line {at}: {exc.message}", field=exc.field, **details)
-    return events, None
+    async for chunk in request.stream():
+        await take(splitter.feed(chunk))
+    await take(splitter.end())
 
 
 class _Chunks:

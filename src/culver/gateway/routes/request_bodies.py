@@ -1,7 +1,6 @@
 """Reading request bodies with a bound, and what their media type is."""
 
 import asyncio
-from collections.abc import AsyncIterator
 
 from starlette.datastructures import Headers
 from starlette.requests import Request
@@ -32,26 +31,6 @@ async def read_body(request: Request, limit: int, stall_seconds: float = STALL_S
         if total > limit:
             raise _too_large(limit)
         chunks.append(chunk)
-
-
-async def read_lines(request: Request, max_line_bytes: int) -> AsyncIterator[list[bytes]]:
-    """The lines of a body of any length, as lists of those that arrived together. Keeps one unfinished
-    line at most; raises TooLarge when one passes `max_line_bytes`, after the lines before it."""
-    buffer = bytearray()
-    async for chunk in request.stream():
-        buffer += chunk
-        if b"\n" in chunk:
-            lines = bytes(buffer).split(b"\n")
-            buffer = bytearray(lines.pop())
-            for index, line in enumerate(lines):
-                if len(line) > max_line_bytes:
-                    yield lines[:index]
-                    raise _line_too_large(max_line_bytes)
-            yield lines
-        if len(buffer) > max_line_bytes:
-            raise _line_too_large(max_line_bytes)
-    if buffer:
-        yield [bytes(buffer)]
 
 
 def check_declared_length(headers: Headers, limit: int) -> None:
@@ -91,9 +70,10 @@ def _too_large(limit: int) -> TooLarge:
     )
 
 
-def _line_too_large(limit: int) -> TooLarge:
+def line_too_large(limit: int, line: int) -> TooLarge:
     return TooLarge(
         f"a line is longer than {limit} bytes; send smaller events, or raise gateway.max_message_bytes",
         field="line",
         limit=limit,
+        line=line,
     )

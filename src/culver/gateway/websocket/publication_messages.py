@@ -11,7 +11,7 @@ from culver.errors import CulverError, InvalidRequest, TooLarge
 from culver.gateway.api.request_fields import Fields, prefixed
 from culver.gateway.websocket.message_references import MAX_LENGTH, Reference
 from culver.model import Event
-from culver.model.formats import event_from_object
+from culver.model.formats import event_from_object, plain_events, read_plain
 
 
 def read_items(fields: Fields, settings: EventSettings) -> list[Any]:
@@ -47,31 +47,22 @@ class _Message(msgspec.Struct, forbid_unknown_fields=True):
     ref: _Text | _Integer | float | msgspec.UnsetType | None = msgspec.UNSET
 
 
-_decoder = msgspec.json.Decoder(_Message)
-_QUOTES = 6  # of "op", "publish" and "events"
+_decode = msgspec.json.Decoder(_Message).decode
+
+# The quotes of "op", "publish" and "events".
+_QUOTES = 6
 
 
 def read_quickly(text: str, settings: EventSettings) -> tuple[list[Event], Reference] | None:
-    """The events and the reference of a publication with nothing wrong and nothing unusual in it, as strict reading
-    gives them; None for any other message, which may turn out to be right.
-
-    A key that stands twice shows in the number of quotes, as in `strict_json`, but nobody needs to count the strings
-    of the events: their payloads are the JSON of what was read, quotes included. All else that strict reading
-    refuses, the types above refuse, or `event_from_object`, which trusts no reader."""
-    if "\\" in text:
-        return None
-    try:
-        message = _decoder.decode(text)
-        events = [event_from_object(item, settings) for item in message.events]
-    except (msgspec.MsgspecError, ValueError, RecursionError, CulverError):
+    """The events and the reference of a publication that is plain JSON; None for any other message, which may turn
+    out to be right."""
+    message = read_plain(text, _decode)
+    if message is None:
         return None
     reference, quotes = message.ref, _QUOTES
     if reference is msgspec.UNSET:
         reference = None
     else:
         quotes += 4 if type(reference) is str else 2
-    for event in events:
-        quotes += event.payload.count(b'"')
-    if quotes != text.count('"') or not 0 < len(events) <= settings.max_batch:
-        return None
-    return events, reference
+    events = plain_events(text, message.events, settings, quotes)
+    return None if events is None else (events, reference)

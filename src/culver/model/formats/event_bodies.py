@@ -1,7 +1,9 @@
-"""A request's body as events: which format it has, and which of its events an error is about."""
+"""Turns the body of a request into events: finds its format, and names the event that an error is about."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+import msgspec
 
 from culver.config import EventSettings
 from culver.errors import CulverError, InvalidEvent, TooLarge
@@ -12,6 +14,7 @@ from culver.model.formats.json_text import (
     OVERSIZED,
     decode_text,
     read_items,
+    read_plain,
     read_value,
     skip_space,
     too_deep,
@@ -27,6 +30,7 @@ MEDIA_TYPES = (JSON, NDJSON, CLOUDEVENT, CLOUDEVENT_BATCH)
 _ANY_CLOUDEVENT = "application/cloudevents"
 _MARK = "specversion"
 _DEFAULTS = EventSettings()
+_decode_plain = msgspec.json.Decoder(dict[str, Any] | list[dict[str, Any]]).decode
 
 
 def event_from_object(obj: Any, settings: EventSettings) -> Event:
@@ -43,10 +47,31 @@ def event_from_object(obj: Any, settings: EventSettings) -> Event:
         raise too_deep("", settings.max_depth) from None
 
 
+def plain_events(
+    text: str, objects: Sequence[Any], settings: EventSettings, other_quotes: int = 0
+) -> list[Event] | None:
+    """The events of objects that `read_plain` read from a text, in which all but `other_quotes` of the quotes
+    belong to them. None where anything is wrong or in doubt; the careful way then raises, or finds it right.
+
+    A payload is the JSON of what was read, so its quotes are those of the object unless a key was repeated."""
+    try:
+        events = [event_from_object(each, settings) for each in objects]
+    except CulverError:
+        return None
+    quotes = other_quotes
+    for event in events:
+        quotes += event.payload.count(b'"')
+    return events if quotes == text.count('"') and 0 < len(events) <= settings.max_batch else None
+
+
 def parse_event(body: bytes, settings: EventSettings = _DEFAULTS) -> Event:
     """The event of one JSON object as text. Raises InvalidEvent and TooLarge."""
     _refuse_too_large(body, settings)
-    return event_from_object(read_value(decode_text(body)), settings)
+    text = decode_text(body)
+    document = read_plain(text, _decode_plain)
+    if type(document) is dict and (events := plain_events(text, (document,), settings)):
+        return events[0]
+    return event_from_object(read_value(text), settings)
 
 
 def decode_body(
@@ -70,29 +95,40 @@ def decode_body(
     if not media.is_utf8:
         raise unsupported(f"the charset {media.charset!r:.100} is not supported; send UTF-8")
     if media.name == NDJSON:
-        return decode_lines(body, settings)
+        events, error = decode_lines(list(enumerate(body.split(b"\n"), 1)), settings)
+        if error is not None:
+            raise error
+        return events
     if media.name == CLOUDEVENT:
         return [_only_cloudevent(body, settings)]
     return _decode_json(body, settings, cloudevents_only=media.name == CLOUDEVENT_BATCH)
 
 
-def decode_lines(body: bytes, settings: EventSettings, first_line: int = 1) -> list[Event]:
-    """The events of NDJSON: one a line, blank lines skipped. The last line needs no line feed. `first_line` is
-    the number of the first line, for a caller that reads a stream in pieces."""
-    events = []
-    for number, line in enumerate(body.split(b"\n"), first_line):
+def decode_lines(
+    lines: Sequence[tuple[int, bytes]], settings: EventSettings
+) -> tuple[list[Event], CulverError | None]:
+    """The events of numbered lines of NDJSON up to the first line that is wrong, and what is wrong with it; its
+    `details` hold `line`. Blank lines hold no event."""
+    events: list[Event] = []
+    for number, line in lines:
         if not line or line.isspace():
             continue
         try:
             events.append(parse_event(line, settings))
         except CulverError as exc:
             details = {**exc.details, "line": number}
-            raise type(exc)(f"line {number}: {exc.message}", field=exc.field, **details) from exc
-    return events
+            return events, type(exc)(f"line {number}: {exc.message}", field=exc.field, **details)
+    return events, None
 
 
 def _decode_json(body: bytes, settings: EventSettings, *, cloudevents_only: bool) -> list[Event]:
     text = decode_text(body)
+    # A larger array is read item by item: a small text can become a large tree.
+    if len(body) <= settings.max_bytes and not cloudevents_only:
+        read = read_plain(text, _decode_plain)
+        objects = [read] if isinstance(read, dict) else read
+        if objects and (plain := plain_events(text, objects, settings)) is not None:
+            return plain
     start = skip_space(text, 0)
     if text[start : start + 1] != "[":
         if cloudevents_only:
@@ -127,7 +163,7 @@ def _only_cloudevent(body: bytes, settings: EventSettings) -> Event:
 
 
 def _refuse_too_large(body: bytes, settings: EventSettings) -> None:
-    # Before it is read: a small text can become a large tree.
+    # Before the body is read: a small text can become a large tree.
     if len(body) > settings.max_bytes:
         raise event_too_large(settings)
 

@@ -3,8 +3,12 @@
 import random
 from typing import Any
 
-from culver.errors import InvalidEvent
-from culver.model.formats import json_text
+import msgspec
+
+from culver.config import EventSettings
+from culver.errors import CulverError, InvalidEvent
+from culver.model.formats import decode_body, event_from_object, json_text, parse_event
+from culver.model.formats.attributes import event_too_large
 
 KEYS = ['"a"', '"b"', '"c"', '"x:"', '":"', '""', '"\\u0061"', '"é"']
 SCALARS = [
@@ -45,5 +49,48 @@ def test_quick_and_careful_reading_agree() -> None:
     for _ in range(20_000):
         text = random_text(rng, 4)
         assert outcome(json_text.strict_json, text) == outcome(carefully, text), text
-        quick += json_text._quickly(text, 3) is not json_text._IN_DOUBT
+        quick += json_text.read_plain(text, msgspec.json.decode) is not None
     assert quick > 1_000  # it was not always in doubt
+
+
+SETTINGS = EventSettings(max_depth=3, max_attributes=4, max_bytes=60, max_batch=3)
+
+
+def event_outcome(read: Any, text: str) -> tuple[str, str]:
+    try:
+        return "events", repr(read(text.encode("utf-8")))
+    except CulverError as exc:
+        return type(exc).__name__, str(exc)
+
+
+def test_quick_and_careful_reading_of_an_event_agree() -> None:
+    def careful_event(body: bytes) -> Any:
+        if len(body) > SETTINGS.max_bytes:
+            raise event_too_large(SETTINGS)
+        return event_from_object(json_text.read_value(json_text.decode_text(body)), SETTINGS)
+
+    rng = random.Random(20_262)
+    accepted = 0
+    for _ in range(20_000):
+        text = random_text(rng, 4)
+        found = event_outcome(lambda body: parse_event(body, SETTINGS), text)
+        assert found == event_outcome(careful_event, text), text
+        accepted += found[0] == "events"
+    assert accepted > 500
+
+
+def test_a_batch_is_read_as_its_events_are() -> None:
+    rng = random.Random(20_263)
+    accepted = 0
+    for _ in range(20_000):
+        texts = [f'{{"k": {random_text(rng, 2)}}}' for _ in range(rng.randrange(1, 5))]
+        batch = event_outcome(
+            lambda body: decode_body("application/json", {}, body, SETTINGS), f"[{','.join(texts)}]"
+        )
+        each = [event_outcome(lambda body: [parse_event(body, SETTINGS)], text) for text in texts]
+        sound = len(texts) <= SETTINGS.max_batch and all(kind == "events" for kind, _ in each)
+        assert (batch[0] == "events") == sound, texts
+        if sound:
+            assert batch[1] == "[" + ", ".join(shown[1:-1] for _, shown in each) + "]"
+            accepted += 1
+    assert accepted > 200
