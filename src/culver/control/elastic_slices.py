@@ -42,7 +42,7 @@ from culver.placement import (
     anew,
     covering,
     is_clearly_better,
-    set_labels,
+    label_sets,
 )
 
 logger = logging.getLogger(__name__)
@@ -141,7 +141,7 @@ class ElasticSlices:
         arrived = sum(load.arrivals) or 1.0
         sets: list[SetView] = []
         for number, (label, home, (count, size)) in enumerate(
-            zip(set_labels(placement), placement.homes.tolist(), contents, strict=True)
+            zip(label_sets(placement), placement.homes.tolist(), contents, strict=True)
         ):
             sent = load.arrivals[number] if number < len(load.arrivals) else 0.0
             rate = load.rates[number] if number < len(load.rates) else 0.0

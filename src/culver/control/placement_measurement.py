@@ -34,8 +34,8 @@ from culver.placement import (
     applications,
     choose,
     covering,
+    draw_typical_events,
     expected,
-    typical_events,
     unweighed,
 )
 from culver.plugins import placement_named
@@ -90,7 +90,7 @@ def weigh(writer: IndexWriter, settings: PipelineSettings, workers: int, log: Pu
     stays = present is not None and (present.name in ELASTIC_PLACEMENTS or not settings.elastic)
     if present is not None and stays:
         placements = [*(each for each in placements if each.name != present.name), present]
-    typical = typical_events(sample) if events is None else events
+    typical = draw_typical_events(sample) if events is None else events
     now = Circumstances(int(count / copies), min(slices, workers), reading)
     seconds = seconds_per_event(placements, sample, typical, now)
     options = [

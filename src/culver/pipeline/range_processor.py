@@ -24,8 +24,7 @@ from culver.pipeline.operator_work import MatchMeter, SchemeWork, SliceWork, wor
 from culver.pipeline.operators import access_point, events_for_slice, exit_point, match_events, payload_sizes
 from culver.pipeline.partial_file import Partial
 from culver.pipeline.result_join import Collection, load_join
-from culver.placement import Chosen
-from culver.placement.divisions import layer
+from culver.placement import Chosen, load_layer_kernels
 from culver.plugins import forwarding_named
 
 _Pieces = Iterable[tuple[int, pa.RecordBatch]]
@@ -36,7 +35,7 @@ def warm_up_operators() -> None:
     """Load all that a range needs, so that the first event need not wait. Harmless to call again."""
     matching.warm_up()
     load_join()
-    layer.load()
+    load_layer_kernels()
     checksum(np.zeros(0, np.uint16))
 
 

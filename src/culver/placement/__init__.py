@@ -10,6 +10,7 @@ expected      what a placement would cost             pace          what an even
 
 from culver.placement.auto_choice import Choice, Memory, Option, applications, choose, unweighed
 from culver.placement.divisions.dimension_choice import SAMPLE, Dividing
+from culver.placement.divisions.layer import load_layer_kernels
 from culver.placement.divisions.redivision import Redivision, anew, covering
 from culver.placement.expected_cost import expected, is_clearly_better
 from culver.placement.forwarding import Adaptive, Forwarding, Load, Random, ResponseTime, SubscriptionCount
@@ -17,8 +18,8 @@ from culver.placement.hashed import Hashed
 from culver.placement.mpartition import EventSpace, MPartition, OneDimension
 from culver.placement.placement import NOWHERE, Chosen, Placement, sets_of
 from culver.placement.replicated import Replicated
-from culver.placement.set_labels import set_labels
-from culver.placement.typical_events import typical_events
+from culver.placement.set_labels import label_sets
+from culver.placement.typical_events import draw_typical_events
 
 __all__ = [
     "NOWHERE",
@@ -45,10 +46,11 @@ __all__ = [
     "applications",
     "choose",
     "covering",
+    "draw_typical_events",
     "expected",
     "is_clearly_better",
-    "set_labels",
+    "label_sets",
+    "load_layer_kernels",
     "sets_of",
-    "typical_events",
     "unweighed",
 ]

@@ -9,7 +9,7 @@ from culver.matching import ANYWHERE, ClauseTable
 from culver.placement.divisions.dimension_choice import sampled
 from culver.placement.ideal_pace import pace
 from culver.placement.placement import Placement
-from culver.placement.typical_events import typical_events
+from culver.placement.typical_events import draw_typical_events
 
 _CLEARLY = 0.8  # of the cost: what is worth a change
 
@@ -31,7 +31,7 @@ def expected(placement: Placement, table: ClauseTable, events: pa.RecordBatch | 
     count = max(1, len(table.numbers))
     held = placement.assign(table)
     sizes = np.count_nonzero(held, axis=0)
-    route = placement.route(typical_events(table) if events is None else events)
+    route = placement.route(draw_typical_events(table) if events is None else events)
     searched, busiest = pace(route.choices, sizes, placement.homes, placement.slices)
     anywhere = int(sizes[placement.homes == ANYWHERE].sum())
     homes = placement.homes >= 0

@@ -13,7 +13,7 @@ class SetLabel(NamedTuple):
     backup_of: int | None = None
 
 
-def set_labels(placement: MPartition) -> list[SetLabel]:
+def label_sets(placement: MPartition) -> list[SetLabel]:
     """By the number of the set."""
     labels = [SetLabel()]
     for number, layer in enumerate(placement.layers):

@@ -13,7 +13,7 @@ _SEED = 20_110_517
 _INNER = "data."
 
 
-def typical_events(table: ClauseTable) -> pa.RecordBatch:
+def draw_typical_events(table: ClauseTable) -> pa.RecordBatch:
     """The same for the same table. Every event has a value in every dimension that matters, drawn by itself."""
     random = np.random.default_rng(_SEED)
     data: list[dict[str, Value]] = [{} for _ in range(_EVENTS)]

@@ -32,7 +32,7 @@ from culver.placement.divisions.range_division import Ranges, at_equal_widths, a
 from culver.placement.divisions.term_spans import Spans, TermTable
 from culver.placement.ideal_pace import pace
 from culver.placement.placement import NOWHERE
-from culver.placement.typical_events import typical_events
+from culver.placement.typical_events import draw_typical_events
 
 SAMPLE = 8192  # registrations: of more than these, every n-th is looked at
 _ENOUGH = 128  # registrations to decide on
@@ -77,7 +77,7 @@ def learn(
     total = len(table.numbers)
     if total < _ENOUGH:
         return ()
-    columns = BatchColumns(typical_events(table) if events is None else events)
+    columns = BatchColumns(draw_typical_events(table) if events is None else events)
     ways: list[_Cutting] = ["equal"] if dividing.cuts == "equal" else ["ends"]
     if dividing.cuts == "quantiles" and events is not None:
         ways = ["load", "events"]

@@ -78,7 +78,7 @@ class Layer:
         return cls(divisions, slices)
 
 
-def load() -> None:
+def load_layer_kernels() -> None:
     """Load the kernels that route events, or compile them where they never were."""
     one, none = np.zeros(1, np.int64), np.empty(0, np.int64)
     strings, table = ("s", Line.STRINGS), np.zeros(BUCKETS, np.int64)
