@@ -8,17 +8,16 @@
 
 In reading order:
 
-    catalogue              a subscription's change: into the registry, into the index, acknowledged
-    compactor              merges the segments of the index in the background
-    index_division         opens a site's index, divided as the settings say or as measurements suggest
-    placement_measurement  weighs the placements that come into question (setting `auto`)
-    placement_trial        measures what an event costs with a placement
-    elasticity             decides when a slice is added, and when one is removed
-    elastic_slices         changes the slices of a running site: by hand, by the controller, as subscriptions change
-    slices                 the slices of a site as records, the role `Slices`, and slices that stay as they are
-    slice_rates            how fast the slices work, from totals that only grow
-    site_observation       a whole site at one moment
-    site_rates             rates and shares between two observations, as `culver top` shows them
+    catalogue         takes a change of subscriptions into the registry and the index
+    compactor         merges the segments of the index in the background
+    index_placement   opens a site's index with its placement, and weighs placements for the setting `auto`
+    placement_trial   measures what an event costs with a placement
+    elasticity        decides when to add a slice, and when to remove one
+    elastic_slices    changes the slices of a running site: by hand, by the controller, as subscriptions change
+    slices            the slices of a site as records, the role `Slices`, and slices that never change
+    slice_rates       how fast the slices work, from totals that only grow
+    site_observation  a whole site at one moment
+    site_rates        rates and shares between two observations, which `culver top` shows
 
 Nothing here lies on an event's path: an engine goes on matching with the last head while all of this stands still.
 """
@@ -37,9 +36,9 @@ if TYPE_CHECKING:
         SliceLoad as SliceLoad,
         elasticity_settings as elasticity_settings,
     )
-    from culver.control.index_division import open_index as open_index
-    from culver.control.placement_measurement import (
+    from culver.control.index_placement import (
         dividing_of as dividing_of,
+        open_index as open_index,
         recent_events as recent_events,
     )
     from culver.control.site_observation import (

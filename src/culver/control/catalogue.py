@@ -1,9 +1,9 @@
-"""Subscriptions in the registry and in the index: a change is in both before it is acknowledged.
+"""Keeps subscriptions in the registry and in the index: a change is in both before it is acknowledged.
 
-request -> registry (durable, position from the head tracker) -> delivery (mailbox, live buffer)
-        -> indexer (a new index version; changes that come meanwhile share the next) -> head moves -> answer
+    request -> registry (durable, position from the head tracker) -> delivery (mailbox, live buffer)
+            -> indexer (a new index version; changes that come meanwhile share the next) -> head moves -> answer
 
-Beside that, the compactor merges segments of the index, which makes index versions too.
+The compactor merges segments of the index at the same time, and makes index versions too.
 """
 
 import asyncio
@@ -40,19 +40,19 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _LONGEST_PAUSE_SECONDS = 5.0
-_VERSIONS_KEPT = 64  # of the index, at most
+_INDEX_VERSIONS_KEPT = 64
 
 
 class RegistrationSink(Protocol):
-    """Implemented by delivery: told of every registration that is added or ended, before it takes effect."""
+    """Delivery implements it. It learns of every registration that is added or ended, before that takes effect."""
 
     def register(self, registrations: Iterable[Registration | Block]) -> None: ...
 
 
 class Catalogue:
-    """Lives on the event loop; the registry and the index writer are called in one thread of their own each,
-    so that changes keep their order. `horizon` is the offset below which nothing is ever matched again. After
-    `quiet_seconds` without a change the index is made as compact as it gets."""
+    """Lives on the event loop. It calls the registry in one thread and the index writer in another, so that changes
+    keep their order. `horizon` is the offset below which nothing is ever matched again. After `quiet_seconds` without
+    a change, the compactor makes the index as compact as it gets."""
 
     def __init__(
         self,
@@ -74,11 +74,11 @@ class Catalogue:
         self._horizon = horizon
         self._on_head_moved = on_head_moved
         self._clock_us = clock_us
-        # Of registrations and blocks not indexed yet, to save parsing and compiling again.
+        # The filters of registrations and blocks that are not indexed yet, to save parsing and compiling them again.
         self._predicates: dict[int, Predicate] = {}
         self._tables: dict[int, ClauseTable] = {}
         self._changes: set[asyncio.Task[Any]] = set()
-        # The numbers of registrations and blocks, behind the version that must be indexed first.
+        # The version that must be indexed first, and the numbers of registrations and of blocks.
         self._forgettable: deque[tuple[int, Sequence[int], Sequence[int]]] = deque()
         self._registry_thread = ThreadPoolExecutor(1, "culver-registry")
         self._index_thread = ThreadPoolExecutor(1, "culver-indexer")
@@ -120,7 +120,7 @@ class Catalogue:
 
     async def add_block(self, spec: BlockSpec) -> Block:
         """Raises InvalidFilter with `row` and `parameter` for a value that cannot stand where it does."""
-        # Compiled first, with numbers to be moved: that checks every value.
+        # Compiling checks every value, so it comes first, with numbers from 0 that `_table` moves later.
         table = await asyncio.to_thread(compile_rows, spec.prepared, np.arange(len(spec)), spec.columns)
 
         def take(added: Block) -> None:
@@ -173,8 +173,8 @@ class Catalogue:
         return await self._in_registry_thread(self._registry.count)
 
     async def forget(self, numbers: Sequence[int], blocks: Sequence[int] = ()) -> None:
-        """Drop ended registrations that delivery has done with, as soon as the index knows of their end too:
-        what the registry has forgotten it cannot tell the index any more."""
+        """Drop ended registrations that delivery no longer needs, as soon as the index knows of their end too: the
+        registry cannot tell the index what it has forgotten."""
         if numbers or blocks:
             self._forgettable.append((self._registry.version, numbers, blocks))
         while self._forgettable and self._forgettable[0][0] <= self._index.registry_version:
@@ -182,9 +182,9 @@ class Catalogue:
             await self._in_registry_thread(partial(self._registry.forget, *known))
 
     async def redivide(self, divide: Callable[[int], bool]) -> bool:
-        """Have the index divided anew: `divide` is called in the index's thread with the horizon, and tells whether
-        it has made a version. Changes to subscriptions wait meanwhile, as they do for one another. Whoever asked may
-        be cancelled; it goes on all the same."""
+        """Divide the index anew: call `divide` in the index's thread with the horizon, and return whether it has made
+        a version. Changes of subscriptions wait meanwhile, as they do for one another. The division goes on when its
+        caller is cancelled."""
         task = asyncio.create_task(self._redivide(divide))
         self._changes.add(task)
         task.add_done_callback(self._changes.discard)
@@ -201,9 +201,9 @@ class Catalogue:
         return changed
 
     async def retire(self, before_version: int) -> None:
-        """Delete index versions that no batch asks for again, and all but the newest few in any case: whoever
-        asks for one of them takes the newest, which gives the same answer."""
-        before_version = max(before_version, self._index.version - _VERSIONS_KEPT)
+        """Delete index versions that no batch asks for again, and all but the newest few in any case: a batch that
+        asks for a deleted one takes the newest, which gives the same answer."""
+        before_version = max(before_version, self._index.version - _INDEX_VERSIONS_KEPT)
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(self._index_thread, self._index.retire, before_version)
 
@@ -215,8 +215,8 @@ class Catalogue:
         return await asyncio.get_running_loop().run_in_executor(self._registry_thread, call)
 
     async def _change(self, change: Callable[[Position, int], T], take: Callable[[T], None]) -> T:
-        """Make a change in the registry and tell everybody who must know. Whoever asked for it may be cancelled
-        meanwhile; the change then goes on all the same, for half of it would hold the head for ever."""
+        """Make a change in the registry and tell everybody who must know. The change goes on when its caller is
+        cancelled, because half a change would hold the head for ever."""
         task = asyncio.create_task(self._commit(change, take))
         self._changes.add(task)
         task.add_done_callback(self._changes.discard)
@@ -234,7 +234,7 @@ class Catalogue:
                 return change(position, self._clock_us())
             finally:
                 for version in versions:
-                    if version > self._registry.version:  # it was rolled back
+                    if version > self._registry.version:  # the transaction was rolled back
                         self._tracker.withdraw(version)
 
         try:
@@ -266,7 +266,7 @@ class Catalogue:
                 await self._index_changes()
                 self.trouble, pause_seconds = None, 0.1
             except Exception as exc:
-                # Until it works, the head stays where the first change takes effect: events wait in the log.
+                # Until this works, the head stays where the first change takes effect, and events wait in the log.
                 self.trouble = f"cannot write the index: {exc}"
                 logger.exception("the indexer tries again in %.1f s", pause_seconds)
                 self._changed.set()
@@ -295,7 +295,7 @@ class Catalogue:
     def _compilers(
         self, changes: Changes
     ) -> tuple[list[Callable[[], Entry]], list[Callable[[], ClauseTable]]]:
-        """What was added, to be parsed and compiled in the index's thread where that has not been done yet."""
+        """One call for each addition, which parses and compiles it in the index's thread if nobody has yet."""
         entries: list[Callable[[], Entry]] = []
         tables: list[Callable[[], ClauseTable]] = []
         for each in changes.added:
@@ -320,7 +320,7 @@ def _entry(registration: Registration, predicate: Predicate | None) -> Entry:
 
 
 def _table(block: Block, compiled: ClauseTable | None) -> ClauseTable:
-    """A block's members, compiled; `compiled` has all its rows, with numbers from 0."""
+    """The compiled members of a block; `compiled` has all its rows, with numbers from 0."""
     if compiled is None:
         columns = read_columns(block.values)
         prepared = prepare(block.filter, UNLIMITED_FILTERS)

@@ -20,9 +20,9 @@ T = TypeVar("T")
 
 
 class Compactor:
-    """Lives on the event loop. The heavy part runs in a thread of its own; the writer is called in `index_thread`
-    only, as it is by everybody else. `on_version` is told the registry version and the index version of
-    every version that it makes."""
+    """Lives on the event loop. The heavy part runs in a thread of its own; like everybody else, it calls the writer
+    in `index_thread` only. It calls `on_version` with the registry version and the index version of every version
+    that it makes."""
 
     def __init__(
         self,
@@ -53,17 +53,17 @@ class Compactor:
 
     @contextlib.asynccontextmanager
     async def paused(self) -> AsyncIterator[None]:
-        """Nothing is compacted meanwhile; a compaction under way is abandoned after the step it is in."""
+        """Compact nothing inside this context; a compaction under way stops after its current step."""
         if self._current is not None:
             self._current.cancel()
         try:
             async with self._compacting:
                 yield
         finally:
-            self._published.set()  # what was abandoned is due again
+            self._published.set()  # the abandoned compaction is due again
 
     async def close(self) -> None:
-        """A compaction under way is abandoned after the step it is in."""
+        """Stops a compaction under way after its current step."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -87,11 +87,11 @@ class Compactor:
                 async with self._compacting:
                     more = await self._compact_once(quiet)
         except Exception:
-            # Nothing but speed depends on it, and the next publication is the next attempt.
+            # Only speed depends on a compaction, and the next publication is the next attempt.
             logger.exception("a compaction of the index failed; the index stays as it was")
 
     async def _compact_once(self, quiet: bool) -> bool:
-        """Whether there was anything to compact."""
+        """Returns whether there was anything to compact."""
         horizon = self._horizon()
         compaction = await self._in_index_thread(lambda: self._index.plan_compaction(horizon, quiet))
         if compaction is None:

@@ -1,18 +1,17 @@
-"""Slices that come and go while a site runs: by hand, by the controller, and divided anew as registrations change.
+"""Changes the slices of a running site: by hand, by the controller, and as subscriptions and events change.
 
     every second   subscriptions have doubled?   --> learn from a sample; clearly better? --> divide anew
                    the controller, if the site is elastic               --> add or remove
     by hand        culver slices add | remove                           --> add or remove
 
-A change makes an index version. Batches are matched with the version that they were planned with, so it takes place
-between two of them, and no event is matched by halves.
+A change makes an index version. An engine matches each batch with the version that it was planned with, so a change
+takes place between two batches, and no event is matched by halves.
 """
 
 import asyncio
 import logging
 import time
 from collections.abc import Callable
-from typing import Protocol
 
 import pyarrow as pa
 
@@ -47,14 +46,12 @@ from culver.placement import (
 
 logger = logging.getLogger(__name__)
 
-_ENOUGH = 128  # subscriptions to learn from, and events
-_MANY_TIMES = 8
-_PAUSE_SECONDS = 60.0  # after a division that could not be written: most of the index is written for each
-
-
-class Events(Protocol):
-    def __call__(self) -> pa.RecordBatch | None:
-        """Some of the last events; None where there are none."""
+# Subscriptions to learn from, and events.
+_ENOUGH = 128
+# Learn again when there have been so many times as many events.
+_MORE_EVENTS = 8
+# After a division that could not be written: each writes most of the index.
+_PAUSE_SECONDS = 60.0
 
 
 class ElasticSlices:
@@ -66,13 +63,13 @@ class ElasticSlices:
         catalogue: Catalogue,
         observe: Callable[[], SiteObservation],
         meter: SliceMeter,
-        recent_events: Events,
+        recent_events: Callable[[], pa.RecordBatch | None],
         dividing: Dividing | None,
         forwarding: str,
         controller: ElasticityController | None,
     ) -> None:
-        """`meter` is fed by its owner. `dividing` is for `mpartition`; the others know how they divide. Without a
-        `controller` slices change by hand only."""
+        """The owner of `meter` feeds it. `recent_events` returns some of the last events, or None. `dividing` is for
+        `mpartition`; the others know how they divide. Without a `controller`, slices change by hand only."""
         self._index = index
         self._catalogue = catalogue
         self._observe = observe
@@ -82,7 +79,7 @@ class ElasticSlices:
         self._controller = controller
         self._meter = meter
         self._changing = asyncio.Lock()
-        # How many subscriptions, and how many events ever, there were when the division was last looked at.
+        # How many subscriptions, and how many events ever, there were at the last look at the division.
         self._learnt_at = (0, 0)
         self._not_before = float("-inf")
 
@@ -93,7 +90,7 @@ class ElasticSlices:
             events = self._recent_events()
 
             def change(present: MPartition) -> Redivision[MPartition]:
-                # With one slice there is nothing to divide, and everything is in the rest.
+                # A single slice has everything in the rest, and no segment to split.
                 if present.slices == 1:
                     return anew(present, self._learnt(present, 2, events))
                 return present.with_slice_added(loaded)
@@ -137,7 +134,7 @@ class ElasticSlices:
         assert isinstance(placement, MPartition)
         waiting, load = seen.queues.match, seen.pipeline.load
         if load.division != self._index.placed.fingerprint():
-            load = LoadReport()  # about sets that had these numbers before
+            load = LoadReport()  # the report is about other sets with the same numbers
         arrived = sum(load.arrivals) or 1.0
         sets: list[SetView] = []
         for number, (label, home, (count, size)) in enumerate(
@@ -192,7 +189,7 @@ class ElasticSlices:
         return placement
 
     def _most_loaded(self) -> int:
-        """The busiest; where none has done anything, the fullest."""
+        """The busiest slice; where none has done anything, the fullest."""
         rates = self._meter.rates()
         held = self._index.contents_of_slices()
         return max(
@@ -225,12 +222,12 @@ class ElasticSlices:
         return type(present).learnt(self._sample(present), slices, events, self._dividing)
 
     async def _look_at_division(self, count: int, events_ever: int) -> None:
-        """Learn again where subscriptions have become twice or half as many since the last time, or events many times
-        as many: the first ones, above all, for subscriptions mostly come before them."""
+        """Learn again when subscriptions have doubled or halved since the last time, or when there are many times as
+        many events. The first events matter most, because subscriptions usually come before them."""
         if count < _ENOUGH or self._placement().slices == 1 or time.monotonic() < self._not_before:
             return
         known, known_events = self._learnt_at
-        if known / 2 < count < 2 * known and events_ever < max(_ENOUGH, _MANY_TIMES * known_events):
+        if known / 2 < count < 2 * known and events_ever < max(_ENOUGH, _MORE_EVENTS * known_events):
             return
         events = self._recent_events()
 

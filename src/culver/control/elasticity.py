@@ -1,4 +1,4 @@
-"""When a slice is added, and when one is removed (BlueDove, section IV-E: matchers join under saturation).
+"""Decides when to add a slice, and when to remove one (BlueDove, section IV-E: matchers join under saturation).
 
     backlog                                       busy
       |            ......  grows: add             1 |-------  saturated, as last seen with so many slices
@@ -7,9 +7,9 @@
       | ....      is worth some seconds             |  ____   over a longer time: remove
       +---------------- window                      +---------------- idle window
 
-Saturation is read from the backlog, not from how busy the slices are: an engine that works in batches is saturated
-long before its slices are busy all the time. Under-use is read from how busy they are, against how busy they were
-when so many were last saturated. So a constant load that made a slice necessary does not take it away again.
+The backlog tells saturation, not how busy the slices are: an engine that works in batches is saturated long before
+its slices are busy all the time. How busy the slices are, compared with the last time when so many were saturated,
+tells under-use. So a constant load that made a slice necessary does not take it away again.
 
 Pure: observations in, decisions out, time passed in.
 """
@@ -24,21 +24,23 @@ from culver.config import PipelineSettings
 from culver.errors import InvalidConfiguration
 
 ELASTIC_PLACEMENTS = ("event-space", "mpartition", "one-dimension")
-"""Those that cut dimensions into segments, which can be cut again, or joined, with no other slice taking part."""
+"""These cut dimensions into segments, and can cut or join a segment without any other slice."""
 
-_LEAST_OBSERVATIONS = 6  # in a window, before it says anything
-_WORKING = 0.01  # busy seconds a second of all slices together; below, nothing is being worked on
+# A window with fewer says nothing.
+_LEAST_OBSERVATIONS = 6
+# Busy seconds a second of all slices together; below this, the engine does not work.
+_WORKING = 0.01
 
 
 @dataclass(frozen=True, slots=True)
 class ElasticitySettings:
-    """`stall_seconds` is less than half of `window_seconds`, so that a stall is known as one before its backlog can
+    """`stall_seconds` is less than half of `window_seconds`, so that a stall is recognised before its backlog can
     look like saturation."""
 
     least: int = 1
     most: int = 32
     window_seconds: float = 15.0  # over which the backlog must grow
-    growth_share: float = 0.01  # of what arrives, which is the least growth that counts
+    growth_share: float = 0.01  # of the arrivals: the least growth that counts
     worth_seconds: float = 2.0  # of work that the backlog must be worth, at its lowest in the later half
     idle_seconds: float = 60.0  # over which the slices must be under-used
     comfortable: float = 0.6  # share of the busy time at saturation that may be reached after a removal
@@ -47,7 +49,7 @@ class ElasticitySettings:
 
 
 def elasticity_settings(pipeline: PipelineSettings) -> ElasticitySettings:
-    """The controller's, from a site's. Raises InvalidConfiguration with the setting's name."""
+    """The controller's settings, from those of a site. Raises InvalidConfiguration with the setting's name."""
     least, most, slices = pipeline.slices_min, pipeline.slices_max, pipeline.slices
     if most < least:
         raise InvalidConfiguration(
@@ -73,17 +75,19 @@ def elasticity_settings(pipeline: PipelineSettings) -> ElasticitySettings:
 class SliceLoad:
     slice: int
     busy: float  # seconds of work a second since the last observation; above 1 where several tasks share the slice
-    registrations: int  # that it holds
+    registrations: int
 
 
 @dataclass(frozen=True, slots=True)
 class KeepSlices:
+    """Nothing is to change."""
+
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class AddSlice:
-    """A slice is to be added, which takes half of what `slice` has."""
+    """A new slice is to take half of what `slice` has."""
 
     slice: int
     reason: str
@@ -116,21 +120,23 @@ class _Busy:
 
 
 class ElasticityController:
-    """Watches one pipeline. It relies on the observations alone: a decision that nobody carries out comes again after
-    a pause, and a change that somebody else made is noticed by the numbers of the slices. Not thread-safe."""
+    """Watches one pipeline. It relies on the observations alone: it repeats a decision that nobody carries out after
+    a pause, and notices a change that somebody else makes by the numbers of the slices. Not thread-safe."""
 
     def __init__(self, settings: ElasticitySettings) -> None:
         self.last: tuple[float, Decision] | None = None
-        """What was said last, and when."""
+        """When it decided last, and what."""
         self.last_change: tuple[float, AddSlice | RemoveSlice] | None = None
         self._settings = settings
         self._seen: deque[_Observation] = deque()
         self._slices: frozenset[int] | None = None
         self._paused_until = float("-inf")
-        self._worked_at = float("-inf")  # when work, or no need for any, was last seen
+        self._worked_at = float("-inf")  # when it last saw work, or no need for any
         self._stalled = False
-        self._saturated: dict[int, _Busy] = {}  # when so many slices were last saturated
-        self._per_slice = _Busy(1.0, 1.0)  # the same, of the count that was last saturated, for each slice
+        # By how many slices there were, how busy they were when they were last saturated.
+        self._saturated: dict[int, _Busy] = {}
+        # The same for one slice, from the last saturation of any number of them.
+        self._per_slice = _Busy(1.0, 1.0)
 
     def observe(
         self,
@@ -139,8 +145,8 @@ class ElasticityController:
         arrived_per_second: float,
         slice_loads: Sequence[SliceLoad],
     ) -> Decision:
-        """What to do now. Call it about once a second, with any clock that goes forward; an observation that is not
-        later than the last one is passed over."""
+        """Returns what to do now. Call it about once a second, with any clock that goes forward; it ignores an
+        observation that is not later than the last one."""
         if not slice_loads or (self.last is not None and at_seconds <= self.last[0]):
             return KeepSlices("nothing new was observed")
         decision = self._take(at_seconds, backlog_events, arrived_per_second, slice_loads)
@@ -177,7 +183,7 @@ class ElasticityController:
         self._paused_until = at_seconds + self._settings.pause_seconds
 
     def _notice_stall(self, now: _Observation) -> None:
-        """What was seen before and during a stall says nothing about the load."""
+        """Observations from before and during a stall say nothing about the load."""
         if now.total >= _WORKING or now.backlog == 0 or self._worked_at == float("-inf"):
             self._worked_at = now.at_seconds
             if self._stalled:
@@ -201,7 +207,7 @@ class ElasticityController:
         return AddSlice(ranked[-1], f"{saturation}; slice {ranked[-1]} is the most loaded of {count}")
 
     def _ranked(self, slice_loads: Sequence[SliceLoad]) -> list[int]:
-        """From the least loaded on, over the shorter window; of several alike the last one is the least."""
+        """The slices from the least loaded on, over the shorter window; among equals the last one comes first."""
         shares = _shares(self._recent(self._settings.window_seconds))
         held = {each.slice: each.registrations for each in slice_loads}
         return sorted(held, key=lambda each: (shares[each], held[each], -each))
@@ -211,7 +217,7 @@ class ElasticityController:
         return [each for each in self._seen if each.at_seconds >= start]
 
     def _saturation(self, count: int) -> str | None:
-        """A sentence where the backlog grows; then it is remembered how busy the slices are."""
+        """Returns a sentence where the backlog grows, and then remembers how busy the slices are."""
         settings = self._settings
         window = self._recent(settings.window_seconds)
         if not _covers(window, settings.window_seconds):
@@ -221,7 +227,7 @@ class ElasticityController:
         floor = min(each.backlog for each in window[middle:])
         arrived = fmean(each.arrived for each in window)
         points = [(each.at_seconds, float(each.backlog)) for each in window]
-        # Over all of the window, and still in its later half: the backlog of one bump grows once, and then shrinks.
+        # The backlog must grow over the whole window and still in its later half: after one bump it shrinks again.
         growth = min(_slope(points), _slope(points[middle:]))
         served = max(arrived - growth, 1e-9)
         if floor <= floor_before or growth <= settings.growth_share * arrived:
@@ -242,15 +248,15 @@ class ElasticityController:
             return KeepSlices("the slices keep up")
         busy = _busy(window)
         if count in self._saturated and busy.total > self._saturated[count].total:
-            self._saturated[count] = busy  # they can do more than they could
+            self._saturated[count] = busy  # they can do more than was known
         if count == settings.least:
             return KeepSlices(f"the slices keep up, and there are to be at least {settings.least}")
         arrived = fmean(each.arrived for each in window)
         if median(each.backlog for each in window) > settings.worth_seconds * max(arrived, 1.0):
             return KeepSlices("the slices keep up, and work off a backlog")
         others = count - 1
-        # Each of the others then works on larger sets for the same events: where time goes with the size of the set,
-        # all together have so much more to do.
+        # Each of the others then works on larger sets for the same events. Where the time grows with the size of a
+        # set, all together have that much more to do.
         expected = max(busy.total, _busy(self._recent(settings.idle_seconds / 4)).total) * count / others
         shares = _shares(window)
         inherited = shares[least] / min(2, others)  # by the neighbours on both sides
@@ -271,17 +277,17 @@ def _busy(window: Sequence[_Observation]) -> _Busy:
 
 
 def _shares(window: Sequence[_Observation]) -> dict[int, float]:
-    """How busy each slice has been, on the average."""
+    """How busy each slice was on average."""
     return {number: fmean(each.busy[number] for each in window) for number in window[-1].busy}
 
 
 def _covers(window: Sequence[_Observation], seconds: float) -> bool:
-    """Whether there are observations enough, over nearly all of the time."""
+    """Whether there are enough observations, over nearly all of the time."""
     if len(window) < _LEAST_OBSERVATIONS:
         return False
     return window[-1].at_seconds - window[0].at_seconds >= 0.9 * seconds
 
 
 def _slope(points: Sequence[tuple[float, float]]) -> float:
-    """The median of the slopes between all pairs (Theil and Sen): some points far off do not move it."""
+    """The median of the slopes between all pairs (Theil and Sen), which outliers do not move."""
     return median((y2 - y1) / (x2 - x1) for (x1, y1), (x2, y2) in combinations(points, 2))

@@ -1,8 +1,8 @@
-"""What an event costs with a placement: tried by the operators themselves, on a sample of the registrations.
+"""Measures what an event costs with a placement: runs the operators themselves on a sample of the registrations.
 
-Matching takes much less than in proportion to what is searched: most of it goes with what is found, which is the same
-for all placements, and with how often a set is visited. To put together what several tasks found may cost more than
-to find it. So nothing is assumed of a placement but that its costs are a line:
+The time of matching grows much less than in proportion to the registrations that are searched. Most of it depends on
+what is found, which is the same for all placements, and on how often a set is visited. Joining what several tasks
+have found may cost more than finding it. So the trial assumes nothing of a placement but that its costs are a line:
 
     seconds            . '     as many registrations as there are
     per event      . '
@@ -11,7 +11,7 @@ to find it. So nothing is assumed of a placement but that its costs are a line:
         +---------------
          registrations
 
-Blocks of events are large, as under load, for much of what a set costs is paid once a block.
+Blocks of events are large, as they are under load, because much of a set's cost is paid once for each block.
 """
 
 from collections.abc import Sequence
@@ -39,36 +39,44 @@ from culver.pipeline import (
 )
 from culver.placement import Adaptive, Load, Placement, Replicated
 
-SAMPLE = 32_768  # registrations
+# Registrations.
+SAMPLE = 32_768
 _FEWEST = 256
-_FEWER = 8  # times, in the smaller trial
-_EVENTS = 8_192  # in a block
+# The smaller trial has one registration of so many.
+_FEWER = 8
+# Events in a block.
+_EVENTS = 8_192
 _FEWEST_EVENTS = 16
-_COPIES = 2  # of the sample in all sets together, at most
-_HARDLY_MORE = (
-    1.5  # times as long for twice as many events: most is paid once a block, and events cost little
-)
-_ROUNDS = 3  # of which the quickest counts: others may be at work on the machine
+# All sets together hold the sample so many times at most.
+_COPIES = 2
+# Where twice as many events take less than this many times as long, the block pays for most, and events cost little.
+_HARDLY_MORE = 1.5
+# The quickest round counts, because others may use the machine at the same time.
+_ROUNDS = 3
 _LEAST_SECONDS = 1e-9
-_SECONDS = 0.02  # for one block against the undivided sample, or somewhat more
+# About what one block may take against the undivided sample.
+_SECONDS = 0.02
 
 
-_Line: TypeAlias = tuple["_Trial", "_Trial"]  # with few registrations, and with more
+# A trial with few registrations, and one with more.
+_Line: TypeAlias = tuple["_Trial", "_Trial"]
 
 
 @dataclass(frozen=True, slots=True)
 class Circumstances:
-    registrations: int  # that there are
-    tasks: int  # that the slices are shared out to
-    reading_seconds: float  # for an event: every task reads all of them
+    """`tasks` share the slices, and each of them reads every event, in `reading_seconds` each."""
+
+    registrations: int
+    tasks: int
+    reading_seconds: float
 
 
 def seconds_per_event(
     placements: Sequence[Placement], sample: ClauseTable, events: pa.RecordBatch, now: Circumstances
 ) -> list[float]:
-    """For each placement, the seconds that workers would spend on an event, all together, with as many registrations
-    as there are. A worker that waits for the slowest is spending time, too. Takes about 0.1 s for each of them: where
-    filters are slow, registrations and events are fewer."""
+    """For each placement, the seconds that all workers together would spend on an event, with as many registrations
+    as there are. The time in which a worker waits for the slowest counts, too. A placement takes about 0.1 s: where
+    filters are slow, the trial has fewer registrations and events."""
     with TemporaryDirectory() as made:
         directory = Path(made)
         sample, block = _affordable(sample, events, directory)
@@ -85,7 +93,7 @@ def seconds_per_event(
 def _affordable(
     sample: ClauseTable, events: pa.RecordBatch, directory: Path
 ) -> tuple[ClauseTable, pa.RecordBatch]:
-    """As many registrations, and then as many events, as can be tried soon."""
+    """As many registrations, and then as many events, as a trial has time for."""
     few = _every(sample, len(sample.numbers) // _FEWEST)
     probe = _Trial(Replicated(1), few, 1)
     for _ in range(2):  # the first time, kernels are loaded
@@ -107,7 +115,7 @@ def _block(events: pa.RecordBatch, count: int) -> pa.RecordBatch:
 
 
 def _trials(placement: Placement, sample: ClauseTable, tasks: int) -> _Line:
-    """With few registrations, and with more, but no more than can be tried soon."""
+    """A trial with few registrations, and one with more, but no more than there is time for."""
     more = _Trial(placement, sample, tasks)
     step = -(-more.held() // max(1, _COPIES * len(sample.numbers)))
     if step > 1:
@@ -120,8 +128,8 @@ def _every(table: ClauseTable, step: int) -> ClauseTable:
 
 
 def _at(registrations: int, line: _Line, undivided: _Line) -> float:
-    """Where a line is with so many registrations. Far from the sample, noise may bend it down: what is no quicker
-    than the undivided index with the sample is not taken for quicker with more, and what is, not for more so."""
+    """The cost with so many registrations. Far from the sample, noise may bend a line down, so this never promises
+    more, compared with the undivided index, than was measured with the sample."""
     tried = line[1]
     as_tried = tried.seconds / _on(len(tried.table.numbers), undivided)
     return max(_on(registrations, line), min(1.0, as_tried) * _on(registrations, undivided))
@@ -135,13 +143,13 @@ def _on(registrations: int, line: _Line) -> float:
 
 
 def _is_undivided(placement: Placement) -> bool:
-    """As in a site: with one set there is nothing to route, and a range of the log is one task."""
+    """With one set there is nothing to route, and a range of the log is one task, as in a site."""
     return len(placement.homes) == 1
 
 
 class _Trial:
-    """Some registrations as a placement divides them. `seconds` is what an event took all tasks together, if each
-    took as long as the slowest, in the quickest run so far."""
+    """Some registrations, divided by a placement. `seconds` is the time of all tasks for one event in the quickest
+    run so far, where each task counts as long as the slowest."""
 
     def __init__(self, placement: Placement, table: ClauseTable, tasks: int) -> None:
         self.table = table
@@ -151,7 +159,7 @@ class _Trial:
         self.tasks = min(slices, max(1, tasks))
         self._plan = BatchPlan(1, slices, self.tasks)
         self._placement = placement
-        self._start = int(table.since.max(initial=0))  # from here on, all of them are in effect
+        self._start = int(table.since.max(initial=0))  # from here on, all registrations are in effect
         self._held = placement.assign(table)
         self._sets: dict[int, Index] = {}
         self._memory = Memory()
@@ -160,7 +168,7 @@ class _Trial:
         self._load = Load(placement.homes, placement.slices, counts, unknown, unknown, unknown, unknown)
 
     def held(self) -> int:
-        """The registrations in all sets."""
+        """How many registrations all sets hold together."""
         return int(self._held.sum())
 
     def run(self, block: pa.RecordBatch, directory: Path) -> None:

@@ -1,6 +1,6 @@
-"""A whole site at one moment, as plain records: what `/v1/pipeline` answers, and what rates are worked out from.
+"""A whole site at one moment, as plain records: the answer of `/v1/pipeline`, and the source of all rates.
 
-Counters only grow while a site runs, and begin at 0 with it. `site_rates` compares two observations.
+Counters start at 0 with the site and only grow; `site_rates` compares two observations.
 """
 
 from dataclasses import dataclass
@@ -10,13 +10,16 @@ from culver.pipeline import EngineObservation
 
 @dataclass(frozen=True, slots=True)
 class SiteQueues:
-    """Events on their way, by what they wait for, and deliveries at its end."""
+    """How many events wait for each step, and how many deliveries wait in mailboxes for an acknowledgement.
 
-    commit: int = 0  # for the group commit
-    index: int = 0  # in the log, for an index version with the registrations that take effect before them
+    `index` counts those in the log that wait for an index version with the registrations that take effect before
+    them, `accept` those that are matched and wait for an earlier range."""
+
+    commit: int = 0
+    index: int = 0
     match: int = 0
-    accept: int = 0  # matched, for a range before them
-    mailboxes: int = 0  # deliveries, to be acknowledged
+    accept: int = 0
+    mailboxes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +31,8 @@ class IndexSlice:
 
 @dataclass(frozen=True, slots=True)
 class IndexScheme:
-    """What the index holds of one filtering scheme; a registration counts in each slice that it is in."""
+    """The part of the index that belongs to one filtering scheme; a registration counts once in each of its
+    slices."""
 
     scheme: str
     registrations: int
@@ -44,18 +48,20 @@ class PlacementInfo:
 
 @dataclass(frozen=True, slots=True)
 class GatewayInfo:
-    """One of a site's gateways; number 0 is in the site's own process."""
+    """One of a site's gateways; number 0 runs in the site's own process. `subscriptions` counts those of its share,
+    `sessions` those that are connected to it."""
 
     number: int
     port: int
     state: str
-    subscriptions: int  # of its share
-    sessions: int  # that are connected to it
+    subscriptions: int
+    sessions: int
 
 
 @dataclass(frozen=True, slots=True)
 class SiteObservation:
-    """A whole site at one moment."""
+    """A whole site. `schemes` has the filtering schemes with segments in the index, by name. `deliveries_sent` is the
+    sum over all gateways; each gateway knows its own number, and adds it when it answers."""
 
     engine: str
     state: str
@@ -67,6 +73,6 @@ class SiteObservation:
     queues: SiteQueues
     index: tuple[IndexSlice, ...]
     pipeline: EngineObservation
-    schemes: tuple[IndexScheme, ...] = ()  # that have segments in the index, by name
-    deliveries_sent: int = 0  # by all gateways; each knows its own, and adds it where it tells this
+    schemes: tuple[IndexScheme, ...] = ()
+    deliveries_sent: int = 0
     gateways: tuple[GatewayInfo, ...] = ()

@@ -1,4 +1,4 @@
-"""What `culver top` shows, worked out from two observations of a site. Pure."""
+"""Rates and shares between two observations of a site, for `culver top` and a console. Pure."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -10,7 +10,8 @@ from culver.pipeline import BatchTotals, EngineObservation, SchemeTotals, SliceT
 
 @dataclass(frozen=True, slots=True)
 class OperatorRates:
-    """Of all slices together. `busy` is in threads: 0.5 is half of the time of one, 2 are two all the time."""
+    """One operator in all slices. `busy` counts threads: 0.5 is half of one thread's time, 2 is all the time of
+    two."""
 
     name: str
     events_per_second: float
@@ -31,7 +32,7 @@ class SchemeRates:
 
 @dataclass(frozen=True, slots=True)
 class SliceShares:
-    """One slice, and its shares of what all of them did (0 to 1)."""
+    """One slice, and its shares of what all slices did (0 to 1)."""
 
     slice: int
     registrations: int
@@ -45,6 +46,8 @@ class SliceShares:
 
 @dataclass(frozen=True, slots=True)
 class BatchRates:
+    """The batches of the interval; percentiles are None where there were none. `stages` are those of the last one."""
+
     per_second: float
     events_p50: int | None
     events_p99: int | None
@@ -55,7 +58,7 @@ class BatchRates:
 
 @dataclass(frozen=True, slots=True)
 class SiteRates:
-    """`interval_seconds` lie between the two observations; they are what all rates and shares are about."""
+    """A site over the `interval_seconds` between two observations, to which all rates and shares refer."""
 
     engine: str
     state: str
@@ -74,7 +77,7 @@ class SiteRates:
     slices: tuple[SliceShares, ...]
     queues: SiteQueues
     waiting_files: int
-    workers: int  # that had something to do
+    workers: int  # those that had something to do
     files_per_second: float
     written_bytes_per_second: float
     write_busy: float
@@ -83,7 +86,7 @@ class SiteRates:
 
 
 def rates_between(before: SiteObservation, after: SiteObservation) -> SiteRates:
-    """What went on from one observation to the next. A site that was started in between is seen from its start."""
+    """The rates from one observation to the next. If the site was started in between, they begin at its start."""
     if after.uptime_seconds < before.uptime_seconds:
         before = _at_start(after)
     seconds = max(after.uptime_seconds - before.uptime_seconds, 1e-9)
@@ -122,7 +125,7 @@ def rates_between(before: SiteObservation, after: SiteObservation) -> SiteRates:
 
 
 def _at_start(after: SiteObservation) -> SiteObservation:
-    """The site when it started, as far as that can be told: where the log ended then cannot."""
+    """The site when it started, as far as is known: nobody knows where the log ended then."""
     nothing = EngineObservation(after.pipeline.position)
     return replace(after, uptime_seconds=0.0, deliveries_sent=0, pipeline=nothing)
 
@@ -147,7 +150,7 @@ def _operator(
 
 
 def _schemes(before: SiteObservation, after: SiteObservation, seconds: float) -> tuple[SchemeRates, ...]:
-    """Those that hold something or have done something."""
+    """The schemes that hold something or have done something."""
     earlier = {each.scheme: each for each in before.pipeline.schemes}
     done = {each.scheme: each for each in after.pipeline.schemes}
     held = {each.scheme: each.registrations for each in after.schemes}

@@ -1,4 +1,4 @@
-"""How fast the slices work: rates over the last seconds, from counters that only grow. Pure, time passed in."""
+"""How fast the slices work: rates over the last seconds, from totals that only grow. Pure; time is passed in."""
 
 from collections import deque
 from collections.abc import Iterable, Mapping
@@ -11,9 +11,9 @@ from culver.pipeline import SliceTotals
 @dataclass(frozen=True, slots=True)
 class SliceRates:
     sent_per_second: float  # events that were sent to it
-    matched_per_second: float | None  # events, while its operator M was at work; None: it was not
+    matched_per_second: float | None  # events, while its operator M worked; None: it did not
     busy: float  # seconds of work a second, of all operators
-    sent_share: float  # of the events that were matched in the meantime
+    sent_share: float  # of all events that were matched in that time
 
 
 UNMEASURED = SliceRates(0.0, None, 0.0, 0.0)
@@ -28,14 +28,14 @@ class _Moment:
 
 
 class SliceMeter:
-    """Not thread-safe. Feed it about once a second; an observation that is not later than the last is passed over."""
+    """Not thread-safe. Feed it about once a second; it ignores an observation that is not later than the last one."""
 
     def __init__(self, window_seconds: float = 10.0) -> None:
         self._window_seconds = window_seconds
         self._moments: deque[_Moment] = deque()
 
     def observe(self, at_seconds: float, log_end: int, position: int, slices: Iterable[SliceTotals]) -> None:
-        """`log_end`: events that have come, `position`: events that are matched, both since the log began."""
+        """`log_end` counts the events that have arrived, `position` those that are matched, since the log began."""
         if self._moments and at_seconds <= self._moments[-1].at_seconds:
             return
         self._moments.append(_Moment(at_seconds, log_end, position, {each.slice: each for each in slices}))
@@ -43,24 +43,24 @@ class SliceMeter:
             self._moments.popleft()
 
     def forget(self) -> None:
-        """Begin anew: slices have come or gone, and a number may mean another one than before."""
+        """Begin anew: slices have come or gone, and a number may mean another slice than before."""
         self._moments.clear()
 
     def arrived_per_second(self) -> float:
-        """Events that came, over the whole window."""
+        """Events that arrived, over the whole window."""
         if len(self._moments) < 2:
             return 0.0
         first, last = self._moments[0], self._moments[-1]
         return (last.log_end - first.log_end) / (last.at_seconds - first.at_seconds)
 
     def rates(self) -> dict[int, SliceRates]:
-        """Of each slice that has done anything since the start, over the whole window."""
+        """The rates of each slice that has done anything since the start, over the whole window."""
         if len(self._moments) < 2:
             return {}
         return _compared(self._moments[0], self._moments[-1])
 
     def loads(self, registrations: Mapping[int, int]) -> list[SliceLoad]:
-        """For the controller: how busy each of these slices was between the last two observations."""
+        """How busy each of these slices was between the last two observations, for the controller."""
         rates = _compared(self._moments[-2], self._moments[-1]) if len(self._moments) > 1 else {}
         return [
             SliceLoad(number, rates.get(number, UNMEASURED).busy, held)

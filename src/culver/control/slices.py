@@ -1,11 +1,11 @@
-"""The slices of a running site: what is seen of them, and how they are changed while it runs.
+"""The slices of a running site: records of what they hold and do, and the role that changes them.
 
     slice    a part of the work of matching, done by one task for each range of events
      +-- set    an index with segments of its own; a slice works on the sets that it is the home of
     layer    dimensions, each divided into segments, one or more for each slice; a segment's slice is its owner
     rest     one set that every slice holds, of the registrations that belong to no layer
 
-Plain records, a Protocol with the two changes, and the refusals that are the same whoever makes them.
+`check_add` and `check_remove` refuse what no implementation of the role can do.
 """
 
 from collections.abc import Callable
@@ -17,12 +17,13 @@ from culver.control.site_observation import SiteObservation
 from culver.control.slice_rates import UNMEASURED, SliceMeter
 from culver.errors import Conflict, NotFound
 
-SegmentBound = bool | int | float | str  # a timestamp is RFC 3339 text
+SegmentBound = bool | int | float | str
+"""A value of a dimension; a timestamp is RFC 3339 text."""
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentView:
-    """[start, end) of a dimension; None where there is no bound. Of a hashed dimension, all that falls to a slice."""
+    """[start, end) of a dimension; None where there is no bound. A hashed dimension has one for each slice."""
 
     slice: int
     start: SegmentBound | None = None
@@ -32,8 +33,8 @@ class SegmentView:
 @dataclass(frozen=True, slots=True)
 class DimensionView:
     attribute: str
-    line: str  # what orders its values: numbers, strings, timestamps, ...
-    hashed: bool  # values are dealt out by their hash, one by one, and have no bounds
+    line: str  # the kind of its values: numbers, strings, timestamps, ...
+    hashed: bool  # slices get values by their hash, so segments have no bounds
     segments: tuple[SegmentView, ...]  # in the order of their values
 
 
@@ -44,14 +45,15 @@ class LayerView:
 
 @dataclass(frozen=True, slots=True)
 class SetView:
-    """`layer` and `dimension` are places in the lists of the view; both None: the rest, or a slice's only set."""
+    """`layer` and `dimension` are indexes into the lists of the view; both are None for the rest, and for the only
+    set of a slice."""
 
     set: int
     home: int | None  # the slice that works on it; None: every slice holds it
     registrations: int
     bytes: int  # of its compiled arrays
     sent_per_second: float = 0.0  # events that were sent to it
-    matched_per_second: float | None = None  # events, while it was worked on; None: it was not
+    matched_per_second: float | None = None  # events, while a slice worked on it; None: none did
     queue: float = 0.0  # events that wait for it
     layer: int | None = None
     dimension: int | None = None
@@ -60,11 +62,11 @@ class SetView:
 
 @dataclass(frozen=True, slots=True)
 class SliceView:
-    """One slice, over all sets that it works on."""
+    """One slice, with all sets that it works on."""
 
     slice: int
-    sets: tuple[int, ...]  # that it is the home of
-    registrations: int  # that it holds; one that is in several of its sets counts in each
+    sets: tuple[int, ...]  # whose home it is
+    registrations: int  # one that is in several of its sets counts in each
     bytes: int
     sent_per_second: float = 0.0
     matched_per_second: float | None = None
@@ -74,7 +76,7 @@ class SliceView:
 
 @dataclass(frozen=True, slots=True)
 class DecisionView:
-    """What the controller said; `action` is add (and `slice` is the one to split), remove or nothing."""
+    """What the controller decided; `action` is add (and `slice` is the one to split), remove or nothing."""
 
     action: str
     slice: int | None
@@ -84,8 +86,8 @@ class DecisionView:
 
 @dataclass(frozen=True, slots=True)
 class SlicesView:
-    """All slices at one moment. Slices are numbered from 0 on without holes, so a removal may give others a number of
-    their own. Rates are those of the last seconds."""
+    """All slices at one moment. Slices are numbered from 0 on without holes, so a removal may give others a new
+    number. Rates are those of the last seconds."""
 
     placement: str
     reason: str  # for this placement
@@ -94,35 +96,35 @@ class SlicesView:
     layers: tuple[LayerView, ...] = ()
     forwarding: str | None = None  # the policy among candidates; None: no event has more than one
     elastic: bool = False  # a controller adds and removes slices
-    decision: DecisionView | None = None  # what it said last
-    last_change: DecisionView | None = None  # its last decision that was more than to do nothing
+    decision: DecisionView | None = None  # its last one
+    last_change: DecisionView | None = None  # its last one that changed something
 
 
 class Slices(Protocol):
-    """The slices of a site, from the event loop's thread. A change happens between two batches: every event is
-    matched with the slices before it, or with those after it. It is durable on return, and may take as long as moving
-    the registrations does; one change waits for another."""
+    """The slices of a site, for the event loop's thread. A change happens between two batches: every event is matched
+    with the slices before it, or with those after it. It is durable on return, and takes as long as moving the
+    registrations does; one change waits for another."""
 
     async def add(self, split: int | None = None) -> SlicesView:
-        """A new slice takes half of each segment of `split` (None: of the most loaded). Raises NotFound, and Conflict
-        where the placement cannot."""
+        """Add a slice, which takes half of each segment of `split` (None: of the most loaded one). Raises NotFound,
+        and Conflict where the placement cannot."""
 
     async def remove(self, number: int) -> SlicesView:
-        """The neighbours take over what a slice has. Raises NotFound, and Conflict where it is the last one, or the
-        placement cannot."""
+        """Remove a slice, whose neighbours take over what it has. Raises NotFound, and Conflict where it is the last
+        one, or the placement cannot."""
 
     def view(self) -> SlicesView: ...
 
 
 def check_add(view: SlicesView, split: int | None) -> None:
-    """Raises what `Slices.add` is to raise."""
+    """Raises what `Slices.add` raises."""
     _check_placement(view)
     if split is not None:
         _check_number(view, split, "split")
 
 
 def check_remove(view: SlicesView, number: int) -> None:
-    """Raises what `Slices.remove` is to raise."""
+    """Raises what `Slices.remove` raises."""
     _check_number(view, number, "number")
     _check_placement(view)
     if len(view.slices) == 1:
@@ -139,7 +141,8 @@ def decision_view(decision: Decision, seconds_ago: float) -> DecisionView:
 
 
 class FixedSlices:
-    """Slices that stay as they are while a site runs, each with one set. Implements Slices; changes are refused."""
+    """Implements Slices for a placement whose slices stay as they are while a site runs, each with one set. It
+    refuses changes."""
 
     def __init__(self, observe: Callable[[], SiteObservation], meter: SliceMeter) -> None:
         self._observe = observe

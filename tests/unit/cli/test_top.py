@@ -1,4 +1,4 @@
-"""`culver top`: what two observations come to, the text of a frame, and the command against a gateway."""
+"""`culver top`: the text of a frame, and the command against a gateway."""
 
 import json
 import os
@@ -16,101 +16,18 @@ from culver.cli.top_text import WIDTH, amount, duration, moment, percent, render
 from culver.control.site_observation import (
     GatewayInfo,
     IndexScheme,
-    IndexSlice,
     PlacementInfo,
     SiteObservation,
-    SiteQueues,
 )
 from culver.control.site_rates import SiteRates, rates_between
 from culver.pipeline.engine_totals import (
-    BatchTotals,
-    EngineObservation,
-    FileTotals,
-    RecentBatch,
     SchemeTotals,
-    SliceTotals,
 )
 from support.fake_site import FakeSite
 from support.gateway import gateway_settings
+from support.observations import observation
 from support.service import free_port
 from support.site_thread import site_in_thread
-
-
-def observation(uptime: float, rounds: int) -> SiteObservation:
-    """A site that has done the same so many times."""
-    n = rounds
-    return SiteObservation(
-        engine="spark",
-        state="running",
-        ready=True,
-        uptime_seconds=uptime,
-        log_next_offset=2_000 * n,
-        subscriptions=1_500,
-        placement=PlacementInfo("hashed", 2, "hashed: as the setting pipeline.placement says"),
-        queues=SiteQueues(commit=1, index=2, match=3_000, accept=40, mailboxes=50_000),
-        index=(IndexSlice(0, 500, 4_000), IndexSlice(1, 1_000, 8_000)),
-        pipeline=EngineObservation(
-            position=1_000 * n,
-            ahead=40,
-            waiting_files=1,
-            blocks=n,
-            slices=(
-                SliceTotals(0, 1_000 * n, 1_000 * n, 3_000 * n, 0.02 * n, 0.10 * n, 0.08 * n),
-                SliceTotals(1, 1_000 * n, 1_000 * n, 9_000 * n, 0.08 * n, 0.30 * n, 0.22 * n),
-            ),
-            written=FileTotals(3 * n, 6_000_000 * n, 0.1 * n),
-            workers={"host:1": n, "host:2": n, "host:3": 7},
-            batches=BatchTotals(
-                3 * n,
-                1_000 * n,
-                0.9 * n,
-                recent=(RecentBatch(9_999, 9.0), *(RecentBatch(10 * i, 0.01 * i) for i in range(1, 4))),
-                stages={
-                    "triggerExecution": 0.4,
-                    "latestOffset": 0.3,
-                    "addBatch": 0.2,
-                    "walCommit": 0.05,
-                    "getBatch": 0.0,
-                },
-            ),
-            spark_ui="http://127.0.0.1:4040",
-        ),
-        deliveries_sent=100 * n,
-    )
-
-
-def test_rates_are_differences_over_the_sites_own_time() -> None:
-    view = rates_between(observation(10.0, 1), observation(12.0, 2))
-    assert view.interval_seconds == 2.0
-    assert (view.published_per_second, view.matched_per_second) == (1_000, 500)
-    assert (view.notifications_per_second, view.sent_per_second) == (6_000, 50)
-    access, matching, exit_point = view.operators
-    assert (access.events_per_second, matching.pairs_per_second) == (1_000, 6_000)
-    assert (access.busy, matching.busy, exit_point.busy) == pytest.approx((0.05, 0.2, 0.15))
-    assert matching.seconds_per_event == pytest.approx(0.0002)
-    assert (view.files_per_second, view.written_bytes_per_second) == (1.5, 3_000_000)
-    assert view.workers == 2
-
-
-def test_slices_have_their_shares_of_the_interval() -> None:
-    first, second = rates_between(observation(10.0, 1), observation(11.0, 3)).slices
-    assert (first.events_share, first.pairs_share, first.busy_share) == pytest.approx((0.5, 0.25, 0.25))
-    assert second.registrations_share == pytest.approx(2 / 3)
-    assert second.bytes == 8_000
-
-
-def test_percentiles_are_of_the_batches_in_the_interval_only() -> None:
-    batches = rates_between(observation(10.0, 1), observation(12.0, 2)).batches
-    assert (batches.per_second, batches.events_p50, batches.events_p99) == (1.5, 20, 30)
-    assert (batches.seconds_p50, batches.seconds_p99) == pytest.approx((0.02, 0.03))
-    assert rates_between(observation(10.0, 1), observation(12.0, 1)).batches.seconds_p50 is None
-
-
-def test_site_that_was_started_in_between_is_seen_from_its_start() -> None:
-    view = rates_between(observation(900.0, 50), observation(2.0, 1))
-    assert (view.interval_seconds, view.notifications_per_second) == (2.0, 6_000)
-    assert (view.published_per_second, view.matched_per_second) == (0, 0)
-
 
 FRAME = """\
 Culver at http://127.0.0.1:8080                     spark: running, up 1 h 0 min

@@ -1,5 +1,6 @@
-"""What `auto` measures and chooses, on real indexes and a real log."""
+"""How an index is divided when a site starts: by its settings, or by what `auto` measures on real files."""
 
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from culver.bench.matching.drawn_subscriptions import draw
 from culver.bench.workloads import named
 from culver.config import LogSettings, PipelineSettings
 from culver.control.elasticity import ELASTIC_PLACEMENTS
-from culver.control.placement_measurement import weigh
+from culver.control.index_placement import open_index, weigh
 from culver.control.placement_trial import Circumstances, seconds_per_event
 from culver.log.file_log import FileLog
 from culver.matching.index import ClauseTable, IndexWriter, compile_rows
@@ -141,3 +142,30 @@ def test_copies_of_a_divided_index_are_not_taken_for_registrations(tmp_path: Pat
     told = [each for each in reason.split("; ") if "replicated" in each]
     assert len(told) == 1
     assert "too much" not in told[0]
+
+
+def slices_after(tmp_path: Path, log: FileLog, placement: str, *wanted: int) -> int:
+    """Opens an index with one number of slices after the other; returns how many it has at the end."""
+    for slices in wanted:
+        settings = PipelineSettings(engine="inline", placement=placement, slices=slices)
+        writer, choice = open_index(tmp_path / "index", settings, 1, log, 1)
+        assert choice.slices == writer.placed.slices
+        if not writer.version:
+            writer.publish(1, [Entry(n, parse(f"x > {n}")) for n in range(20)], [], 0)
+    return writer.placed.slices
+
+
+def test_an_index_that_is_divided_while_it_is_used_keeps_its_slices_and_says_so(
+    tmp_path: Path, log: FileLog, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        assert slices_after(tmp_path, log, "mpartition", 3, 3) == 3
+        assert caplog.messages == []
+        assert slices_after(tmp_path, log, "mpartition", 5) == 3
+    assert caplog.messages == [
+        "the index keeps its 3 slices, though pipeline.slices says 5; culver slices adds and removes"
+    ]
+
+
+def test_another_index_is_made_again_with_as_many_as_are_asked_for(tmp_path: Path, log: FileLog) -> None:
+    assert slices_after(tmp_path, log, "hashed", 3, 5) == 5

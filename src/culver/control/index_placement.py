@@ -1,16 +1,19 @@
-"""The placement `auto`: what comes into question for a site's index is measured, and the best is taken.
+"""Opens a site's index with its placement: the one that the settings name, or the best of several for `auto`.
 
-    index in use  --sample-->  replicated, mpartition, event-space, hashed  --trial-->  seconds for an event
-                                                              --expected-->  bytes in the fullest slice     --> choose
+    index in use  --sample-->  replicated, mpartition, event-space, hashed  --trial-->  seconds per event
+                                                              --expected-->  bytes in the fullest slice   --> choose
 
-A trial takes about half a second, so it is made only where it can matter. An index that is large for the workers has
-to be divided, and how makes a difference. One that fits is matched quickest as a whole, unless to search it costs
-much more than to collect what is found; that depends on the filters, and only many of them can make up for the tasks
-that read every event again. A small index that fits is replicated without a question.
+A trial takes about half a second, so `auto` makes one only where it can matter. An index that is large for the
+workers has to be divided, and the way makes a difference. An index that fits is matched fastest as a whole, unless
+searching it costs much more than collecting what is found; that depends on the filters, and only many of them make up
+for the tasks that read every event again. A small index that fits is replicated without a trial.
 """
 
+import logging
 import os
+import shutil
 from dataclasses import dataclass, replace
+from pathlib import Path
 from time import thread_time
 
 import pyarrow as pa
@@ -19,7 +22,7 @@ from culver.config import PipelineSettings
 from culver.control.elasticity import ELASTIC_PLACEMENTS
 from culver.control.placement_trial import SAMPLE, Circumstances, seconds_per_event
 from culver.log import PublicationLog
-from culver.matching import ClauseTable, IndexWriter
+from culver.matching import ClauseTable, IndexWriter, Slicing, Undivided
 from culver.pipeline import access_point
 from culver.placement import (
     Choice,
@@ -38,24 +41,56 @@ from culver.placement import (
     expected,
     unweighed,
 )
-from culver.plugins import placement_named
+from culver.plugins import filter_named, placement_named
 
+logger = logging.getLogger(__name__)
+
+AUTO = "auto"
 _SAMPLE_EVENTS = 1_024
-_MANY = 1 << 16  # registrations: what may be divided to advantage though it fits
-_LARGE = 0.25  # of a worker's memory: it grows, and half of it is the limit
-_READING_SECONDS = 0.3e-6  # for an event, where there is none to read
+# From so many registrations on, dividing may be faster although the index fits.
+_MANY = 1 << 16
+# Share of a worker's memory: the index grows, and half of the memory is the limit.
+_LARGE = 0.25
+# Assumed for one event where there is none to read.
+_READING_SECONDS = 0.3e-6
 
 
 @dataclass(frozen=True, slots=True)
-class Weighed:
+class WeighedChoice:
+    """`learnt` divides an index that is built anew; None where the placement has nothing to learn."""
+
     choice: Choice
-    learnt: Placement | None = (
-        None  # what to divide an index by that is built anew; None: as before it knows any
-    )
+    learnt: Placement | None = None
+
+
+def open_index(
+    directory: Path, settings: PipelineSettings, workers: int, log: PublicationLog, registry_version: int
+) -> tuple[IndexWriter, Choice]:
+    """Returns the writer of a site's index, and how it is divided. Empties an index that is damaged or divided in
+    another way; the caller fills it again from the registry. Raises InvalidConfiguration, StorageError."""
+    # The inline engine matches on this process's event loop, where making filters would hold everybody up.
+    filters = filter_named if settings.engine == "inline" else None
+    writer = IndexWriter(directory, filters)
+    problems = list(writer.problems)
+    if writer.registry_version > registry_version:
+        problems.append(
+            f"the index has version {writer.registry_version}, ahead of the registry's {registry_version}"
+        )
+    weighed = _chosen(writer, settings, workers, log)
+    choice = weighed.choice
+    divided = (writer.placed.name, writer.placed.slices)
+    if writer.version and divided != (choice.name, choice.slices):
+        problems.append(f"it is divided by {divided[0]} into {divided[1]}, and is to be by {choice.reason}")
+    if problems:
+        logger.warning("rebuilding the index from the registry: %s", "; ".join(problems))
+        shutil.rmtree(directory)
+        writer = IndexWriter(directory, filters)
+    writer.divide(_slicing(writer, weighed))
+    return writer, choice
 
 
 def recent_events(log: PublicationLog) -> pa.RecordBatch | None:
-    """The last events, to find out what they are like; None where there are none."""
+    """The last events, as an example of what comes; None where there are none."""
     end = log.next_offset
     start = max(log.first_offset, end - _SAMPLE_EVENTS)
     if start >= end:
@@ -64,12 +99,46 @@ def recent_events(log: PublicationLog) -> pa.RecordBatch | None:
 
 
 def dividing_of(settings: PipelineSettings) -> Dividing:
-    """How `mpartition` is to divide."""
+    """How `mpartition` divides, by the settings."""
     return Dividing(settings.dimensions, cuts="equal" if settings.cuts == "equal" else "quantiles")
 
 
-def weigh(writer: IndexWriter, settings: PipelineSettings, workers: int, log: PublicationLog) -> Weighed:
-    """What to do with the index. Each slice is taken for what one worker holds."""
+def _slicing(writer: IndexWriter, weighed: WeighedChoice) -> Slicing:
+    choice = weighed.choice
+    if choice.name == Undivided.name:
+        return Undivided()
+    kind = placement_named(choice.name)
+    if writer.version:
+        return kind.from_state(choice.slices, writer.placed.state)
+    return kind(choice.slices) if weighed.learnt is None else weighed.learnt
+
+
+def _chosen(
+    writer: IndexWriter, settings: PipelineSettings, workers: int, log: PublicationLog
+) -> WeighedChoice:
+    """`slices` of the choice counts the parts of the index: 1 where every slice has all of it."""
+    name, slices = settings.placement, settings.slices or workers
+    if name == AUTO:
+        weighed = weigh(writer, settings, workers, log)
+    else:
+        choice = Choice(name, slices, f"{name}: as the setting pipeline.placement says")
+        if writer.version and writer.placed.name == name in ELASTIC_PLACEMENTS:
+            left = writer.placed.slices
+            asked = f", though pipeline.slices says {slices}" if settings.slices not in (0, left) else ""
+            choice = Choice(name, left, f"{choice.reason}, with as many slices as there were{asked}")
+            if asked:
+                logger.warning("the index keeps its %d slices%s; culver slices adds and removes", left, asked)
+        weighed = WeighedChoice(choice)
+    choice = weighed.choice
+    if choice.name == Undivided.name or (choice.slices == 1 and choice.name not in ELASTIC_PLACEMENTS):
+        return WeighedChoice(Choice(Undivided.name, 1, choice.reason))
+    return weighed
+
+
+def weigh(
+    writer: IndexWriter, settings: PipelineSettings, workers: int, log: PublicationLog
+) -> WeighedChoice:
+    """The placement `auto`. It assumes that each worker holds one slice."""
     slices = settings.slices or workers
     if settings.elastic:
         slices = min(max(slices, settings.slices_min), settings.slices_max)
@@ -78,13 +147,13 @@ def weigh(writer: IndexWriter, settings: PipelineSettings, workers: int, log: Pu
     memory = Memory(size, settings.worker_memory_bytes or _machine_bytes() // max(1, slices))
     present = _present(writer, slices) if writer.version else None
     if slices == 1 or (size <= _LARGE * memory.worker_bytes and count < _MANY):
-        return Weighed(_elastic(present, slices) if settings.elastic else unweighed(slices, memory))
+        return WeighedChoice(_elastic(present, slices) if settings.elastic else unweighed(slices, memory))
     in_use = placement_named(writer.placed.name).from_state(writer.placed.slices, writer.placed.state)
     sample = writer.sample(_representative(in_use), SAMPLE)
     copies = max(1.0, float(in_use.assign(sample).sum()) / max(1, len(sample.numbers)))
     memory = Memory(int(size / copies), memory.worker_bytes)
     events, reading = _recent_and_reading(log)
-    # More dimensions than there is room for are of no use, however quick.
+    # More dimensions than there is room for are of no use, however fast.
     dividing = replace(dividing_of(settings), fullest=memory.budget / max(1, memory.index_bytes))
     placements = _candidates(sample, slices, events, dividing, settings.elastic)
     stays = present is not None and (present.name in ELASTIC_PLACEMENTS or not settings.elastic)
@@ -98,7 +167,7 @@ def weigh(writer: IndexWriter, settings: PipelineSettings, workers: int, log: Pu
     ]
     choice = choose(options, memory, options[-1] if stays else None)
     if stays and choice.name != options[-1].name and options[-1].worker_bytes <= memory.budget:
-        # To build the index anew takes much longer than to make sure: the gain must show in a second trial, too.
+        # Building the index anew takes much longer than a second trial, in which the gain must show, too.
         again = seconds_per_event(placements, sample, typical, now)
         options = [
             replace(each, seconds=(min if each is options[-1] else max)(each.seconds, took))
@@ -106,11 +175,11 @@ def weigh(writer: IndexWriter, settings: PipelineSettings, workers: int, log: Pu
         ]
         choice = choose(options, memory, options[-1])
     chosen = next(each for each in placements if each.name == choice.name)
-    return Weighed(choice, chosen if isinstance(chosen, MPartition) else None)
+    return WeighedChoice(choice, chosen if isinstance(chosen, MPartition) else None)
 
 
 def _recent_and_reading(log: PublicationLog) -> tuple[pa.RecordBatch | None, float]:
-    """The last events, and what it takes to read one."""
+    """The last events, and the seconds that reading one takes."""
     began, count = thread_time(), min(log.next_offset - log.first_offset, _SAMPLE_EVENTS)
     events = recent_events(log)
     return events, _READING_SECONDS if events is None else (thread_time() - began) / count
@@ -125,7 +194,7 @@ def _option(
 
 
 def _present(writer: IndexWriter, slices: int) -> Placement | None:
-    """What the index is divided by, if it may stay so: with as many slices, or where slices come and go."""
+    """The placement of the index, if it may stay: it has as many slices, or its slices come and go."""
     placed = writer.placed
     kind = placement_named(placed.name)
     if placed.name == Replicated.name:
@@ -142,7 +211,7 @@ def _elastic(present: Placement | None, slices: int) -> Choice:
 
 
 def _representative(placement: Placement) -> list[int]:
-    """Sets that hold registrations of every kind as often as there are."""
+    """Sets that hold each kind of registration in its true proportion."""
     if isinstance(placement, MPartition):
         return covering(placement)
     return [0] if isinstance(placement, Hashed) else list(range(len(placement.homes)))
@@ -154,7 +223,7 @@ def _candidates(
     by_layers = MPartition.learnt(sample, slices, events, dividing)
     divided: list[MPartition] = [by_layers, EventSpace.learnt(sample, slices, events)]
     if len(by_layers.layers) == 1 and len(by_layers.layers[0].divisions) == 1:
-        divided = [by_layers]  # which is the same
+        divided = [by_layers]  # the event space would be the same
     if elastic:
         return list(divided)
     return [Replicated(slices), *(each for each in divided if each.layers), Hashed(slices)]
