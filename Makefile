@@ -24,7 +24,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,bench]'
 	@echo "Compiling the kernels ..."
-	@$(BIN)/python -c 'from culver.delivery import delivery_kernels as kernels; from culver.log import disk_thread; from culver.matching import warm_up; warm_up(); kernels.load(); disk_thread.load()'
+	@$(BIN)/python -c 'from culver.delivery import delivery_kernels as kernels; from culver.log.files import disk_thread; from culver.matching import warm_up; warm_up(); kernels.load(); disk_thread.load()'
 	@! command -v java >/dev/null 2>&1 || { echo "Recording the classes that Spark loads ..."; \
 	  $(BIN)/python -m culver.pipeline.spark.class_archive >/dev/null 2>&1; } || true
 	@touch $@

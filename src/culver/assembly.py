@@ -39,7 +39,7 @@ from culver.control import (
 from culver.delivery import Hub, Share, share_of
 from culver.errors import InvalidConfiguration, StorageCorrupt
 from culver.gateway import GatewayServer, create_app
-from culver.log import CommitReceipt, FileLog, GroupCommitter, PublicationLog
+from culver.log import CommitReceipt, PublicationLog
 from culver.matching import IndexWriter
 from culver.model import Event
 from culver.pipeline import (
@@ -55,6 +55,7 @@ from culver.pipeline import (
     parallelism,
 )
 from culver.placement import Choice, MPartition
+from culver.plugins import open_log
 from culver.registry import Block, BlockSpec, Registration, SetSummary, SqliteRegistry, SubscriptionSpec
 from culver.roles import Session
 from culver.site import Group, LiveSubscriptions, Methods, Welcome, check_gateways, listeners, site_lock
@@ -98,6 +99,7 @@ def create_engine(
         )
         return SparkEngine(
             files,
+            log.address,
             sink,
             head,
             pipeline.spark_master,
@@ -118,7 +120,7 @@ class RunningSite:
     def __init__(
         self,
         settings: Settings,
-        log: FileLog,
+        log: PublicationLog,
         registry: SqliteRegistry,
         index: IndexWriter,
         choice: Choice,
@@ -138,7 +140,7 @@ class RunningSite:
         self._tracker = HeadTracker(log.next_offset, index.version, hub.frontier, index.placed.slices)
         self._head = self._tracker.head
         self._head_file = HeadFile.create(self._files.head)
-        self._committer = GroupCommitter(log, settings.log, self._on_committed, clock_us, self._on_committing)
+        self._committer = log.committer(self._on_committed, clock_us, self._on_committing)
         self._catalogue = Catalogue(
             registry,
             index,
@@ -205,7 +207,16 @@ class RunningSite:
         )
         ports = (self._port, *self._group.ports)
         level = logging.getLogger().getEffectiveLevel()
-        return Welcome(self._settings, share, ports, ranges, self._hub.frontier, self._log.next_offset, level)
+        return Welcome(
+            self._settings,
+            share,
+            ports,
+            ranges,
+            self._hub.frontier,
+            self._log.address,
+            self._log.next_offset,
+            level,
+        )
 
     def _methods(self, number: int) -> Methods:
         """What a gateway may ask of the site."""
@@ -417,7 +428,7 @@ async def open_site(settings: Settings, progress: Progress = lambda text: None) 
         sockets = [stack.enter_context(listener) for listener in listeners(settings)]
         group = Group(sockets, settings.data_dir)
         progress("opening the publication log")
-        log = FileLog(files.log, settings.log)
+        log = open_log(files.log_address, settings.log)
         stack.callback(log.close)
         registry = SqliteRegistry(files.registry, settings.registry)
         stack.callback(registry.close)
@@ -430,7 +441,7 @@ async def open_site(settings: Settings, progress: Progress = lambda text: None) 
         hub = Hub.open(files.delivery, log, settings.delivery, clock_us, share, group)
         if hub.frontier > log.next_offset:
             raise StorageCorrupt(
-                f"deliveries reach offset {hub.frontier}, but the log in {files.log} ends at {log.next_offset}: log "
+                f"deliveries reach offset {hub.frontier}, but the log {log.address} ends at {log.next_offset}: log "
                 "files are missing. Put them back, or move the whole data directory away to start empty"
             )
         hub.register(registry.registrations())

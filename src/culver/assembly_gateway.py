@@ -32,6 +32,7 @@ from culver.delivery import FollowedFiles, Hub
 from culver.gateway import GatewayServer, create_app
 from culver.log import FollowedLog
 from culver.pipeline import SiteFiles
+from culver.plugins import open_reader
 from culver.registry import Block, Registration, SqliteRegistry
 from culver.site import (
     Accepted,
@@ -72,7 +73,7 @@ class FollowingGateway:
     async def open(self, welcome: Welcome) -> Hub:
         """Make the hub, and bring it up to what is announced."""
         files = SiteFiles(welcome.settings.data_dir)
-        log = FollowedLog(files.log, welcome.next_offset)
+        log = FollowedLog(open_reader(welcome.log_address), welcome.next_offset)
         hub, followed = Hub.follow(
             files.delivery, log, welcome.settings.delivery, welcome.share, welcome.ranges, welcome.frontier
         )

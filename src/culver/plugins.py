@@ -5,10 +5,12 @@ import importlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from culver.config import LogSettings
 from culver.errors import InvalidConfiguration
 from culver.matching import Filter
 
-if TYPE_CHECKING:  # it imports Numba, which takes most of a second
+if TYPE_CHECKING:  # they import Arrow and Numba, which takes most of a second
+    from culver.log import LogReader, PublicationLog
     from culver.placement import Forwarding, Placement
 
 FILTERS: Mapping[str, str] = {
@@ -33,6 +35,11 @@ FORWARDINGS: Mapping[str, str] = {
     "random": "culver.placement.forwarding:Random",
 }
 
+LOGS: Mapping[str, str] = {
+    "file": "culver.log.files.file_log:FileLog",
+}
+"""Logs by the scheme of their addresses."""
+
 
 def filter_named(name: str) -> type[Filter]:
     """The class of a filter; call it for an empty one. Raises InvalidConfiguration with the known names."""
@@ -51,6 +58,22 @@ def placement_named(name: str) -> type["Placement"]:
 def forwarding_named(name: str) -> type["Forwarding"]:
     """The class of a forwarding policy; call it for one. Raises InvalidConfiguration with the known names."""
     found: type[Forwarding] = _load("forwarding", FORWARDINGS, name)
+    return found
+
+
+def open_log(address: str, settings: LogSettings) -> "PublicationLog":
+    """Open the log at that address to publish to it; a site does so once. Raises InvalidConfiguration with the known
+    schemes."""
+    return _log_at(address).open(address, settings)
+
+
+def open_reader(address: str) -> "LogReader":
+    """Open a reader of the log at that address, in any process. Raises InvalidConfiguration as `open_log`."""
+    return _log_at(address).open_reader(address)
+
+
+def _log_at(address: str) -> type["PublicationLog"]:
+    found: type[PublicationLog] = _load("log", LOGS, address.partition(":")[0])
     return found
 
 

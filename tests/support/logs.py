@@ -5,7 +5,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from culver.config import LogSettings
-from culver.log.file_log import FileLog, FileLogReader
+from culver.log import LogReader, ReadableLog
 from culver.model.columns.event_batch import encode
 from culver.model.event import Event
 
@@ -23,7 +23,7 @@ def batch(start: int, count: int = 1, received_us: int = 0, padding: int = 0) ->
     return made
 
 
-def numbers(log: FileLog | FileLogReader, start: int, end: int) -> list[int]:
+def numbers(log: ReadableLog | LogReader, start: int, end: int) -> list[int]:
     """The numbers of the events in `[start, end)`, having checked that offsets go on without a hole."""
     found: list[int] = []
     for offset, part in log.read(start, end):

@@ -11,7 +11,7 @@ import numpy as np
 from culver.config import DeliverySettings, LogSettings
 from culver.delivery.hub import Hub
 from culver.delivery.ranges.notification_ranges import rows_of
-from culver.log.file_log import FileLog
+from culver.log.files import FileLog
 from culver.pipeline.notifications import Notifications, write_notifications
 from culver.registry.block import Block
 from culver.registry.registration import Registration
@@ -102,7 +102,7 @@ class Disk:
 
     def publish(self, count: int, received_us: int = 0) -> None:
         """Append events; event n has the payload {"n": n}."""
-        self.log.append(self.log.prepare([batch(self.log.next_offset, count, received_us)]))
+        self.log.append([batch(self.log.next_offset, count, received_us)])
 
     def write(self, content: Notifications) -> Notifications:
         """As the pipeline does before it hands the notifications on."""

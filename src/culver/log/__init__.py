@@ -1,16 +1,23 @@
-"""The publication log: every acknowledged event, on disk, by offset."""
+"""The publication log: every acknowledged event, by offset. `culver.plugins` opens logs and readers by address."""
 
-from culver.log.file_log import FileLog, FileLogReader
 from culver.log.followed_log import FollowedLog
-from culver.log.group_committer import GroupCommitter
-from culver.log.publication_log import CommitReceipt, PublicationLog, ReadableLog
+from culver.log.publication_log import (
+    CommitReceipt,
+    Committer,
+    LogReader,
+    OnCommitted,
+    OnCommitting,
+    PublicationLog,
+    ReadableLog,
+)
 
 __all__ = [
     "CommitReceipt",
-    "FileLog",
-    "FileLogReader",
+    "Committer",
     "FollowedLog",
-    "GroupCommitter",
+    "LogReader",
+    "OnCommitted",
+    "OnCommitting",
     "PublicationLog",
     "ReadableLog",
 ]

@@ -1,18 +1,17 @@
-"""A log that another process appends to, as that process tells how far it goes."""
+"""A log that another process appends to and announces the end of."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pyarrow as pa
 
-from culver.log.file_log_reader import FileLogReader
+from culver.log.publication_log import LogReader
 
 
 class FollowedLog:
-    """Implements ReadableLog. `next_offset` is what it was told last, and never goes back."""
+    """Implements ReadableLog on any reader. `next_offset` is the last one announced, and never goes back."""
 
-    def __init__(self, directory: Path, next_offset: int) -> None:
-        self._reader = FileLogReader(directory)
+    def __init__(self, reader: LogReader, next_offset: int) -> None:
+        self._reader = reader
         self._next_offset = next_offset
 
     @property
@@ -24,7 +23,7 @@ class FollowedLog:
         return self._next_offset
 
     def extend(self, next_offset: int) -> None:
-        """Everything below is on disk."""
+        """The writer has announced that everything below is durable."""
         self._next_offset = max(self._next_offset, next_offset)
 
     def read(self, start: int, end: int) -> Iterator[tuple[int, pa.RecordBatch]]:

@@ -1,47 +1,30 @@
-"""What a publication log is: batches of events in, positions out, durable before it answers."""
+"""The protocols of a publication log: events in one sequence, numbered from 0, durable before they are acknowledged.
 
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple, Protocol
+    PublicationLog   the site's own log: publishes, reads and trims; one per site
+    Committer        its publishing end on the event loop
+    LogReader        a reader in any other process, opened by the log's address
+    ReadableLog      reading by offset where the end of the log is known
+
+A log has an address, a URI whose scheme says what kind of log it is (`file:///var/lib/culver/log`). Other processes
+get the address and open a reader with it: `culver.plugins.open_reader`.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from types import TracebackType
+from typing import NamedTuple, Protocol, Self
 
 import pyarrow as pa
 
-from culver.model.columns import Packed
+from culver.config import LogSettings
+from culver.model import Event
 
+OnCommitted = Callable[[int, Sequence[Event]], None]
+"""Called on the loop with the first offset and the events of each commit, in order."""
 
-class Body(NamedTuple):
-    """A batch and the bytes that it has in the log."""
-
-    batch: pa.RecordBatch
-    data: bytes
-    received_us: int
-
-    @property
-    def events(self) -> int:
-        rows: int = self.batch.num_rows
-        return rows
-
-
-MOST_ROOM = 256 * 1024
-
-
-class Staged(NamedTuple):
-    """Bytes that are to be written to a place of a file, and how many zeros behind them, at most MOST_ROOM.
-
-    The zeros are room for what follows: a sync takes little more than half the time where the file does not grow,
-    because the file system has nothing to note about it then. They are no part of what is promised, so it does not
-    matter whether the disk takes them."""
-
-    descriptor: int
-    position: int
-    data: bytes
-    room: int = 0
-
-
-class WriteFailure(NamedTuple):
-    """Why bytes are not on disk. Where it was syncing that failed, nobody knows whether they are."""
-
-    error: OSError
-    syncing: bool
+OnCommitting = Callable[[int, Sequence[pa.RecordBatch]], None]
+"""Called on the loop when a commit has begun, with the offset and the batches that its events get if it succeeds. A
+log that cannot tell yet, or where the events are many, passes no batches."""
 
 
 class CommitReceipt(NamedTuple):
@@ -51,8 +34,27 @@ class CommitReceipt(NamedTuple):
     next_offset: int
 
 
+class LogReader(Protocol):
+    """Reads a log that another process appends to. Safe to call from several threads.
+
+    A reader does not know which events are durable: callers ask only for offsets below a `next_offset` that the
+    writer has told. It lives as long as its process and needs no closing."""
+
+    @property
+    def first_offset(self) -> int:
+        """The oldest offset that can still be read."""
+
+    def read(self, start: int, end: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """All events of `[start, end)` as (offset of the first row, batch), in order, cut to the range.
+
+        Raises NotFound where `start` is trimmed, StorageCorrupt where events are damaged or missing."""
+
+    def offset_at(self, received_us: int, end: int) -> int:
+        """The first offset below `end` whose event was received at or after that time, or `end`."""
+
+
 class ReadableLog(Protocol):
-    """What reading takes, in any process. Safe to call from several threads."""
+    """Reads a log whose end is known. Safe to call from several threads."""
 
     @property
     def first_offset(self) -> int:
@@ -60,40 +62,81 @@ class ReadableLog(Protocol):
 
     @property
     def next_offset(self) -> int:
-        """The offset that the next event gets. Everything below is on disk."""
+        """The offset that the next event gets. Everything below is durable."""
 
     def read(self, start: int, end: int) -> Iterator[tuple[int, pa.RecordBatch]]:
         """The events of `[start, end)` as (offset of the first row, batch), in order, cut to the range.
 
-        Ends early where the log ends. Raises NotFound where `start` is trimmed, StorageCorrupt where a
-        checksum fails."""
+        Ends early where the log ends. Raises NotFound where `start` is trimmed, StorageCorrupt where events are
+        damaged or missing."""
 
     def offset_at(self, received_us: int) -> int:
         """The first offset whose event was received at or after that time; `next_offset` if none was."""
 
 
+class Committer(Protocol):
+    """Publishes from one event loop into a log, which it does not own. Entered before use, and closed by its owner.
+
+    Publications get offsets in the order in which they come, and none is ever split by another. The number of events
+    that wait is bounded by the log's settings: beyond that, publishers wait in turn."""
+
+    @property
+    def pending_events(self) -> int:
+        """Events that were given and are not answered yet."""
+
+    async def __aenter__(self) -> Self: ...
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    async def close(self) -> None:
+        """Commit everything that was asked for so far; `publish` then raises Unavailable."""
+
+    def publish(self, events: Sequence[Event]) -> "asyncio.Future[CommitReceipt]":
+        """The place of the events in the log, once they are durable.
+
+        Raises Unavailable before the committer is entered and once it is closing. The future raises StorageFull or
+        StorageError where the log refuses; then none of the events is in the log. A publication that is cancelled
+        before its commit has begun is withdrawn; later, its events are in the log all the same."""
+
+
 class PublicationLog(ReadableLog, Protocol):
-    """Events in one sequence, numbered from 0. One writer; any number of readers in any process."""
+    """The log of a site: one writer, any number of readers in any process. The owner closes it.
 
-    def prepare(self, batches: Sequence[pa.RecordBatch]) -> list[Body]:
-        """What `append` takes. Touches no file, so that it may run where waiting is not allowed. Raises TooLarge."""
+    An implementation is one class, named in `culver.plugins.LOGS` under the scheme of its addresses."""
 
-    def prepare_packed(self, batches: Sequence[Packed], received_us: int) -> list[Body]:
-        """The same of batches that have their bytes already; `received_us` is when the last event came."""
+    @classmethod
+    def open(cls, address: str, settings: LogSettings) -> "PublicationLog":
+        """Open the log, or make it where there is none. Recovers what was acknowledged before a crash.
 
-    def append(self, group: Sequence[Body]) -> int:
-        """Write all of it and make it durable with one `fdatasync`; returns the first event's offset.
+        Raises StorageError where another process writes the log, StorageCorrupt where it is damaged."""
 
-        All or nothing: raises StorageFull or StorageError, and then none of it is ever read."""
+    @classmethod
+    def open_reader(cls, address: str) -> LogReader:
+        """A reader of the log at that address, in this or any other process. Never blocks the writer."""
 
-    def stage(self, group: Sequence[Body]) -> Staged | None:
-        """The first half of an append where waiting is not allowed: the caller has the bytes written and synced, and
-        calls `settle` before anything else is appended. None where it takes `append`, in another thread."""
+    @property
+    def address(self) -> str:
+        """What `open_reader` takes, in any process of the site."""
 
-    def settle(self, failure: WriteFailure | None) -> int:
-        """The second half; returns and raises what `append` does."""
+    def committer(
+        self,
+        on_committed: OnCommitted,
+        clock_us: Callable[[], int],
+        on_committing: OnCommitting = lambda first, batches: None,
+    ) -> Committer:
+        """The publishing end for the running event loop; a log has one at a time. `clock_us` gives the time at which
+        events are received."""
+
+    def append(self, batches: Sequence[pa.RecordBatch]) -> int:
+        """Append all batches and wait until they are durable; returns the first event's offset.
+
+        All or nothing: raises TooLarge, StorageFull or StorageError, and then none of it is ever read. For tools that
+        fill a log; a site publishes through its committer."""
 
     def trim(self, before: int) -> None:
-        """Give back the disk space of what lies below `before`; it may keep more, never less."""
+        """Give back the space of events below `before`; the log may keep more, never less. Blocks."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Let everything go; `append` then raises StorageError. Harmless to call again."""

@@ -15,7 +15,7 @@ from time import perf_counter
 
 import pyarrow as pa
 
-from culver.log import PublicationLog
+from culver.log import ReadableLog
 from culver.pipeline.batch_plan import BatchPlan
 from culver.pipeline.engine import Progress
 from culver.pipeline.engine_totals import EngineObservation, EngineTally
@@ -38,7 +38,7 @@ class InlineEngine:
     def __init__(
         self,
         files: SiteFiles,
-        log: PublicationLog,
+        log: ReadableLog,
         sink: NotificationSink,
         head: Head,
         batch_events: int,

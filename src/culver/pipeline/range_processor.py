@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from culver import matching
 from culver.errors import NotFound
-from culver.log import FileLogReader, PublicationLog
+from culver.log import LogReader, ReadableLog
 from culver.matching import Memory
 from culver.pipeline.batch_plan import BatchPlan
 from culver.pipeline.checksum import checksum
@@ -45,7 +45,7 @@ class RangeProcessor:
     def __init__(
         self,
         index: Path,
-        log: PublicationLog | FileLogReader,
+        log: ReadableLog | LogReader,
         head: Callable[[], Head | None],
     ) -> None:
         """`head` is asked how far delivery is, and which index version there is; None: not known this instant."""

@@ -15,6 +15,11 @@ class SiteFiles:
         return self.data_dir / "log"
 
     @property
+    def log_address(self) -> str:
+        """The address under which `culver.plugins` opens the log."""
+        return self.log.absolute().as_uri()
+
+    @property
     def index(self) -> Path:
         return self.data_dir / "index"
 

@@ -26,6 +26,7 @@ class Welcome:
     ports: tuple[int, ...]
     ranges: tuple[FileRange, ...]
     frontier: int
+    log_address: str
     next_offset: int
     log_level: int
 

@@ -13,7 +13,7 @@ from culver.config import LogSettings, PipelineSettings
 from culver.control.elasticity import ELASTIC_PLACEMENTS
 from culver.control.index_placement import open_index, weigh
 from culver.control.placement_trial import Circumstances, seconds_per_event
-from culver.log.file_log import FileLog
+from culver.log.files import FileLog
 from culver.matching.index import ClauseTable, IndexWriter, compile_rows
 from culver.matching.index.compile.clause_table import concatenate
 from culver.matching.index.compile.compiler import Entry, compile_entries
@@ -93,7 +93,7 @@ def test_an_index_too_large_for_a_worker_is_divided_so_that_it_fits(
     tmp_path: Path, quotes: ClauseTable, events: pa.RecordBatch, log: FileLog, with_events: bool
 ) -> None:
     if with_events:
-        log.append(log.prepare([events]))
+        log.append([events])
     writer = writer_of(tmp_path / "index", quotes, Replicated(1))
     weighed = weigh(writer, settings(1.6 * size_of(writer)), SLICES, log)
     assert weighed.choice.name in ("mpartition", "event-space", "hashed")

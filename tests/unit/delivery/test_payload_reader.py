@@ -8,7 +8,7 @@ import pytest
 from culver.config import LogSettings
 from culver.delivery.payload_reader import PayloadReader
 from culver.errors import StorageError
-from culver.log.file_log import FileLog
+from culver.log.files import FileLog
 from support.logs import batch
 
 
@@ -28,7 +28,7 @@ class CountingLog(FileLog):
 @pytest.fixture
 def log(tmp_path: Path) -> Iterator[CountingLog]:
     with CountingLog(tmp_path, LogSettings()) as made:
-        made.append(made.prepare([batch(start, 100) for start in range(0, 2_000, 100)]))
+        made.append([batch(start, 100) for start in range(0, 2_000, 100)])
         yield made
 
 
@@ -52,7 +52,7 @@ def test_a_block_that_grows_is_read_on_where_it_ended(log: CountingLog) -> None:
         reader = PayloadReader(log)
         assert await reader.read([1_999]) == [payload(1_999)]
         assert await reader.read([2_000]) == [None]
-        log.append(log.prepare([batch(2_000, 3)]))
+        log.append([batch(2_000, 3)])
         assert await reader.read([1_998, 2_000, 2_002]) == [payload(1_998), payload(2_000), payload(2_002)]
         await reader.close()
 
@@ -114,7 +114,7 @@ def test_what_was_just_published_is_not_read_back(log: CountingLog) -> None:
         await reader.read([1_999])
         reads = log.reads
         for first in range(2_000, 4_000, 40):
-            log.append(log.prepare([batch(first, 40)]))
+            log.append([batch(first, 40)])
             reader.remember(first, [payload(offset) for offset in range(first, first + 40)])
         assert await reader.read(range(1_990, 4_000)) == [payload(offset) for offset in range(1_990, 4_000)]
         assert log.reads == reads
@@ -126,7 +126,7 @@ def test_what_was_just_published_is_not_read_back(log: CountingLog) -> None:
 def test_remembering_out_of_order_leaves_no_hole(log: CountingLog) -> None:
     async def run() -> None:
         reader = PayloadReader(log)
-        log.append(log.prepare([batch(2_000, 600)]))
+        log.append([batch(2_000, 600)])
         for first, last in [(2_300, 2_600), (2_000, 2_100), (2_200, 2_300), (2_100, 2_200)]:
             reader.remember(first, [payload(offset) for offset in range(first, last)])
         assert await reader.read(range(2_000, 2_600)) == [payload(offset) for offset in range(2_000, 2_600)]

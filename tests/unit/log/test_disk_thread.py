@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from culver.log.disk_thread import DiskThread
-from culver.log.publication_log import Staged, WriteFailure
+from culver.log.files.disk_thread import DiskThread, StagedWrite, WriteFailure
 
 
 @contextlib.asynccontextmanager
@@ -29,7 +28,7 @@ async def write(disk: DiskThread, path: str | Path, data: bytes, position: int =
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
     try:
         answer: asyncio.Future[WriteFailure | None] = asyncio.get_running_loop().create_future()
-        disk.write(Staged(descriptor, position, data), answer.set_result)
+        disk.write(StagedWrite(descriptor, position, data), answer.set_result)
         return await answer
     finally:
         os.close(descriptor)
@@ -87,7 +86,7 @@ def test_a_second_write_at_the_same_time_is_refused(tmp_path: Path) -> None:
             first = asyncio.ensure_future(write(disk, tmp_path / "file", b"abc"))
             await asyncio.sleep(0)
             with pytest.raises(ValueError, match="one write at a time"):
-                disk.write(Staged(0, 0, b""), lambda failure: None)
+                disk.write(StagedWrite(0, 0, b""), lambda failure: None)
             assert await first is None
 
     asyncio.run(main())
@@ -100,7 +99,7 @@ def test_closing_waits_for_the_write_and_leaves_nothing_open(tmp_path: Path) -> 
         disk.close()
         disk.start()
         descriptor = os.open(tmp_path / "file", os.O_WRONLY | os.O_CREAT, 0o600)
-        disk.write(Staged(descriptor, 0, b"x" * 1_000_000), lambda failure: None)
+        disk.write(StagedWrite(descriptor, 0, b"x" * 1_000_000), lambda failure: None)
         disk.close()
         disk.close()
         os.close(descriptor)

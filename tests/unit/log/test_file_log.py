@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from culver.errors import NotFound, StorageError, StorageFull
-from culver.log.file_log import FileLog, FileLogReader
+from culver.log.files import FileLog, FileLogReader
 from support.logs import ONE_SEGMENT, SMALL_SEGMENTS, batch, last_segment, numbers
 
 
@@ -26,7 +26,7 @@ def test_one_append_costs_one_fdatasync(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(os, "fdatasync", fdatasync)
     with FileLog(tmp_path, ONE_SEGMENT) as log:
         for n in range(0, 50, 10):
-            log.append(log.prepare([batch(n + i) for i in range(10)]))
+            log.append([batch(n + i) for i in range(10)])
     assert len(calls) == 5
 
 
@@ -38,7 +38,7 @@ def test_what_is_kept_in_memory_is_what_the_files_hold(tmp_path: Path) -> None:
             first = log.next_offset
             sizes = [rng.randrange(1, 5) for _ in range(rng.choice([1, 1, 2, 70]))]
             starts = itertools.accumulate(sizes, initial=first)
-            log.append(log.prepare([batch(start, size) for start, size in zip(starts, sizes, strict=False)]))
+            log.append([batch(start, size) for start, size in zip(starts, sizes, strict=False)])
             reader = reader or FileLogReader(tmp_path)
             for start in (first, rng.randrange(log.next_offset), max(0, first - rng.randrange(40))):
                 end = rng.randrange(start, log.next_offset + 1)
@@ -60,18 +60,17 @@ def test_new_segment_is_durable_under_its_name_before_it_is_used(
         monkeypatch.setattr(os, "fsync", fsync)
         before = set(tmp_path.glob("*.log"))
         while set(tmp_path.glob("*.log")) == before:
-            log.append(log.prepare([batch(log.next_offset)]))
+            log.append([batch(log.next_offset)])
     assert synced == [last_segment(tmp_path).name, tmp_path.name]
 
 
 def test_group_is_not_spread_over_segments(tmp_path: Path) -> None:
     with FileLog(tmp_path, SMALL_SEGMENTS) as log:
-        log.append(log.prepare([batch(0)]))
-        log.append(log.prepare([batch(n) for n in range(1, 101)]))
-        log.append(log.prepare([batch(101)]))
+        log.append([batch(0)])
+        log.append([batch(n) for n in range(1, 101)])
+        log.append([batch(101)])
         assert sorted(int(path.stem) for path in tmp_path.glob("*.log")) == [0, 1, 101]
         assert numbers(log, 0, 102) == list(range(102))
-        assert log.bytes_on_disk == sum(path.stat().st_size for path in tmp_path.glob("*.log"))
 
 
 def test_failed_fdatasync_hides_its_events_and_refuses_appends_until_reopened(
@@ -81,19 +80,19 @@ def test_failed_fdatasync_hides_its_events_and_refuses_appends_until_reopened(
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     log = FileLog(tmp_path, ONE_SEGMENT)
-    log.append(log.prepare([batch(0, 3)]))
+    log.append([batch(0, 3)])
     with monkeypatch.context() as broken:
         broken.setattr(os, "fdatasync", fail)
         with pytest.raises(StorageError, match="opens the log again"):
-            log.append(log.prepare([batch(3, 2)]))
+            log.append([batch(3, 2)])
     with pytest.raises(StorageError, match="fdatasync failed"):
-        log.append(log.prepare([batch(3, 2)]))
+        log.append([batch(3, 2)])
     assert log.next_offset == 3
     assert numbers(log, 0, 100) == [0, 1, 2]
     log.close()
     with FileLog(tmp_path, ONE_SEGMENT) as log:
         assert numbers(log, 0, 100) == [0, 1, 2]
-        assert log.append(log.prepare([batch(3)])) == 3
+        assert log.append([batch(3)]) == 3
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
@@ -108,14 +107,14 @@ def test_disk_full_in_the_middle_of_a_write_leaves_the_log_usable(
         return really(descriptor, data[: len(data) // 2], position)
 
     with FileLog(tmp_path, ONE_SEGMENT) as log:
-        log.append(log.prepare([batch(0, 3)]))
-        size = log.bytes_on_disk
+        log.append([batch(0, 3)])
+        size = last_segment(tmp_path).stat().st_size
         with monkeypatch.context() as full:
             full.setattr(os, "pwrite", half)
             with pytest.raises(StorageFull):
-                log.append(log.prepare([batch(3, 2)]))
-        assert log.bytes_on_disk == size
-        assert log.append(log.prepare([batch(3)])) == 3
+                log.append([batch(3, 2)])
+        assert last_segment(tmp_path).stat().st_size == size
+        assert log.append([batch(3)]) == 3
         assert numbers(log, 0, 100) == [0, 1, 2, 3]
 
 
@@ -126,13 +125,13 @@ def test_disk_full_when_a_segment_is_started_leaves_no_file_behind(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with FileLog(tmp_path, SMALL_SEGMENTS) as log:
-        log.append(log.prepare([batch(0, 3)]))
+        log.append([batch(0, 3)])
         with monkeypatch.context() as full:
             full.setattr(os, "fsync", fail)
             with pytest.raises(StorageFull):
-                log.append(log.prepare([batch(n) for n in range(3, 103)]))
+                log.append([batch(n) for n in range(3, 103)])
         assert [path.stem for path in tmp_path.glob("*.log")] == [f"{0:020d}"]
-        assert log.append(log.prepare([batch(n) for n in range(3, 103)])) == 3
+        assert log.append([batch(n) for n in range(3, 103)]) == 3
         assert numbers(log, 0, 1000) == list(range(103))
 
 
@@ -143,14 +142,14 @@ def test_failed_write_that_cannot_be_taken_back_refuses_appends(
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     with FileLog(tmp_path, ONE_SEGMENT) as log:
-        log.append(log.prepare([batch(0)]))
+        log.append([batch(0)])
         with monkeypatch.context() as broken:
             broken.setattr(os, "pwrite", fail)
             broken.setattr(os, "ftruncate", fail)
             with pytest.raises(StorageError):
-                log.append(log.prepare([batch(1)]))
+                log.append([batch(1)])
         with pytest.raises(StorageError, match="could not be taken back"):
-            log.append(log.prepare([batch(1)]))
+            log.append([batch(1)])
         assert numbers(log, 0, 10) == [0]
 
 
@@ -159,7 +158,7 @@ import resource, signal, sys
 from pathlib import Path
 from culver.config import LogSettings
 from culver.errors import StorageFull
-from culver.log.file_log import FileLog
+from culver.log.files import FileLog
 from support.logs import batch, numbers
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -171,7 +170,7 @@ refused = 0
 while refused < 3:
     at = log.next_offset
     try:
-        assert log.append(log.prepare([batch(at, 2), batch(at + 2, 1)])) == at
+        assert log.append([batch(at, 2), batch(at + 2, 1)]) == at
     except StorageFull:
         assert log.next_offset == at
         refused += 1
@@ -179,7 +178,7 @@ assert numbers(log, 0, 10**6) == list(range(log.next_offset))
 full_at = log.next_offset
 if sys.argv[3] == "go on":
     resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
-    assert log.append(log.prepare([batch(full_at, 5)])) == full_at
+    assert log.append([batch(full_at, 5)]) == full_at
 print(full_at, log.next_offset, flush=True)
 import os
 os._exit(0)
@@ -205,13 +204,13 @@ _APPEND = """
 import sys
 from pathlib import Path
 from culver.config import LogSettings
-from culver.log.file_log import FileLog
+from culver.log.files import FileLog
 from support.logs import batch
 
 log = FileLog(Path(sys.argv[1]), LogSettings(segment_bytes=30_000))
 while True:
     at = log.next_offset
-    log.append(log.prepare([batch(at + i) for i in range(at % 3 + 1)]))
+    log.append([batch(at + i) for i in range(at % 3 + 1)])
     print(log.next_offset, flush=True)
 """
 
@@ -235,7 +234,7 @@ def test_killed_writer_loses_nothing_acknowledged(tmp_path: Path) -> None:
 _FOLLOW = """
 import sys
 from pathlib import Path
-from culver.log.file_log import FileLogReader
+from culver.log.files import FileLogReader
 from support.logs import numbers
 
 reader = FileLogReader(Path(sys.argv[1]))
@@ -252,7 +251,7 @@ def test_reader_in_another_process_follows_appends_new_segments_and_trims(tmp_pa
         assert process.stdout is not None
         offset = 0
         for round_ in range(60):
-            log.append(log.prepare([batch(log.next_offset + i) for i in range(round_ % 4 + 1)]))
+            log.append([batch(log.next_offset + i) for i in range(round_ % 4 + 1)])
             if round_ % 2:
                 process.stdin.write(f"{offset} {log.next_offset}\n")
                 process.stdin.flush()
@@ -268,7 +267,7 @@ def test_reader_goes_on_where_it_stopped_without_reading_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with FileLog(tmp_path, ONE_SEGMENT) as log:
-        log.append(log.prepare([batch(n, padding=10_000) for n in range(200)]))
+        log.append([batch(n, padding=10_000) for n in range(200)])
         reader = FileLogReader(tmp_path)
         numbers(reader, 0, 200)
         read = 0
@@ -282,7 +281,7 @@ def test_reader_goes_on_where_it_stopped_without_reading_again(
 
         monkeypatch.setattr(os, "pread", pread)
         for n in range(200, 210):
-            log.append(log.prepare([batch(n)]))
+            log.append([batch(n)])
             assert numbers(reader, n, n + 1) == [n]
         assert read < 10 * 1_000
         assert numbers(reader, 100, 101) == [100]
@@ -292,7 +291,7 @@ def test_reader_goes_on_where_it_stopped_without_reading_again(
 def test_reader_tells_what_is_trimmed(tmp_path: Path) -> None:
     with FileLog(tmp_path, SMALL_SEGMENTS) as log:
         for n in range(40):
-            log.append(log.prepare([batch(n)]))
+            log.append([batch(n)])
         reader = FileLogReader(tmp_path)
         assert numbers(reader, 0, 40) == list(range(40))
         log.trim(30)
@@ -306,7 +305,7 @@ def test_reader_tells_what_is_trimmed(tmp_path: Path) -> None:
 
 def test_reader_refuses_to_come_short_of_what_was_promised(tmp_path: Path) -> None:
     with FileLog(tmp_path, ONE_SEGMENT) as log:
-        log.append(log.prepare([batch(0, 3)]))
+        log.append([batch(0, 3)])
         with pytest.raises(StorageError, match="events up to 4 were promised"):
             list(FileLogReader(tmp_path).read(0, 4))
 

@@ -13,12 +13,10 @@ import pytest
 
 from culver.config import LogSettings
 from culver.errors import StorageError, StorageFull, Unavailable
-from culver.log import group_committer
-from culver.log.disk_thread import DiskThread
-from culver.log.file_log import FileLog
-from culver.log.group_committer import GroupCommitter
-from culver.log.log_segment import list_segments
-from culver.log.publication_log import Body, Staged, WriteFailure
+from culver.log.files import FileLog, group_committer
+from culver.log.files.disk_thread import DiskThread, StagedWrite, WriteFailure
+from culver.log.files.group_committer import GroupCommitter
+from culver.log.files.log_segment import RecordBody, list_segments
 from culver.model.columns.arrow_message import Packed
 from culver.model.columns.event_batch import pack
 from culver.model.event import Event
@@ -43,17 +41,17 @@ class GatedLog(FileLog):
         """Wait until the next commit has begun."""
         await asyncio.to_thread(self.entered.acquire)
 
-    def stage(self, group: Sequence[Body]) -> Staged | None:
+    def stage(self, group: Sequence[RecordBody]) -> StagedWrite | None:
         return None
 
-    def append(self, group: Sequence[Body]) -> int:
+    def append_group(self, group: Sequence[RecordBody]) -> int:
         self.entered.release()
         self.gate.acquire()
         self.threads.add(threading.get_ident())
         if self.full:
             raise StorageFull("full", path="here")
         self.groups.append(sum(body.events for body in group))
-        return super().append(group)
+        return super().append_group(group)
 
 
 def committer(
@@ -382,7 +380,7 @@ def test_request_that_cannot_be_encoded_fails_alone(tmp_path: Path, monkeypatch:
             raise pa.ArrowInvalid("no such thing")
         return pack(events, received_us)
 
-    monkeypatch.setattr("culver.log.group_committer.pack", picky_pack)
+    monkeypatch.setattr("culver.log.files.group_committer.pack", picky_pack)
 
     async def main() -> None:
         with GatedLog(tmp_path) as log:
@@ -458,15 +456,15 @@ class StagedLog(FileLog):
         self.staged: list[int] = []
         self.appended: list[int] = []
 
-    def stage(self, group: Sequence[Body]) -> Staged | None:
+    def stage(self, group: Sequence[RecordBody]) -> StagedWrite | None:
         staged = super().stage(group)
         if staged is not None:
             self.staged.append(sum(body.events for body in group))
         return staged
 
-    def append(self, group: Sequence[Body]) -> int:
+    def append_group(self, group: Sequence[RecordBody]) -> int:
         self.appended.append(sum(body.events for body in group))
-        return super().append(group)
+        return super().append_group(group)
 
 
 def test_small_groups_are_staged_on_the_loop_and_others_appended_in_the_thread(tmp_path: Path) -> None:
@@ -504,7 +502,7 @@ def test_small_group_that_cannot_be_written_fails_and_the_next_succeeds(
     really = DiskThread.write
 
     def onto_a_full_device(
-        disk: DiskThread, staged: Staged, done: Callable[[WriteFailure | None], None]
+        disk: DiskThread, staged: StagedWrite, done: Callable[[WriteFailure | None], None]
     ) -> None:
         really(disk, staged._replace(descriptor=full), done)
 
@@ -530,7 +528,7 @@ def test_small_group_that_cannot_be_written_fails_and_the_next_succeeds(
 def test_small_group_that_cannot_be_synced_is_hidden_and_the_log_refuses_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(disk: DiskThread, staged: Staged, done: Callable[[WriteFailure | None], None]) -> None:
+    def fail(disk: DiskThread, staged: StagedWrite, done: Callable[[WriteFailure | None], None]) -> None:
         os.pwrite(staged.descriptor, staged.data, staged.position)
         done(WriteFailure(OSError(errno.EIO, "gone"), True))
 

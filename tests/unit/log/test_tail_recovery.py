@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from culver.errors import StorageCorrupt, StorageError
-from culver.log.file_log import FileLog, FileLogReader
-from culver.log.log_segment import HEADER
+from culver.log.files import FileLog, FileLogReader
+from culver.log.files.log_segment import HEADER
 from support.logs import ONE_SEGMENT, SMALL_SEGMENTS, batch, last_segment, numbers
 
 
@@ -31,7 +31,7 @@ def write_groups(directory: Path, groups: list[list[int]]) -> list[int]:
             for count in group:
                 batches.append(batch(number, count, received_us=number))
                 number += count
-            log.append(log.prepare(batches))
+            log.append(batches)
             sizes.append(last_segment(directory).stat().st_size)
     return sizes
 
@@ -49,7 +49,7 @@ def test_tail_torn_at_any_byte_is_cut_as_a_whole(tmp_path: Path, group: list[int
         with FileLog(torn, ONE_SEGMENT) as log:
             assert log.next_offset == 4, cut
             assert last_segment(torn).stat().st_size == before
-            assert log.append(log.prepare([batch(4, 2)])) == 4
+            assert log.append([batch(4, 2)]) == 4
             assert numbers(log, 0, 6) == list(range(6))
 
 
@@ -80,7 +80,7 @@ def test_flipped_bit_anywhere_is_found_and_never_read_as_something_else(tmp_path
     with FileLog(whole, SMALL_SEGMENTS) as log:
         for start in range(0, 12, 2):
             last_group = last_segment(whole), last_segment(whole).stat().st_size
-            log.append(log.prepare([batch(start), batch(start + 1)]))
+            log.append([batch(start), batch(start + 1)])
     paths = sorted(whole.glob("*.log"))
     assert len(paths) >= 2
     assert last_group[0] == paths[-1]
@@ -151,14 +151,14 @@ def test_bytes_that_imitate_a_record_do_not_turn_a_torn_tail_into_damage(tmp_pat
 def test_segment_whose_making_was_cut_short_goes_on_at_the_offset_of_its_name(tmp_path: Path) -> None:
     with FileLog(tmp_path, SMALL_SEGMENTS) as log:
         for n in range(20):
-            log.append(log.prepare([batch(n, received_us=n)]))
+            log.append([batch(n, received_us=n)])
         log.trim(20)
     for content in (b"", b"CULV", bytes(HEADER.size)):
         last_segment(tmp_path).unlink()
         (tmp_path / f"{20:020d}.log").write_bytes(content)
         with FileLog(tmp_path, SMALL_SEGMENTS) as log:
             assert log.next_offset == 20
-            assert log.append(log.prepare([batch(20)])) == 20
+            assert log.append([batch(20)]) == 20
             assert numbers(log, 20, 21) == [20]
 
 
@@ -184,7 +184,7 @@ def test_segment_of_a_later_format_is_refused_by_its_number(tmp_path: Path) -> N
 def test_missing_segment_in_the_middle_is_damage(tmp_path: Path) -> None:
     with FileLog(tmp_path, SMALL_SEGMENTS) as log:
         for n in range(60):
-            log.append(log.prepare([batch(n)]))
+            log.append([batch(n)])
     sorted(tmp_path.glob("*.log"))[1].unlink()
     with FileLog(tmp_path, SMALL_SEGMENTS) as log, pytest.raises(StorageCorrupt, match="next file starts"):
         list(log.read(0, 60))

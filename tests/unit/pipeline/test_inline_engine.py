@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from culver.config import LogSettings
-from culver.log.file_log import FileLog
+from culver.log.files import FileLog
 from culver.matching.index import Entry, IndexWriter
 from culver.model.columns.event_batch import encode
 from culver.model.event import Event
@@ -74,7 +74,7 @@ class Bench:
         return batches
 
     def commit(self, batches: list[pa.RecordBatch]) -> None:
-        self.log.append(self.log.prepare(batches))
+        self.log.append(batches)
         self.move(log_end=self.log.next_offset)
 
     def move(self, **changes: Any) -> None:

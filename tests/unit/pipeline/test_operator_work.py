@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from culver.config import LogSettings
-from culver.log.file_log import FileLog
+from culver.log.files import FileLog
 from culver.matching.index import Entry, IndexWriter
 from culver.model.columns import event_batch as batches
 from culver.model.language.parser import parse
@@ -156,7 +156,7 @@ def test_processor_tells_what_each_slice_was_sent_and_found(slices: int, tmp_pat
     added = [Entry(number, parse(f"n >= {number}"), 0, schemes[number % 3]) for number in range(1, 40)]
     writer.publish(1, added, [], 0)
     with FileLog(files.log, LogSettings()) as log:
-        log.append(log.prepare(batches.encode([random_event(rng) for _ in range(120)], 0)))
+        log.append(batches.encode([random_event(rng) for _ in range(120)], 0))
         processor = RangeProcessor(files.index, log, lambda: Head(120, 1, 0, slices))
         plan = BatchPlan(1, slices, slices)
         [block] = processor.process(0, 120, plan)

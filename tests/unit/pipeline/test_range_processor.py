@@ -8,7 +8,7 @@ from typing import TypeGuard
 import pytest
 
 from culver.config import LogSettings
-from culver.log.file_log import FileLog
+from culver.log.files import FileLog
 from culver.matching.index import Entry, IndexWriter
 from culver.matching.index.compile.clause_table import concatenate
 from culver.matching.index.storage import version_files
@@ -52,7 +52,7 @@ def files(tmp_path: Path) -> SiteFiles:
     writer.publish(1, [Entry(number, parse(f"n >= {number}")) for number in range(1, 60)], [], 0)
     rng = random.Random(4)
     with FileLog(found.log, LogSettings()) as log:
-        log.append(log.prepare(batches.encode([random_event(rng) for _ in range(EVENTS)], 0)))
+        log.append(batches.encode([random_event(rng) for _ in range(EVENTS)], 0))
     return found
 
 
@@ -107,7 +107,7 @@ def test_slices_with_several_sets_find_what_the_reference_finds(
     writer.publish(writer.version + 1, [], [(ended, 60)], 0)
     expected = {(number, row) for row, number in played.pairs.tolist() if number != ended or row < 60}
     with FileLog(files.log, LogSettings()) as log:
-        log.append(log.prepare([played.batch]))
+        log.append([played.batch])
         count = played.batch.num_rows
         processor = RangeProcessor(files.index, log, lambda: Head(count, writer.version, 0, slices))
         plan = BatchPlan(writer.version, slices, tasks)

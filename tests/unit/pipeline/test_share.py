@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from culver.config import LogSettings
-from culver.log.file_log import FileLog
+from culver.log.files import FileLog
 from culver.matching.index import IndexWriter
 from culver.matching.index.compile.clause_table import concatenate
 from culver.pipeline.batch_plan import BatchPlan
@@ -39,7 +39,7 @@ def test_a_process_maps_the_sets_of_its_last_task_only(tasks: int, tmp_path: Pat
     batch = scene("several applications").batch
     end, heads = batch.num_rows, [Head(batch.num_rows, 2, 0, SLICES)]
     with FileLog(files.log, LogSettings()) as log:
-        log.append(log.prepare([batch]))
+        log.append([batch])
         processor = RangeProcessor(files.index, log, lambda: heads[-1])
 
         def mapped_after(plan: BatchPlan, task: int) -> set[str]:

@@ -12,8 +12,8 @@ from culver.bench.bench_frame import BenchmarkFailed
 from culver.bench.site_process import site_status
 from culver.bench.workloads import Workload
 from culver.config import LogSettings
-from culver.log import FileLog
 from culver.model.columns import RECEIVED
+from culver.plugins import open_log
 
 _GROUP = 8_192  # events of one group commit
 _DISTINCT = 32 * _GROUP  # events, which then come again
@@ -23,12 +23,12 @@ _POLL_SECONDS = 0.05  # asking takes time from the site
 def fill_log(directory: Path, workload: Workload, events: int, seed: int) -> int:
     """Append events of the workload, at least that many; returns where the log ends. No site may be running."""
     batch = _received_now(workload.event_batch(min(_DISTINCT, -(-events // _GROUP) * _GROUP), seed))
-    log = FileLog(directory, LogSettings())
+    log = open_log(directory.absolute().as_uri(), LogSettings())
     try:
         end = log.next_offset + events
         at = 0
         while log.next_offset < end:
-            log.append(log.prepare([batch.slice(at, _GROUP)]))
+            log.append([batch.slice(at, _GROUP)])
             at = (at + _GROUP) % batch.num_rows
         return log.next_offset
     finally:

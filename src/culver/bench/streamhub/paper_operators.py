@@ -26,7 +26,6 @@ from culver.bench.pipeline.backlog import fill_log
 from culver.bench.streamhub import sliced_matching, streamhub_paper
 from culver.bench.streamhub.streamhub_findings import Finding, Quoted
 from culver.bench.streamhub.streamhub_plan import SEED, StreamhubPlan
-from culver.log import FileLogReader
 from culver.matching import MOST_EVENTS, Found, Memory, Undivided
 from culver.pipeline import (
     Collection,
@@ -41,7 +40,7 @@ from culver.pipeline import (
     warm_up_operators,
 )
 from culver.placement import Chosen
-from culver.plugins import forwarding_named
+from culver.plugins import forwarding_named, open_reader
 
 FIGURE = "8"
 RATE = "events"
@@ -78,7 +77,7 @@ class _Stage:
     def __init__(self, job: Job) -> None:
         warm_up_operators()
         self._job = job
-        self._reader = FileLogReader(job.log)
+        self._reader = open_reader(job.log.absolute().as_uri())
         self._index = DividedIndex(job.index, sliced_matching.VERSION)
         self._memory = Memory()
         self._forwarding = forwarding_named("adaptive")()

@@ -60,7 +60,7 @@ class RangePartition(InputPartition):
 
 
 class LogSource(DataSource):
-    """Options: `data_dir`, `signals` (socket path), `batch_events`, `parallelism`, `forwarding`."""
+    """Options: `data_dir`, `log` (address), `signals` (socket path), `batch_events`, `parallelism`, `forwarding`."""
 
     @classmethod
     def name(cls) -> str:
@@ -78,6 +78,7 @@ class LogStreamReader(DataSourceStreamReader):
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         self._data_dir = options["data_dir"]
+        self._log = options["log"]
         self._signals = options["signals"]
         self._batch_events = int(options["batch_events"])
         self._parallelism = int(options["parallelism"])
@@ -176,7 +177,7 @@ class LogStreamReader(DataSourceStreamReader):
 
     def _blocks(self, partition: RangePartition) -> "Iterator[Notifications | Partial]":
         """What is found in each block: all there is, or a task's share of it."""
-        processor, plan = _processor(self._data_dir), partition.plan
+        processor, plan = _processor(self._data_dir, self._log), partition.plan
         if plan.tasks == 1:
             return processor.process(partition.start, partition.end, plan)
         return processor.process_share(partition.start, partition.end, plan, partition.task)
@@ -254,13 +255,12 @@ def _grouping() -> "Grouping":
 
 
 @functools.cache
-def _processor(data_dir: str) -> "RangeProcessor":
+def _processor(data_dir: str, log: str) -> "RangeProcessor":
     # Only workers match. Four other processes load this module, one after the other, before the first batch.
-    from culver.log import FileLogReader
     from culver.pipeline.range_processor import RangeProcessor
+    from culver.plugins import open_reader
 
-    files = SiteFiles(Path(data_dir))
-    return RangeProcessor(files.index, FileLogReader(files.log), _head_file(data_dir).read)
+    return RangeProcessor(SiteFiles(Path(data_dir)).index, open_reader(log), _head_file(data_dir).read)
 
 
 @functools.cache

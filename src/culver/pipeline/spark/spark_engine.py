@@ -50,6 +50,7 @@ class SparkEngine:
     def __init__(
         self,
         files: SiteFiles,
+        log_address: str,
         sink: NotificationSink,
         head: Head,
         master: str,
@@ -62,6 +63,7 @@ class SparkEngine:
     ) -> None:
         """With `elastic` slices come and go, and on a cluster executors with them."""
         self._files = files
+        self._log_address = log_address
         self._master = master
         self._batch_events = batch_events
         self._spark_conf = spark_conf
@@ -266,6 +268,7 @@ class SparkEngine:
             shutil.rmtree(leftover, ignore_errors=True)
         options = {
             "data_dir": str(self._files.data_dir.absolute()),
+            "log": self._log_address,
             "master": self._master,
             "batch_events": self._batch_events,
             "signals": self._signals_path,

@@ -24,6 +24,7 @@ def start_query(
     query = (
         session.readStream.format("culver")
         .option("data_dir", options["data_dir"])
+        .option("log", options["log"])
         .option("signals", options["signals"])
         .option("batch_events", str(options["batch_events"]))
         .option("forwarding", options["forwarding"])

@@ -13,6 +13,7 @@ def tasks_of(tmp_path: Path, slices: int, events: int, load: LoadReport | None) 
     reader = LogStreamReader(
         {
             "data_dir": str(tmp_path),
+            "log": (tmp_path / "log").as_uri(),
             "signals": "nowhere",
             "batch_events": "1000000",
             "parallelism": "8",

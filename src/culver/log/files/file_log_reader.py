@@ -1,16 +1,17 @@
-"""Reading a log by offset, from any process."""
+"""Reads a file log by offset, in any process."""
 
 import os
 import threading
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from urllib.parse import unquote_to_bytes, urlsplit
 
 import numpy as np
 import pyarrow as pa
 
 from culver.errors import NotFound, StorageCorrupt, StorageError
-from culver.log.log_segment import (
+from culver.log.files.log_segment import (
     HEADER,
     BadRecord,
     Record,
@@ -22,18 +23,16 @@ from culver.log.log_segment import (
     storage_error,
     walk,
 )
-from culver.model.columns import event_batch as batches
+from culver.model.columns import deserialise, received_times
 
 _SPACING_BYTES = 32 * 1024
 _MOST_RESUMES = 64
 
 
 class FileLogReader:
-    """Reads the segments of a directory that some other process, or thread, appends to.
+    """Implements LogReader on the segments of a directory that another process, or thread, appends to.
 
-    Thread-safe and never in the writer's way. It knows nothing of what is durable: ask it only for offsets
-    below a `next_offset` that the writer has told. Holds no file open between calls.
-    """
+    Never blocks the writer, and holds no file open between calls."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -43,33 +42,27 @@ class FileLogReader:
 
     @property
     def first_offset(self) -> int:
-        """The oldest offset that can still be read."""
         return self._refresh()[0]
 
     def read(self, start: int, end: int) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """The events of `[start, end)` as (offset of the first row, batch), in order, cut to the range.
-
-        All of it: raises StorageCorrupt where a checksum fails or the log ends before `end`, NotFound where
-        `start` is trimmed."""
         if start >= end:
             return iter(())
         self._find(start)
         return self._read(start, end)
 
     def offset_at(self, received_us: int, end: int) -> int:
-        """The first offset below `end` whose event was received at or after that time, or `end`."""
         firsts = self._refresh()
         # A segment's header holds the latest time before it: the last one with an earlier time has the event.
         at = bisect_left(firsts, received_us, key=lambda first: self._segment(first).header.received_us)
         segment = self._segment(firsts[max(at - 1, 0)])
         with self._lock:
             offset, position = segment.locate_time(received_us)
-        # What follows `end` may be half written at this moment, and is not looked at.
+        # Records from `end` on may be half written at this moment and are not looked at.
         for record, body in self._walk(segment, position, offset) if offset < end else ():
             if record.received_us >= received_us:
-                times = batches.received_times(_decode(segment, record, body))
+                times = received_times(_decode(segment, record, body))
                 hits = np.flatnonzero(times >= received_us)
-                # None when the clock was set back: the time was reached in a segment that is trimmed by now.
+                # There is none when the clock was set back: the time was reached in a segment trimmed since.
                 return min(record.offset + (int(hits[0]) if len(hits) else 0), end)
             offset = record.end_offset
             if offset >= end:
@@ -106,7 +99,7 @@ class FileLogReader:
                     batch = batch.slice(first - record.offset, last - first)
                 offset = last
                 if offset == end:
-                    # Before the last batch is handed on, for a caller may not come back for more.
+                    # This comes before the last batch, because a caller may not come back for more.
                     with self._lock:
                         segment.remember(at, position)
                 yield first, batch
@@ -115,7 +108,7 @@ class FileLogReader:
             self._check_successor(segment, at, position, end)
 
     def _check_successor(self, segment: "_Segment", offset: int, position: int, end: int) -> None:
-        """A segment ended at `offset`; the next one must go on there."""
+        """Check that the segment behind one that ended at `offset` begins there."""
         later = [first for first in self._refresh() if first > segment.header.first_offset]
         if not later:
             raise corrupt(
@@ -131,7 +124,7 @@ class FileLogReader:
         for _ in range(3):
             firsts = self._firsts
             at = bisect_right(firsts, offset) - 1
-            # What lies beyond what was read of the last known segment may lie in one that is not known yet.
+            # An offset beyond what was read of the last known segment may lie in a segment not known yet.
             if at < 0 or (at == len(firsts) - 1 and not self._is_known(firsts[at], offset)):
                 firsts = self._refresh()
                 at = bisect_right(firsts, offset) - 1
@@ -142,7 +135,7 @@ class FileLogReader:
             try:
                 return self._segment(firsts[at])
             except FileNotFoundError:
-                self._refresh()  # trimmed a moment ago
+                self._refresh()  # the segment was trimmed a moment ago
         raise StorageError(f"the segment of offset {offset} in {self._directory} cannot be opened")
 
     def _is_known(self, first: int, offset: int) -> bool:
@@ -194,11 +187,11 @@ class FileLogReader:
 
 
 class _Segment:
-    """Where records start in one segment: a sparse index over what has been walked, from its start on.
+    """A sparse index of one segment: where records start, as far as the segment has been walked.
 
-    offsets[i], positions[i] and times[i] belong to one record; entries stand at least 32 KiB apart. `tail` is
-    where the next unknown record starts, `resumes` holds where the latest reads ended, which is where the
-    next ones begin.
+    offsets[i], positions[i] and times[i] belong to one record; entries are at least 32 KiB apart. The first entry's
+    time is the latest before the segment. `tail` is where the next unknown record starts. `resumes` holds where the
+    latest reads ended, which is where the next ones begin.
     """
 
     __slots__ = ("header", "offsets", "path", "positions", "resumes", "tail", "times")
@@ -209,10 +202,11 @@ class _Segment:
         self.tail = (header.first_offset, HEADER.size)
         self.offsets = [header.first_offset]
         self.positions = [HEADER.size]
-        self.times = [header.received_us]  # of the first entry: the latest time before the segment
+        self.times = [header.received_us]
         self.resumes: dict[int, int] = {}
 
     def note(self, record: Record) -> None:
+        """Take a record into the index, where it is the next unknown one."""
         if record.offset != self.tail[0]:
             return
         self.tail = (record.end_offset, record.end_position)
@@ -222,6 +216,7 @@ class _Segment:
             self.times.append(record.received_us)
 
     def remember(self, offset: int, position: int) -> None:
+        """Note that a read ended there."""
         self.resumes.pop(offset, None)
         self.resumes[offset] = position
         if len(self.resumes) > _MOST_RESUMES:
@@ -242,9 +237,14 @@ class _Segment:
         return self.offsets[at], self.positions[at]
 
 
+def directory_of(address: str) -> Path:
+    """The directory of a file log, from its address."""
+    return Path(os.fsdecode(unquote_to_bytes(urlsplit(address).path)))
+
+
 def _decode(segment: _Segment, record: Record, body: memoryview) -> pa.RecordBatch:
     try:
-        batch = batches.deserialise(pa.py_buffer(body))
+        batch = deserialise(pa.py_buffer(body))
     except (pa.ArrowException, OSError) as exc:
         raise corrupt(segment.path, record.position, f"a record's batch cannot be read ({exc})") from exc
     if batch.num_rows != record.events:

@@ -1,35 +1,43 @@
-"""Where a log ends after a crash: telling a torn tail from damage.
+"""Finds where a log ends after a crash, and tells a torn tail from damage.
 
-A crash may leave any part of the last group on disk, for its pages are written in no order. So the first
-record that is not intact ends the log, and its group goes with it, unless an intact record of a later group
-follows: groups are written one after the other, each durable before the next, so the bad record was once
-acknowledged, and cutting it would break that promise. The one case that cannot be told apart is damage to
-the very last group; it is cut, and the cut is logged. Zeros alone are no group, but room that was made ahead.
+A crash may leave any part of the last group on disk, because its pages are written in no order. So the first record
+that is not intact ends the log, and its group goes with it, unless an intact record of a later group follows: groups
+are written one after the other, each durable before the next, so the bad record was once acknowledged, and cutting it
+would break that promise. Damage to the very last group cannot be told from a torn tail; it is cut, and the cut is
+logged. Zeros alone are no group but preallocated space.
 """
 
 import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from culver.log.log_segment import HEADER, BadRecord, Record, SegmentHeader, corrupt, find_later_group, walk
+from culver.log.files.log_segment import (
+    HEADER,
+    BadRecord,
+    Record,
+    SegmentHeader,
+    corrupt,
+    find_later_group,
+    walk,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """The end of the last whole group. What lies behind `position` is to be cut: room, or with `torn` more than
-    that."""
+    """The end of the last whole group, which starts at `group_position`. Everything behind `position` is to be cut:
+    preallocated zeros, and with `torn` also a part of a group."""
 
     position: int
     offset: int
     received_us: int
-    group_position: int  # where that group starts
+    group_position: int
     torn: bool
 
 
 def find_tail(descriptor: int, path: Path, header: SegmentHeader) -> tuple[Tail, list[Record]]:
     """Scan the last segment; returns its tail and its records. Raises StorageCorrupt for damage."""
     records: list[Record] = []
-    whole = 0  # how many of the records belong to whole groups
+    whole = 0  # the number of records that belong to whole groups
     try:
         for record, _ in walk(descriptor, header, HEADER.size, header.first_offset):
             records.append(record)

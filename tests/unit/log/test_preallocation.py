@@ -1,4 +1,4 @@
-"""Room that is made ahead in the last segment: nobody but the file system sees a difference."""
+"""Zeros that preallocate space in the last segment: nobody but the file system sees a difference."""
 
 import asyncio
 import logging
@@ -11,37 +11,36 @@ import pytest
 
 from culver.config import LogSettings
 from culver.errors import StorageCorrupt
-from culver.log.disk_thread import DiskThread
-from culver.log.file_log import FileLog, FileLogReader
-from culver.log.publication_log import MOST_ROOM, WriteFailure
+from culver.log.files import FileLog, FileLogReader
+from culver.log.files.disk_thread import PREALLOCATED_BYTES, DiskThread, WriteFailure
 from support.logs import ONE_SEGMENT, SMALL_SEGMENTS, batch, last_segment, numbers
 
 
 def commit(log: FileLog, count: int = 1) -> None:
-    """As the event loop and the thread for the disk do it together."""
+    """Append as the event loop and the disk thread do together."""
     first = log.next_offset
     staged = log.stage(log.prepare([batch(first, count)]))
     if staged is None:
-        log.append(log.prepare([batch(first, count)]))
+        log.append([batch(first, count)])
         return
     os.pwrite(staged.descriptor, staged.data, staged.position)
-    os.pwrite(staged.descriptor, bytes(staged.room), staged.position + len(staged.data))
+    os.pwrite(staged.descriptor, bytes(staged.preallocate), staged.position + len(staged.data))
     assert log.settle(None) == first
 
 
-def test_a_small_commit_makes_room_for_many_that_follow(tmp_path: Path) -> None:
+def test_a_small_commit_preallocates_space_for_many_that_follow(tmp_path: Path) -> None:
     with FileLog(tmp_path, ONE_SEGMENT) as log:
         commit(log)
         size = last_segment(tmp_path).stat().st_size
-        assert size > MOST_ROOM
+        assert size > PREALLOCATED_BYTES
         for _ in range(100):
             commit(log)
             assert last_segment(tmp_path).stat().st_size == size
         assert numbers(log, 0, 1_000) == numbers(FileLogReader(tmp_path), 0, 101) == list(range(101))
-    assert last_segment(tmp_path).stat().st_size < MOST_ROOM
+    assert last_segment(tmp_path).stat().st_size < PREALLOCATED_BYTES
 
 
-def test_room_is_made_again_where_it_ends_and_never_beyond_a_segment(tmp_path: Path) -> None:
+def test_space_is_preallocated_again_where_it_ends_and_never_beyond_a_segment(tmp_path: Path) -> None:
     settings = LogSettings(segment_bytes=50_000)
     with FileLog(tmp_path, settings) as log:
         for _ in range(500):
@@ -51,7 +50,7 @@ def test_room_is_made_again_where_it_ends_and_never_beyond_a_segment(tmp_path: P
         assert numbers(log, 0, 2_000) == numbers(FileLogReader(tmp_path), 0, 1_500) == list(range(1_500))
 
 
-def test_room_that_a_crash_has_left_is_no_damage_and_nothing_to_report(
+def test_zeros_that_a_crash_has_left_are_no_damage_and_nothing_to_report(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with FileLog(tmp_path / "site", ONE_SEGMENT) as log:
@@ -65,8 +64,8 @@ def test_room_that_a_crash_has_left_is_no_damage_and_nothing_to_report(
     assert not caplog.records
 
 
-def test_segments_that_are_full_may_end_with_room(tmp_path: Path) -> None:
-    """A crash right behind a new segment leaves the room of the one before."""
+def test_segments_that_are_full_may_end_with_zeros(tmp_path: Path) -> None:
+    """A crash right after a new segment leaves the zeros of the one before."""
     with FileLog(tmp_path, SMALL_SEGMENTS) as log:
         for _ in range(40):
             commit(log)
@@ -77,7 +76,7 @@ def test_segments_that_are_full_may_end_with_room(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kept", [8, 40, 200])
-def test_a_group_that_is_torn_within_the_room_is_cut_and_reported(
+def test_a_group_that_is_torn_within_the_zeros_is_cut_and_reported(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, kept: int
 ) -> None:
     """Some of its bytes reached the disk, others are zeros still: the first ones, or the last."""
@@ -99,7 +98,7 @@ def test_a_group_that_is_torn_within_the_room_is_cut_and_reported(
             assert "unfinished" in caplog.text
 
 
-def test_what_is_half_written_behind_the_end_is_not_looked_at(tmp_path: Path) -> None:
+def test_readers_do_not_look_at_what_is_half_written_behind_the_end(tmp_path: Path) -> None:
     with FileLog(tmp_path, ONE_SEGMENT) as log:
         commit(log, 3)
         staged = log.stage(log.prepare([batch(3, 5, received_us=10)]))
@@ -129,7 +128,7 @@ def test_zeros_in_the_place_of_an_acknowledged_group_are_damage(tmp_path: Path) 
         FileLog(tmp_path, ONE_SEGMENT)
 
 
-def test_a_commit_is_taken_though_the_disk_has_no_room_to_spare(tmp_path: Path) -> None:
+def test_a_commit_is_taken_though_the_disk_has_no_space_to_preallocate(tmp_path: Path) -> None:
     async def write(disk: DiskThread, log: FileLog) -> None:
         staged = log.stage(log.prepare([batch(log.next_offset)]))
         assert staged is not None

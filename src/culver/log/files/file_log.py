@@ -1,7 +1,4 @@
-"""The embedded publication log: segments of checksummed batches in one directory.
-
-`segment` draws the files, `recovery` decides where a log ends, `reader` reads; this module appends.
-"""
+"""The writer of a file log: appends groups of checksummed batches to the last segment of a directory."""
 
 import contextlib
 import fcntl
@@ -9,7 +6,7 @@ import logging
 import os
 import threading
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from operator import itemgetter
 from pathlib import Path
 from types import TracebackType
@@ -20,11 +17,14 @@ import pyarrow as pa
 from culver.config import LogSettings
 from culver.disk import sync_directory
 from culver.errors import NotFound, StorageCorrupt, StorageError, TooLarge
-from culver.log.file_log_reader import FileLogReader
-from culver.log.log_segment import (
+from culver.log.files.disk_thread import PREALLOCATED_BYTES, StagedWrite, WriteFailure
+from culver.log.files.file_log_reader import FileLogReader, directory_of
+from culver.log.files.group_committer import GroupCommitter
+from culver.log.files.log_segment import (
     HEADER,
     MAX_BODY_BYTES,
     Record,
+    RecordBody,
     SegmentHeader,
     group_size,
     list_segments,
@@ -34,48 +34,47 @@ from culver.log.log_segment import (
     segment_name,
     storage_error,
 )
-from culver.log.publication_log import MOST_ROOM, Body, Staged, WriteFailure
-from culver.log.tail_recovery import find_tail
+from culver.log.files.tail_recovery import find_tail
+from culver.log.publication_log import OnCommitted, OnCommitting
 from culver.model.columns import Packed, received_times, serialise
-
-__all__ = ["FileLog", "FileLogReader"]
 
 _logger = logging.getLogger("culver.log")
 
 _RECENT_BATCHES = 64
 _RECENT_BYTES = 4 * 1024 * 1024
-_NOTHING: tuple[Sequence[Body], Sequence[Record], int] = ((), (), 0)
+_NOTHING: tuple[Sequence[RecordBody], Sequence[Record], int] = ((), (), 0)
 
 
 class FileLog:
-    """Implements PublicationLog. Opening it recovers from a crash; the owner closes it.
+    """Implements PublicationLog. Opening it recovers from a crash.
 
-    One FileLog per directory, kept so by a lock that the operating system drops with the process. A group
-    is durable, and only then counted into `next_offset`, once `fdatasync` has returned. A full disk refuses
-    one append and leaves the log usable. Any other failure to write, or one of `fdatasync` (after which the
-    page cache may show bytes that are not on disk), makes it refuse appends until it is opened again.
+    A lock on the directory, which the operating system drops with the process, keeps other writers away. A group is
+    durable, and only then counted into `next_offset`, once `fdatasync` has returned. A full disk refuses one append
+    and leaves the log usable. Any other failed write, or a failed `fdatasync` (after which the page cache may show
+    bytes that are not on disk), makes it refuse appends until it is opened again.
     """
 
     def __init__(self, directory: Path, settings: LogSettings) -> None:
         self._directory = directory
-        self._segment_bytes = settings.segment_bytes
+        self._settings = settings
         self._lock = threading.Lock()
         self._reader = FileLogReader(directory)
         self._refusal: str | None = None
-        self._firsts: list[
-            int
-        ] = []  # of all segments; replaced as a whole, so that it is read without the lock
+        # The first offsets of all segments. The list is replaced as a whole, so that readers need no lock.
+        self._firsts: list[int] = []
         self._next_offset = 0
         self._received_us = 0
-        # The newest batches, which are asked for at once; replaced as a whole too.
+        # The newest batches, which the engine asks for at once; replaced as a whole too.
         self._recent: tuple[tuple[int, pa.RecordBatch], ...] = ()
         self._recent_bytes = 0
-        # The last segment, which is the one that is written: its file, header and end.
+        # The last segment, which is the one being written: its file, its header, the end of its records and the end
+        # of the zeros behind them.
         self._descriptor = -1
         self._header = SegmentHeader(0, 0, 0)
         self._position = 0
-        self._room_end = 0  # up to where there is room behind that
-        self._staged = _NOTHING  # what is being written: the group, its records and how many bytes they are
+        self._preallocated_end = 0
+        # The group being written, its records and their length in bytes.
+        self._staged = _NOTHING
         self._directory_lock = _lock_directory(directory)
         try:
             self._open_last_segment()
@@ -85,6 +84,14 @@ class FileLog:
         except BaseException:
             self.close()
             raise
+
+    @classmethod
+    def open(cls, address: str, settings: LogSettings) -> Self:
+        return cls(directory_of(address), settings)
+
+    @classmethod
+    def open_reader(cls, address: str) -> FileLogReader:
+        return FileLogReader(directory_of(address))
 
     def __enter__(self) -> Self:
         return self
@@ -103,25 +110,36 @@ class FileLog:
         return self._next_offset
 
     @property
-    def bytes_on_disk(self) -> int:
-        """The size of all segments."""
-        total = 0
-        for first in self._firsts:
-            with contextlib.suppress(FileNotFoundError):
-                total += (self._directory / segment_name(first)).stat().st_size
-        return total
+    def address(self) -> str:
+        return self._directory.absolute().as_uri()
 
-    def prepare(self, batches: Sequence[pa.RecordBatch]) -> list[Body]:
+    def committer(
+        self,
+        on_committed: OnCommitted,
+        clock_us: Callable[[], int],
+        on_committing: OnCommitting = lambda first, batches: None,
+    ) -> GroupCommitter:
+        return GroupCommitter(self, self._settings, on_committed, clock_us, on_committing)
+
+    def append(self, batches: Sequence[pa.RecordBatch]) -> int:
+        return self.append_group(self.prepare(batches))
+
+    # --- what the group committer needs ---------------------------------------------------------------
+
+    def prepare(self, batches: Sequence[pa.RecordBatch]) -> list[RecordBody]:
+        """Serialise batches for `append_group` or `stage`. Never blocks. Raises TooLarge."""
         return [
             _body(batch, serialise(batch), int(received_times(batch).max()))
             for batch in batches
             if batch.num_rows
         ]
 
-    def prepare_packed(self, batches: Sequence[Packed], received_us: int) -> list[Body]:
+    def prepare_packed(self, batches: Sequence[Packed], received_us: int) -> list[RecordBody]:
+        """The same for batches that are serialised already; `received_us` is the time of the last event."""
         return [_body(batch, stream, received_us) for batch, stream in batches]
 
-    def append(self, group: Sequence[Body]) -> int:
+    def append_group(self, group: Sequence[RecordBody]) -> int:
+        """Write the group with one `fdatasync`; returns the first event's offset. Blocks, and raises as `append`."""
         with self._lock:
             if self._refusal is not None:
                 raise StorageError(self._refusal)
@@ -131,15 +149,20 @@ class FileLog:
                 self._start_segment()
             return self._settle(_write_and_sync(self._stage(group)))
 
-    def stage(self, group: Sequence[Body]) -> Staged | None:
+    def stage(self, group: Sequence[RecordBody]) -> StagedWrite | None:
+        """The first half of an append that does not block: the caller has the bytes written and synced, and calls
+        `settle` before it appends anything else. None where the group needs `append_group`, in another thread."""
         with self._lock:
             if self._refusal is not None or not group or not self._fits(group):
                 return None
-            return self._stage(group, with_room=True)
+            return self._stage(group, preallocating=True)
 
     def settle(self, failure: WriteFailure | None) -> int:
+        """The second half; returns and raises as `append_group` does."""
         with self._lock:
             return self._settle(failure)
+
+    # --- reading and trimming -------------------------------------------------------------------------
 
     def read(self, start: int, end: int) -> Iterator[tuple[int, pa.RecordBatch]]:
         if start < self.first_offset:
@@ -161,11 +184,11 @@ class FileLog:
         with self._lock:
             firsts = self._firsts
             whole = sum(1 for following in firsts[1:] if following <= before)
-            # Readers are turned away before the files go.
+            # Readers learn of the new first offset before the files go.
             self._firsts = firsts[whole:]
         if not whole:
             return
-        try:  # without the lock, for who appends must not wait for this
+        try:  # without the lock, because appends must not wait for this
             for first in firsts[:whole]:
                 (self._directory / segment_name(first)).unlink(missing_ok=True)
             sync_directory(self._directory)
@@ -178,41 +201,43 @@ class FileLog:
         with self._lock:
             self._refusal = f"the log in {self._directory} is closed"
             if self._descriptor >= 0:
-                self._give_room_back()
+                self._cut_preallocated()
             for descriptor in (self._descriptor, self._directory_lock):
                 if descriptor >= 0:
                     os.close(descriptor)
             self._descriptor = self._directory_lock = -1
 
     def _remember(self, batches: list[tuple[int, pa.RecordBatch]], size: int) -> None:
-        """Keep what was just written, if it is little; what is kept always reaches up to the end."""
+        """Keep the batches just written in memory, if they are small. What is kept always reaches the log's end."""
         if self._recent_bytes + size > _RECENT_BYTES or len(self._recent) + len(batches) > _RECENT_BATCHES:
             self._recent, self._recent_bytes = (), 0
         if size <= _RECENT_BYTES and len(batches) <= _RECENT_BATCHES:
             self._recent = (*self._recent, *batches)
             self._recent_bytes += size
 
-    def _fits(self, group: Sequence[Body]) -> bool:
-        """Whether it goes into the segment at hand; one that is larger than any has one for itself."""
-        return self._position == HEADER.size or self._position + group_size(group) <= self._segment_bytes
+    def _fits(self, group: Sequence[RecordBody]) -> bool:
+        """Whether the group goes into the current segment. A group larger than any segment gets one to itself."""
+        end = self._position + group_size(group)
+        return self._position == HEADER.size or end <= self._settings.segment_bytes
 
-    def _stage(self, group: Sequence[Body], *, with_room: bool = False) -> Staged:
+    def _stage(self, group: Sequence[RecordBody], *, preallocating: bool = False) -> StagedWrite:
         data, records = pack_group(group, self._header, self._position, self._next_offset, self._received_us)
         self._staged = (group, records, len(data))
-        room = self._room_behind(len(data)) if with_room else 0
-        return Staged(self._descriptor, self._position, data, room)
+        preallocate = self._preallocate_behind(len(data)) if preallocating else 0
+        return StagedWrite(self._descriptor, self._position, data, preallocate)
 
-    def _room_behind(self, size: int) -> int:
-        """Where a group makes the file grow, it is to make room for many that follow."""
+    def _preallocate_behind(self, size: int) -> int:
+        """The zeros to write behind a group of that size: none unless the group makes the file grow, and then enough
+        for many groups that follow."""
         end = self._position + size
-        if end <= self._room_end:
+        if end <= self._preallocated_end:
             return 0
-        room = max(0, min(MOST_ROOM, self._segment_bytes - end))
-        self._room_end = end + room
-        return room
+        zeros = max(0, min(PREALLOCATED_BYTES, self._settings.segment_bytes - end))
+        self._preallocated_end = end + zeros
+        return zeros
 
     def _settle(self, failure: WriteFailure | None) -> int:
-        """All of what was staged is on disk, or none of it is to be seen."""
+        """Make the staged group readable, or take it back where it could not be written."""
         (group, records, size), self._staged = self._staged, _NOTHING
         if failure is not None:
             raise (
@@ -246,8 +271,8 @@ class FileLog:
         return error
 
     def _take_back(self, error: StorageError) -> None:
-        """Cut off what a failed write has left. Need not be durable: recovery takes no part of a group."""
-        self._room_end = self._position
+        """Cut off the remains of a failed write. The cut need not be durable: recovery takes no part of a group."""
+        self._preallocated_end = self._position
         try:
             os.ftruncate(self._descriptor, self._position)
         except OSError as exc:
@@ -262,7 +287,7 @@ class FileLog:
         return refusal
 
     def _start_segment(self) -> None:
-        """Go on in a new file, which is durable under its name before anything is acknowledged in it."""
+        """Start a new file, which is durable under its name before anything in it is acknowledged."""
         path = self._directory / segment_name(self._next_offset)
         header, packed = new_header(self._next_offset, self._received_us)
         descriptor = -1
@@ -278,19 +303,19 @@ class FileLog:
                 path.unlink(missing_ok=True)
             raise storage_error(exc, f"starting the log segment {path}") from exc
         self._use(descriptor, path, header)
-        self._position = self._room_end = HEADER.size
+        self._position = self._preallocated_end = HEADER.size
         if header.first_offset not in self._firsts:
             self._firsts = [*self._firsts, header.first_offset]
 
-    def _give_room_back(self) -> None:
-        """Nothing more is written to the segment. Room may stay, but looks odd and takes space."""
-        if self._room_end > self._position:
+    def _cut_preallocated(self) -> None:
+        """Cut the zeros off a segment that is full. They may stay where that fails, but take space."""
+        if self._preallocated_end > self._position:
             with contextlib.suppress(OSError):
                 os.ftruncate(self._descriptor, self._position)
 
     def _use(self, descriptor: int, path: Path, header: SegmentHeader) -> None:
         if self._descriptor >= 0:
-            self._give_room_back()
+            self._cut_preallocated()
             os.close(self._descriptor)
         self._descriptor, self._header = descriptor, header
         self._reader.adopt(path, header)
@@ -318,11 +343,11 @@ class FileLog:
                     tail.offset,
                 )
             elif surplus:
-                _logger.info("%s: gave back %d bytes of room behind offset %d", path, surplus, tail.offset)
+                _logger.info("%s: cut %d preallocated bytes behind offset %d", path, surplus, tail.offset)
             if surplus:
                 os.ftruncate(descriptor, tail.position)
-            # The last group may stand in the page cache only: written, but not synced, or synced in vain,
-            # and then a page counts as clean though it never reached the disk. Written again, it does.
+            # The last group may be in the page cache only: written but not synced, or synced in vain, and then
+            # its pages count as clean though they never reached the disk. Writing it again makes them dirty.
             group = os.pread(descriptor, tail.position - tail.group_position, tail.group_position)
             _write_at(descriptor, group, tail.group_position)
             os.fsync(descriptor)
@@ -332,7 +357,7 @@ class FileLog:
             raise
         self._use(descriptor, path, header)
         self._reader.note(header.first_offset, records)
-        self._position = self._room_end = tail.position
+        self._position = self._preallocated_end = tail.position
         self._next_offset, self._received_us = tail.offset, tail.received_us
 
 
@@ -356,9 +381,9 @@ def _lock_directory(directory: Path) -> int:
 
 
 def _is_unfinished(path: Path) -> bool:
-    """Whether the making of a segment was cut short, so that nothing in it can have been acknowledged.
+    """Whether a crash interrupted the making of a segment, so that nothing in it can have been acknowledged.
 
-    An empty file that an operator has made counts as one: the log goes on at the offset of its name."""
+    An empty file that an operator made counts too: the log goes on at the offset of its name."""
     if path.stat().st_size > HEADER.size:
         return False
     descriptor = os.open(path, os.O_RDONLY)
@@ -382,8 +407,8 @@ def _latest_time(path: Path) -> int:
 def _cut(
     batches: Sequence[tuple[int, pa.RecordBatch]], start: int, end: int
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """The part of adjacent batches that lies in `[start, end)`, without what is empty."""
-    at = bisect_right(batches, start, key=itemgetter(0)) - 1  # mostly it is the last one that is asked for
+    """Yield the parts of adjacent batches that lie in `[start, end)`."""
+    at = bisect_right(batches, start, key=itemgetter(0)) - 1
     for offset, batch in batches[at:]:
         first, last = max(start, offset), min(end, offset + batch.num_rows)
         if first < last:
@@ -393,7 +418,7 @@ def _cut(
             )
 
 
-def _write_and_sync(staged: Staged) -> WriteFailure | None:
+def _write_and_sync(staged: StagedWrite) -> WriteFailure | None:
     syncing = False
     try:
         _write_at(staged.descriptor, staged.data, staged.position)
@@ -411,11 +436,11 @@ def _write_at(descriptor: int, data: bytes, position: int) -> None:
         view, position = view[written:], position + written
 
 
-def _body(batch: pa.RecordBatch, data: bytes, received_us: int) -> Body:
+def _body(batch: pa.RecordBatch, data: bytes, received_us: int) -> RecordBody:
     if len(data) > MAX_BODY_BYTES:
         raise TooLarge(
             f"a batch of {len(data)} bytes is more than one log record holds; send fewer events at a time",
             field="events",
             limit=MAX_BODY_BYTES,
         )
-    return Body(batch, data, received_us)
+    return RecordBody(batch, data, received_us)

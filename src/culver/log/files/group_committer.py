@@ -1,9 +1,9 @@
-"""Group commit: many publishers, one `fdatasync`.
+"""Group commit: many publishers share one `fdatasync`.
 
-What arrives while a commit runs waits together and becomes the next commit. An idle committer starts at once. Where
-events come so densely that some wait whenever a commit ends, small commits keep a distance: a commit, and all that
-follows it, costs nearly the same for one event as for ten. The distance is half as much again as the processor time
-that the loop uses from one commit to the next, on the average, so that a third of its time is left.
+Publications that arrive while a commit runs wait together and become the next commit. An idle committer starts at
+once. Where events come so densely that some wait whenever a commit ends, small commits keep a distance, because a
+commit, and all that follows it, costs nearly the same for one event as for ten. The distance is 1.5 times the average
+processor time that the loop uses from one commit to the next, so that a third of its time is left.
 """
 
 import asyncio
@@ -17,50 +17,49 @@ from dataclasses import dataclass
 from functools import partial
 from time import perf_counter, thread_time
 from types import TracebackType
-from typing import Self
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Self
 
 from culver.config import LogSettings
 from culver.errors import CulverError, StorageError, Unavailable
-from culver.log.disk_thread import DiskThread
-from culver.log.publication_log import Body, CommitReceipt, PublicationLog, WriteFailure
+from culver.log.files.disk_thread import DiskThread, WriteFailure
+from culver.log.files.log_segment import RecordBody
+from culver.log.publication_log import CommitReceipt, OnCommitted, OnCommitting
 from culver.model import Event
 from culver.model.columns import pack
+
+if TYPE_CHECKING:
+    from culver.log.files.file_log import FileLog
 
 _logger = logging.getLogger("culver.log")
 
 _GROUP_EVENTS = 20_000
 _GROUP_BYTES = 16 * 1024 * 1024
-# Groups up to these sizes are encoded on the loop: in a thread that would take longer, for the two would keep
-# waiting for each other to let go of the interpreter. For the same reason it is not such a thread that writes them.
+# Groups up to these sizes are encoded on the loop: a thread would take longer, because it and the loop would keep
+# waiting for each other to release the GIL. For the same reason the disk thread, which needs no GIL, writes them.
 _SMALL_EVENTS = 64
 _SMALL_BYTES = 64 * 1024
-# The distance from one small commit to the next, and how many times what the loop works in between it is.
+# The bounds of the distance from one small commit to the next, and its ratio to the loop's work in between.
 _SHORTEST_PACE_SECONDS, _LONGEST_PACE_SECONDS = 0.001, 0.004
 _PACE_PER_WORK = 1.5
-# Over about so many commits the work is averaged: what is done now and then does not count as a commit's.
+# The work is averaged over about so many commits, so that what the loop does now and then hardly counts.
 _WORK_COMMITS = 16
 
 
 class GroupCommitter:
-    """Publishes from one event loop into a log, which it does not own.
+    """Implements Committer for a FileLog.
 
-    Small groups are made here and written by a DiskThread. Others are encoded and appended in one thread, which also
-    does what a small one may not wait for (a new segment of the log). `on_committed` is called on the
-    loop with the first offset and the events of each commit, in order; `on_committing` when one has begun, with where
-    its events will be if the disk takes them (none where they are many). What waits is bounded by the settings:
-    beyond that, publishers wait for room, first come, first served. A request is never split, and one
-    larger than the bounds is let in alone.
+    Small groups are encoded on the loop and written by a DiskThread. Larger ones are encoded and appended in a thread
+    of its own, which also takes a small group that needs a new segment. A publication is never split, and one larger
+    than the bounds on what may wait is let in alone.
     """
 
     def __init__(
         self,
-        log: PublicationLog,
+        log: "FileLog",
         settings: LogSettings,
-        on_committed: Callable[[int, Sequence[Event]], None],
+        on_committed: OnCommitted,
         clock_us: Callable[[], int],
-        on_committing: Callable[[int, Sequence[pa.RecordBatch]], None] = lambda first, batches: None,
+        on_committing: OnCommitting,
     ) -> None:
         self._log = log
         self._settings = settings
@@ -69,18 +68,21 @@ class GroupCommitter:
         self._on_committing = on_committing
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
-        self._disk = DiskThread()  # writes the small commits
+        self._disk = DiskThread()
         self._closing = False
-        # Handed to the other thread, one commit at a time; None ends it.
+        # The commits for the other thread, one at a time; None ends it.
         self._commits: queue.SimpleQueue[_Commit | None] = queue.SimpleQueue()
         self._committing = False
-        # When the last commit was handed over; not on the loop's clock, which may count whole milliseconds.
+        # When the last commit began (not on the loop's clock, which may count whole milliseconds), the loop's
+        # processor time at that moment, the average of that time from one commit to the next, and the distance that
+        # a small commit keeps from the last one.
         self._begun = 0.0
-        self._worked = 0.0  # the loop's processor time at that moment
-        self._work_seconds = 0.0  # of that, from one commit to the next, on the average
-        self._pace_seconds = 0.0  # from that commit to the next, where that is a small one
+        self._worked = 0.0
+        self._work_seconds = 0.0
+        self._pace_seconds = 0.0
         self._pause: asyncio.TimerHandle | None = None
-        # What is let in and not yet answered; of that, what is in no commit yet; and who waits to be let in.
+        # The events and bytes admitted and not answered yet, the requests of these that are in no commit yet, and
+        # the requests that wait to be admitted.
         self._held_events = 0
         self._held_bytes = 0
         self._queue: deque[_Request] = deque()
@@ -91,7 +93,6 @@ class GroupCommitter:
 
     @property
     def pending_events(self) -> int:
-        """Events that were given and are not answered yet."""
         return self._held_events + sum(len(request.events) for request in self._waiting)
 
     async def __aenter__(self) -> Self:
@@ -107,8 +108,6 @@ class GroupCommitter:
         await self.close()
 
     async def close(self) -> None:
-        """Commit everything that was asked for so far and end the thread; `publish` then raises
-        Unavailable."""
         self._closing = True
         if self._pause is not None:
             self._pause.cancel()
@@ -123,12 +122,6 @@ class GroupCommitter:
             self._disk.close()
 
     def publish(self, events: Sequence[Event]) -> "asyncio.Future[CommitReceipt]":
-        """Where the events stand, once they are durable.
-
-        Raises Unavailable before it is entered and once it is closing. The answer raises StorageFull or
-        StorageError where the log refuses; then none of the events is in the log. Cancelled before its commit has
-        begun, the request is withdrawn; later, its events are in the log all the same.
-        """
         if self._loop is None or self._closing:
             raise Unavailable("the site is starting or stopping and takes no events; try again shortly")
         answer: asyncio.Future[CommitReceipt] = self._loop.create_future()
@@ -145,8 +138,8 @@ class GroupCommitter:
     # --- on the loop ----------------------------------------------------------------------------------
 
     def _admit(self) -> None:
-        """Let in as many of the waiting as there is room for, in their order, and go on committing."""
-        while self._waiting and self._has_room(self._waiting[0]):
+        """Admit waiting requests, in order, up to the bounds, and go on committing."""
+        while self._waiting and self._has_capacity(self._waiting[0]):
             request = self._waiting.popleft()
             self._held_events += len(request.events)
             self._held_bytes += request.size
@@ -157,7 +150,7 @@ class GroupCommitter:
             self._idle.set()
 
     def _commit_next(self) -> None:
-        """Hand what waits now, up to the size of a group, to one of the threads."""
+        """Hand the requests that wait now, up to the size of a group, to one of the threads."""
         group: list[_Request] = []
         events = size = 0
         while self._queue:
@@ -194,7 +187,7 @@ class GroupCommitter:
         else:
             self._finish(_outcome(commit, first, commit.encoded[1]))
 
-    def _has_room(self, request: "_Request") -> bool:
+    def _has_capacity(self, request: "_Request") -> bool:
         if self._held_events == 0:
             return True
         return (
@@ -203,7 +196,7 @@ class GroupCommitter:
         )
 
     def _answered(self, request: "_Request", answer: "asyncio.Future[CommitReceipt]") -> None:
-        """Take back a request whose caller has cancelled it."""
+        """Withdraw a request whose caller has cancelled it."""
         if not answer.cancelled():
             return
         if request in self._waiting:
@@ -212,7 +205,7 @@ class GroupCommitter:
             self._queue.remove(request)
             self._release(request)
         else:
-            return  # its commit has begun, and will give its room back
+            return  # its commit has begun and will release it
         self._admit()
 
     def _release(self, request: "_Request") -> None:
@@ -220,7 +213,7 @@ class GroupCommitter:
         self._held_bytes -= request.size
 
     def _finish(self, outcome: "_Outcome") -> None:
-        """Answer a commit: what is in the log, and what has failed."""
+        """Answer the requests of a commit, and go on with the next one."""
         first = outcome.first
         events: list[Event] = []
         for request in outcome.taken:
@@ -244,7 +237,7 @@ class GroupCommitter:
         self._admit()
 
     def _pace(self) -> None:
-        """After a commit: put off the next one, where events wait already and there are few of them."""
+        """Put off the next commit, where events wait already and there are few of them."""
         assert self._loop is not None
         waits = self._begun + self._pace_seconds - perf_counter()
         events = sum([len(request.events) for request in self._queue])
@@ -252,7 +245,7 @@ class GroupCommitter:
             self._pause = self._loop.call_later(waits, self._go_on)
 
     def _end_pause(self) -> bool:
-        """End the pause if its time is up, though its timer, which may be a millisecond late, says nothing yet."""
+        """End the pause if its time is up, even before its timer fires, which may be a millisecond late."""
         if self._pause is None or perf_counter() < self._begun + self._pace_seconds:
             return False
         self._pause.cancel()
@@ -273,13 +266,14 @@ class GroupCommitter:
     def _append(self, commit: "_Commit") -> "_Outcome":
         try:
             bodies, refused = self._encode(commit.group) if commit.encoded is None else commit.encoded
-            first = self._log.append(bodies) if bodies else 0
+            first = self._log.append_group(bodies) if bodies else 0
         except Exception as exc:
             return _all_refused(commit, exc)
         return _outcome(commit, first, refused)
 
     def _encode(self, group: list["_Request"]) -> "_Encoded":
-        """What to append for the group, and the requests that cannot be encoded: those must not fail the others."""
+        """Encode the group; returns its record bodies, and the requests that cannot be encoded, which must not fail
+        the others."""
         received_us = self._clock_us()
         try:
             events = [event for request in group for event in request.events]
@@ -287,7 +281,7 @@ class GroupCommitter:
         except Exception as exc:
             if len(group) == 1:
                 return [], [(group[0], exc)]
-        bodies: list[Body] = []
+        bodies: list[RecordBody] = []
         refused: list[tuple[_Request, Exception]] = []
         for request in group:
             try:
@@ -298,13 +292,13 @@ class GroupCommitter:
 
     def _tell(self, callback: Callable[..., None], *arguments: object) -> None:
         assert self._loop is not None
-        # The loop is closed where it was torn down around its owner; nobody waits for an answer then.
+        # The loop may be closed already, where it was torn down around its owner; nobody waits then.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(callback, *arguments)
 
 
 class _Request:
-    """One caller's events and the answer it waits for."""
+    """A caller's events and the answer it waits for."""
 
     __slots__ = ("answer", "events", "size")
 
@@ -315,12 +309,12 @@ class _Request:
 
 
 _Refused = list[tuple[_Request, Exception]]
-_Encoded = tuple[list[Body], _Refused]
+_Encoded = tuple[list[RecordBody], _Refused]
 
 
 @dataclass(frozen=True, slots=True)
 class _Commit:
-    """Requests that go into the log together, and what to append for them, where that is made already."""
+    """Requests that go into the log together, and their record bodies, where they are encoded already."""
 
     group: list[_Request]
     encoded: _Encoded | None
@@ -328,8 +322,7 @@ class _Commit:
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """What became of a commit: the requests that are in the log, in order, the first of them at offset `first`,
-    and those that are not."""
+    """The requests of a commit that are in the log, in order, from offset `first` on, and those that are not."""
 
     taken: list[_Request]
     first: int
@@ -346,7 +339,7 @@ def _all_refused(commit: _Commit, error: Exception) -> _Outcome:
 
 
 def _own_copy(error: Exception) -> Exception:
-    """An exception per caller, for each adds its own traceback to it."""
+    """Make an exception for one caller, because each adds its own traceback."""
     copy: Exception
     if isinstance(error, CulverError):
         copy = type(error)(error.message, field=error.field, **error.details)

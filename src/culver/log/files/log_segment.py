@@ -1,4 +1,4 @@
-"""The bytes of a log segment: how they are laid out, made and walked.
+"""The format of a log segment: how its bytes are laid out, packed and walked.
 
 A segment is a file named after the offset of its first event, `NNNNNNNNNNNNNNNNNNNN.log` (20 digits). It
 starts with a header; records follow, each at a multiple of 8. Integers are little-endian.
@@ -20,9 +20,9 @@ starts with a header; records follow, each at a multiple of 8. Integers are litt
 - All records of one append are a group: `before` and `after` count the group's events on either side of
   this record. A group is taken as a whole or not at all, and an intact record of a later group proves
   that an earlier one had been acknowledged.
-- `body` is one record batch as `model.batch.serialise` writes it.
-- Behind the last record there may be zeros: room that was made ahead, for a sync takes less where a file need not
-  grow for it. A record never begins with zeros.
+- `body` is one record batch as `culver.model.columns.serialise` writes it.
+- Zeros may follow the last record: they preallocate space, because a sync is faster where the file does not grow. A
+  record never begins with zeros.
 """
 
 import errno
@@ -36,9 +36,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from culver.errors import StorageCorrupt, StorageError, StorageFull
-from culver.log.publication_log import Body
 
 MAGIC = b"CULVLOG1"
 FORMAT = 1
@@ -47,7 +47,7 @@ RECORD = struct.Struct("<IIQIIqII")
 MAX_BODY_BYTES = 2**31
 CHUNK_BYTES = 1024 * 1024
 _FIRST_CHUNK_BYTES = 64 * 1024
-_ROOM = bytes(RECORD.size)
+_PREALLOCATED = bytes(RECORD.size)
 
 _SUFFIX = ".log"
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
@@ -60,8 +60,21 @@ class SegmentHeader:
     salt: int
 
 
+class RecordBody(NamedTuple):
+    """A batch, and the bytes of the record body that holds it."""
+
+    batch: pa.RecordBatch
+    data: bytes
+    received_us: int
+
+    @property
+    def events(self) -> int:
+        rows: int = self.batch.num_rows
+        return rows
+
+
 class Record(NamedTuple):
-    """One record's header, and where in its file it starts."""
+    """A record's header, and the position in its file at which it starts."""
 
     position: int
     length: int
@@ -81,13 +94,13 @@ class Record(NamedTuple):
 
     @property
     def group_offset(self) -> int:
-        """The offset of the first event that was appended together with this one."""
+        """The offset of the group's first event."""
         return self.offset - self.before
 
 
 class BadRecord(Exception):
-    """The bytes at `position` are no intact record of this place in this segment. Never leaves the package:
-    it becomes StorageCorrupt, or a cut."""
+    """Raised where the bytes at `position` are no intact record of this place in this segment. Never leaves the
+    package: it becomes StorageCorrupt, or a cut."""
 
     def __init__(self, position: int) -> None:
         super().__init__(f"no intact record at byte {position}")
@@ -107,7 +120,7 @@ def parse_segment_name(name: str) -> int | None:
 
 
 def list_segments(directory: Path) -> list[int]:
-    """First offsets of the segments in a directory, ascending."""
+    """The first offsets of the segments in a directory, ascending."""
     found = (parse_segment_name(name) for name in os.listdir(directory))
     return sorted(first for first in found if first is not None)
 
@@ -140,9 +153,9 @@ def read_header(descriptor: int, path: Path) -> SegmentHeader:
 
 
 def pack_group(
-    bodies: Sequence[Body], header: SegmentHeader, position: int, offset: int, received_us: int
+    bodies: Sequence[RecordBody], header: SegmentHeader, position: int, offset: int, received_us: int
 ) -> tuple[bytes, list[Record]]:
-    """The bytes of one group that goes to `position`, and the records in it."""
+    """Pack a group that goes to `position`; returns its bytes and its records."""
     parts: list[bytes] = []
     records: list[Record] = []
     total = sum(body.events for body in bodies)
@@ -164,22 +177,23 @@ def pack_group(
     return b"".join(parts), records
 
 
-def group_size(bodies: Sequence[Body]) -> int:
+def group_size(bodies: Sequence[RecordBody]) -> int:
     return sum(RECORD.size + padded(len(body.data)) for body in bodies)
 
 
 def walk(
     descriptor: int, header: SegmentHeader, position: int, offset: int
 ) -> Iterator[tuple[Record, memoryview]]:
-    """Every record from `position` (where the record of `offset` starts) on, with its body.
+    """Yield every record from `position` on, where the record of `offset` starts, with its body.
 
-    Hot: one `pread` per mebibyte. Bodies are views into what was read; nothing is copied. Ends at the end
-    of the file, also in the middle of a record, or where room begins; raises BadRecord where a record is complete but
-    not intact.
+    Hot: one `pread` per mebibyte. Bodies are views into what was read; nothing is copied. Ends at the end of the
+    file, also in the middle of a record, or where preallocated zeros begin; raises BadRecord where a record is
+    complete but not intact.
     """
     data = memoryview(b"")
-    start = position  # of `data` in the file
-    chunk = _FIRST_CHUNK_BYTES  # who follows the end of a log wants the last few records, and no room
+    start = position  # where `data` begins in the file
+    # A reader that follows the end of a log wants the last few records, and not the zeros behind them.
+    chunk = _FIRST_CHUNK_BYTES
     while True:
         at = position - start
         if len(data) - at < RECORD.size:
@@ -188,7 +202,7 @@ def walk(
             if len(data) < RECORD.size:
                 return
         record = unpack_record(data, at, position)
-        if record is None and data[at : at + RECORD.size] == _ROOM:
+        if record is None and data[at : at + RECORD.size] == _PREALLOCATED:
             return
         if record is None or not _has_place(data, at, header, record, offset):
             raise BadRecord(position)
@@ -206,8 +220,8 @@ def walk(
 
 
 def find_later_group(data: bytes, header: SegmentHeader, position: int, offset: int) -> Record | None:
-    """An intact record in `data` (the file's bytes from `position` on) of a group that begins after
-    `offset`, if there is one."""
+    """Look through `data`, the file's bytes from `position` on, for an intact record of a group that begins after
+    `offset`."""
     words = np.frombuffer(data, np.dtype("<u8"), len(data) // 8)
     if len(words) * 8 < RECORD.size:
         return None
@@ -227,7 +241,7 @@ def find_later_group(data: bytes, header: SegmentHeader, position: int, offset: 
 
 
 def unpack_record(data: memoryview, at: int, position: int) -> Record | None:
-    """The record header at `data[at:]`, or None where no record is that long or holds no event."""
+    """The record header at `data[at:]`, or None where the bytes name an impossible length or no events."""
     length, _, offset, events, _, received_us, before, after = RECORD.unpack_from(data, at)
     if length > MAX_BODY_BYTES or events == 0:
         return None
@@ -235,7 +249,7 @@ def unpack_record(data: memoryview, at: int, position: int) -> Record | None:
 
 
 def is_intact(data: memoryview, at: int, record: Record) -> bool:
-    """Whether the whole record, which is in `data[at:]`, fits its checksum."""
+    """Whether the record, all of which is in `data[at:]`, matches its checksum."""
     expected = int.from_bytes(data[at + 4 : at + 8], "little")
     end = at + RECORD.size + padded(record.length)
     return zlib.crc32(data[at + 8 : end], zlib.crc32(data[at : at + 4])) == expected
@@ -246,7 +260,7 @@ def _has_place(data: memoryview, at: int, header: SegmentHeader, record: Record,
 
 
 def _chunk(descriptor: int, position: int, size: int) -> memoryview:
-    # The file's size is asked for first, so that following the end of a log does not allocate whole chunks.
+    # Asking for the file's size first avoids allocating whole chunks when a reader follows the end of a log.
     wanted = min(size, os.fstat(descriptor).st_size - position)
     return memoryview(os.pread(descriptor, wanted, position) if wanted > 0 else b"")
 
@@ -261,7 +275,7 @@ def corrupt(path: Path, position: int, what: str) -> StorageCorrupt:
 
 
 def storage_error(exc: OSError, doing: str) -> StorageError:
-    """What an OSError means to the caller."""
+    """Translate an OSError for the caller: a full disk is StorageFull."""
     if exc.errno in _FULL:
         return StorageFull(f"the disk is full while {doing} ({exc.strerror}); free space and send it again")
     return StorageError(f"the disk refused {doing}: {exc.strerror or exc}")

@@ -1,12 +1,12 @@
-"""A thread that writes to the disk and never needs the interpreter.
+"""A thread that writes to the disk and never takes the GIL.
 
-A thread of the interpreter that waits for the disk has to ask for the interpreter twice for each write, before and
-after, while the event loop works; both then wait for each other. This one is compiled: it takes its orders out of a
-pipe, writes, syncs, and answers through another pipe, which the loop watches.
+A Python thread that waits for the disk takes the GIL twice for each write, before and after, while the event loop
+works, and then both wait for each other. This thread is compiled: it reads orders from a pipe, writes, syncs, and
+answers through another pipe, which the loop watches.
 
-    order    | descriptor | address of the bytes | how many | where in the file | zeros behind them |
-               each int64; descriptor -1: end
-    answer   | 0: written and synced; an errno: it could not write; less than 0: an errno, it could not sync |
+    order    | descriptor | address of the bytes | length | position in the file | zeros behind them |
+               each int64; descriptor -1 ends the thread
+    answer   | 0: written and synced; an errno: the write failed; below 0: an errno, the sync failed |
 """
 
 import asyncio
@@ -15,15 +15,15 @@ import os
 import struct
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 import pyarrow as pa
 from numba import types
-from numpy.typing import NDArray
 
-from culver.log.publication_log import MOST_ROOM, Staged, WriteFailure
+from culver.jit import Bytes, Integers, compiled
+
+PREALLOCATED_BYTES = 256 * 1024
 
 _ORDER = struct.Struct("<5q")
 _ANSWER = struct.Struct("<q")
@@ -32,18 +32,38 @@ _END = _ORDER.pack(-1, 0, 0, 0, 0)
 _INTERRUPTED = errno.EINTR
 
 
+class StagedWrite(NamedTuple):
+    """Bytes for a position of a file, and how many zeros to write behind them, at most PREALLOCATED_BYTES.
+
+    The zeros preallocate space for later writes: a sync takes little more than half the time where the file does not
+    grow, because the file system has no metadata to write. They are no part of what is promised, so it is harmless
+    if the disk has no space for them."""
+
+    descriptor: int
+    position: int
+    data: bytes
+    preallocate: int = 0
+
+
+class WriteFailure(NamedTuple):
+    """The reason why bytes are not on disk. After a failed sync (`syncing`), nobody knows whether they are."""
+
+    error: OSError
+    syncing: bool
+
+
 class DiskThread:
-    """Belongs to one event loop. Its owner starts and closes it; one write at a time."""
+    """Belongs to one event loop and does one write at a time. Its owner starts and closes it."""
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._orders = self._answers = -1
         self._descriptors: tuple[int, ...] = ()
-        self._writing: tuple[Staged, Callable[[WriteFailure | None], None]] | None = None
+        self._writing: tuple[StagedWrite, Callable[[WriteFailure | None], None]] | None = None
 
     def start(self) -> None:
-        """On the loop."""
+        """Start the thread; called on the loop."""
         self._loop = asyncio.get_running_loop()
         orders, self._orders = os.pipe2(os.O_CLOEXEC)
         self._answers, answers = os.pipe2(os.O_CLOEXEC)
@@ -54,18 +74,18 @@ class DiskThread:
         self._thread.start()
         self._loop.add_reader(self._answers, self._answered)
 
-    def write(self, staged: Staged, done: Callable[[WriteFailure | None], None]) -> None:
-        """Write and sync; never blocks. `done` is called on the loop, with None where all of it is on disk."""
+    def write(self, staged: StagedWrite, done: Callable[[WriteFailure | None], None]) -> None:
+        """Write and sync; never blocks. `done` is called on the loop, with None once all bytes are on disk."""
         if self._writing is not None or self._loop is None:
-            raise ValueError("one write at a time, while it is running")
-        self._writing = (staged, done)  # keeps the bytes where they are
-        # Hot: Arrow tells where bytes are for a fraction of what NumPy and ctypes take.
+            raise ValueError("the disk thread takes one write at a time, and only while it runs")
+        self._writing = (staged, done)  # keeps the bytes alive
+        # Hot: Arrow gives the address of bytes in a fraction of the time that NumPy and ctypes take.
         data = pa.py_buffer(staged.data)
-        order = _ORDER.pack(staged.descriptor, data.address, data.size, staged.position, staged.room)
+        order = _ORDER.pack(staged.descriptor, data.address, data.size, staged.position, staged.preallocate)
         os.write(self._orders, order)
 
     def close(self) -> None:
-        """Waits for a write that is going on, whose answer is then lost. Harmless to call again."""
+        """Wait for a running write, whose answer is then lost, and end the thread. Harmless to call again."""
         if self._loop is None or self._thread is None:
             return
         os.write(self._orders, _END)
@@ -84,7 +104,7 @@ class DiskThread:
         done(WriteFailure(OSError(number, os.strerror(number)), answer < 0) if answer else None)
 
 
-# The C library's functions, by their names: so the compiled code can be kept in Numba's cache.
+# The C library's functions are bound by name, so that Numba's cache can keep the compiled code.
 _read: Any = types.ExternalFunction("read", types.int64(types.int32, types.uintp, types.uintp))
 _write: Any = types.ExternalFunction("write", types.int64(types.int32, types.uintp, types.uintp))
 _pwrite: Any = types.ExternalFunction(
@@ -94,9 +114,9 @@ _fdatasync: Any = types.ExternalFunction("fdatasync", types.int32(types.int32))
 _errno_location: Any = types.ExternalFunction("__errno_location", types.CPointer(types.int32)())
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def serve(orders: int, answers: int, memory: NDArray[np.int64], zeros: NDArray[np.uint8]) -> None:
-    """Carry out orders until there are no more. `memory` is for one, `zeros` are as many as one may ask for."""
+@compiled
+def serve(orders: int, answers: int, memory: Integers, zeros: Bytes) -> None:
+    """Carry out orders until the last. `memory` holds one order, `zeros` as many as an order may ask for."""
     place = memory.ctypes.data
     while True:
         if _read(orders, place, _ORDER_BYTES) != _ORDER_BYTES:
@@ -104,7 +124,7 @@ def serve(orders: int, answers: int, memory: NDArray[np.int64], zeros: NDArray[n
                 continue
             return
         descriptor, address, left, position = memory[0], memory[1], memory[2], memory[3]
-        room = memory[4]
+        preallocate = memory[4]
         if descriptor < 0:
             return
         answer = 0
@@ -114,8 +134,8 @@ def serve(orders: int, answers: int, memory: NDArray[np.int64], zeros: NDArray[n
                 address, left, position = address + written, left - written, position + written
             elif _errno_location()[0] != _INTERRUPTED:
                 answer = _errno_location()[0]
-        if answer == 0 and room > 0:
-            _pwrite(descriptor, zeros.ctypes.data, room, position)
+        if answer == 0 and preallocate > 0:
+            _pwrite(descriptor, zeros.ctypes.data, preallocate, position)
         while answer == 0 and _fdatasync(descriptor) != 0:
             if _errno_location()[0] != _INTERRUPTED:
                 answer = -_errno_location()[0]
@@ -124,7 +144,7 @@ def serve(orders: int, answers: int, memory: NDArray[np.int64], zeros: NDArray[n
 
 
 def load() -> None:
-    """Compile the thread, where it never was: it is told to end at once."""
+    """Compile the thread ahead of its first use, by running it with the order to end."""
     orders, orders_in = os.pipe2(os.O_CLOEXEC)
     try:
         os.write(orders_in, _END)
@@ -134,6 +154,6 @@ def load() -> None:
         os.close(orders_in)
 
 
-def _memory() -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
-    """For `serve`."""
-    return np.zeros(_ORDER_BYTES // 8, np.int64), np.zeros(MOST_ROOM, np.uint8)
+def _memory() -> tuple[Integers, Bytes]:
+    """The memory that `serve` works with."""
+    return np.zeros(_ORDER_BYTES // 8, np.int64), np.zeros(PREALLOCATED_BYTES, np.uint8)
