@@ -1,6 +1,13 @@
-"""What the gateway needs of the site behind it; `assembly` provides it.
+"""The roles of a site: what a gateway, or anybody else who speaks with a site, can ask of it.
 
-All methods are safe to call from the event loop's one thread and never block it.
+    publications    take events into the log
+    subscriptions   register, change, list and remove
+    sessions        connect subscribers to their mailboxes
+    slices          show and change the parts of the index
+    observation     tell how the site is doing
+
+The running site, the remote site of a further gateway process and the tests' fake site implement the same roles and
+pass the same contract suite. All methods belong to the event loop's thread and never block it.
 """
 
 import asyncio
@@ -15,6 +22,42 @@ from culver.model import Event
 from culver.registry import Block, BlockSpec, Registration, SetSummary, SubscriptionSpec
 
 
+class Publications(Protocol):
+    def publish(self, events: Sequence[Event]) -> "asyncio.Future[CommitReceipt]":
+        """Append events to the log, all or none. The answer comes once they are on disk; it may be cancelled by a
+        caller that no longer wants it. Raises Unavailable, and the answer raises StorageFull or StorageError."""
+
+
+class Subscriptions(Protocol):
+    """A change is durable and in effect when its method returns."""
+
+    async def add(self, specs: Sequence[SubscriptionSpec]) -> list[Registration]:
+        """Register, all or none. Every matching event from `since` of a registration on is delivered. Raises Conflict
+        for an id that is taken, and TooManySubscriptions."""
+
+    async def add_block(self, spec: BlockSpec) -> Block:
+        """Add rows to a set, all or none; the answer leaves their values out. Raises InvalidFilter with `row` and
+        `parameter` in its details for a value of the wrong kind, Conflict and TooManySubscriptions."""
+
+    async def replace(self, spec: SubscriptionSpec) -> Registration:
+        """Give a subscription another filter and other options. Raises NotFound and Conflict."""
+
+    async def remove(self, subscription: str) -> Registration:
+        """End a subscription. Raises NotFound."""
+
+    async def remove_set(self, name: str) -> int:
+        """End all members of a set and return how many there were. Raises NotFound."""
+
+    async def get(self, subscription: str) -> Registration:
+        """Raises NotFound."""
+
+    async def page(self, after: str | None, limit: int) -> list[Registration]:
+        """Up to `limit` subscriptions with ids behind `after`, ordered by id."""
+
+    async def sets(self, after: str | None, limit: int) -> list[SetSummary]:
+        """Up to `limit` sets with names behind `after`, ordered by name."""
+
+
 class Session(Protocol):
     """One connected subscriber of one subscription. Closing it ends a live subscription for good and
     leaves a durable one's mailbox as it is."""
@@ -23,84 +66,65 @@ class Session(Protocol):
     def registration(self) -> Registration: ...
 
     async def receive(self, limit: int, wait_seconds: float | None) -> list[Delivery | Gap]:
-        """The next deliveries and gaps, in order; waits for the first one (None: for ever), returns an
-        empty list when the time is up. What a durable session received and did not acknowledge comes
-        again in the next session, or here after `rewind`. Raises NotFound once the subscription has been
-        removed or has expired, Unavailable once the site is stopping."""
+        """Return the next deliveries and gaps, in order. Waits for the first one (None: for ever) and returns an
+        empty list when the time is up. A durable session that did not acknowledge a delivery receives it again in
+        the next session, or here after `rewind`. Raises NotFound once the subscription has been removed or has
+        expired, Unavailable once the site is stopping."""
 
     def rewind(self, after: int) -> None:
-        """Go on with what comes after that offset (never before what is acknowledged)."""
+        """Continue behind that offset, but never before an acknowledged one."""
 
     async def acknowledge(self, offset: int) -> None:
-        """Everything up to and including `offset` is done with; durable on return. A no-op for a live
+        """Mark everything up to and including `offset` as done; durable on return. A no-op for a live
         subscription. Raises InvalidRequest (`field="delivery_id"`) for an offset not reached yet."""
 
     async def close(self) -> None: ...
 
 
-class Site(Protocol):
-    @property
-    def settings(self) -> Settings: ...
+class Sessions(Protocol):
+    async def open(self, registration: Registration, after: int | None = None) -> Session:
+        """Connect to a subscription. For a durable one, `after` skips deliveries up to that offset without
+        acknowledging them. For a live one, it is the offset last seen before a reconnection: if it lies
+        before the position from which the subscription takes effect, a gap is announced first. Several
+        sessions on one durable subscription each receive everything unacknowledged."""
+
+    async def pending(self, registrations: Sequence[Registration]) -> list[int]:
+        """Count the unacknowledged deliveries in the mailbox of each; a live subscription has none. Raises
+        Unavailable while the gateway that holds one of the mailboxes is down."""
+
+    def elsewhere(self, subscription: str) -> int | None:
+        """The port of the gateway that holds this subscription's mailbox; None if it is this one."""
+
+    def new_live_id(self) -> str:
+        """Make an id for a live subscription that connects to this gateway."""
+
+
+class Observation(Protocol):
+    async def refresh(self) -> None:
+        """Bring the other members, and `Slices.view`, up to date if they come from another process. Raises
+        Unavailable."""
 
     @property
     def ready(self) -> bool:
-        """Published events reach subscribers now."""
+        """Whether published events reach subscribers now."""
 
     def status(self) -> dict[str, Any]:
-        """What `/readyz` tells: engine, its state, log positions, subscriptions."""
+        """The answer of `/readyz`: the engine and its state, log positions, how many subscriptions."""
 
     def observe(self) -> SiteObservation:
-        """What `/v1/pipeline`, `/metrics` and `culver top` tell of the operators."""
+        """The figures behind `/v1/pipeline`, `/metrics` and `culver top`."""
 
+
+class Site(Protocol):
     @property
-    def slices(self) -> Slices:
-        """What `/v1/slices` shows and changes."""
-
-    async def refresh(self) -> None:
-        """Have `ready`, `status`, `observe` and the view of the slices answer as of now, where they come from another
-        process. Raises Unavailable."""
-
-    def publish(self, events: Sequence[Event]) -> "asyncio.Future[CommitReceipt]":
-        """Answers once the events are on disk. Raises Unavailable, and the answer StorageFull or StorageError; then
-        none of them is promised. Whoever does not want the answer any more may cancel it."""
-
-    async def subscribe(self, specs: Sequence[SubscriptionSpec]) -> list[Registration]:
-        """Register; `since` of each is the position from which every matching event is delivered."""
-
-    async def subscribe_block(self, spec: BlockSpec) -> Block:
-        """Add rows to a set, all or none. Raises InvalidFilter with `row` and `parameter` in its details for a
-        value that cannot stand there, and Conflict."""
-
-    async def sets(self, after: str | None, limit: int) -> list[SetSummary]:
-        """A page, ordered by name."""
-
-    async def unsubscribe_set(self, name: str) -> int:
-        """End all members of a set; returns how many there were. Raises NotFound."""
-
-    async def replace(self, spec: SubscriptionSpec) -> Registration: ...
-
-    async def unsubscribe(self, subscription: str) -> Registration:
-        """Raises NotFound."""
-
-    async def subscription(self, subscription: str) -> Registration:
-        """Raises NotFound."""
-
-    async def subscriptions(self, after: str | None, limit: int) -> list[Registration]:
-        """A page, ordered by id."""
-
-    async def pending(self, registrations: Sequence[Registration]) -> list[int]:
-        """How many deliveries wait, unacknowledged, in the mailbox of each (0 for a live subscription). Raises
-        Unavailable where a gateway that has one of them is not there."""
-
-    def elsewhere(self, subscription: str) -> int | None:
-        """The port of the gateway that has this subscription's mailbox; None where it is this one."""
-
-    def new_live_id(self) -> str:
-        """An id for a live subscription that is connected to this gateway."""
-
-    async def open_session(self, registration: Registration, after: int | None = None) -> Session:
-        """Connect to a subscription. For a durable one, `after` skips what came up to that offset without
-        acknowledging it. For a live one, it is the offset last seen before a reconnection: if it lies
-        before the position from which the subscription takes effect, a gap is announced first. Several
-        sessions on one durable subscription each receive everything unacknowledged.
-        """
+    def settings(self) -> Settings: ...
+    @property
+    def publications(self) -> Publications: ...
+    @property
+    def subscriptions(self) -> Subscriptions: ...
+    @property
+    def sessions(self) -> Sessions: ...
+    @property
+    def slices(self) -> Slices: ...
+    @property
+    def observation(self) -> Observation: ...

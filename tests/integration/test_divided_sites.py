@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from culver.assembly import RunningSite
 from culver.config import PipelineSettings, Settings
 from culver.control.elastic_slices import ElasticSlices
 from culver.errors import StorageFull
 from culver.matching.index import IndexWriter
 from culver.matching.index.storage.version_files import read_version, versions_in
+from culver.site import RunningSite
 from support.events import random_event
 from support.scenes import Expectation, check, delivered, narrow_predicate, random_steps, run, subscribe
 from support.until import until
@@ -52,7 +52,7 @@ def test_inline_site_in_slices_gives_what_the_reference_gives(
 def check_counts(site: RunningSite, before: int, expected: Expectation, slices: int) -> None:
     """Nothing is unseen or counted twice: each slice looked at every event since `before`, and what all of them found
     is what came into the mailboxes."""
-    seen = site.observe()
+    seen = site.observation.observe()
     events = seen.log_next_offset - before
     done = seen.pipeline.slices
     assert [each.slice for each in done] == [each.slice for each in seen.index] == list(range(slices))
@@ -74,7 +74,7 @@ async def subscribe_then_publish(site: RunningSite, rng: random.Random, expected
     await subscribe(site, rng, expected, MANY)
     for _ in range(5):
         events = [random_event(rng) for _ in range(20)]
-        receipt = await site.publish(events)
+        receipt = await site.publications.publish(events)
         expected.events.update(zip(range(receipt.first_offset, receipt.next_offset), events, strict=True))
     await delivered(site)
 
@@ -84,10 +84,10 @@ def test_counters_of_the_operators_add_up(tmp_path: Path) -> None:
     expected = Expectation()
 
     async def scene(site: RunningSite) -> None:
-        before = site.observe().log_next_offset
+        before = site.observation.observe().log_next_offset
         await subscribe_then_publish(site, rng, expected)
         check_counts(site, before, expected, 3)
-        seen = site.observe()
+        seen = site.observation.observe()
         # Each event goes to every slice, and all of them come through batches.
         assert [each.sent for each in seen.pipeline.slices] == [100] * 3
         assert seen.pipeline.batches.events == 100
@@ -106,11 +106,11 @@ def test_spark_site_gives_what_the_reference_gives_while_its_placement_changes_b
     expected = Expectation()
 
     async def scene(site: RunningSite) -> None:
-        before = site.observe().log_next_offset
+        before = site.observation.observe().log_next_offset
         await subscribe_then_publish(site, rng, expected)
-        check_counts(site, before, expected, site.observe().placement.slices)
-        await until(lambda: site.observe().pipeline.batches.stages)
-        assert site.observe().pipeline.batches.seconds > 0
+        check_counts(site, before, expected, site.observation.observe().placement.slices)
+        await until(lambda: site.observation.observe().pipeline.batches.stages)
+        assert site.observation.observe().pipeline.batches.seconds > 0
         await random_steps(site, rng, expected, 40)
         await check(site, expected)
 
@@ -129,7 +129,7 @@ def test_housekeeping_goes_on_while_slices_are_being_changed(
     monkeypatch.setattr(ElasticSlices, "tick", never_done)
 
     def counted(site: RunningSite, count: int) -> bool:
-        return bool(site.status()["subscriptions"] == count)
+        return bool(site.observation.status()["subscriptions"] == count)
 
     async def scene(site: RunningSite) -> None:
         for count in (1, 2):
@@ -163,7 +163,7 @@ def test_auto_takes_what_can_change_while_the_site_runs_where_slices_are_to_come
     tmp_path: Path,
 ) -> None:
     async def scene(site: RunningSite) -> None:
-        assert site.observe().placement.name == "mpartition"
+        assert site.observation.observe().placement.name == "mpartition"
         assert len((await site.slices.add()).slices) == 3
 
     pipeline = PipelineSettings(engine="inline", slices=2, elastic=True)
@@ -190,14 +190,14 @@ def test_a_site_divides_itself_and_on_a_full_disk_makes_room_first(
             await random_steps(site, rng, expected, 3)
             await delivered(site)
             await until(lambda: len(versions_in(tmp_path / "data" / "index")) < 5)
-            await site._keep_house_once()
+            await site._housekeeping.keep_house()
             assert len(tries) == 1, "it is not tried again at once: every try writes most of the index"
 
     async def with_room(site: RunningSite) -> None:
         await until(lambda: len(site.slices.view().layers) > 0)
         await random_steps(site, rng, expected, 10)
         await site.slices.add()
-        assert site.observe().placement.slices == 4
+        assert site.observation.observe().placement.slices == 4
         await random_steps(site, rng, expected, 10)
         await site.slices.remove(0)
         await random_steps(site, rng, expected, 10)

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from culver.assembly import RunningSite, open_site
+from culver.assembly import open_site
 from culver.config import DeliverySettings, PipelineSettings, Settings
 from culver.delivery.deliveries import Delivery
 from culver.errors import NotFound
 from culver.model.language.parser import parse
 from culver.pipeline.spark.checkpoint import damage_in
 from culver.registry.registry import SubscriptionSpec
+from culver.site import RunningSite
 from support.events import random_event
 from support.scenes import Expectation, check, delivered, random_steps, ready, run
 from support.until import until
@@ -86,12 +87,12 @@ def test_lost_or_damaged_notification_files_are_made_again(tmp_path: Path) -> No
 def test_expired_subscription_receives_nothing_more(engine: str, tmp_path: Path) -> None:
     async def scene(site: RunningSite) -> None:
         spec = SubscriptionSpec(parse("TRUE"), id="brief", expires_at_us=time.time_ns() // 1000 + 300_000)
-        await site.subscribe([spec])
-        session = await site.open_session(await site.subscription("brief"))
+        await site.subscriptions.add([spec])
+        session = await site.sessions.open(await site.subscriptions.get("brief"))
         with pytest.raises(NotFound):
             await session.receive(1, 20)
         with pytest.raises(NotFound):
-            await site.subscription("brief")
+            await site.subscriptions.get("brief")
 
     run(settings_for(engine, tmp_path / "data"), scene)
 
@@ -111,19 +112,19 @@ def test_log_is_trimmed_only_behind_what_mailboxes_need(engine: str, tmp_path: P
     async def play() -> None:
         async with open_site(settings) as site:
             await ready(site)
-            [registration] = await site.subscribe([SubscriptionSpec(parse("TRUE"))])
+            [registration] = await site.subscriptions.add([SubscriptionSpec(parse("TRUE"))])
             for _ in range(60):
-                await site.publish([random_event(rng) for _ in range(10)])
+                await site.publications.publish([random_event(rng) for _ in range(10)])
             await delivered(site)
             await asyncio.sleep(2.5)  # two rounds of housekeeping
-            assert site.status()["log_first_offset"] == 0
-            session = await site.open_session(registration)
+            assert site.observation.status()["log_first_offset"] == 0
+            session = await site.sessions.open(registration)
             last = 0
             while items := await session.receive(100, 0):
                 last = max(item.offset for item in items if isinstance(item, Delivery))
             assert last == 599
             await session.acknowledge(last)
             await session.close()
-            await until(lambda: site.status()["log_first_offset"] > 300)
+            await until(lambda: site.observation.status()["log_first_offset"] > 300)
 
     asyncio.run(play())

@@ -71,7 +71,7 @@ def test_a_live_subscription_gets_what_matches_and_ends_with_its_connection() ->
                     ],
                 }
                 assert len(site.registrations) == 1
-            await eventually(lambda: not site.registrations and not site.sessions)
+            await eventually(lambda: not site.registrations and not site.open_sessions)
 
     run(scenario())
 
@@ -98,7 +98,7 @@ def test_a_durable_subscription_is_attached_acknowledged_and_resumed() -> None:
                 again = await ask(socket, op="attach", ref=5, subscription="alerts", after="alerts:2")
                 assert again["op"] == "subscribed"
                 assert [item["offset"] for item in (await hear(socket))["deliveries"]] == [3]
-            await eventually(lambda: not site.sessions)
+            await eventually(lambda: not site.open_sessions)
             assert "alerts" in site.registrations
             assert site.acknowledged == {"alerts": 2}
 
@@ -237,7 +237,7 @@ def test_a_message_of_the_wrong_kind_closes_the_connection(message: str | bytes,
             await ask(socket, op="subscribe", filter="n > 0")
             await socket.send(message)
             assert await close_code(socket) == code
-            await eventually(lambda: not site.sessions and not site.registrations)
+            await eventually(lambda: not site.open_sessions and not site.registrations)
 
     run(scenario())
 
@@ -275,7 +275,7 @@ def test_too_many_subscriptions_on_one_connection_close_it() -> None:
                 assert (await hear(socket))["op"] == "subscribed"
             await socket.send('{"op": "subscribe", "filter": "n > 0"}')
             assert await close_code(socket) == 1008
-            await eventually(lambda: not site.sessions and not site.registrations)
+            await eventually(lambda: not site.open_sessions and not site.registrations)
 
     run(scenario())
 
@@ -360,7 +360,7 @@ def test_a_live_event_stream_gets_what_matches_and_ends_with_its_connection() ->
                     "offset": 1,
                     "event": {"n": 2},
                 }
-            await eventually(lambda: not site.registrations and not site.sessions)
+            await eventually(lambda: not site.registrations and not site.open_sessions)
 
     run(scenario())
 
@@ -378,7 +378,7 @@ def test_a_durable_event_stream_resumes_and_acknowledges_by_its_last_id() -> Non
             async with streaming(client, path, headers={"Last-Event-ID": "alerts:2"}) as (stream, _):
                 assert (await stream.message())["id"] == "alerts:3"
             assert site.acknowledged == {"alerts": 2}
-            await eventually(lambda: not site.sessions)
+            await eventually(lambda: not site.open_sessions)
 
     run(scenario())
 
@@ -424,7 +424,7 @@ def test_a_wrong_event_stream_is_a_problem_and_leaves_nothing(
             answer = await client.get(path, headers={"Last-Event-ID": last} if last else {})
             assert (answer.status_code, answer.json()["field"]) == (400, field)
             assert set(site.registrations) == {"alerts"}
-            assert site.sessions == set()
+            assert site.open_sessions == set()
 
     run(scenario())
 
@@ -507,8 +507,8 @@ def test_a_client_that_does_not_read_stops_its_session_instead_of_filling_memory
                 await asyncio.get_running_loop().sock_sendall(
                     raw, frame(b'{"op": "subscribe", "filter": "n >= 0"}')
                 )
-            await eventually(lambda: len(site.sessions) == 1)
-            (session,) = site.sessions
+            await eventually(lambda: len(site.open_sessions) == 1)
+            (session,) = site.open_sessions
             event = {"n": 1, "text": "x" * 10_000}
             for _ in range(30):
                 await client.post("/v1/events", json=[event] * 100)
@@ -519,7 +519,7 @@ def test_a_client_that_does_not_read_stops_its_session_instead_of_filling_memory
             # 30 MB wait at the site; the gateway took what fits socket buffers and one batch.
             assert session.received * 10_000 < 8_000_000
             raw.close()
-            await eventually(lambda: not site.sessions)
+            await eventually(lambda: not site.open_sessions)
 
     run(scenario())
 
@@ -543,10 +543,10 @@ def test_a_client_that_never_reads_is_cut_off(kind: str) -> None:
                 await asyncio.get_running_loop().sock_sendall(
                     raw, frame(b'{"op": "subscribe", "filter": "n >= 0"}')
                 )
-            await eventually(lambda: len(site.sessions) == 1)
+            await eventually(lambda: len(site.open_sessions) == 1)
             for _ in range(30):
                 await client.post("/v1/events", json=[{"n": 1, "text": "x" * 10_000}] * 100)
-            await eventually(lambda: not site.sessions and not site.registrations)
+            await eventually(lambda: not site.open_sessions and not site.registrations)
             raw.close()
 
     run(scenario())
@@ -565,7 +565,7 @@ def test_stopping_tells_every_open_connection_and_takes_no_time() -> None:
             polling = asyncio.create_task(client.get("/v1/subscriptions/alerts/events?wait=50"))
             lines = await connect_raw(server, OPEN_STREAM_OF_LINES)
             async with streaming(client, "/v1/stream", params={"filter": "n > 1"}) as (stream, _):
-                await eventually(lambda: len(site.sessions) == 3 and len(site.events) == 1)
+                await eventually(lambda: len(site.open_sessions) == 3 and len(site.events) == 1)
                 started = loop.time()
                 await server.stop()
                 assert loop.time() - started < 2
@@ -579,7 +579,7 @@ def test_stopping_tells_every_open_connection_and_takes_no_time() -> None:
             assert json.loads(answer.partition(b"\r\n\r\n")[2])["accepted"] == 1
             assert await close_code(socket) == 1012
             lines.close()
-        assert site.sessions == set()
+        assert site.open_sessions == set()
         assert set(site.registrations) == {"alerts"}
 
     run(scenario())
@@ -593,13 +593,13 @@ def test_stopping_does_not_wait_for_clients_that_do_not_read() -> None:
             deaf = [await connect_raw(server, STREAM_REQUEST), await connect_raw(server, HANDSHAKE)]
             await eventually(lambda: ready(deaf[1]))
             await loop.sock_sendall(deaf[1], frame(b'{"op": "subscribe", "filter": "n >= 0"}'))
-            await eventually(lambda: len(site.sessions) == 2)
+            await eventually(lambda: len(site.open_sessions) == 2)
             for _ in range(20):
                 await client.post("/v1/events", json=[{"n": 1, "text": "x" * 10_000}] * 100)
             started = loop.time()
             await server.stop()
             assert loop.time() - started < 3
-            assert site.sessions == set()
+            assert site.open_sessions == set()
             for raw in deaf:
                 raw.close()
 

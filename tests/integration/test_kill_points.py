@@ -14,8 +14,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from culver.assembly import RunningSite
 from culver.config import PipelineSettings, Settings
+from culver.site import RunningSite
 from support.events import random_event
 from support.moments import CREATED, RENAMED_FROM, RENAMED_TO, Strike
 from support.scenes import Expectation, check, delivered, random_steps, ready, run, subscribe
@@ -166,7 +166,7 @@ class Points:
 
     async def _publish(self, site: RunningSite) -> None:
         events = [random_event(self.rng) for _ in range(100)]
-        receipt = await site.publish(events)
+        receipt = await site.publications.publish(events)
         self.expected.events.update(
             zip(range(receipt.first_offset, receipt.next_offset), events, strict=True)
         )

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from culver import plugins
-from culver.assembly import RunningSite
 from culver.config import PipelineSettings, Settings
 from culver.pipeline import SiteFiles
+from culver.site import RunningSite
 from support.memory_log import MemoryLog
 from support.scenes import Expectation, check, random_steps, run
 

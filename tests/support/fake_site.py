@@ -1,10 +1,11 @@
 """A site in memory: it stores events in a list, matches them with the reference evaluation, and forgets all
-of it with the object. Behaves as `gateway.site` says, and fails on demand."""
+of it with the object. Implements the roles of a site, and fails on demand."""
 
 import asyncio
 import time
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -41,11 +42,16 @@ from support.memory_slices import MemorySlices
 
 
 class FakeSite:
-    """`failures` maps a method's name to the error that its next calls raise; `hold` makes publications wait
-    until it is set."""
+    """Implements `roles.Site`. `failures` maps a method's name to the error that its next calls raise; `hold` makes
+    publications wait until it is set."""
 
     def __init__(self, settings: Settings | None = None) -> None:
-        self._settings = settings or Settings()
+        self.settings = settings or Settings()
+        self.publications = FakePublications(self)
+        self.subscriptions = FakeSubscriptions(self)
+        self.sessions = FakeSessions(self)
+        self.slices = MemorySlices()
+        self.observation = FakeObservation(self)
         self.ready = True
         self.events: list[Event] = []
         self.registrations: dict[str, Registration] = {}
@@ -53,193 +59,30 @@ class FakeSite:
         self.failures: dict[str, Exception] = {}
         self.hold = asyncio.Event()
         self.hold.set()
-        self.sessions: set[FakeSession] = set()
-        self.slices = MemorySlices()
+        self.open_sessions: set[FakeSession] = set()
         self.stopping = False
-        self.ports: dict[str, int] = {}  # of the gateways that have subscriptions which this one has not
+        # The ports of other gateways, by the subscriptions that they have.
+        self.ports: dict[str, int] = {}
         self.now_us = time.time_ns() // 1000
+        self.last_number = 0
         self._predicates: dict[int, Predicate] = {}
-        self._number = 0
-        self._began = time.monotonic()
         self._changed = asyncio.Event()
-
-    @property
-    def settings(self) -> Settings:
-        return self._settings
-
-    def status(self) -> dict[str, Any]:
-        return {
-            "engine": "fake",
-            "state": "running" if self.ready else "starting",
-            "ready": self.ready,
-            "log_first_offset": 0,
-            "log_next_offset": len(self.events),
-            "delivered_offset": len(self.events),
-            "subscriptions": len(self.registrations),
-            "index_version": self._number,
-        }
-
-    def observe(self) -> SiteObservation:
-        end = len(self.events)
-        counts = tuple(int(bound in (0.05, 0.5)) for bound in (*BATCH_SECONDS, 0))
-        done = SliceTotals(0, end, end, 3 * end, 0.1 * end, 0.3 * end, 0.2 * end)
-        return SiteObservation(
-            engine="fake",
-            state="running" if self.ready else "starting",
-            ready=self.ready,
-            uptime_seconds=time.monotonic() - self._began,
-            log_next_offset=end,
-            subscriptions=len(self.registrations),
-            placement=PlacementInfo("replicated", 1, "replicated: there is one worker"),
-            queues=SiteQueues(match=4, mailboxes=3),
-            index=(IndexSlice(0, len(self.registrations), 1000),),
-            pipeline=EngineObservation(
-                end,
-                slices=(done,),
-                batches=BatchTotals(2, 9, 0.5, counts),
-                schemes=(
-                    SchemeTotals("columnar", 2 * end, 0.2 * end),
-                    SchemeTotals("counting", end, 0.1 * end),
-                ),
-            ),
-            schemes=tuple(
-                IndexScheme(name, count, 10 * count)
-                for name, count in Counter(each.scheme for each in self.registrations.values()).items()
-            ),
-        )
-
-    def publish(self, events: Sequence[Event]) -> asyncio.Task[CommitReceipt]:
-        return asyncio.create_task(self._publish(events))
-
-    async def _publish(self, events: Sequence[Event]) -> CommitReceipt:
-        await self.hold.wait()
-        self._fail("publish")
-        first = len(self.events)
-        self.events += events
-        self._wake()
-        return CommitReceipt(first, len(self.events))
-
-    async def subscribe(self, specs: Sequence[SubscriptionSpec]) -> list[Registration]:
-        self._fail("subscribe")
-        if len(self.registrations) + len(specs) > self._settings.registry.max_subscriptions:
-            raise TooManySubscriptions("too many subscriptions", field="max_subscriptions")
-        ids = [spec.id for spec in specs if spec.id is not None]
-        for spec in specs:
-            if spec.id in self.registrations or ids.count(str(spec.id)) > 1:
-                raise Conflict(f"subscription {spec.id!r} exists", field="id")
-        return [self._register(spec) for spec in specs]
-
-    async def subscribe_block(self, spec: BlockSpec) -> Block:
-        self._fail("subscribe_block")
-        # Checked as the catalogue does.
-        compile_rows(spec.prepared, np.arange(len(spec)), spec.columns)
-        first = self._next(spec.name)
-        if spec.first not in (None, first):
-            raise Conflict("another number is next", field="first", next=first)
-        for row in range(len(spec)):
-            predicate = spec.prepared.bind(values_at(spec.columns, row))
-            options = (True, spec.expires_at_us, spec.mailbox_count)
-            self._register(SubscriptionSpec(predicate, f"{spec.name}.{first + row}", *options))
-        since, number = len(self.events), self._number - len(spec) + 1
-        return new_block(spec, number, first, since, self._number, self.now_us, b"")
-
-    async def sets(self, after: str | None, limit: int) -> list[SetSummary]:
-        names = sorted({parts[0] for name in self.registrations if (parts := split_member(name))})
-        return [
-            SetSummary(name, len(self._set(name)), self._next(name), ())
-            for name in names
-            if after is None or name > after
-        ][:limit]
-
-    async def unsubscribe_set(self, name: str) -> int:
-        members = self._set(name)
-        if not members:
-            raise NotFound(f"there is no set {name!r}", field="name")
-        for member in members:
-            await self.unsubscribe(f"{name}.{member}")
-        return len(members)
-
-    def _next(self, name: str) -> int:
-        return max(self._set(name), default=-1) + 1
-
-    def _set(self, name: str) -> list[int]:
-        parts = [split_member(each) for each in self.registrations]
-        return [each[1] for each in parts if each is not None and each[0] == name]
-
-    async def replace(self, spec: SubscriptionSpec) -> Registration:
-        old = await self.subscription(str(spec.id))
-        if old.durable != spec.durable:
-            raise Conflict("a live subscription cannot become durable", field="durable")
-        return self._register(spec)
-
-    async def unsubscribe(self, subscription: str) -> Registration:
-        registration = await self.subscription(subscription)
-        del self.registrations[subscription]
-        self._wake()
-        return registration
-
-    async def subscription(self, subscription: str) -> Registration:
-        self._fail("subscription")
-        if subscription not in self.registrations:
-            raise NotFound(f"there is no subscription {subscription!r}", field="id")
-        return self.registrations[subscription]
-
-    async def subscriptions(self, after: str | None, limit: int) -> list[Registration]:
-        ids = sorted(name for name in self.registrations if after is None or name > after)
-        return [self.registrations[name] for name in ids[:limit]]
-
-    async def refresh(self) -> None:
-        return
-
-    async def pending(self, registrations: Sequence[Registration]) -> list[int]:
-        return [self._pending(registration) for registration in registrations]
-
-    def elsewhere(self, subscription: str) -> int | None:
-        return self.ports.get(subscription)
-
-    def new_live_id(self) -> str:
-        return new_ids(1, durable=False)[0]
-
-    def _pending(self, registration: Registration) -> int:
-        start = self.acknowledged.get(registration.id, -1) + 1
-        return sum(self.matches(registration, offset) for offset in range(start, len(self.events)))
-
-    async def open_session(self, registration: Registration, after: int | None = None) -> "FakeSession":
-        self._fail("open_session")
-        session = FakeSession(self, registration, after)
-        self.sessions.add(session)
-        return session
 
     def stop(self) -> None:
         self.stopping = True
-        self._wake()
+        self.wake()
 
-    def matches(self, registration: Registration, offset: int) -> bool:
-        condition = self._predicates[registration.number].condition
-        return offset >= registration.since and evaluate(condition, self.events[offset]) is True
-
-    async def changed(self) -> None:
-        """Wait for the next publication or removal."""
-        await self._changed.wait()
-
-    def check_session(self, registration: Registration) -> None:
-        if self.stopping:
-            raise Unavailable("the site is stopping")
-        self._fail("receive")
-        if registration.id not in self.registrations:
-            raise NotFound(f"subscription {registration.id!r} has ended", field="id")
-
-    def _register(self, spec: SubscriptionSpec) -> Registration:
-        self._number += 1
+    def register(self, spec: SubscriptionSpec) -> Registration:
+        self.last_number += 1
         registration = Registration(
-            number=self._number,
-            id=spec.id or f"sub-{self._number}",
+            number=self.last_number,
+            id=spec.id or f"sub-{self.last_number}",
             filter=spec.predicate.text,
             durable=spec.durable,
             since=len(self.events),
             until=None,
             removed=False,
-            version=self._number,
+            version=self.last_number,
             created_at_us=self.now_us,
             expires_at_us=spec.expires_at_us,
             mailbox_count=spec.mailbox_count,
@@ -251,16 +94,204 @@ class FakeSite:
         self.registrations[registration.id] = registration
         return registration
 
-    def _fail(self, method: str) -> None:
+    def matches(self, registration: Registration, offset: int) -> bool:
+        condition = self._predicates[registration.number].condition
+        return offset >= registration.since and evaluate(condition, self.events[offset]) is True
+
+    def fail(self, method: str) -> None:
+        """Raise the error that the test has set for this method."""
         if method in self.failures:
             error = self.failures[method]
             if isinstance(error, CulverError):
                 raise type(error)(error.message, field=error.field, **error.details)
             raise error
 
-    def _wake(self) -> None:
+    async def changed(self) -> None:
+        """Wait for the next publication or removal."""
+        await self._changed.wait()
+
+    def wake(self) -> None:
         self._changed.set()
         self._changed = asyncio.Event()
+
+
+class FakePublications:
+    def __init__(self, site: FakeSite) -> None:
+        self._site = site
+
+    def publish(self, events: Sequence[Event]) -> asyncio.Future[CommitReceipt]:
+        return asyncio.create_task(self._publish(events))
+
+    async def _publish(self, events: Sequence[Event]) -> CommitReceipt:
+        site = self._site
+        await site.hold.wait()
+        site.fail("publish")
+        first = len(site.events)
+        site.events += events
+        site.wake()
+        return CommitReceipt(first, len(site.events))
+
+
+class FakeSubscriptions:
+    def __init__(self, site: FakeSite) -> None:
+        self._site = site
+
+    async def add(self, specs: Sequence[SubscriptionSpec]) -> list[Registration]:
+        site = self._site
+        site.fail("add")
+        self._check_room(len(specs))
+        ids = [spec.id for spec in specs if spec.id is not None]
+        for spec in specs:
+            if spec.id in site.registrations or ids.count(str(spec.id)) > 1:
+                raise Conflict(f"subscription {spec.id!r} exists", field="id")
+        return [site.register(spec) for spec in specs]
+
+    async def add_block(self, spec: BlockSpec) -> Block:
+        site = self._site
+        site.fail("add_block")
+        self._check_room(len(spec))
+        # This checks the values as the catalogue does.
+        compile_rows(spec.prepared, np.arange(len(spec)), spec.columns)
+        first = self._next(spec.name)
+        if spec.first not in (None, first):
+            raise Conflict("another number is next", field="first", next=first)
+        for row in range(len(spec)):
+            predicate = spec.prepared.bind(values_at(spec.columns, row))
+            options = (True, spec.expires_at_us, spec.mailbox_count)
+            site.register(SubscriptionSpec(predicate, f"{spec.name}.{first + row}", *options))
+        since, number = len(site.events), site.last_number - len(spec) + 1
+        return new_block(spec, number, first, since, site.last_number, site.now_us, b"")
+
+    async def replace(self, spec: SubscriptionSpec) -> Registration:
+        old = await self.get(str(spec.id))
+        if old.durable != spec.durable:
+            raise Conflict("a live subscription cannot become durable", field="durable")
+        return self._site.register(spec)
+
+    async def remove(self, subscription: str) -> Registration:
+        registration = await self.get(subscription)
+        del self._site.registrations[subscription]
+        self._site.wake()
+        return replace(registration, until=len(self._site.events), removed=True)
+
+    async def remove_set(self, name: str) -> int:
+        members = self._set(name)
+        if not members:
+            raise NotFound(f"there is no set {name!r}", field="name")
+        for member in members:
+            await self.remove(f"{name}.{member}")
+        return len(members)
+
+    async def get(self, subscription: str) -> Registration:
+        self._site.fail("get")
+        if subscription not in self._site.registrations:
+            raise NotFound(f"there is no subscription {subscription!r}", field="id")
+        return self._site.registrations[subscription]
+
+    async def page(self, after: str | None, limit: int) -> list[Registration]:
+        registrations = self._site.registrations
+        ids = sorted(name for name in registrations if after is None or name > after)
+        return [registrations[name] for name in ids[:limit]]
+
+    async def sets(self, after: str | None, limit: int) -> list[SetSummary]:
+        names = sorted({parts[0] for name in self._site.registrations if (parts := split_member(name))})
+        return [
+            SetSummary(name, len(self._set(name)), self._next(name), ())
+            for name in names
+            if after is None or name > after
+        ][:limit]
+
+    def _check_room(self, count: int) -> None:
+        if len(self._site.registrations) + count > self._site.settings.registry.max_subscriptions:
+            raise TooManySubscriptions("too many subscriptions", field="max_subscriptions")
+
+    def _next(self, name: str) -> int:
+        return max(self._set(name), default=-1) + 1
+
+    def _set(self, name: str) -> list[int]:
+        parts = [split_member(each) for each in self._site.registrations]
+        return [each[1] for each in parts if each is not None and each[0] == name]
+
+
+class FakeSessions:
+    def __init__(self, site: FakeSite) -> None:
+        self._site = site
+
+    async def open(self, registration: Registration, after: int | None = None) -> "FakeSession":
+        self._site.fail("open")
+        session = FakeSession(self._site, registration, after)
+        self._site.open_sessions.add(session)
+        return session
+
+    async def pending(self, registrations: Sequence[Registration]) -> list[int]:
+        return [self._pending(each) if each.durable else 0 for each in registrations]
+
+    def elsewhere(self, subscription: str) -> int | None:
+        return self._site.ports.get(subscription)
+
+    def new_live_id(self) -> str:
+        return new_ids(1, durable=False)[0]
+
+    def _pending(self, registration: Registration) -> int:
+        start = self._site.acknowledged.get(registration.id, -1) + 1
+        offsets = range(start, len(self._site.events))
+        return sum(self._site.matches(registration, offset) for offset in offsets)
+
+
+class FakeObservation:
+    def __init__(self, site: FakeSite) -> None:
+        self._site = site
+        self._began = time.monotonic()
+
+    async def refresh(self) -> None:
+        return
+
+    @property
+    def ready(self) -> bool:
+        return self._site.ready
+
+    def status(self) -> dict[str, Any]:
+        site = self._site
+        return {
+            "engine": "fake",
+            "state": "running" if site.ready else "starting",
+            "ready": site.ready,
+            "log_first_offset": 0,
+            "log_next_offset": len(site.events),
+            "delivered_offset": len(site.events),
+            "subscriptions": len(site.registrations),
+            "index_version": site.last_number,
+        }
+
+    def observe(self) -> SiteObservation:
+        site = self._site
+        end = len(site.events)
+        counts = tuple(int(bound in (0.05, 0.5)) for bound in (*BATCH_SECONDS, 0))
+        done = SliceTotals(0, end, end, 3 * end, 0.1 * end, 0.3 * end, 0.2 * end)
+        return SiteObservation(
+            engine="fake",
+            state="running" if site.ready else "starting",
+            ready=site.ready,
+            uptime_seconds=time.monotonic() - self._began,
+            log_next_offset=end,
+            subscriptions=len(site.registrations),
+            placement=PlacementInfo("replicated", 1, "replicated: there is one worker"),
+            queues=SiteQueues(match=4, mailboxes=3),
+            index=(IndexSlice(0, len(site.registrations), 1000),),
+            pipeline=EngineObservation(
+                end,
+                slices=(done,),
+                batches=BatchTotals(2, 9, 0.5, counts),
+                schemes=(
+                    SchemeTotals("columnar", 2 * end, 0.2 * end),
+                    SchemeTotals("counting", end, 0.1 * end),
+                ),
+            ),
+            schemes=tuple(
+                IndexScheme(name, count, 10 * count)
+                for name, count in Counter(each.scheme for each in site.registrations.values()).items()
+            ),
+        )
 
 
 class FakeSession:
@@ -288,7 +319,7 @@ class FakeSession:
         try:
             async with asyncio.timeout(wait_seconds):
                 while True:
-                    self._site.check_session(self._registration)
+                    self._check()
                     items = self._take(limit)
                     if items or wait_seconds == 0:
                         return items
@@ -309,9 +340,16 @@ class FakeSession:
 
     async def close(self) -> None:
         self.closed = True
-        self._site.sessions.discard(self)
+        self._site.open_sessions.discard(self)
         if not self._registration.durable:
             self._site.registrations.pop(self._registration.id, None)
+
+    def _check(self) -> None:
+        if self._site.stopping:
+            raise Unavailable("the site is stopping")
+        self._site.fail("receive")
+        if self._registration.id not in self._site.registrations:
+            raise NotFound(f"subscription {self._registration.id!r} has ended", field="id")
 
     def _take(self, limit: int) -> list[Delivery | Gap]:
         items: list[Delivery | Gap] = []

@@ -5,7 +5,7 @@ import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from culver.assembly import RunningSite, open_site
+from culver.assembly import open_site
 from culver.config import Settings
 from culver.delivery.deliveries import Delivery
 from culver.errors import CulverError
@@ -15,6 +15,7 @@ from culver.model.language.parser import parse
 from culver.model.language.predicate import Predicate
 from culver.registry.registration import Registration
 from culver.registry.registry import SubscriptionSpec
+from culver.site import RunningSite
 from support.events import random_event
 from support.filters import random_filter
 from support.until import until
@@ -56,15 +57,19 @@ def random_scheme(rng: random.Random) -> str:
 
 
 async def ready(site: RunningSite) -> None:
-    await until(lambda: site.ready, 120)
+    await until(lambda: site.observation.ready, 120)
 
 
 async def delivered(site: RunningSite) -> None:
-    await until(lambda: site.status()["delivered_offset"] == site.status()["log_next_offset"], 120)
+    def caught_up() -> bool:
+        status = site.observation.status()
+        return bool(status["delivered_offset"] == status["log_next_offset"])
+
+    await until(caught_up, 120)
 
 
 async def received(site: RunningSite, registration: Registration) -> list[int]:
-    session = await site.open_session(registration)
+    session = await site.sessions.open(registration)
     offsets: list[int] = []
     while items := await session.receive(500, 0):
         assert all(isinstance(item, Delivery) for item in items), items
@@ -81,7 +86,7 @@ async def subscribe(
     make: Callable[[random.Random], Predicate] = random_predicate,
 ) -> None:
     predicates = [make(rng) for _ in range(count)]
-    added = await site.subscribe(
+    added = await site.subscriptions.add(
         [SubscriptionSpec(predicate, scheme=random_scheme(rng)) for predicate in predicates]
     )
     for registration, predicate in zip(added, predicates, strict=True):
@@ -99,7 +104,7 @@ async def random_steps(
         elif step < 0.4 and replacing:
             subscription, predicate = rng.choice(ids), random_predicate(rng)
             spec = SubscriptionSpec(predicate, id=subscription, scheme=random_scheme(rng))
-            replaced = await site.replace(spec)
+            replaced = await site.subscriptions.replace(spec)
             since, _, before = expected.windows[subscription].pop()
             expected.windows[subscription] += [
                 (since, replaced.since, before),
@@ -107,7 +112,7 @@ async def random_steps(
             ]
         elif step < 0.45:
             subscription = rng.choice(ids)
-            await site.unsubscribe(subscription)
+            await site.subscriptions.remove(subscription)
             del expected.windows[subscription]
         else:
             await publish(site, rng, expected, rng.choice([1, 1, 3, 20]))
@@ -115,14 +120,14 @@ async def random_steps(
 
 async def publish(site: RunningSite, rng: random.Random, expected: Expectation, count: int) -> None:
     events = [random_event(rng) for _ in range(count)]
-    receipt = await site.publish(events)
+    receipt = await site.publications.publish(events)
     expected.events.update(zip(range(receipt.first_offset, receipt.next_offset), events, strict=True))
 
 
 async def check(site: RunningSite, expected: Expectation) -> None:
     await delivered(site)
     for subscription, windows in expected.windows.items():
-        got = await received(site, await site.subscription(subscription))
+        got = await received(site, await site.subscriptions.get(subscription))
         texts = [predicate.text for _, _, predicate in windows]
         assert got == expected.offsets(subscription), f"{subscription} {texts}"
 

@@ -153,7 +153,7 @@ def gateway_processes(service: Service) -> list[psutil.Process]:
     found: list[psutil.Process] = []
     for each in service.processes():
         with contextlib.suppress(psutil.NoSuchProcess):  # one of Spark's, which come and go
-            if "culver.assembly_gateway" in each.cmdline():
+            if "culver.assembly" in each.cmdline():
                 found.append(each)
     return found
 

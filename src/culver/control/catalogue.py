@@ -119,7 +119,6 @@ class Catalogue:
         return added
 
     async def add_block(self, spec: BlockSpec) -> Block:
-        """Raises InvalidFilter with `row` and `parameter` for a value that cannot stand where it does."""
         # Compiling checks every value, so it comes first, with numbers from 0 that `_table` moves later.
         table = await asyncio.to_thread(compile_rows, spec.prepared, np.arange(len(spec)), spec.columns)
 
@@ -129,7 +128,7 @@ class Catalogue:
 
         added = await self._change(lambda position, now: self._registry.add_block(spec, position, now), take)
         await self._until_indexed([added])
-        return added
+        return replace(added, values=b"")
 
     async def replace(self, spec: SubscriptionSpec) -> Registration:
         def take(added: Registration) -> None:

@@ -22,10 +22,10 @@ async def open_live(site: Site, spec: SubscriptionSpec, after: int | None) -> Se
 
 
 async def _open(site: Site, spec: SubscriptionSpec, after: int | None) -> Session:
-    (registration,) = await site.subscribe([spec])
+    (registration,) = await site.subscriptions.add([spec])
     try:
-        return await site.open_session(registration, after)
+        return await site.sessions.open(registration, after)
     except BaseException:
         with suppress(CulverError):
-            await site.unsubscribe(registration.id)
+            await site.subscriptions.remove(registration.id)
         raise

@@ -12,7 +12,7 @@ _UNKNOWN_HOST = "127.0.0.1"
 
 def check_here(connection: HTTPConnection, subscription: str) -> None:
     """Raises Elsewhere where another gateway has the subscription's mailbox."""
-    port = gateway_of(connection).site.elsewhere(subscription)
+    port = gateway_of(connection).site.sessions.elsewhere(subscription)
     if port is not None:
         url = url_of(connection, port)
         raise Elsewhere(f"the gateway at {url} has subscription {subscription!r}; ask there", url=url)

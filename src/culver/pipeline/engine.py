@@ -24,10 +24,6 @@ class Engine(Protocol):
     def name(self) -> str: ...
 
     @property
-    def reads_head_file(self) -> bool:
-        """The head must be in its file too: it is followed in another process."""
-
-    @property
     def ready(self) -> bool:
         """Events flow."""
 

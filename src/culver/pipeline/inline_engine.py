@@ -33,7 +33,6 @@ _LONGEST_PAUSE_SECONDS = 5.0
 
 class InlineEngine:
     name = "inline"
-    reads_head_file = False
 
     def __init__(
         self,

@@ -1,25 +1,28 @@
-"""The gateways of one site: a process each, and what they and the site tell one another."""
+"""A running site: its roles, its housekeeping and its gateway processes."""
 
 from culver.site.directory_locks import gateway_lock, site_lock
-from culver.site.gateway_group import Group
-from culver.site.gateway_messages import Accepted, Announcement, Merged, Reached, Registered, Report, Welcome
+from culver.site.event_flow import EventFlow
+from culver.site.gateway_follower import GatewayFollower
+from culver.site.gateway_group import GatewayGroup
+from culver.site.gateway_messages import Welcome
 from culver.site.gateway_ports import check_gateways, listeners
+from culver.site.housekeeping import Housekeeping
+from culver.site.hub_sessions import HubSessions
 from culver.site.live_subscriptions import LiveSubscriptions
-from culver.site.peer import Methods, Peer
 from culver.site.remote_site import RemoteSite
+from culver.site.running_site import RunningSite
+from culver.site.site_observer import SiteObserver
 
 __all__ = [
-    "Accepted",
-    "Announcement",
-    "Group",
+    "EventFlow",
+    "GatewayFollower",
+    "GatewayGroup",
+    "Housekeeping",
+    "HubSessions",
     "LiveSubscriptions",
-    "Merged",
-    "Methods",
-    "Peer",
-    "Reached",
-    "Registered",
     "RemoteSite",
-    "Report",
+    "RunningSite",
+    "SiteObserver",
     "Welcome",
     "check_gateways",
     "gateway_lock",

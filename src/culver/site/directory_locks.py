@@ -1,9 +1,9 @@
-"""Who has a data directory: one site at a time, and its gateways.
+"""The locks of a data directory: one site at a time holds it, with its gateways.
 
     lock            held by the site
     lock.gateways   held, shared, by each further gateway for as long as it lives
 
-A site that was killed may be started again before its gateways have noticed. They have its ports, and still write
+A site that was killed may start again before its gateways have noticed. They have its ports and still write
 acknowledgements, so the new site waits for them before it reads anything.
 """
 
@@ -22,7 +22,7 @@ _LOOK_SECONDS = 0.02
 
 @contextlib.contextmanager
 def site_lock(data_dir: Path) -> Iterator[None]:
-    """Hold the data directory for this process alone. Raises Conflict where another has it."""
+    """Hold the data directory for this process alone. Raises Conflict if another process has it."""
     try:
         data_dir.mkdir(parents=True, exist_ok=True)
         lock = (data_dir / "lock").open("a")
@@ -41,7 +41,7 @@ def site_lock(data_dir: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def gateway_lock(data_dir: Path) -> Iterator[None]:
-    """Held by a further gateway, which the site has started."""
+    """Hold the data directory as one of the further gateways of the site."""
     with (data_dir / "lock.gateways").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_SH)
         yield
@@ -54,7 +54,7 @@ def _wait_for_gateways(data_dir: Path) -> None:
             if time.monotonic() > deadline:
                 raise Conflict(
                     f"gateways of an earlier Culver are still running on the data directory {data_dir}; stop "
-                    "the processes culver.assembly_gateway",
+                    "the processes culver.assembly gateway",
                     field="data_dir",
                 )
             time.sleep(_LOOK_SECONDS)

@@ -1,13 +1,13 @@
-"""What the site and one of its gateways tell one another, in order, over one socket.
+"""The messages between a site and one of its gateway processes, in order, over one socket.
 
-    site                                          gateway
-    Welcome    who you are, the files there are
-    Registered Accepted Merged   as it happens    Reached    how many of those are worked off, how far it has come
-                                                  Report     once a second: needs, what has ended, figures
-    Request / Answer                              Request / Answer      both ways; see `peer`
+    site                                           gateway
+    Welcome    your share, the files there are
+    Registered Accepted Merged   as they happen    Reached        how many of those it has applied, its frontier
+                                                   GatewayReport  once a second: needs, what has ended, figures
+    PeerRequest / PeerAnswer                       PeerRequest / PeerAnswer      both ways; see `peer`
 
-What is announced comes in the order in which it took effect: a registration before the first file that may have a row
-for it. Whatever a gateway asks is answered behind all announcements that the answer rests on.
+The site announces changes in the order in which they take effect: a registration before the first file that may have
+a row for it. The answer to a request follows all announcements that it rests on.
 """
 
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ from culver.registry import Block, Registration
 
 @dataclass(frozen=True, slots=True)
 class Welcome:
-    """The first message. `ports` are those of all gateways, by number."""
+    """The first message. `ports` are those of all gateways, by number; `ranges` are the notification files."""
 
     settings: Settings
     share: Share
@@ -49,8 +49,7 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """The file of this range has taken the place of those between; with `pruned`, without the rows that nobody
-    wants any more."""
+    """The file of this range replaces those between; with `pruned`, it leaves out rows that nobody wants."""
 
     start: int
     end: int
@@ -62,15 +61,15 @@ Announcement = Registered | Accepted | Merged
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """So many announcements are worked off; all offsets below the frontier are accepted."""
+    """The gateway has applied so many announcements and accepted all offsets below the frontier."""
 
     announcements: int
     frontier: int
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
-    """`needed_from` is the lowest offset that must stay, and never goes back; the rest is as of now."""
+class GatewayReport:
+    """`needed_from` is the lowest offset that must stay, and never decreases; the rest describes this moment."""
 
     needed_from: int = 0
     finished: Finished = field(default_factory=Finished)

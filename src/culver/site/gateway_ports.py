@@ -1,4 +1,4 @@
-"""How many gateways a site has, and where they listen."""
+"""The number of gateways of a site, and the ports that they listen on."""
 
 import socket
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ _MOST_GATEWAYS = 64
 
 
 def check_gateways(settings: Settings) -> None:
-    """Raises InvalidConfiguration for a number of them that cannot be."""
+    """Raises InvalidConfiguration for a number of gateways that the site cannot have."""
     count = settings.gateway.processes
     if not 1 <= count <= _MOST_GATEWAYS:
         raise InvalidConfiguration(
@@ -27,8 +27,8 @@ def check_gateways(settings: Settings) -> None:
 
 
 def listeners(settings: Settings) -> Iterator[socket.socket]:
-    """Of the further gateways: ports behind the site's own, or any where it has any. Raises
-    InvalidConfiguration."""
+    """Bind the sockets of the further gateways: on the ports behind the site's own, or on any if the site takes any.
+    Raises InvalidConfiguration."""
     gateway = settings.gateway
     for number in range(1, gateway.processes):
         yield bind(replace(gateway, port=gateway.port + number if gateway.port else 0))

@@ -1,4 +1,4 @@
-"""Live subscriptions end with their sessions, even where the disk, or the site, refuses at that moment."""
+"""Live subscriptions end with their sessions, even if the disk or the site refuses at that moment."""
 
 import logging
 from collections.abc import Awaitable, Callable
@@ -15,28 +15,28 @@ class LiveSubscriptions:
 
     def __init__(self, remove: Callable[[str], Awaitable[Any]]) -> None:
         self._remove = remove
-        self._left_behind: set[str] = set()  # those whose end could not be written yet
+        self._left_behind: set[str] = set()
 
     def session(self, session: Session) -> Session:
-        """The same session; its end is the end of its subscription."""
+        """Wrap a session so that closing it ends its subscription."""
         return _LiveSession(session, self)
 
     async def end(self, subscription: str) -> None:
-        """End a live subscription now, or when the disk allows it. Never fails."""
+        """End a live subscription now, or in a later `try_again` if the disk refuses. Never fails."""
         self._left_behind.add(subscription)
         try:
             await self._remove(subscription)
         except NotFound:
-            pass  # it has expired, or was removed by hand
+            pass  # it has expired, or somebody removed it
         except Unavailable:
-            return  # the site is stopping; at its next start it has no live subscriptions
+            return  # the site is stopping and drops all live subscriptions at its next start
         except CulverError as exc:
             logger.warning("cannot end %s yet: %s", subscription, exc)
             return
         self._left_behind.discard(subscription)
 
     async def try_again(self) -> None:
-        """About once a second."""
+        """End the subscriptions that `end` could not. Housekeeping calls it about once a second."""
         for subscription in tuple(self._left_behind):
             await self.end(subscription)
 

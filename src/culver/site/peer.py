@@ -1,9 +1,9 @@
-"""One end of the socket between a site and a gateway: messages in order, and requests with answers, both ways.
+"""One end of the socket between a site and a gateway process: it carries messages, and requests with their answers.
 
     frame    u64 length (little-endian) | a pickled object
 
-The socket is one half of a pair that the site makes and its child inherits. Nobody else can reach it, so what comes
-through it is as trusted as this process; that is what makes pickle fit here, and nowhere near a client.
+The socket is one half of a pair that the site makes and its child inherits. Nobody else can reach it, so everything
+that comes through it is as trusted as this process. That makes pickle safe here, and nowhere near a client.
 """
 
 import asyncio
@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from inspect import isawaitable
+from operator import attrgetter
 from typing import Any, cast
 
 from culver.errors import CulverError, Unavailable
@@ -23,66 +24,71 @@ from culver.errors import CulverError, Unavailable
 logger = logging.getLogger(__name__)
 
 _HEAD_BYTES = 8
-_MOST_UNANSWERED_BYTES = 16 * 1024 * 1024  # of requests; more wait at this end
-_MOST_UNREAD_BYTES = 64 * 1024 * 1024  # that the other end does not take: it hangs
-
-Methods = Mapping[str, Callable[..., Any]]
+# Requests beyond this size wait at this end for the answers of earlier ones.
+_MOST_UNANSWERED_BYTES = 16 * 1024 * 1024
+# An end that leaves so much unread hangs.
+_MOST_UNREAD_BYTES = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class PeerRequest:
+    """`method` is a dotted path below the object that the other end serves, such as `subscriptions.add`."""
+
     reference: int
     method: str
     arguments: tuple[Any, ...]
+    named: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class PeerAnswer:
     reference: int
     result: Any
     error: CulverError | None
 
 
 class Peer(asyncio.Protocol):
-    """Lives on the event loop. Requests of the other end are calls of `methods`, begun in the order in which they
-    came; an answer is given when the call is done. Any other message goes to `on_message`. When the other end is
+    """Lives on the event loop. A request of the other end calls a method of `served`; calls begin in the order of the
+    requests, and each is answered when it is done. Any other message goes to `on_message`. When the other end is
     gone, every open request fails with Unavailable, and `lost` is set."""
 
-    def __init__(self, methods: Methods, on_message: Callable[[Any], None]) -> None:
-        self._methods = methods
+    def __init__(self, served: object, on_message: Callable[[Any], None]) -> None:
+        self._served = served
         self._on_message = on_message
         self._transport: asyncio.Transport | None = None
         self._received = bytearray()
         self._references = itertools.count()
-        self._open: dict[int, tuple[asyncio.Future[Any], int]] = {}  # with the size of each
+        # The answer to each open request, and the request's size.
+        self._open: dict[int, tuple[asyncio.Future[Any], int]] = {}
         self._unanswered_bytes = 0
-        self._waiting: deque[bytes] = deque()  # requests that there is no room for yet
+        self._waiting: deque[bytes] = deque()
         self._work: set[asyncio.Future[Any]] = set()
         self.lost = asyncio.Event()
 
     async def connect(self, half: socket.socket) -> None:
-        """Takes the socket over."""
+        """Take the socket over."""
         half.setblocking(False)
         await asyncio.get_running_loop().create_unix_connection(lambda: self, sock=half)
 
     def close(self) -> None:
-        """The sign for the other end to stop. What was sent before still arrives."""
+        """Tell the other end to stop. Everything sent before still arrives."""
         if self._transport is not None:
             self._transport.close()
 
     def send(self, message: object) -> None:
-        """Never blocks. To an end that is gone, or hangs, nothing is sent; the connection then ends."""
+        """Never blocks. Drops the message if the other end is gone, and the connection if the other end hangs."""
         self._write(pickle.dumps(message, pickle.HIGHEST_PROTOCOL))
 
-    def request(self, method: str, *arguments: Any) -> "asyncio.Future[Any]":
-        """Have the other end call a method. The answer raises what the method raised, where that is meant for
-        people, and Unavailable where the other end is gone. Requests are sent in order, as far as there is room."""
+    def request(self, method: str, *arguments: Any, **named: Any) -> "asyncio.Future[Any]":
+        """Have the other end call a method. The answer raises the method's CulverError, and Unavailable if the other
+        end fails in another way or is gone. Requests are sent in order, as far as there is room."""
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         if self.lost.is_set():
             answer.set_exception(_gone())
             return answer
         reference = next(self._references)
-        data = pickle.dumps(Request(reference, method, arguments), pickle.HIGHEST_PROTOCOL)
+        request = PeerRequest(reference, method, arguments, named)
+        data = pickle.dumps(request, pickle.HIGHEST_PROTOCOL)
         self._open[reference] = answer, len(data)
         self._waiting.append(data)
         self._send_waiting()
@@ -115,14 +121,14 @@ class Peer(asyncio.Protocol):
         self._open.clear()
         self._waiting.clear()
 
-    # --- inside ---------------------------------------------------------------------------------------
+    # -------------------------------------------------------------------------------------------------
 
     def _write(self, data: bytes) -> None:
         transport = self._transport
         if transport is None or transport.is_closing():
             return
         if transport.get_write_buffer_size() > _MOST_UNREAD_BYTES:
-            logger.error("the other end takes nothing any more; the connection is given up")
+            logger.error("the other end reads nothing any more; giving the connection up")
             transport.abort()
             return
         transport.writelines([len(data).to_bytes(_HEAD_BYTES, "little"), data])
@@ -138,9 +144,9 @@ class Peer(asyncio.Protocol):
 
     def _take(self, message: Any) -> None:
         match message:
-            case Request():
+            case PeerRequest():
                 self._serve(message)
-            case Answer(reference, result, error):
+            case PeerAnswer(reference, result, error):
                 answer, size = self._open.pop(reference)
                 self._unanswered_bytes -= size
                 if not answer.done():
@@ -149,30 +155,30 @@ class Peer(asyncio.Protocol):
             case _:
                 self._on_message(message)
 
-    def _serve(self, request: Request) -> None:
+    def _serve(self, request: PeerRequest) -> None:
         try:
-            result = self._methods[request.method](*request.arguments)
+            result = attrgetter(request.method)(self._served)(*request.arguments, **request.named)
         except Exception as exc:
-            self.send(Answer(request.reference, None, _told(request, exc)))
+            self.send(PeerAnswer(request.reference, None, _public_error(request, exc)))
             return
         if isawaitable(result):
             work = asyncio.ensure_future(result)
             self._work.add(work)
-            work.add_done_callback(partial(self._served, request))
+            work.add_done_callback(partial(self._answer, request))
         else:
-            self.send(Answer(request.reference, result, None))
+            self.send(PeerAnswer(request.reference, result, None))
 
-    def _served(self, request: Request, work: "asyncio.Future[Any]") -> None:
+    def _answer(self, request: PeerRequest, work: "asyncio.Future[Any]") -> None:
         self._work.discard(work)
         if work.cancelled():
-            self.send(Answer(request.reference, None, _gone()))
+            self.send(PeerAnswer(request.reference, None, _gone()))
         elif (error := work.exception()) is not None:
-            self.send(Answer(request.reference, None, _told(request, error)))
+            self.send(PeerAnswer(request.reference, None, _public_error(request, error)))
         else:
-            self.send(Answer(request.reference, work.result(), None))
+            self.send(PeerAnswer(request.reference, work.result(), None))
 
 
-def _told(request: Request, error: BaseException) -> CulverError:
+def _public_error(request: PeerRequest, error: BaseException) -> CulverError:
     if isinstance(error, CulverError):
         return error
     logger.error("%s failed", request.method, exc_info=error)

@@ -52,7 +52,7 @@ def test_no_more_publications_are_in_flight_than_allowed(monkeypatch: pytest.Mon
         site.hold.clear()
         most = 0
         waiting = 0
-        publish = site.publish
+        publish = site.publications.publish
 
         async def counted(events: Any) -> Any:
             nonlocal most, waiting
@@ -63,7 +63,7 @@ def test_no_more_publications_are_in_flight_than_allowed(monkeypatch: pytest.Mon
             finally:
                 waiting -= 1
 
-        monkeypatch.setattr(site, "publish", lambda events: asyncio.create_task(counted(events)))
+        monkeypatch.setattr(site.publications, "publish", lambda events: asyncio.create_task(counted(events)))
         async with served(site) as server, culver.connect(server.url, max_in_flight=3) as client:
             tasks = [asyncio.create_task(client.publish(n=n)) for n in range(20)]
             await until(lambda: waiting == 3)
@@ -172,10 +172,10 @@ def test_a_stream_that_is_left_behind_is_ended() -> None:
                     return
 
             reading = asyncio.create_task(read_one())
-            await until(lambda: site.sessions)
+            await until(lambda: site.open_sessions)
             await client.publish(a=1)
             await reading
-            await until(lambda: not site.sessions)
+            await until(lambda: not site.open_sessions)
             assert await client.publish(a=2) == culver.Receipt(1, 2)
 
     run(scenario())
@@ -194,7 +194,7 @@ def test_giving_up_while_a_subscription_is_being_made_leaves_nothing_behind() ->
                 await asyncio.gather(attempt, return_exceptions=True)
             del attempt  # its traceback holds the last stream
             await client.publish(a=2)
-            await until(lambda: not site.sessions and not site.registrations)
+            await until(lambda: not site.open_sessions and not site.registrations)
 
     run(scenario())
 

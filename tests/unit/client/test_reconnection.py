@@ -42,7 +42,7 @@ def test_a_durable_subscription_goes_on_after_a_lost_connection() -> None:
                         # The publisher's connection comes back with the subscriber's.
                         with contextlib.suppress(culver.ConnectionFailed):
                             await client.publish(n=-1)
-                        await until(lambda: site.sessions)
+                        await until(lambda: site.open_sessions)
                         await client.publish([{"n": n} for n in range(10, 20)])
                     if len(received) == 20:
                         await message.ack()
@@ -136,10 +136,10 @@ def test_a_live_subscription_goes_on_with_a_gap_from_where_it_was() -> None:
             assert [getattr(await anext(stream), "offset", None) for _ in range(2)] == [0, 1]
             relay.refusing = True
             relay.sever()
-            await until(lambda: not site.sessions)
+            await until(lambda: not site.open_sessions)
             await publisher.publish([{"n": 2}, {"n": 3}, {"n": 4}])
             relay.refusing = False
-            await until(lambda: site.sessions)
+            await until(lambda: site.open_sessions)
             await publisher.publish(n=5)
             gap = await anext(stream)
             assert isinstance(gap, culver.Gap)
@@ -166,10 +166,10 @@ def test_a_live_subscription_that_had_seen_nothing_still_announces_the_gap(
         ):
             relay.refusing = True
             relay.sever()
-            await until(lambda: not site.sessions)
+            await until(lambda: not site.open_sessions)
             await publisher.publish([{"n": 0}, {"n": 1}])
             relay.refusing = False
-            await until(lambda: site.sessions)
+            await until(lambda: site.open_sessions)
             await publisher.publish(n=2)
             assert (await anext(stream)).offset == 2
             assert stream.gaps == 1
@@ -302,7 +302,7 @@ def test_a_slow_reader_of_a_durable_subscription_loses_nothing_and_holds_little(
                 for start in range(0, 1000, 100):
                     await client.publish([{"n": n} for n in range(start, start + 100)])
                 # Nobody reads: the site's session is given up instead of filling this process.
-                await until(lambda: not site.sessions)
+                await until(lambda: not site.open_sessions)
                 assert await client.publish(n=1000) == culver.Receipt(1000, 1001)
                 received = []
                 async for message in stream:
@@ -326,7 +326,7 @@ def test_a_slow_reader_of_a_live_subscription_is_told_what_it_missed() -> None:
         ):
             for start in range(0, 1000, 100):
                 await client.publish([{"n": n} for n in range(start, start + 100)])
-            (session,) = site.sessions
+            (session,) = site.open_sessions
             await until(lambda: session.received == 1000)
             await client.ready()
             await client.publish(last=True)
@@ -382,7 +382,7 @@ def test_only_refusals_that_may_pass_are_tried_again() -> None:
             culver.connect(relay.url) as client,
             client.subscribe("TRUE", durable="alerts") as stream,
         ):
-            site.failures["open_session"] = culver.Conflict("no")
+            site.failures["open"] = culver.Conflict("no")
             relay.sever()
             with pytest.raises(culver.RequestRefused, match="no"):
                 await anext(stream)

@@ -231,7 +231,8 @@ def test_rows_of_a_set_are_indexed_together_and_leave_one_by_one_or_together(tmp
 
     async def scene(site: Site) -> None:
         block = await site.catalog.add_block(block_spec("q", rows))
-        assert site.registered == [block]
+        assert [each.number for each in site.registered] == [block.number]
+        assert not block.values, "the caller has them"
         assert numbers_matching(site, event) == [block.number, block.number + 2]
         await site.catalog.remove("q.0")
         more = await site.catalog.add_block(block_spec("q", rows[:1]))

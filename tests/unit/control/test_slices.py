@@ -66,7 +66,7 @@ def test_nothing_is_known_after_one_observation_or_none() -> None:
 
 def fixed(placement: str) -> FixedSlices:
     seen = replace(
-        FakeSite().observe(),
+        FakeSite().observation.observe(),
         placement=PlacementInfo(placement, 2, f"{placement}: because"),
         index=(IndexSlice(0, 40, 400), IndexSlice(1, 60, 600)),
     )

@@ -36,7 +36,7 @@ def test_what_waits_comes_at_once_and_comes_again_until_it_is_acknowledged() -> 
             rest = (await client.get(f"{PATH}/events")).json()["items"]
             assert [item["delivery_id"] for item in rest] == ["alerts:2"]
             assert (await client.get(PATH)).json()["pending"] == 1
-        assert site.sessions == set()
+        assert site.open_sessions == set()
 
     run(scenario())
 
@@ -56,7 +56,7 @@ def test_a_poll_waits_for_the_first_event() -> None:
         site = FakeSite()
         async with subscribed(site) as client:
             polling = asyncio.create_task(client.get(f"{PATH}/events?wait=30"))
-            await eventually(lambda: bool(site.sessions))
+            await eventually(lambda: bool(site.open_sessions))
             await client.post("/v1/events", json={"n": 1})
             assert len((await polling).json()["items"]) == 1
 
@@ -139,7 +139,7 @@ def test_a_wrong_acknowledgement_is_refused(body: object, field: str) -> None:
             answer = await client.post(f"{PATH}/ack", json=body)
         assert (answer.status_code, answer.json()["field"]) == (400, field)
         assert site.acknowledged == {}
-        assert site.sessions == set()
+        assert site.open_sessions == set()
 
     run(scenario())
 
@@ -158,10 +158,10 @@ def test_a_subscription_removed_during_a_poll_is_not_found() -> None:
         site = FakeSite()
         async with subscribed(site) as client:
             polling = asyncio.create_task(client.get(f"{PATH}/events?wait=30"))
-            await eventually(lambda: bool(site.sessions))
+            await eventually(lambda: bool(site.open_sessions))
             await client.delete(PATH)
             assert (await polling).status_code == 404
-        assert site.sessions == set()
+        assert site.open_sessions == set()
 
     run(scenario())
 
@@ -174,7 +174,7 @@ def test_a_site_that_stops_during_a_poll_is_unavailable() -> None:
             answer = await client.get(f"{PATH}/events?wait=30")
         assert answer.status_code == 503
         assert answer.headers["retry-after"] == "1"
-        assert site.sessions == set()
+        assert site.open_sessions == set()
 
     run(scenario())
 
@@ -203,11 +203,11 @@ def test_a_client_that_leaves_ends_its_poll() -> None:
             "client": ("192.0.2.1", 1),
         }
         request = asyncio.create_task(create_app(site)(scope, receive, send))
-        await eventually(lambda: bool(site.sessions))
+        await eventually(lambda: bool(site.open_sessions))
         gone.set()
         async with asyncio.timeout(5):
             await request
         assert sent == []
-        assert site.sessions == set()
+        assert site.open_sessions == set()
 
     run(scenario())

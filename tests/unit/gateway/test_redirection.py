@@ -75,7 +75,7 @@ def test_client_follows_a_subscription_to_its_gateway() -> None:
                 assert [message.event for message in messages] == [{"n": 1}, {"n": 2}]
                 await messages[-1].ack()
                 assert there.acknowledged == {"alerts": 1}
-            assert not here.sessions
+            assert not here.open_sessions
 
     run(scenario())
 

@@ -293,7 +293,7 @@ def test_a_live_subscription_is_listed_and_belongs_to_its_connection() -> None:
     async def scenario() -> None:
         site = FakeSite()
         spec: Any = SubscriptionSpec(parse("a = 1"), "live-1", durable=False)
-        await site.subscribe([spec])
+        await site.subscriptions.add([spec])
         async with memory_client(site) as client:
             listed = (await client.get("/v1/subscriptions")).json()["subscriptions"][0]
             assert (listed["id"], listed["durable"], listed["mailbox"]) == ("live-1", False, None)

@@ -133,7 +133,7 @@ def test_a_broken_frame_gets_its_close_code_and_later_frames_do_no_harm(
             async with socket_to(server) as socket:  # the server goes on
                 await socket.send('{"op": "ping"}')
                 assert "pong" in str(await socket.recv())
-            await eventually(lambda: not site.sessions)
+            await eventually(lambda: not site.open_sessions)
 
     run(scenario())
 
@@ -183,7 +183,7 @@ def test_a_request_ahead_of_a_websocket_is_not_forgotten() -> None:
             writer.write(HANDSHAKE)
             async with asyncio.timeout(5):
                 assert b" 400 Bad Request" in await reader.read()
-            await eventually(lambda: not site.sessions)
+            await eventually(lambda: not site.open_sessions)
             writer.close()
 
     run(scenario())
@@ -199,7 +199,7 @@ def test_a_request_with_others_waiting_behind_it_learns_that_its_client_is_gone(
             writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n" * 3)
             await asyncio.sleep(0.01)
             writer.transport.abort()
-            await eventually(lambda: not site.sessions)
+            await eventually(lambda: not site.open_sessions)
             await asyncio.sleep(0.05)  # time for the writes that would fail
 
     run(scenario())

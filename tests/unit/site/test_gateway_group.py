@@ -1,4 +1,4 @@
-"""What a site may let go of, by what its gateways have told."""
+"""The site drops nothing that one of its gateways still needs."""
 
 import socket
 from collections.abc import Iterator
@@ -10,55 +10,55 @@ import pytest
 from culver.delivery.hub import Finished
 from culver.delivery.mailboxes.mailbox_columns import NEVER
 from culver.errors import Unavailable
-from culver.site.gateway_group import Group
-from culver.site.gateway_member import Attachment
-from culver.site.gateway_messages import Reached, Report
+from culver.site.gateway_group import GatewayGroup
+from culver.site.gateway_messages import GatewayReport, Reached
+from culver.site.gateway_supervisor import GatewayRun
 from support.gateway import run
 from support.notifications import registration
 
 
 @pytest.fixture
-def group() -> Iterator[Group]:
+def group() -> Iterator[GatewayGroup]:
     with ExitStack() as stack:
         listeners = [stack.enter_context(socket.socket()) for _ in range(2)]
         for listener in listeners:
             listener.bind(("127.0.0.1", 0))
-        yield Group(listeners, Path("unused"))
+        yield GatewayGroup(listeners, Path("unused"))
 
 
-def attach(group: Group, number: int) -> Attachment:
-    member = group._members[number - 1]
-    member.attachment = Attachment({}, member._on_message)
-    return member.attachment
+def attach(group: GatewayGroup, number: int) -> GatewayRun:
+    supervisor = group._supervisors[number - 1]
+    supervisor.current = GatewayRun(number, lambda run: None, supervisor._on_message)
+    return supervisor.current
 
 
-def tell(group: Group, number: int, message: Reached | Report) -> None:
-    group._members[number - 1]._on_message(message)
+def tell(group: GatewayGroup, number: int, message: Reached | GatewayReport) -> None:
+    group._supervisors[number - 1]._on_message(message)
 
 
-def test_nothing_is_let_go_before_every_gateway_has_told_its_needs(group: Group) -> None:
+def test_nothing_is_let_go_before_every_gateway_has_told_its_needs(group: GatewayGroup) -> None:
     async def scenario() -> None:
         for number in (1, 2):
             attach(group, number)
         assert group.needed_from() == 0
-        tell(group, 1, Report(needed_from=70))
+        tell(group, 1, GatewayReport(needed_from=70))
         assert group.needed_from() == 0
-        tell(group, 2, Report(needed_from=50))
+        tell(group, 2, GatewayReport(needed_from=50))
         assert group.needed_from() == 50
-        group._members[1].attachment = None
-        tell(group, 1, Report(needed_from=90))
+        group._supervisors[1].current = None
+        tell(group, 1, GatewayReport(needed_from=90))
         assert group.needed_from() == 50, "the needs of one that is down are known"
 
     run(scenario())
 
 
 def test_site_alone_needs_nothing_for_others() -> None:
-    assert Group([], Path("unused")).needed_from() == NEVER
-    assert Group([], Path("unused")).release(["a"]) == ["a"]
-    assert Group([], Path("unused")).take_finished(Finished([1], [2])) == Finished([1], [2])
+    assert GatewayGroup([], Path("unused")).needed_from() == NEVER
+    assert GatewayGroup([], Path("unused")).release(["a"]) == ["a"]
+    assert GatewayGroup([], Path("unused")).take_finished(Finished([1], [2])) == Finished([1], [2])
 
 
-def test_file_goes_once_every_gateway_that_runs_is_past_it(group: Group) -> None:
+def test_file_goes_once_every_gateway_that_runs_is_past_it(group: GatewayGroup) -> None:
     async def scenario() -> None:
         first = attach(group, 1)
         assert group.release([]) == []
@@ -78,51 +78,37 @@ def test_file_goes_once_every_gateway_that_runs_is_past_it(group: Group) -> None
     run(scenario())
 
 
-def test_block_is_finished_when_all_gateways_have_done_with_it(group: Group) -> None:
+def test_block_is_finished_when_all_gateways_have_done_with_it(group: GatewayGroup) -> None:
     async def scenario() -> None:
         for number in (1, 2):
             attach(group, number)
-        tell(group, 2, Report(finished=Finished([7], [20])))
+        tell(group, 2, GatewayReport(finished=Finished([7], [20])))
         assert group.take_finished(Finished([3], [])) == Finished([3, 7], [])
         assert group.take_finished(Finished([], [20])) == Finished([], [])
-        tell(group, 1, Report(finished=Finished([], [20])))
+        tell(group, 1, GatewayReport(finished=Finished([], [20])))
         assert group.take_finished(Finished()) == Finished([], [20])
         assert group.take_finished(Finished()) == Finished()
 
     run(scenario())
 
 
-def test_process_of_a_gateway_is_watched_even_when_another_has_taken_its_place(group: Group) -> None:
+def test_gateway_hears_of_its_own_subscriptions_only(group: GatewayGroup) -> None:
     async def scenario() -> None:
-        assert group.watch(1)()
-        first = attach(group, 1)
-        is_gone = group.watch(1)
-        assert not is_gone()
-        first.peer.lost.set()
-        attach(group, 1)
-        assert is_gone()
-        assert not group.watch(1)()
-
-    run(scenario())
-
-
-def test_gateway_hears_of_its_own_subscriptions_only(group: Group) -> None:
-    async def scenario() -> None:
-        attachments = [attach(group, number) for number in (1, 2)]
+        runs = [attach(group, number) for number in (1, 2)]
         group.register([registration(1, "alerts")])
-        assert sum(each.announced for each in attachments) <= 1
+        assert sum(each.announced for each in runs) <= 1
         for number in range(2, 40):
             group.register([registration(number, f"s{number}")])
-        counts = [each.announced for each in attachments]
+        counts = [each.announced for each in runs]
         assert 39 > sum(counts) > 15
         assert all(counts)
 
     run(scenario())
 
 
-def test_mailbox_of_a_gateway_that_is_down_cannot_be_asked_for(group: Group) -> None:
+def test_mailbox_of_a_gateway_that_is_down_cannot_be_asked_for(group: GatewayGroup) -> None:
     async def scenario() -> None:
         with pytest.raises(Unavailable, match=r"gateway [12] of the site is starting"):
-            await group.ask_pending([f"s{number}" for number in range(20)])
+            await group.count_pending([registration(n, f"s{n}") for n in range(20)], lambda name: 0)
 
     run(scenario())

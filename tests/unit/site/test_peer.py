@@ -4,6 +4,7 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,7 +20,8 @@ from support.until import until
 async def pair(**methods: Any) -> AsyncIterator[tuple[Peer, Peer, list[Any]]]:
     """One end that asks, one that has these methods, and what it was told."""
     told: list[Any] = []
-    asking, serving = Peer({}, lambda message: None), Peer(methods, told.append)
+    asking = Peer(None, lambda message: None)
+    serving = Peer(SimpleNamespace(**methods), told.append)
     ends = socket.socketpair()
     await asking.connect(ends[0])
     await serving.connect(ends[1])
@@ -54,6 +56,17 @@ def test_calls_begin_in_order_and_are_answered_as_they_are_done() -> None:
             gates[0].set()
             gates[1].set()
             assert await asyncio.gather(*answers) == [0, 10, 20]
+
+    run(scenario())
+
+
+def test_methods_are_found_below_the_roles_of_what_is_served() -> None:
+    async def scenario() -> None:
+        role = SimpleNamespace(add=lambda first, second=0: (first, second))
+        async with pair(role=role) as (asking, _, _told):
+            assert await asking.request("role.add", 1, second=2) == (1, 2)
+            with pytest.raises(Unavailable, match="AttributeError"):
+                await asking.request("role.unknown")
 
     run(scenario())
 

@@ -8,8 +8,7 @@ import click
 from culver.cli.root import LEVELS, configure_logging
 from culver.cli.startup import Startup, invocation, try_out_lines
 from culver.config import CHOICES, MOST_SLICES, Settings, load
-
-_LOG_FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
+from culver.process_setup import LOG_FORMAT
 
 
 @click.command(no_args_is_help=False)
@@ -103,7 +102,7 @@ def serve(
       culver serve --placement mpartition --slices 4
     """
     parent = context.find_root().params
-    configure_logging(log_level or parent.get("log_level") or "warning", _LOG_FORMAT)
+    configure_logging(log_level or parent.get("log_level") or "warning", LOG_FORMAT)
     settings = load(
         config,
         flags={

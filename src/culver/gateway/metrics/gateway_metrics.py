@@ -58,7 +58,7 @@ class _SiteCollector(Collector):
         self._site = site
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        status: dict[str, Any] = self._site.status()
+        status: dict[str, Any] = self._site.observation.status()
         for key, (name, text) in _POSITIONS.items():
             value = status.get(key)
             if isinstance(value, int | float):
@@ -71,5 +71,5 @@ class _SiteCollector(Collector):
                 value=max(0, end - delivered),
             )
         yield GaugeMetricFamily(
-            "culver_ready", "1 while published events reach subscribers", self._site.ready
+            "culver_ready", "1 while published events reach subscribers", self._site.observation.ready
         )

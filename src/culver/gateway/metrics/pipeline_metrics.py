@@ -23,7 +23,7 @@ class PipelineCollector(Collector):
         self._site = site
 
     def collect(self) -> Iterator[Metric]:
-        seen = self._site.observe()
+        seen = self._site.observation.observe()
         yield from _operators(seen.pipeline.slices)
         yield from _written(seen.pipeline.written)
         yield from _slices(seen)

@@ -46,7 +46,7 @@ async def publish_events(request: Request) -> Response:
 
 def publish(gateway: Gateway, events: Sequence[Event]) -> "asyncio.Future[CommitReceipt]":
     """Hand decoded events to the site, and count them when they are acknowledged."""
-    answer = gateway.site.publish(events)
+    answer = gateway.site.publications.publish(events)
     answer.add_done_callback(partial(_count, gateway, events, time.perf_counter()))
     return answer
 

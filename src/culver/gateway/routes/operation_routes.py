@@ -21,24 +21,24 @@ async def health(request: Request) -> Response:
 async def readiness(request: Request) -> Response:
     """200 while published events reach subscribers, otherwise 503; the site's status either way."""
     gateway = gateway_of(request)
-    await gateway.site.refresh()
-    ready = gateway.site.ready and not gateway.stopping
-    document = {**gateway.site.status(), "ready": ready}
+    await gateway.site.observation.refresh()
+    ready = gateway.site.observation.ready and not gateway.stopping
+    document = {**gateway.site.observation.status(), "ready": ready}
     headers = None if ready else {"Retry-After": "1"}
     return Response(encode(document), 200 if ready else 503, headers, "application/json")
 
 
 async def prometheus(request: Request) -> Response:
     gateway = gateway_of(request)
-    await gateway.site.refresh()
+    await gateway.site.observation.refresh()
     return Response(gateway.metrics.render(), media_type=gateway_metrics.CONTENT_TYPE)
 
 
 async def pipeline(request: Request) -> Response:
     """What each operator and each slice has done since the start, and what waits."""
     gateway = gateway_of(request)
-    await gateway.site.refresh()
-    seen = gateway.site.observe()
+    await gateway.site.observation.refresh()
+    seen = gateway.site.observation.observe()
     seen = replace(seen, deliveries_sent=seen.deliveries_sent + gateway.metrics.deliveries_sent())
     return Response(encode(seen), media_type="application/json")
 
@@ -46,7 +46,7 @@ async def pipeline(request: Request) -> Response:
 async def gateways(request: Request) -> Response:
     """The site's gateways, and what each of them has."""
     site = gateway_of(request).site
-    await site.refresh()
+    await site.observation.refresh()
     members = [
         {
             "number": each.number,
@@ -55,7 +55,7 @@ async def gateways(request: Request) -> Response:
             "subscriptions": each.subscriptions,
             "sessions": each.sessions,
         }
-        for each in site.observe().gateways
+        for each in site.observation.observe().gateways
     ]
     return Response(encode({"gateways": members}), media_type="application/json")
 

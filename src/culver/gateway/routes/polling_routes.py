@@ -82,7 +82,7 @@ def _size(items: list[Item]) -> int:
 
 @asynccontextmanager
 async def _session(gateway: Gateway, registration: Registration, after: int | None) -> AsyncIterator[Session]:
-    session = await gateway.site.open_session(registration, after)
+    session = await gateway.site.sessions.open(registration, after)
     try:
         yield session
     finally:

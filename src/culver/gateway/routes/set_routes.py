@@ -55,7 +55,7 @@ async def add_rows(request: Request) -> Response:
     read = _read_arrow if is_arrow else _read_json
     spec, form = await compute(len(body), read, gateway, name, body, query)
     try:
-        block = await gateway.site.subscribe_block(spec)
+        block = await gateway.site.subscriptions.add_block(spec)
     except (InvalidFilter, TooLarge) as exc:
         raise _located(exc, form) from exc
     members = {
@@ -73,7 +73,7 @@ async def list_sets(request: Request) -> Response:
     query = Query(request.query_params, ("after", "limit"))
     limit = query.integer("limit", _DEFAULT_PAGE, 1, _MAX_PAGE)
     after = query.text("after")
-    page = await gateway.site.sets(None if after is None else check_set_name(after), limit)
+    page = await gateway.site.subscriptions.sets(None if after is None else check_set_name(after), limit)
     return answer(
         {"sets": [_members(each) for each in page], "next": page[-1].name if len(page) == limit else None}
     )
@@ -81,7 +81,7 @@ async def list_sets(request: Request) -> Response:
 
 async def remove_set(request: Request) -> Response:
     Query(request.query_params, ())
-    count = await gateway_of(request).site.unsubscribe_set(_path_name(request))
+    count = await gateway_of(request).site.subscriptions.remove_set(_path_name(request))
     return answer({"removed": count})
 
 

@@ -16,7 +16,7 @@ _MOST = 2**31 - 1
 async def view(request: Request) -> Response:
     Query(request.query_params, ())
     site = gateway_of(request).site
-    await site.refresh()
+    await site.observation.refresh()
     return _answer(site.slices.view())
 
 

@@ -47,7 +47,7 @@ async def stream_live(request: Request) -> Response:
     text = query.required("filter")
     last = request.headers.get(_LAST_ID)
     after = check_delivery_id(last, _LAST_ID)[1] if last else None
-    spec = await live_spec(gateway, gateway.site.new_live_id(), text, query.text("scheme"))
+    spec = await live_spec(gateway, gateway.site.sessions.new_live_id(), text, query.text("scheme"))
     return EventStream(gateway, await open_live(gateway.site, spec, after))
 
 
@@ -58,7 +58,7 @@ async def stream_durable(request: Request) -> Response:
     registration = await durable_registration(request)
     last = request.headers.get(_LAST_ID)
     after = offset_within(registration.id, last, _LAST_ID) if last else None
-    session = await gateway.site.open_session(registration, after)
+    session = await gateway.site.sessions.open(registration, after)
     try:
         if after is not None:
             await session.acknowledge(after)

@@ -32,7 +32,7 @@ async def create(request: Request) -> Response:
     if isinstance(content, list):
         return await _create_all(gateway, content)
     spec = await _read_spec(gateway, content, with_id=True)
-    (registration,) = await gateway.site.subscribe([spec])
+    (registration,) = await gateway.site.subscriptions.add([spec])
     location = f"/v1/subscriptions/{quote(registration.id)}"
     return answer(subscription_members(gateway, registration, 0), 201, {"Location": location})
 
@@ -44,8 +44,8 @@ async def list_page(request: Request) -> Response:
     after = query.text("after")
     if after is not None:
         check_subscription_id(after, "after")
-    page = await gateway.site.subscriptions(after, limit)
-    pending = await gateway.site.pending(page)
+    page = await gateway.site.subscriptions.page(after, limit)
+    pending = await gateway.site.sessions.pending(page)
     members = [subscription_members(gateway, *each) for each in zip(page, pending, strict=True)]
     return answer({"subscriptions": members, "next": page[-1].id if len(page) == limit else None})
 
@@ -53,7 +53,7 @@ async def list_page(request: Request) -> Response:
 async def read(request: Request) -> Response:
     gateway = gateway_of(request)
     Query(request.query_params, ())
-    return await _answer_one(gateway, await gateway.site.subscription(_path_id(request)))
+    return await _answer_one(gateway, await gateway.site.subscriptions.get(_path_id(request)))
 
 
 async def replace(request: Request) -> Response:
@@ -62,13 +62,13 @@ async def replace(request: Request) -> Response:
     subscription = _path_id(request)
     content = await _read_json(request, gateway)
     spec = await _read_spec(gateway, content, with_id=False, subscription=subscription)
-    return await _answer_one(gateway, await gateway.site.replace(spec))
+    return await _answer_one(gateway, await gateway.site.subscriptions.replace(spec))
 
 
 async def remove(request: Request) -> Response:
     gateway = gateway_of(request)
     Query(request.query_params, ())
-    await gateway.site.unsubscribe(_path_id(request))
+    await gateway.site.subscriptions.remove(_path_id(request))
     return Response(status_code=204)
 
 
@@ -77,7 +77,7 @@ async def durable_registration(request: Request) -> Registration:
     belongs to the connection that made it, and ends with it."""
     subscription = _path_id(request)
     check_here(request, subscription)
-    return check_durable(await gateway_of(request).site.subscription(subscription))
+    return check_durable(await gateway_of(request).site.subscriptions.get(subscription))
 
 
 def check_durable(registration: Registration) -> Registration:
@@ -146,7 +146,7 @@ async def _create_all(gateway: Gateway, content: list[Any]) -> Response:
         )
     # Weighed together: many small filters take as long as one huge one.
     specs = await compute(len(content) * 256, _read_specs, gateway, content)
-    registrations = await gateway.site.subscribe(specs)
+    registrations = await gateway.site.subscriptions.add(specs)
     answers = [{"id": registration.id, "since": registration.since} for registration in registrations]
     return answer({"subscriptions": answers}, 201)
 
@@ -215,7 +215,7 @@ async def _read_json(request: Request, gateway: Gateway) -> Any:
 
 
 async def _answer_one(gateway: Gateway, registration: Registration) -> Response:
-    (pending,) = await gateway.site.pending([registration])
+    (pending,) = await gateway.site.sessions.pending([registration])
     return answer(subscription_members(gateway, registration, pending))
 
 

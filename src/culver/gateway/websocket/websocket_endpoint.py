@@ -258,7 +258,7 @@ class _Connection:
         scheme = fields.optional_text("scheme")
         after = fields.optional_integer("after", 0, MAX_OFFSET)
         fields.close()
-        subscription = self._gateway.site.new_live_id()
+        subscription = self._gateway.site.sessions.new_live_id()
         spec = await live_spec(self._gateway, subscription, text, scheme)
         await self._open(subscription, reference, lambda: open_live(self._gateway.site, spec, after))
 
@@ -270,8 +270,8 @@ class _Connection:
         check_here(self._socket, subscription)
 
         async def open_durable() -> Session:
-            registration = check_durable(await self._gateway.site.subscription(subscription))
-            return await self._gateway.site.open_session(registration, offset)
+            registration = check_durable(await self._gateway.site.subscriptions.get(subscription))
+            return await self._gateway.site.sessions.open(registration, offset)
 
         await self._open(subscription, reference, open_durable)
 

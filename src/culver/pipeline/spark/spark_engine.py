@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from culver.pipeline.engine import Progress
 from culver.pipeline.engine_totals import EngineObservation, EngineTally
-from culver.pipeline.head import Head
+from culver.pipeline.head import Head, HeadFile
 from culver.pipeline.notification_collector import NotificationCollector
 from culver.pipeline.notifications import NotificationSink
 from culver.pipeline.set_loads import LoadFile, LoadReport
@@ -45,7 +45,6 @@ class SparkEngine:
     """Starts the driver, starts it again when it dies, and hands on what the workers wrote."""
 
     name = "spark"
-    reads_head_file = True
 
     def __init__(
         self,
@@ -64,6 +63,8 @@ class SparkEngine:
         """With `elastic` slices come and go, and on a cluster executors with them."""
         self._files = files
         self._log_address = log_address
+        self._head = head
+        self._head_file: HeadFile | None = None
         self._master = master
         self._batch_events = batch_events
         self._spark_conf = spark_conf
@@ -103,6 +104,8 @@ class SparkEngine:
     async def start(self) -> None:
         check_master(self._master)
         java.find_java()
+        self._head_file = HeadFile.create(self._files.head)
+        self._head_file.write(self._head)
         # A socket's path may have 108 characters at most, so it cannot be in the data directory.
         self._signals_dir = tempfile.mkdtemp(prefix="culver-")
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
@@ -115,7 +118,9 @@ class SparkEngine:
         """Batches are not worked on before they are planned."""
 
     def follow(self, head: Head) -> None:
-        """Nothing to do: the source reads the head file."""
+        self._head = head
+        if self._head_file is not None:
+            self._head_file.write(head)
 
     def tell(self, load: LoadReport) -> None:
         """The planner of the next batch reads it."""
@@ -131,6 +136,9 @@ class SparkEngine:
             self._socket.close()
         if self._signals_dir is not None:
             shutil.rmtree(self._signals_dir, ignore_errors=True)
+        if self._head_file is not None:
+            self._head_file.close()
+            self._head_file = None
         self._ready = False
         self._state = "stopped"
 

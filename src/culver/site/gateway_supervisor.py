@@ -1,8 +1,8 @@
-"""One further gateway as the site sees it: a process that is started, watched, and started again when it dies.
+"""Runs one further gateway process for the site: starts it, watches it, and starts it again when it dies.
 
 The site keeps the gateway's listening socket and hands it to each new process: while there is none, connections
-wait in the socket's queue, and the port is never lost. Between the two there is a pair of sockets; when the site
-ends, however it does, the gateway reads the end of the stream and stops.
+wait in the socket's queue, and the port is never lost. Site and process share a pair of sockets; when the site
+ends, however it does, the process reads the end of the stream and stops.
 """
 
 import asyncio
@@ -16,37 +16,45 @@ from pathlib import Path
 
 from culver.delivery import Finished, Share
 from culver.errors import Unavailable
-from culver.site.gateway_messages import Announcement, Reached, Report, Welcome
-from culver.site.peer import Methods, Peer
+from culver.site.gateway_messages import Announcement, GatewayReport, Reached, Welcome
+from culver.site.peer import Peer
 
 logger = logging.getLogger(__name__)
 
-_MODULE = "culver.assembly_gateway"
-_SILENCE_SECONDS = 20.0  # a gateway that runs reports every second
+# The composition root puts the process together.
+_PROGRAM = ("culver.assembly", "gateway")
+# A process that runs reports every second.
+_SILENCE_SECONDS = 20.0
 _STOP_SECONDS = 6.0
 _SETTLED_SECONDS = 5.0
 _LONGEST_PAUSE_SECONDS = 5.0
 
 
-class Attachment:
-    """One run of a gateway, from its welcome on."""
+class GatewayRun:
+    """One run of a gateway's process, from its welcome on. `serve` makes the object that answers its requests."""
 
-    def __init__(self, methods: Methods, on_message: Callable[[object], None]) -> None:
-        self.peer = Peer(methods, on_message)
+    def __init__(
+        self, number: int, serve: Callable[["GatewayRun"], object], on_message: Callable[[object], None]
+    ) -> None:
+        self.number = number
         self.announced = 0
         self.reached = 0
+        self.peer = Peer(serve(self), on_message)
 
     def announce(self, message: Announcement) -> None:
         self.announced += 1
         self.peer.send(message)
 
     def is_past(self, announced: int) -> bool:
-        """Whether it has worked off that many announcements, or never will."""
+        """Whether it has applied that many announcements, or never will."""
         return self.reached >= announced or self.peer.lost.is_set()
 
 
-class Member:
-    """What it last told stays known while it is down: its needs above all."""
+Serve = Callable[[GatewayRun], object]
+
+
+class GatewaySupervisor:
+    """Remembers the last report while the process is down: its needs above all."""
 
     def __init__(
         self,
@@ -58,11 +66,11 @@ class Member:
         self.share = share
         self.port: int = listener.getsockname()[1]
         self.state = "starting"
-        self.report = Report()
+        self.report = GatewayReport()
         self.frontier = 0
         self.started = False
-        """It has run at least once."""
-        self.attachment: Attachment | None = None
+        """Whether it has run at least once."""
+        self.current: GatewayRun | None = None
         self._listener = listener
         self._data_dir = data_dir
         self._on_finished = on_finished
@@ -71,27 +79,27 @@ class Member:
 
     @property
     def peer(self) -> Peer:
-        """Raises Unavailable while there is no process, or it is not done with its start."""
-        if self.attachment is None or self.state != "running":
+        """Raises Unavailable while there is no process, or it is still starting."""
+        if self.current is None or self.state != "running":
             raise Unavailable(f"gateway {self.share.number} of the site is {self.state}; try again soon")
-        return self.attachment.peer
+        return self.current.peer
 
     def announce(self, message: Announcement) -> None:
-        if self.attachment is not None:
-            self.attachment.announce(message)
+        if self.current is not None:
+            self.current.announce(message)
 
-    async def run(self, methods: Methods, welcome: Callable[[Share], Welcome]) -> None:
+    async def run(self, serve: Serve, welcome: Callable[[Share], Welcome]) -> None:
         """Keep a process running until cancelled."""
         pause_seconds = 0.1
         while True:
             began = time.monotonic()
             try:
-                await self._run_once(methods, welcome)
+                await self._run_once(serve, welcome)
                 logger.error("gateway %d has ended and is started again", self.share.number)
             except Exception:
                 logger.exception("gateway %d cannot be started; trying again", self.share.number)
             finally:
-                self.attachment = None
+                self.current = None
             settled = self.state == "running" and time.monotonic() - began > _SETTLED_SECONDS
             pause_seconds = 0.1 if settled else min(2 * pause_seconds, _LONGEST_PAUSE_SECONDS)
             self.state = "starting again"
@@ -112,38 +120,38 @@ class Member:
                 await asyncio.to_thread(process.wait)
         self._listener.close()
 
-    async def _run_once(self, methods: Methods, welcome: Callable[[Share], Welcome]) -> None:
-        attachment = Attachment(methods, self._on_message)
+    async def _run_once(self, serve: Serve, welcome: Callable[[Share], Welcome]) -> None:
+        run = GatewayRun(self.share.number, serve, self._on_message)
         ours, theirs = socket.socketpair()
         with theirs:
             self._process = process = self._start(theirs)
         try:
-            await attachment.peer.connect(ours)
-            # No turn of the loop lies between the two: whatever happens from now on is announced.
-            attachment.peer.send(welcome(self.share))
-            self.attachment = attachment
-            await self._watch(attachment)
+            await run.peer.connect(ours)
+            # The loop does not turn between the two, so the run hears of every later change.
+            run.peer.send(welcome(self.share))
+            self.current = run
+            await self._watch(run)
             process.kill()
             await asyncio.to_thread(process.wait)
         finally:
-            attachment.peer.close()
+            run.peer.close()
 
     def _start(self, half: socket.socket) -> "subprocess.Popen[bytes]":
         handles = (half.fileno(), self._listener.fileno())
-        # A session of its own, so that Ctrl-C in a terminal reaches the site alone, which then stops it.
+        # A session of its own: Ctrl-C in a terminal reaches only the site, which then stops the process.
         return subprocess.Popen(
-            [sys.executable, "-m", _MODULE, *map(str, handles), str(self._data_dir)],
+            [sys.executable, "-m", *_PROGRAM, *map(str, handles), str(self._data_dir)],
             stdin=subprocess.DEVNULL,
             pass_fds=handles,
             start_new_session=True,
         )
 
-    async def _watch(self, attachment: Attachment) -> None:
+    async def _watch(self, run: GatewayRun) -> None:
         """Returns when the process is gone, or hangs."""
-        while not attachment.peer.lost.is_set():
+        while not run.peer.lost.is_set():
             try:
                 async with asyncio.timeout(1.0):
-                    await attachment.peer.lost.wait()
+                    await run.peer.lost.wait()
             except TimeoutError:
                 if self.state == "running" and time.monotonic() - self._heard > _SILENCE_SECONDS:
                     logger.error("gateway %d is silent and is killed", self.share.number)
@@ -151,13 +159,13 @@ class Member:
 
     def _on_message(self, message: object) -> None:
         self._heard = time.monotonic()
-        if self.attachment is None:
+        if self.current is None:
             return
         match message:
             case Reached(announcements, frontier):
-                self.attachment.reached = announcements
+                self.current.reached = announcements
                 self.frontier = frontier
-            case Report():
+            case GatewayReport():
                 self.report = message
                 self.state = "running"
                 self.started = True

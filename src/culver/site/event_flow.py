@@ -1,0 +1,61 @@
+"""How events move through a site, and the head with them.
+
+committer --committing, committed-->  +-----------+  --foresee, follow-->  engine
+catalogue --register, head_moved--->  | EventFlow |
+engine    --accept----------------->  +-----------+  --register, accept--> hub and further gateways
+"""
+
+from collections.abc import Iterable, Sequence
+
+import pyarrow as pa
+
+from culver.delivery import Hub
+from culver.log import PublicationLog
+from culver.model import Event
+from culver.pipeline import Engine, Head, HeadTracker, Notifications
+from culver.registry import Block, Registration
+from culver.site.gateway_group import GatewayGroup
+
+
+class EventFlow:
+    """Implements the engine's NotificationSink and the catalogue's RegistrationSink. Lives on the event loop;
+    `engine` is set before anything runs."""
+
+    engine: Engine
+
+    def __init__(self, log: PublicationLog, hub: Hub, group: GatewayGroup, tracker: HeadTracker) -> None:
+        self.tracker = tracker
+        self.head: Head = tracker.head
+        """The head that the engine was last told."""
+        self._log = log
+        self._hub = hub
+        self._group = group
+
+    def committing(self, first_offset: int, batches: Sequence[pa.RecordBatch]) -> None:
+        self.engine.foresee(first_offset, batches)
+
+    def committed(self, first_offset: int, events: Sequence[Event]) -> None:
+        self._hub.payloads.remember(first_offset, [event.payload for event in events])
+        self.tracker.committed(first_offset + len(events))
+        self.head_moved()
+
+    def register(self, registrations: Iterable[Registration | Block]) -> None:
+        changed = list(registrations)
+        self._hub.register(changed)
+        self._group.register(changed)
+
+    def accept(self, notifications: Notifications, *, stored: bool) -> None:
+        before = self._hub.frontier
+        self._hub.accept(notifications, stored=stored)
+        frontier = self._hub.frontier
+        if frontier > before:
+            self._group.accepted(notifications.start, notifications.end, self._log.next_offset)
+        self.tracker.accepted(frontier)
+        self.head_moved()
+
+    def head_moved(self) -> None:
+        """Tell the engine if the tracker's head is another than it was."""
+        head = self.tracker.head
+        if head != self.head:
+            self.head = head
+            self.engine.follow(head)

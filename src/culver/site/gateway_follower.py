@@ -1,0 +1,182 @@
+"""A further gateway process follows its site: it applies announcements to its own hub, and reports.
+
+    1. the site sends a welcome: settings, share, the files there are; announcements that follow it wait
+    2. the process opens a hub over those files, with the cursors of its share
+    3. it reads the registrations of the share from the registry
+    4. it applies the announcements that wait, then each as it comes
+    5. it serves clients
+
+The files are listed before the registry is read: a registration is in the registry before there can be a file with
+rows for it, so none is missed.
+"""
+
+import asyncio
+import contextlib
+import logging
+import signal
+import socket
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from culver.delivery import FollowedFiles, Hub
+from culver.log import FollowedLog
+from culver.registry import Block, Registration
+from culver.site.gateway_messages import (
+    Accepted,
+    Announcement,
+    GatewayReport,
+    Merged,
+    Reached,
+    Registered,
+    Welcome,
+)
+from culver.site.housekeeping import repeated
+from culver.site.peer import Peer
+from culver.site.remote_site import RemoteSite
+
+logger = logging.getLogger(__name__)
+
+# The shortest time between two messages of how far the gateway has come.
+_REACHED_SECONDS = 0.01
+
+
+class GatewayFollower:
+    """One run of a gateway process. It ends with SIGTERM, with its site, and when it cannot follow any more. Answers
+    the site's requests `pending` and `wanted`."""
+
+    def __init__(self, clock_us: Callable[[], int]) -> None:
+        self.peer = Peer(self, self._on_message)
+        self._clock_us = clock_us
+        self._welcome: asyncio.Future[Welcome] = asyncio.get_running_loop().create_future()
+        self._waiting: deque[Announcement] = deque()
+        self._hub: Hub | None = None
+        self._files: FollowedFiles | None = None
+        self._log: FollowedLog | None = None
+        self._applied = 0
+        self._report_timer: asyncio.TimerHandle | None = None
+        self._terminated = asyncio.Event()
+        self._failed = asyncio.Event()
+        self._ends: list[asyncio.Future[Any]] = []
+        self._orphans: list[str] = []
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def connected(cls, half: socket.socket, clock_us: Callable[[], int]) -> AsyncIterator[Self]:
+        """Takes the socket over."""
+        follower = cls(clock_us)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, follower._terminated.set)
+        await follower.peer.connect(half)
+        follower._ends = [
+            asyncio.create_task(event.wait())
+            for event in (follower._terminated, follower.peer.lost, follower._failed)
+        ]
+        try:
+            yield follower
+        finally:
+            for task in follower._ends:
+                task.cancel()
+            follower.peer.close()
+
+    async def welcome(self) -> Welcome | None:
+        """Wait for the site's first message; None if the end comes before it."""
+        first: list[asyncio.Future[Any]] = [self._welcome, *self._ends]
+        await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
+        return self._welcome.result() if self._welcome.done() else None
+
+    def follow(
+        self,
+        hub: Hub,
+        files: FollowedFiles,
+        log: FollowedLog,
+        registered: Sequence[Registration | Block],
+    ) -> None:
+        """Bring the hub up to the last announcement. `registered` is what the registry has of the share."""
+        hub.register(registered)
+        files.narrow(hub.knows)
+        self._hub, self._files, self._log = hub, files, log
+        self._orphans = [each.id for each in registered if isinstance(each, Registration) and _is_live(each)]
+        while self._waiting:
+            self._apply(self._waiting.popleft())
+        self._tell_reached()
+
+    async def end_orphans(self, site: RemoteSite) -> bool:
+        """End the live subscriptions whose connections ended with the process before this one. False if the site has
+        ended meanwhile."""
+        for subscription in self._orphans:
+            await site.live.end(subscription)
+        return not self.peer.lost.is_set()
+
+    async def run(self, site: RemoteSite, deliveries_sent: Callable[[], int]) -> int:
+        """Report until the end comes; returns the exit code."""
+        hub = self._hub
+        assert hub is not None
+
+        async def keep_house() -> None:
+            await site.live.try_again()
+            finished = await hub.housekeep(self._clock_us())
+            pending = hub.mailboxes.all_pending()
+            figures = (hub.subscriptions, hub.sessions, pending, deliveries_sent())
+            self.peer.send(GatewayReport(hub.needed_from(), finished, *figures))
+
+        async with repeated(keep_house, first_after_seconds=0):
+            await asyncio.wait(self._ends, return_when=asyncio.FIRST_COMPLETED)
+        # The hub closes before the server: later acknowledgements belong to the next process.
+        await hub.close()
+        return 1 if self._failed.is_set() else 0
+
+    # --- requests of the site -------------------------------------------------------------------------
+
+    def pending(self, subscriptions: Sequence[str]) -> list[int]:
+        assert self._hub is not None
+        return [self._hub.pending(subscription) for subscription in subscriptions]
+
+    def wanted(self, numbers: NDArray[np.int64], last: NDArray[np.int64]) -> NDArray[np.bool_]:
+        assert self._hub is not None
+        return self._hub.mailboxes.wanted(numbers, last)
+
+    # --- announcements --------------------------------------------------------------------------------
+
+    def _on_message(self, message: object) -> None:
+        if isinstance(message, Welcome):
+            self._welcome.set_result(message)
+        elif isinstance(message, Registered | Accepted | Merged):
+            if self._hub is None:
+                self._waiting.append(message)
+                return
+            try:
+                self._apply(message)
+            except Exception:
+                # A hub that has missed an announcement is useless. The next process starts from the files.
+                logger.exception("cannot follow the site; starting again")
+                self._failed.set()
+                return
+            if self._report_timer is None:
+                loop = asyncio.get_running_loop()
+                self._report_timer = loop.call_later(_REACHED_SECONDS, self._tell_reached)
+
+    def _apply(self, message: Announcement) -> None:
+        assert self._hub is not None
+        assert self._files is not None
+        assert self._log is not None
+        match message:
+            case Registered(registrations):
+                self._hub.register(registrations)
+            case Accepted(start, end, next_offset):
+                self._log.extend(next_offset)
+                self._hub.accept(self._files.read(start, end, self._hub.knows))
+            case Merged(start, end, pruned):
+                self._files.merged(start, end, self._hub.knows, pruned=pruned)
+        self._applied += 1
+
+    def _tell_reached(self) -> None:
+        assert self._hub is not None
+        self._report_timer = None
+        self.peer.send(Reached(self._applied, self._hub.frontier))
+
+
+def _is_live(registration: Registration) -> bool:
+    return not registration.durable and registration.until is None
