@@ -1,50 +1,39 @@
 """The Python client: async first, with a thin synchronous face.
 
-The names that users need are in `culver` itself; this package imports its transport libraries only when a
-connection is first used.
+The names that users need are in `culver` itself. Each name is loaded when it is first used, and the transport
+libraries when a connection is.
 """
 
-from culver.client.async_client import Client, ClientState, connect
-from culver.client.client_types import (
-    FilterTest,
-    Gap,
-    Mailbox,
-    Message,
-    Receipt,
-    Rows,
-    Subscription,
-    SubscriptionSet,
-    SyncMessage,
-)
-from culver.client.event_encoding import encode_event
-from culver.client.message_stream import Stream
-from culver.client.row_pieces import ARROW_STREAM, RowsLike, as_table, piece, rows_at_a_time
-from culver.client.site_address import DEFAULT_URL, VARIABLE
-from culver.client.sync_client import SyncClient, SyncStream, connect_sync
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "ARROW_STREAM",
-    "DEFAULT_URL",
-    "VARIABLE",
-    "Client",
-    "ClientState",
-    "FilterTest",
-    "Gap",
-    "Mailbox",
-    "Message",
-    "Receipt",
-    "Rows",
-    "RowsLike",
-    "Stream",
-    "Subscription",
-    "SubscriptionSet",
-    "SyncClient",
-    "SyncMessage",
-    "SyncStream",
-    "as_table",
-    "connect",
-    "connect_sync",
-    "encode_event",
-    "piece",
-    "rows_at_a_time",
-]
+from culver.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from culver.client.async_client import Client as Client, ClientState as ClientState, connect as connect
+    from culver.client.delivered_message import Message as Message, SyncMessage as SyncMessage
+    from culver.client.event_encoding import encode_event as encode_event
+    from culver.client.message_stream import Stream as Stream
+    from culver.client.row_pieces import (
+        ARROW_STREAM as ARROW_STREAM,
+        RowsLike as RowsLike,
+        as_table as as_table,
+        piece as piece,
+        rows_at_a_time as rows_at_a_time,
+    )
+    from culver.client.site_address import DEFAULT_URL as DEFAULT_URL, VARIABLE as VARIABLE
+    from culver.client.sync_client import (
+        SyncClient as SyncClient,
+        SyncStream as SyncStream,
+        connect_sync as connect_sync,
+    )
+    from culver.messages import (
+        FilterTest as FilterTest,
+        Gap as Gap,
+        Mailbox as Mailbox,
+        Receipt as Receipt,
+        Rows as Rows,
+        Subscription as Subscription,
+        SubscriptionSet as SubscriptionSet,
+    )
+else:
+    __getattr__ = lazy_names(__name__)

@@ -3,22 +3,12 @@
 import asyncio
 import enum
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import suppress
 from types import TracebackType
-from typing import Any, Literal, Self, TypeVar, overload
+from typing import Any, Literal, Self, overload
 
 import msgspec
 
-from culver.client.client_types import (
-    FilterTest,
-    Gap,
-    Mailbox,
-    Message,
-    Receipt,
-    Rows,
-    Subscription,
-    SubscriptionSet,
-)
+from culver.client.delivered_message import Message
 from culver.client.event_encoding import EventLike, encode_event, encode_events
 from culver.client.feed import Feed
 from culver.client.link import Link, set_path, subscription_path
@@ -26,9 +16,27 @@ from culver.client.message_stream import Stream
 from culver.client.row_pieces import ARROW_STREAM, RowsLike, as_table, piece, rows_at_a_time
 from culver.client.site_address import default_url, parse_address
 from culver.client.subscription_source import DurableSource, LiveSource, Source
-from culver.errors import ClientError, ConnectionFailed, InvalidRequest, RequestRefused
-
-Record = TypeVar("Record")
+from culver.errors import ClientError, InvalidRequest, RequestRefused
+from culver.messages import (
+    AcceptedRows,
+    Clauses,
+    FilterTest,
+    FilterText,
+    FilterTrial,
+    Gap,
+    Mailbox,
+    MailboxLimits,
+    NewSlice,
+    NewSubscription,
+    Receipt,
+    RemovedSet,
+    Replacement,
+    Rows,
+    SetPage,
+    Subscription,
+    SubscriptionPage,
+    SubscriptionSet,
+)
 
 # A larger publication goes by HTTP, whose bodies may be larger than a WebSocket message (1 MiB by default).
 _MESSAGE_BYTES = 512 * 1024
@@ -129,11 +137,11 @@ class Client:
         async with self._slots:
             if over_http or sum(map(len, events)) + len(events) > _MESSAGE_BYTES:
                 content = b"[%b]" % b",".join(events)
-                _, answer = await link.http("POST", "/v1/events", content=content)
+                answer = await link.ask(Receipt, "POST", "/v1/events", content=content)
             else:
                 connection = await link.connection()
                 answer = await connection.publish(events)
-        return Receipt(answer["first_offset"], answer["next_offset"])
+        return Receipt(answer.first_offset, answer.next_offset)
 
     # --- receiving ---
 
@@ -212,10 +220,14 @@ class Client:
         scheme: str | None = None,
     ) -> Subscription:
         """Make a durable subscription; without an id the site chooses one, and without a scheme the columnar."""
-        body = _specification(filter_text, expires_in_seconds, mailbox, scheme)
-        if id is not None:
-            body["id"] = id
-        return _convert(await self._request("POST", "/v1/subscriptions", body), Subscription)
+        body = NewSubscription(
+            id=id,
+            filter=filter_text,
+            scheme=scheme,
+            expires_in_seconds=expires_in_seconds,
+            mailbox=_limits(mailbox),
+        )
+        return await self._open_link().ask(Subscription, "POST", "/v1/subscriptions", body=body)
 
     async def replace_subscription(
         self,
@@ -228,20 +240,33 @@ class Client:
     ) -> Subscription:
         """Give a subscription a new filter and options; its mailbox stays. Events are matched with the new
         filter, by the new scheme, from position `since` of the answer on."""
-        body = _specification(filter_text, expires_in_seconds, mailbox, scheme)
-        return _convert(await self._request("PUT", subscription_path(id), body), Subscription)
+        body = Replacement(
+            filter=filter_text,
+            scheme=scheme,
+            expires_in_seconds=expires_in_seconds,
+            mailbox=_limits(mailbox),
+        )
+        return await self._open_link().ask(Subscription, "PUT", subscription_path(id), body=body)
 
     async def delete_subscription(self, id: str) -> None:  # noqa: A002
         """End a subscription and drop its mailbox."""
-        await self._request("DELETE", subscription_path(id))
+        await self._open_link().http("DELETE", subscription_path(id))
 
     async def subscription(self, id: str) -> Subscription:  # noqa: A002
-        return _convert(await self._request("GET", subscription_path(id)), Subscription)
+        return await self._open_link().ask(Subscription, "GET", subscription_path(id))
 
     async def subscriptions(self, page_size: int = 100) -> AsyncIterator[Subscription]:
         """All durable subscriptions, ordered by id, fetched a page at a time."""
-        async for document in self._pages("subscriptions", page_size):
-            yield _convert(document, Subscription)
+        after: str | None = None
+        while True:
+            page = await self._open_link().ask(
+                SubscriptionPage, "GET", "/v1/subscriptions", after=after, limit=page_size
+            )
+            for subscription in page.subscriptions:
+                yield subscription
+            after = page.next
+            if after is None:
+                return
 
     # --- sets ---
 
@@ -274,7 +299,8 @@ class Client:
         done, begin, since, step = 0, first, 0, rows_at_a_time(table)
         while done < table.num_rows:
             try:
-                _, answer = await self._open_link().http(
+                answer = await self._open_link().ask(
+                    AcceptedRows,
                     "POST",
                     set_path(name),
                     content=piece(table, done, step),
@@ -289,34 +315,39 @@ class Client:
                     raise
                 step = limit  # the site takes fewer at a time
                 continue
-            begin = answer["first"] - done
-            since = answer["since"]
-            done += answer["count"]
+            begin = answer.first - done
+            since = answer.since
+            done += answer.count
             progress(done)
         assert begin is not None
         return Rows(name, begin, done, since)
 
     async def sets(self, page_size: int = 100) -> AsyncIterator[SubscriptionSet]:
         """All sets, ordered by name, fetched a page at a time."""
-        async for document in self._pages("sets", page_size):
-            yield _convert(document, SubscriptionSet)
+        after: str | None = None
+        while True:
+            page = await self._open_link().ask(SetPage, "GET", "/v1/sets", after=after, limit=page_size)
+            for each in page.sets:
+                yield each
+            after = page.next
+            if after is None:
+                return
 
     async def delete_set(self, name: str) -> int:
         """End all subscriptions of a set and drop their mailboxes; returns how many there were."""
-        answer = await self._request("DELETE", set_path(name))
-        return int(answer["removed"])
+        return (await self._open_link().ask(RemovedSet, "DELETE", set_path(name))).removed
 
     # --- filters and the site ---
 
     async def test_filter(self, filter_text: str, event: EventLike) -> FilterTest:
         """Whether an event matches a filter, and by which clause; nothing is published."""
-        body = {"filter": filter_text, "event": msgspec.json.decode(encode_event(event))}
-        return _convert(await self._request("POST", "/v1/filters/test", body), FilterTest)
+        body = FilterTrial(filter=filter_text, event=msgspec.Raw(encode_event(event)))
+        return await self._open_link().ask(FilterTest, "POST", "/v1/filters/test", body=body)
 
     async def explain_filter(self, filter_text: str) -> list[str]:
         """The clauses that a filter is normalised to; an event matches when it satisfies one of them."""
-        answer = await self._request("POST", "/v1/filters/explain", {"filter": filter_text})
-        return [str(clause) for clause in answer["clauses"]]
+        body = FilterText(filter=filter_text)
+        return list((await self._open_link().ask(Clauses, "POST", "/v1/filters/explain", body=body)).clauses)
 
     async def ready(self) -> bool:
         """Whether published events reach subscribers now."""
@@ -325,26 +356,24 @@ class Client:
 
     async def status(self) -> dict[str, Any]:
         """The site's account of itself: engine, log positions, subscriptions."""
-        _, document = await self._open_link().http("GET", "/readyz", accept=(503,))
-        return _members(document)
+        return await self._open_link().ask(dict[str, Any], "GET", "/readyz", accept=(503,))
 
     async def pipeline(self) -> dict[str, Any]:
         """What each operator and each slice of the site's pipeline has done since the start, and what waits."""
-        return _members(await self._request("GET", "/v1/pipeline"))
+        return await self._open_link().ask(dict[str, Any], "GET", "/v1/pipeline")
 
     async def slices(self) -> dict[str, Any]:
         """What each slice of the site's index holds and does, and how it is divided."""
-        return _members(await self._request("GET", "/v1/slices"))
+        return await self._open_link().ask(dict[str, Any], "GET", "/v1/slices")
 
     async def add_slice(self, split: int | None = None) -> dict[str, Any]:
         """Add a slice that takes half of slice `split`, or of the most loaded one; the slices that there are then."""
-        body = {} if split is None else {"split": split}
-        return _members(await self._request("POST", "/v1/slices", body))
+        return await self._open_link().ask(dict[str, Any], "POST", "/v1/slices", body=NewSlice(split=split))
 
     async def remove_slice(self, number: int) -> dict[str, Any]:
         """Have a slice's neighbours take over what it has; the slices that there are then, whose numbers may be
         others."""
-        return _members(await self._request("DELETE", f"/v1/slices/{number}"))
+        return await self._open_link().ask(dict[str, Any], "DELETE", f"/v1/slices/{number}")
 
     # --- inside ---
 
@@ -356,20 +385,6 @@ class Client:
         if self._state is ClientState.CLOSED:
             raise ClientError("the client is closed")
         return self._link
-
-    async def _pages(self, what: str, page_size: int) -> AsyncIterator[Any]:
-        after: str | None = None
-        while True:
-            page = await self._request("GET", f"/v1/{what}", after=after, limit=page_size)
-            for document in page[what]:
-                yield document
-            after = page["next"]
-            if after is None:
-                return
-
-    async def _request(self, method: str, path: str, body: Any = None, **query: Any) -> Any:
-        _, document = await self._open_link().http(method, path, body=body, **query)
-        return document
 
     def _spawn(self, feed: Feed) -> "asyncio.Task[None]":
         self._open_link()
@@ -387,24 +402,5 @@ def connect(url: str | None = None, **options: Any) -> Client:
     return Client(url, **options)
 
 
-def _specification(
-    filter_text: str, expires_in_seconds: float | None, mailbox: Mailbox | None, scheme: str | None
-) -> dict[str, Any]:
-    body: dict[str, Any] = {"filter": filter_text}
-    if expires_in_seconds is not None:
-        body["expires_in_seconds"] = expires_in_seconds
-    if mailbox is not None:
-        body["mailbox"] = {k: v for k, v in msgspec.structs.asdict(mailbox).items() if v is not None}
-    if scheme is not None:
-        body["scheme"] = scheme
-    return body
-
-
-def _members(document: Any) -> dict[str, Any]:
-    return document if isinstance(document, dict) else {}
-
-
-def _convert(document: Any, kind: type[Record]) -> Record:
-    with suppress(msgspec.ValidationError):
-        return msgspec.convert(document, kind)
-    raise ConnectionFailed(f"the site's answer is not a {kind.__name__}; is it a newer or older version?")
+def _limits(mailbox: Mailbox | None) -> MailboxLimits | None:
+    return None if mailbox is None else MailboxLimits(**msgspec.structs.asdict(mailbox))

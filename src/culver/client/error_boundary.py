@@ -8,6 +8,8 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import msgspec
+
 from culver.errors import ConnectionFailed, InvalidRequest, RequestRefused
 
 
@@ -48,6 +50,14 @@ def http_errors(url: str) -> Iterator[None]:
         raise ConnectionFailed(f"cannot connect to {url}: {_reason(exc)}", url=url) from exc
     except httpx.InvalidURL as exc:
         raise InvalidRequest(f"{url} is not the address of a site: {exc}", field="url") from exc
+
+
+def encode_message(message: msgspec.Struct) -> bytes:
+    """A request as JSON. Raises InvalidRequest where JSON has no form for what the caller gave."""
+    try:
+        return msgspec.json.encode(message)
+    except (UnicodeEncodeError, OverflowError, TypeError, ValueError) as exc:
+        raise InvalidRequest(f"the request cannot be sent: {exc}") from exc
 
 
 def refusal(problem: Mapping[str, Any], status: int | None = None) -> RequestRefused:

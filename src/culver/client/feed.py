@@ -10,15 +10,15 @@ import asyncio
 import logging
 import random
 from collections.abc import Sequence
-from typing import Any
 
 from culver.client.acker import Acker
-from culver.client.client_types import Gap, Message
+from culver.client.delivered_message import Message
 from culver.client.link import Link, backoff, subscription_path
 from culver.client.message_buffer import Buffer
 from culver.client.subscription_source import Source
 from culver.client.websocket_connection import Connection
 from culver.errors import ClientError, ConnectionFailed, CulverError, RequestRefused
+from culver.messages import Ack, Acknowledgement, DeliveredEvent, Detach, Gap
 
 logger = logging.getLogger("culver.client")
 _FLUSH_SECONDS = 2.0
@@ -87,13 +87,13 @@ class Feed:
         delivery_id = self.source.delivery_id(offset)
         if self._connection is not None:
             try:
-                await self._connection.request("ack", delivery_id=delivery_id)
+                await self._connection.request(Ack(delivery_id=delivery_id))
                 self._acker.note(offset)
                 return
             except ConnectionFailed as exc:
                 logger.debug("%s: acknowledging %d: %s", self.source, offset, exc)
         path = subscription_path(self.source.subscription, "/ack")
-        await self._link.http("POST", path, body={"delivery_id": delivery_id})
+        await self._link.http("POST", path, body=Acknowledgement(delivery_id=delivery_id))
         self._acker.note(offset)
 
     def done_with(self, offset: int) -> None:
@@ -143,7 +143,7 @@ class Feed:
         resumed = self.source.since is not None
         connection, gap = await self._attach_where_it_is()
         if gap is not None:
-            self.announce(gap)
+            self.gap(gap)
         if resumed:
             logger.info("%s is attached again", self.source)
         if self._loss is None and not self._removed:
@@ -177,7 +177,7 @@ class Feed:
             return
         connection.release(self.source.subscription)
         try:
-            await connection.request("detach", subscription=self.source.subscription)
+            await connection.request(Detach(subscription=self.source.subscription))
         except ClientError as exc:
             logger.debug("%s: detaching: %s", self.source, exc)
 
@@ -190,24 +190,13 @@ class Feed:
 
     # --- for the connection (Receiver) ---
 
-    def deliver(self, deliveries: Sequence[dict[str, Any]], size: int) -> None:
+    def deliver(self, deliveries: Sequence[DeliveredEvent], size: int) -> None:
         if not self._buffer.offer(self.source.subscription, deliveries, size):
             self._drained.clear()
             self._interrupted.set()
         self._changed.set()
 
-    def gap(self, gap: dict[str, Any]) -> None:
-        self.announce(
-            Gap(
-                gap["subscription"],
-                gap["start"],
-                gap["end"],
-                gap.get("dropped"),
-                gap.get("reason", "unavailable"),
-            )
-        )
-
-    def announce(self, gap: Gap) -> None:
+    def gap(self, gap: Gap) -> None:
         self._buffer.announce(gap)
         self._changed.set()
 
@@ -228,5 +217,5 @@ class Feed:
         self._attached.clear()
         self._interrupted.set()
 
-    def _message(self, delivery: dict[str, Any]) -> Message:
-        return Message(delivery["event"], delivery["offset"], self.source.subscription, self.acknowledge)
+    def _message(self, delivery: DeliveredEvent) -> Message:
+        return Message(delivery.event, delivery.offset, self.source.subscription, self.acknowledge)

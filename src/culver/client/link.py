@@ -8,16 +8,20 @@ connection to that gateway.
 import asyncio
 import random
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
-from culver.client.error_boundary import http_errors, refusal
+import msgspec
+
+from culver.client.error_boundary import encode_message, http_errors, refusal
 from culver.client.site_address import Address, parse_address
 from culver.client.websocket_connection import Connection
 from culver.errors import ClientError, ConnectionFailed
 
 if TYPE_CHECKING:
     import httpx
+
+Answer = TypeVar("Answer")
 
 
 class Link:
@@ -44,43 +48,52 @@ class Link:
                 self._connections[address.http] = connection
             return connection
 
+    async def ask(self, kind: type[Answer], method: str, path: str, **request: Any) -> Answer:
+        """The answer to one HTTP request, which is as that of `http`."""
+        _, content = await self.http(method, path, **request)
+        try:
+            return msgspec.json.decode(content, type=kind)
+        except msgspec.MsgspecError as exc:
+            raise ConnectionFailed(
+                f"the answer of {self.address.http} is not a {kind.__name__}; is it a newer or older version?"
+            ) from exc
+
     async def http(
         self,
         method: str,
         path: str,
         *,
-        body: Any = None,
+        body: msgspec.Struct | None = None,
         content: bytes | None = None,
         content_type: str = "application/json",
         accept: tuple[int, ...] = (),
         **query: Any,
-    ) -> tuple[int, Any]:
-        """One HTTP request: (status, JSON document or None). A status above 399 raises RequestRefused
-        unless it is one of `accept`; no answer raises ConnectionFailed."""
+    ) -> tuple[int, bytes]:
+        """One HTTP request with a message or other content: the status and the body of its answer. A status above
+        399 raises RequestRefused unless it is one of `accept`; no answer raises ConnectionFailed."""
+        if body is not None:
+            content = encode_message(body)
         with http_errors(self.address.http):
             client = self._http_client()
             response = await client.request(
                 method,
                 path,
-                json=body if content is None else None,
                 content=content,
                 headers={"content-type": content_type} if content is not None else None,
                 params={name: value for name, value in query.items() if value is not None},
             )
-        document: Any = None
-        if "json" in response.headers.get("content-type", ""):
-            try:
-                document = response.json()
-            except ValueError as exc:
-                raise ConnectionFailed(f"{self.address.http} answered with broken JSON") from exc
         if response.status_code < 400 or response.status_code in accept:
-            return response.status_code, document
-        if not isinstance(document, dict) or "code" not in document:
+            return response.status_code, response.content
+        try:
+            problem = msgspec.json.decode(response.content)
+        except msgspec.MsgspecError:
+            problem = None
+        if not isinstance(problem, dict) or "code" not in problem:
             raise ConnectionFailed(
                 f"{self.address.http} answered {response.status_code} to {method} {path}; is it a Culver site?",
                 status=response.status_code,
             )
-        raise refusal(document, response.status_code)
+        raise refusal(problem, response.status_code)
 
     async def close(self) -> None:
         self._closed = True

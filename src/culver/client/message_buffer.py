@@ -9,17 +9,18 @@ one gap in place of what it dropped, until half of the buffer is free again.
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Any
 
-from culver.client.client_types import Gap, Message
+from msgspec.structs import replace
+
+from culver.client.delivered_message import Message
+from culver.messages import DeliveredEvent, Gap
 
 
 class Buffer:
     """A plain object without locks or waiting: it belongs to one event loop's thread."""
 
     def __init__(
-        self, make: Callable[[dict[str, Any]], Message], *, durable: bool, max_count: int, max_bytes: int
+        self, make: Callable[[DeliveredEvent], Message], *, durable: bool, max_count: int, max_bytes: int
     ) -> None:
         self._make = make
         self._durable = durable
@@ -43,13 +44,13 @@ class Buffer:
         """Half empty: time to go on."""
         return len(self._items) <= self._max_count // 2 and self._bytes <= self._max_bytes // 2
 
-    def offer(self, subscription: str, deliveries: Sequence[dict[str, Any]], size: int) -> bool:
+    def offer(self, subscription: str, deliveries: Sequence[DeliveredEvent], size: int) -> bool:
         """Take deliveries in, in their order; those at or below the last offset are repetitions and
         ignored. False once the buffer of a durable subscription is full: the rest was not taken, and nothing
         will be until `resume`, or there would be a hole."""
         share = size // max(1, len(deliveries))
         for delivery in deliveries:
-            offset = delivery["offset"]
+            offset = delivery.offset
             if offset <= self.last_offset:
                 continue
             if self._overflowed and self.low and not self._durable:

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Generic, Self, TypeVar, cast
 
-from culver.client.client_types import Gap, Message
+from culver.client.delivered_message import Message
 from culver.client.feed import Feed
 from culver.errors import ClientError
+from culver.messages import Gap
 
 logger = logging.getLogger("culver.client")
 Item = TypeVar("Item", bound=Message | Gap)

@@ -2,11 +2,11 @@
 
 from typing import Protocol
 
-from culver.client.client_types import Gap
 from culver.client.link import Link, subscription_path
 from culver.client.message_buffer import Buffer
 from culver.client.websocket_connection import Connection, Receiver
 from culver.errors import Conflict, RequestRefused
+from culver.messages import Attach, Gap, NewSubscription, Subscribe, Subscription
 
 
 class Source(Protocol):
@@ -50,11 +50,10 @@ class LiveSource:
         first_time = self.since is None
         missing_from = max(buffer.last_offset + 1, self.since or 0)
         after = None if first_time or missing_from == 0 else missing_from - 1
-        answer = await connection.subscribe(
-            receiver, "subscribe", filter=self._filter, scheme=self._scheme, after=after
-        )
-        self.subscription, self.since = answer["subscription"], answer["since"]
-        if first_time or self.since is None:
+        message = Subscribe(filter=self._filter, scheme=self._scheme, after=after)
+        answer = await connection.subscribe(receiver, message)
+        self.subscription, self.since = answer.subscription, answer.since
+        if first_time:
             return None
         if self.since < missing_from:
             # The site's log is shorter than what was seen of it: another log. Its offsets start anew.
@@ -88,21 +87,21 @@ class DurableSource:
         if self._filter is None or self.since is not None:
             return
         try:
-            body = {"filter": self._filter, "id": self.subscription, "scheme": self._scheme}
+            body = NewSubscription(filter=self._filter, id=self.subscription, scheme=self._scheme)
             await link.http("POST", "/v1/subscriptions", body=body)
         except RequestRefused as exc:
             if exc.details.get("code") != "conflict":
                 raise
-            _, existing = await link.http("GET", subscription_path(self.subscription))
-            if existing["filter"].strip() != self._filter.strip():
+            existing = await link.ask(Subscription, "GET", subscription_path(self.subscription))
+            if existing.filter.strip() != self._filter.strip():
                 raise Conflict(
-                    f"subscription {self.subscription!r} exists with the filter {existing['filter']!r}; "
+                    f"subscription {self.subscription!r} exists with the filter {existing.filter!r}; "
                     "replace its filter, or leave the filter out to receive what it has",
                     field="filter",
                 ) from exc
 
     async def attach(self, connection: Connection, receiver: Receiver, buffer: Buffer) -> Gap | None:
         after = self.delivery_id(buffer.last_offset) if buffer.last_offset >= 0 else None
-        answer = await connection.subscribe(receiver, "attach", subscription=self.subscription, after=after)
-        self.since = answer["since"]
+        answer = await connection.subscribe(receiver, Attach(subscription=self.subscription, after=after))
+        self.since = answer.since
         return None

@@ -8,21 +8,12 @@ from types import TracebackType
 from typing import Any, Generic, Literal, Self, TypeVar, cast, overload
 
 from culver.client.async_client import Client
-from culver.client.client_types import (
-    FilterTest,
-    Gap,
-    Mailbox,
-    Message,
-    Receipt,
-    Rows,
-    Subscription,
-    SubscriptionSet,
-    SyncMessage,
-)
+from culver.client.delivered_message import Message, SyncMessage
 from culver.client.event_encoding import EventLike
 from culver.client.message_stream import Stream
 from culver.client.row_pieces import RowsLike
 from culver.errors import ClientError
+from culver.messages import FilterTest, Gap, Mailbox, Receipt, Rows, Subscription, SubscriptionSet
 
 Result = TypeVar("Result")
 SyncItem = TypeVar("SyncItem", bound=SyncMessage | Gap)

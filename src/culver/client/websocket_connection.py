@@ -7,16 +7,29 @@ wait for itself.
 
 import asyncio
 import itertools
-import json
 import logging
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, get_args
 
 import msgspec
 
-from culver.client.error_boundary import refusal, socket_errors
+from culver.client.error_boundary import encode_message, refusal, socket_errors
 from culver.client.site_address import Address
 from culver.errors import ConnectionFailed, RequestRefused
+from culver.messages import (
+    Attach,
+    ClientMessage,
+    DeliveredEvent,
+    Detach,
+    Ended,
+    Events,
+    Gap,
+    Published,
+    Refusal,
+    ServerMessage,
+    Subscribe,
+    Subscribed,
+)
 
 if TYPE_CHECKING:
     from websockets.asyncio.client import ClientConnection
@@ -27,14 +40,23 @@ logger = logging.getLogger("culver.client")
 _MAX_MESSAGE_BYTES = 128 * 1024 * 1024
 _CLOSE_SECONDS = 2.0
 
+Answer = TypeVar("Answer", bound=ServerMessage)
+
+_decoder = msgspec.json.Decoder(ServerMessage)
+_OPERATIONS = {kind.__struct_config__.tag for kind in get_args(ServerMessage)}
+
+
+class _Operation(msgspec.Struct):
+    op: str
+
 
 class Receiver(Protocol):
     """Whoever a subscription's deliveries are for. Called from the reading task; must not block."""
 
-    def deliver(self, deliveries: Sequence[dict[str, Any]], size: int) -> None:
+    def deliver(self, deliveries: Sequence[DeliveredEvent], size: int) -> None:
         """Deliveries in the order of their offsets; `size` is the bytes they took on the wire."""
 
-    def gap(self, gap: dict[str, Any]) -> None: ...
+    def gap(self, gap: Gap) -> None: ...
 
     def ended(self) -> None:
         """The subscription was removed or has expired; nothing follows."""
@@ -54,10 +76,10 @@ class Connection:
         self._url = url
         self._timeout_seconds = timeout_seconds
         self._references = itertools.count(1)
-        self._pending: dict[int, asyncio.Future[dict[str, Any]]] = {}
-        self._arrivals: dict[int, Callable[[dict[str, Any]], None]] = {}
+        self._pending: dict[int, asyncio.Future[ServerMessage]] = {}
+        self._arrivals: dict[int, Callable[[Subscribed], None]] = {}
         self._receivers: dict[str, Receiver] = {}
-        self._farewells: set[asyncio.Task[dict[str, Any]]] = set()
+        self._farewells: set[asyncio.Task[ServerMessage]] = set()
         self._closing: asyncio.Task[None] | None = None
         self._failure: ConnectionFailed | None = None
         self._reader = asyncio.create_task(self._read(), name="culver-client-reader")
@@ -82,30 +104,30 @@ class Connection:
     def lost(self) -> bool:
         return self._failure is not None
 
-    async def publish(self, events: Sequence[bytes]) -> dict[str, Any]:
+    async def publish(self, events: Sequence[bytes]) -> Published:
         """Send events, JSON text each, and wait for the answer. Many may be under way at once."""
         reference = next(self._references)
         text = b'{"op":"publish","ref":%d,"events":[%b]}' % (reference, b",".join(events))
-        return await self._exchange(reference, text)
+        return self._expect(Published, await self._exchange(reference, text))
 
-    async def request(self, operation: str, **members: Any) -> dict[str, Any]:
+    async def request(self, message: ClientMessage) -> ServerMessage:
         reference = next(self._references)
-        return await self._exchange(reference, _encode(operation, reference, members))
+        return await self._exchange(reference, _encode(message, reference))
 
-    async def subscribe(self, receiver: Receiver, operation: str, **members: Any) -> dict[str, Any]:
-        """`subscribe` or `attach`: from the answer on, what comes for the subscription goes to `receiver`."""
+    async def subscribe(self, receiver: Receiver, message: Subscribe | Attach) -> Subscribed:
+        """From the answer on, what comes for the subscription goes to `receiver`."""
         reference = next(self._references)
         name: str | None = None
 
-        def arrived(answer: dict[str, Any]) -> None:
+        def arrived(answer: Subscribed) -> None:
             # Deliveries may follow in the very next message, before the waiting coroutine runs again.
             nonlocal name
-            name = str(answer["subscription"])
+            name = answer.subscription
             self._receivers[name] = receiver
 
         self._arrivals[reference] = arrived
         try:
-            return await self._exchange(reference, _encode(operation, reference, members))
+            return self._expect(Subscribed, await self._exchange(reference, _encode(message, reference)))
         except BaseException:
             if name is not None and not self.lost:
                 self.release(name)
@@ -125,11 +147,16 @@ class Connection:
         await self._socket.close()
         await asyncio.gather(self._reader, return_exceptions=True)
 
-    async def _exchange(self, reference: int, text: bytes) -> dict[str, Any]:
+    def _expect(self, kind: type[Answer], answer: ServerMessage) -> Answer:
+        if not isinstance(answer, kind):
+            raise ConnectionFailed(f"{self._url} does not speak Culver's protocol", url=self._url)
+        return answer
+
+    async def _exchange(self, reference: int, text: bytes) -> ServerMessage:
         """Raises RequestRefused, or ConnectionFailed when the connection was lost before the answer."""
         if self._failure is not None:
             raise self._failed()
-        answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[ServerMessage] = asyncio.get_running_loop().create_future()
         self._pending[reference] = answer
         try:
             async with asyncio.timeout(self._timeout_seconds):
@@ -150,52 +177,53 @@ class Connection:
             with socket_errors(self._url):
                 while True:
                     text = await self._socket.recv(decode=False)
-                    self._dispatch(msgspec.json.decode(text), len(text))
+                    self._dispatch(text)
         except ConnectionFailed as exc:
             self._end(exc)
-        except (msgspec.DecodeError, KeyError, TypeError, AttributeError) as exc:
+        except msgspec.MsgspecError as exc:
             failure = ConnectionFailed(f"{self._url} does not speak Culver's protocol: {exc}", url=self._url)
             failure.__cause__ = exc
             self._end(failure)
             await self._socket.close(1002)
 
-    def _dispatch(self, message: dict[str, Any], size: int) -> None:
-        match message["op"]:
-            case "events":
-                receiver = self._receivers.get(message["subscription"])
-                if receiver is not None:
-                    receiver.deliver(message["deliveries"], size)
-            case "gap":
-                receiver = self._receivers.get(message["subscription"])
-                if receiver is not None:
+    def _dispatch(self, text: bytes) -> None:
+        try:
+            message = _decoder.decode(text)
+        except msgspec.ValidationError:
+            if msgspec.json.decode(text, type=_Operation).op in _OPERATIONS:
+                raise
+            return  # of a newer site
+        match message:
+            case Events(name, deliveries):
+                if (receiver := self._receivers.get(name)) is not None:
+                    receiver.deliver(deliveries, len(text))
+            case Gap(name):
+                if (receiver := self._receivers.get(name)) is not None:
                     receiver.gap(message)
-            case "ended":
-                receiver = self._receivers.pop(message["subscription"], None)
-                if receiver is not None:
+            case Ended(name):
+                if (receiver := self._receivers.pop(name, None)) is not None:
                     receiver.ended()
-            case "error" if "ref" not in message and "subscription" in message:
-                receiver = self._receivers.pop(message["subscription"], None)
-                if receiver is not None:
-                    receiver.refused(refusal(message))
-            case "error":
-                self._answer(message, refusal(message))
+            case Refusal(ref=msgspec.UNSET, subscription=str(name)):
+                if (receiver := self._receivers.pop(name, None)) is not None:
+                    receiver.refused(refusal(msgspec.json.decode(text)))
+            case Refusal():
+                self._answer(message, refusal(msgspec.json.decode(text)))
             case _:
                 self._answer(message, None)
 
-    def _answer(self, message: dict[str, Any], error: RequestRefused | None) -> None:
-        reference = message.get("ref")
-        answer = self._pending.get(reference) if isinstance(reference, int) else None
+    def _answer(self, message: ServerMessage, error: RequestRefused | None) -> None:
+        reference: Any = getattr(message, "ref", None)
+        answer = self._pending.get(reference)
         if answer is None or answer.done():
-            if error is not None and reference is None:
+            if error is not None and reference in (None, msgspec.UNSET):
                 self._take_unaddressed(error)
-            if message["op"] == "subscribed" and not self.receives(message["subscription"]):
-                self._refuse(message["subscription"])
+            if isinstance(message, Subscribed) and not self.receives(message.subscription):
+                self._refuse(message.subscription)
             return
         if error is not None:
             answer.set_exception(error)
             return
-        arrived = self._arrivals.pop(message["ref"], None)
-        if arrived is not None:
+        if isinstance(message, Subscribed) and (arrived := self._arrivals.get(reference)) is not None:
             arrived(message)
         answer.set_result(message)
 
@@ -217,11 +245,11 @@ class Connection:
 
     def _refuse(self, subscription: str) -> None:
         """Whoever asked for it gave up before the answer came: have the site stop sending."""
-        task = asyncio.create_task(self.request("detach", subscription=subscription))
+        task = asyncio.create_task(self.request(Detach(subscription=subscription)))
         self._farewells.add(task)
         task.add_done_callback(self._forget)
 
-    def _forget(self, task: "asyncio.Task[dict[str, Any]]") -> None:
+    def _forget(self, task: "asyncio.Task[ServerMessage]") -> None:
         self._farewells.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.debug("detaching: %s", error)
@@ -245,6 +273,5 @@ class Connection:
         return copy
 
 
-def _encode(operation: str, reference: int, members: dict[str, Any]) -> bytes:
-    present = {name: value for name, value in members.items() if value is not None}
-    return json.dumps({"op": operation, "ref": reference, **present}).encode()
+def _encode(message: ClientMessage, reference: int) -> bytes:
+    return encode_message(msgspec.structs.replace(message, ref=reference))

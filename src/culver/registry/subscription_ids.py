@@ -5,14 +5,10 @@ import os
 import re
 
 from culver.errors import InvalidRequest
-
-LIVE_PREFIX = "live-"
-"""What the id of every live subscription starts with, and of no durable one."""
+from culver.model import LIVE_PREFIX, SET_NAME, SUBSCRIPTION_ID
 
 _DURABLE_PREFIX = "sub-"
-_CHOSEN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~-]{0,127}")
 _RANDOM_CHARACTERS = 12  # of base32: 60 bits, out of 8 random bytes each
-_LONGEST_NAME = 100  # characters of a set's name, so that its members' ids are never too long
 PLACES = 10**18
 """Members of a set are numbered below this: a number has 18 digits at most."""
 
@@ -22,7 +18,7 @@ _MEMBER = re.compile(r"(.+)\.(0|[1-9][0-9]{0,17})", re.ASCII)
 def check_id(text: str, *, durable: bool) -> str:
     """`text`, where a subscription of that kind may have it as id; it then needs no escaping in a URL.
     Raises InvalidRequest."""
-    if not _CHOSEN.fullmatch(text):
+    if not re.fullmatch(SUBSCRIPTION_ID, text):
         raise InvalidRequest(
             "a subscription id has 1 to 128 characters, letters, digits and . _ ~ - only, and starts with "
             f"a letter or digit; it was {text[:200]!r}",
@@ -49,9 +45,9 @@ def new_ids(count: int, *, durable: bool) -> list[str]:
 
 def check_set_name(text: str) -> str:
     """`text`, where a set may have it as name. Raises InvalidRequest."""
-    if not _CHOSEN.fullmatch(text) or len(text) > _LONGEST_NAME or text.startswith(LIVE_PREFIX):
+    if not re.fullmatch(SET_NAME, text):
         raise InvalidRequest(
-            f"the name of a set has 1 to {_LONGEST_NAME} characters, letters, digits and . _ ~ - only, starts with a "
+            "the name of a set has 1 to 100 characters, letters, digits and . _ ~ - only, starts with a "
             f"letter or digit, and not with {LIVE_PREFIX!r}; it was {text[:200]!r}",
             field="name",
         )

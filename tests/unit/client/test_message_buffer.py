@@ -1,15 +1,14 @@
-from typing import Any
-
-from culver.client.client_types import Gap, Message
+from culver.client.delivered_message import Message
 from culver.client.message_buffer import Buffer
+from culver.messages import DeliveredEvent, Gap
 
 
 async def _ignore(offset: int) -> None:
     return
 
 
-def _make(delivery: dict[str, Any]) -> Message:
-    return Message(delivery["event"], delivery["offset"], "s", _ignore)
+def _make(delivery: DeliveredEvent) -> Message:
+    return Message(delivery.event, delivery.offset, "s", _ignore)
 
 
 def _buffer(*, durable: bool, count: int = 4, size: int = 1_000_000) -> Buffer:
@@ -17,7 +16,7 @@ def _buffer(*, durable: bool, count: int = 4, size: int = 1_000_000) -> Buffer:
 
 
 def _offer(buffer: Buffer, *offsets: int, size: int = 0) -> bool:
-    return buffer.offer("s", [{"offset": offset, "event": {}} for offset in offsets], size)
+    return buffer.offer("s", [DeliveredEvent(f"s:{offset}", offset, {}) for offset in offsets], size)
 
 
 def _drain(buffer: Buffer, limit: int = 1000) -> list[int | tuple[int, int, int | None]]:

@@ -1,0 +1,481 @@
+"""The messages of the API, each declared once.
+
+A struct here is the request or answer itself: the gateway decodes requests with it and encodes answers with it, the
+Python client does the opposite, and the OpenAPI document takes its schema from it. Requests refuse members that
+they do not know. Answers do not, so that a client understands a newer site.
+"""
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from culver.model import DELIVERY_ID, DURABLE_ID, SET_NAME, SUBSCRIPTION_ID
+
+# --- values that messages share ---
+
+LARGEST_OFFSET = 2**63 - 1
+EVENT_EXAMPLE = {"symbol": "ACME", "price": 21.5, "volume": 900}
+
+
+def _pattern(pattern: str) -> dict[str, Any]:
+    # For the schema only: msgspec searches where the gateway matches the whole text and has a sentence for the error.
+    return {"pattern": pattern}
+
+
+Count = Annotated[int, Meta(ge=0)]
+Offset = Annotated[int, Meta(ge=0, description="A position in the log")]
+SentOffset = Annotated[int, Meta(ge=0, le=LARGEST_OFFSET)]
+
+SubscriptionId = Annotated[str, Meta(extra_json_schema=_pattern(SUBSCRIPTION_ID), examples=["alerts"])]
+DurableId = Annotated[str, Meta(extra_json_schema=_pattern(DURABLE_ID), examples=["alerts"])]
+DeliveryId = Annotated[str, Meta(extra_json_schema=_pattern(DELIVERY_ID), examples=["alerts:17"])]
+SetName = Annotated[str, Meta(extra_json_schema=_pattern(SET_NAME), examples=["quotes"])]
+
+Filter = Annotated[
+    str, Meta(description="A condition as in SQL's WHERE", examples=["symbol = 'ACME' AND price > 20"])
+]
+FilterWithParameters = Annotated[
+    str, Meta(description="A filter with `?` in place of values", examples=["symbol = ? AND price >= ?"])
+]
+Scheme = Annotated[str, Meta(description="The filtering scheme: the filter on the site that matches it")]
+Lifetime = Annotated[
+    float,
+    Meta(
+        gt=0, le=100 * 365 * 24 * 3600, description="After this many seconds the subscription ends by itself"
+    ),
+]
+Next = Annotated[str | None, Meta(description="Give it as `after` to get the next page")]
+PageSize = Annotated[int, Meta(ge=1, le=1_000)]
+
+# Any JSON value, because the rules for events refuse the others, with sentences of their own.
+EventObject = Annotated[
+    Any,
+    Meta(
+        description="A plain event, or a structured CloudEvent where it has a member `specversion`",
+        examples=[EVENT_EXAMPLE],
+        extra_json_schema={"type": "object"},
+    ),
+]
+
+
+Limit = Annotated[int, Meta(ge=1)]
+
+
+class _Request(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    pass
+
+
+class _Answer(Struct, frozen=True, kw_only=True):
+    pass
+
+
+# --- publishing ---
+
+
+class Receipt(Struct, frozen=True):
+    """Where acknowledged events stand in the log: `[first_offset, next_offset)`, in the order sent."""
+
+    first_offset: Offset
+    next_offset: Offset
+
+
+class Accepted(Receipt, frozen=True, kw_only=True):
+    """The events are on disk."""
+
+    accepted: Count
+
+
+# --- subscriptions ---
+
+
+class Mailbox(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The limits of a durable subscription's mailbox; None is the site's own limit."""
+
+    max_count: Limit | None = None
+    max_bytes: Limit | None = None
+    max_age_seconds: Limit | None = None
+
+
+class MailboxLimits(Mailbox, frozen=True, forbid_unknown_fields=True):
+    """The limits that a mailbox is to have: at most the site's own, which hold for those left out."""
+
+
+class SubscriptionOptions(_Request, frozen=True, kw_only=True):
+    expires_in_seconds: Lifetime | None = None
+    mailbox: MailboxLimits | None = None
+
+
+class Replacement(SubscriptionOptions, frozen=True, kw_only=True):
+    """What a subscription is to be from now on. Options that are left out go back to their defaults."""
+
+    filter: Filter
+    scheme: Scheme | None = None
+
+
+class NewSubscription(Replacement, frozen=True, kw_only=True):
+    """A durable subscription to make. The site chooses an id where there is none."""
+
+    id: DurableId | None = None
+
+
+class Subscription(_Answer, frozen=True, kw_only=True):
+    """A subscription as the site has it. Every matching event from position `since` on is delivered; of a
+    durable one, `pending` wait, unacknowledged. A live one (another client's, while it is connected) has no
+    mailbox. `scheme` is the name of the site's filter that matches it."""
+
+    id: SubscriptionId
+    filter: Filter
+    scheme: Scheme
+    durable: Annotated[bool, Meta(description="false for a connection's live subscription")]
+    since: Annotated[int, Meta(ge=0, description="Every matching event from this position on is delivered")]
+    created_at: datetime
+    expires_at: datetime | None
+    mailbox: Mailbox | None
+    pending: Annotated[int, Meta(ge=0, description="Deliveries waiting to be acknowledged")]
+
+
+class CreatedSubscription(_Answer, frozen=True, kw_only=True):
+    id: SubscriptionId
+    since: Offset
+
+
+class CreatedSubscriptions(_Answer, frozen=True, kw_only=True):
+    """All subscriptions of a request, in its order."""
+
+    subscriptions: list[CreatedSubscription]
+
+
+class PageQuery(_Request, frozen=True, kw_only=True):
+    after: Annotated[SubscriptionId, Meta(description="Begin after this id")] | None = None
+    limit: Annotated[PageSize, Meta(description="Page size")] = 100
+
+
+class SubscriptionPage(_Answer, frozen=True, kw_only=True):
+    subscriptions: list[Subscription]
+    next: Next
+
+
+# --- sets ---
+
+
+class NewRows(SubscriptionOptions, frozen=True, kw_only=True):
+    """Rows to add to a set: one durable subscription each. Has either `rows` or `columns`."""
+
+    filter: FilterWithParameters
+    rows: (
+        Annotated[list[list[Any]], Meta(description="A value for each `?`", examples=[[["ACME", 20]]])] | None
+    ) = None
+    columns: Annotated[list[list[Any]], Meta(description="All values of each `?`")] | None = None
+    first: (
+        Annotated[int, Meta(ge=0, le=10**18, description="Refuse unless the first row gets this number")]
+        | None
+    ) = None
+
+
+class RowsQuery(MailboxLimits, frozen=True, kw_only=True):
+    """What accompanies rows that come as an Arrow stream."""
+
+    filter: FilterWithParameters
+    first: (
+        Annotated[int, Meta(ge=0, le=10**18, description="Refuse unless the first row gets this number")]
+        | None
+    ) = None
+    expires_in_seconds: Lifetime | None = None
+
+
+class Rows(Struct, frozen=True):
+    """Rows that were added to a set. Row i of them is subscription `id(i)`, which gets every matching event from
+    position `since` on (where they took several requests: of the last one)."""
+
+    set: SetName
+    first: Annotated[int, Meta(ge=0, description="The number of the first row in its set")]
+    count: Count
+    since: Offset
+
+    def id(self, row: int) -> str:
+        if not 0 <= row < self.count:
+            raise IndexError(f"there are {self.count} rows, and no row {row}")
+        return f"{self.set}.{self.first + row}"
+
+
+class AcceptedRows(Rows, frozen=True, kw_only=True):
+    """All rows are on disk, and in effect from `since` on. Row i is subscription `SET.i`, from `first` on."""
+
+    next: Annotated[int, Meta(ge=0, description="The number that the next row gets")]
+
+
+class SubscriptionSet(_Answer, frozen=True, kw_only=True):
+    """What is registered under one name: `count` subscriptions. The next row gets number `next`."""
+
+    set: SetName
+    count: Count
+    next: Count
+    filters: tuple[str, ...]
+
+
+class SetPageQuery(_Request, frozen=True, kw_only=True):
+    after: Annotated[SetName, Meta(description="Begin after this name")] | None = None
+    limit: Annotated[PageSize, Meta(description="Page size")] = 100
+
+
+class SetPage(_Answer, frozen=True, kw_only=True):
+    sets: list[SubscriptionSet]
+    next: Next
+
+
+class RemovedSet(_Answer, frozen=True, kw_only=True):
+    removed: Annotated[int, Meta(ge=0, description="How many subscriptions have ended")]
+
+
+# --- receiving ---
+
+
+class StreamQuery(_Request, frozen=True, kw_only=True):
+    filter: Filter
+    scheme: Scheme | None = None
+
+
+class StreamStart(Struct, frozen=True):
+    subscription: SubscriptionId
+    since: Offset
+
+
+class StreamEnd(Struct, frozen=True):
+    """The subscription was removed or has expired."""
+
+    subscription: SubscriptionId
+
+
+class PollQuery(_Request, frozen=True, kw_only=True):
+    limit: Annotated[PageSize, Meta(description="Most items")] = 100
+    wait: Annotated[float, Meta(ge=0, description="Seconds to wait for the first item")] = 30.0
+    after: (
+        Annotated[DeliveryId, Meta(description="Skip up to this delivery id, without acknowledging it")]
+        | None
+    ) = None
+
+
+class DeliveredEvent(Struct, frozen=True):
+    """One event for one subscription. The gateway encodes `event` from the bytes that it has, as a `msgspec.Raw`."""
+
+    delivery_id: DeliveryId
+    offset: Offset
+    event: EventObject
+
+
+class EventItem(DeliveredEvent, frozen=True, tag_field="type", tag="event"):
+    pass
+
+
+class GapItem(Struct, frozen=True, tag_field="type", tag="gap"):
+    """Events of `[start, end)` may be missing."""
+
+    start: Offset
+    end: Offset
+    dropped: Annotated[int | None, Meta(description="How many, where that is known")]
+    reason: Literal["overflow", "expired", "disconnected", "unavailable"]
+
+
+Item = EventItem | GapItem
+
+
+class Items(_Answer, frozen=True, kw_only=True):
+    """What waited, or came first; empty when the time is up."""
+
+    items: list[Item]
+
+
+class Acknowledgement(_Request, frozen=True, kw_only=True):
+    """Be done with a delivery and all before it."""
+
+    delivery_id: DeliveryId
+
+
+class Acknowledged(_Answer, frozen=True, kw_only=True):
+    acknowledged: Offset
+
+
+# --- filters ---
+
+
+class FilterText(_Request, frozen=True, kw_only=True):
+    filter: Filter
+
+
+class FilterTrial(FilterText, frozen=True, kw_only=True):
+    event: EventObject
+
+
+class Clauses(_Answer, frozen=True, kw_only=True):
+    """An event matches when some clause does."""
+
+    clauses: tuple[str, ...]
+
+
+class FilterTest(_Answer, frozen=True, kw_only=True):
+    """Whether an event matches a filter. `result` None is SQL's unknown; `clause` is the index in
+    `clauses` of the first one that matches."""
+
+    matches: bool
+    result: Annotated[bool | None, Meta(description="null is unknown")]
+    clause: Annotated[int | None, Meta(description="The first clause that matches")]
+    clauses: tuple[str, ...]
+
+
+# --- operations ---
+
+
+class Health(_Answer, frozen=True, kw_only=True):
+    status: Literal["ok"]
+
+
+class SiteStatus(_Answer, frozen=True, kw_only=True):
+    engine: str
+    state: str
+    ready: bool
+    log_first_offset: Offset
+    log_next_offset: Offset
+    delivered_offset: Offset
+    subscriptions: Count
+    index_version: Count
+
+
+class NewSlice(_Request, frozen=True, kw_only=True):
+    """A slice to add. It takes half of another, by default of the most loaded."""
+
+    split: (
+        Annotated[int, Meta(ge=0, le=2**31 - 1, description="The slice to take half of", examples=[0])] | None
+    ) = None
+
+
+class GatewayEntry(_Answer, frozen=True, kw_only=True):
+    number: Count
+    url: str
+    state: Annotated[str, Meta(description="running, or what is wrong")]
+    subscriptions: Annotated[int, Meta(ge=0, description="Of its share")]
+    sessions: Annotated[int, Meta(ge=0, description="That are connected to it")]
+
+
+class Gateways(_Answer, frozen=True, kw_only=True):
+    """The first is the site's own."""
+
+    gateways: list[GatewayEntry]
+
+
+class Problem(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An error (RFC 9457); it has more members as its code has them."""
+
+    type: Annotated[str, Meta(examples=["urn:culver:problem:invalid_filter"])]
+    title: str
+    status: int
+    detail: Annotated[str, Meta(description="What is wrong and what to do")]
+    code: str
+    field: Annotated[str, Meta(description="What it is about")] | None = None
+    retryable: Annotated[bool, Meta(description="Whether the same request may succeed later")]
+
+
+# --- the WebSocket protocol: `op` says which message it is, `ref` ties an answer to its request ---
+
+LONGEST_REFERENCE = 256
+Reference = (
+    Annotated[str, Meta(max_length=LONGEST_REFERENCE)]
+    | Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+    | float
+    | None
+)
+
+
+class _Sent(
+    Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, tag_field="op"
+):
+    ref: Reference | UnsetType = UNSET
+
+
+class Publish(_Sent, frozen=True, kw_only=True, tag="publish"):
+    events: list[EventObject]
+
+
+class Subscribe(_Sent, frozen=True, kw_only=True, tag="subscribe"):
+    """Make a live subscription. `after` is the last offset that was seen on an earlier connection."""
+
+    filter: Filter
+    scheme: Scheme | None = None
+    after: SentOffset | None = None
+
+
+class Attach(_Sent, frozen=True, kw_only=True, tag="attach"):
+    """Receive from a durable subscription, after a delivery where one is named."""
+
+    subscription: SubscriptionId
+    after: DeliveryId | None = None
+
+
+class Ack(_Sent, frozen=True, kw_only=True, tag="ack"):
+    delivery_id: DeliveryId
+
+
+class Detach(_Sent, frozen=True, kw_only=True, tag="detach"):
+    subscription: str
+
+
+class Ping(_Sent, frozen=True, kw_only=True, tag="ping"):
+    pass
+
+
+ClientMessage = Publish | Subscribe | Attach | Ack | Detach | Ping
+
+
+class Published(Receipt, frozen=True, kw_only=True, tag_field="op", tag="published"):
+    ref: Reference = None
+
+
+class Subscribed(StreamStart, frozen=True, kw_only=True, tag_field="op", tag="subscribed"):
+    ref: Reference = None
+
+
+class AckDone(Struct, frozen=True, kw_only=True, tag_field="op", tag="acknowledged"):
+    ref: Reference = None
+    offset: Offset
+
+
+class Detached(Struct, frozen=True, kw_only=True, tag_field="op", tag="detached"):
+    ref: Reference = None
+    subscription: str
+
+
+class Pong(Struct, frozen=True, kw_only=True, tag_field="op", tag="pong"):
+    ref: Reference = None
+
+
+class Events(Struct, frozen=True, tag_field="op", tag="events"):
+    """Deliveries in the order of their offsets."""
+
+    subscription: SubscriptionId
+    deliveries: list[DeliveredEvent]
+
+
+class Gap(Struct, frozen=True, tag_field="op", tag="gap"):
+    """Events of `[start, end)` may be missing; `dropped` says how many, where that is known. `reason` is
+    overflow (something was too slow), expired, disconnected or unavailable."""
+
+    subscription: SubscriptionId
+    start: Offset
+    end: Offset
+    dropped: int | None
+    reason: str
+
+
+class Ended(StreamEnd, frozen=True, tag_field="op", tag="ended"):
+    pass
+
+
+class Refusal(Struct, frozen=True, kw_only=True, tag_field="op", tag="error"):
+    """A problem with all of its members, of which these say whose it is: that of a request with a `ref`, or that of
+    a subscription's deliveries."""
+
+    ref: Any | UnsetType = UNSET
+    subscription: str | UnsetType = UNSET
+
+
+ServerMessage = Published | Subscribed | AckDone | Detached | Pong | Events | Gap | Ended | Refusal
