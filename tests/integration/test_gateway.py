@@ -15,7 +15,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from culver.config import GatewaySettings
 from culver.errors import InvalidConfiguration, StorageError
 from culver.gateway.app import create_app
-from culver.gateway.gateway_server import GatewayServer, serve
+from culver.gateway.server.gateway_server import GatewayServer
 from support.fake_site import FakeSite
 from support.gateway import eventually, gateway_settings, run, served, socket_to
 
@@ -648,16 +648,21 @@ def test_an_address_that_cannot_be_used_names_the_setting(settings: GatewaySetti
 
 def test_serving_ends_when_its_task_is_cancelled_and_frees_the_port() -> None:
     async def scenario() -> None:
-        urls: list[str] = []
-        app = create_app(FakeSite())
-        task = asyncio.create_task(serve(app, GatewaySettings(port=0), urls.append))
-        await eventually(lambda: bool(urls))
+        ports: list[int] = []
+
+        async def serve() -> None:
+            async with GatewayServer(create_app(FakeSite()), GatewaySettings(port=0)) as server:
+                ports.append(server.port)
+                await server.wait()
+
+        task = asyncio.create_task(serve())
+        await eventually(lambda: bool(ports))
+        (port,) = ports
         async with httpx.AsyncClient(trust_env=False) as client:
-            assert (await client.get(urls[0] + "/healthz")).status_code == 200
+            assert (await client.get(f"http://127.0.0.1:{port}/healthz")).status_code == 200
         task.cancel()
         await asyncio.wait([task])
         assert task.cancelled()
-        port = int(urls[0].rpartition(":")[2])
         async with GatewayServer(create_app(FakeSite()), GatewaySettings(port=port)) as server:
             assert server.port == port
 

@@ -12,7 +12,7 @@ from websockets.asyncio.client import ClientConnection, connect
 
 from culver.config import Settings
 from culver.gateway.app import create_app
-from culver.gateway.gateway_server import GatewayServer
+from culver.gateway.server.gateway_server import GatewayServer
 from support.fake_site import FakeSite
 
 

@@ -6,11 +6,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from culver.errors import CulverError
 
 PROBLEM_TYPE = "application/problem+json"
 INTERNAL = "internal_error"
+
+# The extension of ASGI with which a server sends a response instead of accepting a WebSocket.
+_DENIAL = "websocket.http.response"
+_POLICY_VIOLATION = 1008
 
 _MAX_DETAIL = 2_000
 _MAX_MEMBER = 500
@@ -89,12 +94,24 @@ def encode_problem(document: dict[str, Any]) -> bytes:
     return json.dumps(document, ensure_ascii=True, default=str, separators=(",", ":")).encode()
 
 
+class ProblemResponse(Response):
+    """Also refuses a WebSocket handshake; a server that cannot send a response then closes with its own status."""
+
+    media_type = PROBLEM_TYPE
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket" and _DENIAL not in (scope.get("extensions") or {}):
+            await send({"type": "websocket.close", "code": _POLICY_VIOLATION, "reason": ""})
+        else:
+            await super().__call__(scope, receive, send)
+
+
 def problem_response(document: dict[str, Any], headers: dict[str, str] | None = None) -> Response:
     headers = dict(headers or {})
     retry_after = document.get("retry_after_seconds", 1)
     if document["code"] in ("rate_limited", "unavailable") and isinstance(retry_after, int | float):
         headers["Retry-After"] = str(max(1, math.ceil(retry_after)))
-    return Response(encode_problem(document), document["status"], headers, PROBLEM_TYPE)
+    return ProblemResponse(encode_problem(document), document["status"], headers)
 
 
 def _shortened(value: Any) -> Any:

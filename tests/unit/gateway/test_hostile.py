@@ -13,7 +13,7 @@ import httpx
 import psutil
 import pytest
 
-from culver.gateway.gateway_server import GatewayServer
+from culver.gateway.server.gateway_server import GatewayServer
 from support.fake_site import FakeSite
 from support.gateway import gateway_settings, run, served
 

@@ -1,8 +1,10 @@
 """Backpressure on a WebSocket connection: what waits, and what goes on."""
 
 import asyncio
+from collections.abc import Callable
 
 from culver.gateway.websocket.outbox import Outbox, Window
+from culver.gateway.websocket.text_sockets import Disconnected
 from support.gateway import run
 
 
@@ -13,16 +15,26 @@ class Reader:
         self.gate = asyncio.Event()
         self.messages: list[bytes] = []
 
-    def write(self, message: bytes) -> bool:
+    def post(self, message: bytes) -> bool:
         if self.gate.is_set():
             self.messages.append(message)
         return self.gate.is_set()
+
+    async def send(self, message: bytes) -> None:
+        await self.gate.wait()
+        self.messages.append(message)
+
+    async def receive(self, take: Callable[[str], bool]) -> str | bytes:
+        raise Disconnected
+
+    async def close(self, code: int, reason: str) -> None:
+        raise Disconnected
 
 
 def test_messages_go_out_one_at_a_time_in_order() -> None:
     async def scenario() -> None:
         reader = Reader()
-        outbox = Outbox(reader.write, reader.gate.wait)
+        outbox = Outbox(reader)
         sending = [asyncio.create_task(outbox.send(b"%d" % n)) for n in range(20)]
         await asyncio.sleep(0)
         reader.gate.set()
@@ -37,7 +49,7 @@ def test_messages_go_out_one_at_a_time_in_order() -> None:
 def test_producers_wait_while_a_slow_client_has_enough_to_read() -> None:
     async def scenario() -> None:
         reader = Reader()
-        outbox = Outbox(reader.write, reader.gate.wait, max_bytes=100)
+        outbox = Outbox(reader, max_bytes=100)
         sending = asyncio.create_task(outbox.send(b"x" * 100))
         await asyncio.sleep(0)
         producer = asyncio.create_task(outbox.room())
@@ -54,7 +66,7 @@ def test_producers_wait_while_a_slow_client_has_enough_to_read() -> None:
 def test_a_cancelled_send_gives_its_room_back() -> None:
     async def scenario() -> None:
         reader = Reader()
-        outbox = Outbox(reader.write, reader.gate.wait, max_bytes=100)
+        outbox = Outbox(reader, max_bytes=100)
         sending = asyncio.create_task(outbox.send(b"x" * 100))
         await asyncio.sleep(0)
         sending.cancel()

@@ -1,24 +1,18 @@
 """What a WebSocket connection holds back: messages on their way out, and requests in work."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+
+from culver.gateway.websocket.text_sockets import TextSocket
 
 
 class Outbox:
     """Sends one message at a time, in the order of the calls.
 
     A client that reads slowly makes `send` wait, and `room` lets producers wait before they fetch more, so
-    that about `max_bytes` are held whatever the number of producers. `write` sends a message, or returns False where
-    the client does not read; `drained` returns when it is worth trying again."""
+    that about `max_bytes` are held whatever the number of producers. Sending raises Disconnected."""
 
-    def __init__(
-        self,
-        write: Callable[[bytes], bool],
-        drained: Callable[[], Awaitable[object]],
-        max_bytes: int = 1024 * 1024,
-    ) -> None:
-        self._write = write
-        self._drained = drained
+    def __init__(self, socket: TextSocket, max_bytes: int = 1024 * 1024) -> None:
+        self._socket = socket
         self._max_bytes = max_bytes
         self._held_bytes = 0
         self._room = asyncio.Event()
@@ -35,7 +29,7 @@ class Outbox:
 
     def post(self, message: bytes) -> bool:
         """Send it now; False, and it is not sent, where it would have to wait."""
-        return not self._held_bytes and self._write(message)
+        return not self._held_bytes and self._socket.post(message)
 
     async def send(self, message: bytes) -> None:
         if self.post(message):
@@ -45,8 +39,7 @@ class Outbox:
             self._room.clear()
         try:
             async with self._turn:
-                while not self._write(message):
-                    await self._drained()
+                await self._socket.send(message)
         finally:
             self._held_bytes -= len(message)
             if self._held_bytes < self._max_bytes:

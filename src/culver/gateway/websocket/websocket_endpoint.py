@@ -8,11 +8,13 @@ A client that does not read stops the pumps and then the reader: nothing grows.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketDisconnected
+from starlette.requests import HTTPConnection
+from starlette.websockets import WebSocket
 
 from culver.errors import Conflict, CulverError, Elsewhere, InvalidRequest, NotFound, Unavailable
 from culver.gateway.api.delivery_encoding import ReceiveLimit, batches, delivery_members, encode, gap_members
@@ -35,7 +37,7 @@ from culver.gateway.routes.subscription_routes import check_durable, live_spec
 from culver.gateway.websocket.message_references import Reference, check_reference, find_reference
 from culver.gateway.websocket.outbox import Outbox, Window
 from culver.gateway.websocket.publication_messages import decode_items, read_items, read_quickly
-from culver.gateway.websocket.uvicorn_protocols import DIRECT
+from culver.gateway.websocket.text_sockets import Disconnected, TextSocket, accept_texts
 from culver.log import CommitReceipt
 from culver.model import Event
 from culver.roles import Session
@@ -45,6 +47,7 @@ MAX_ERRORS = 100
 
 UNSUPPORTED_DATA = 1003
 POLICY_VIOLATION = 1008
+MESSAGE_TOO_BIG = 1009
 INTERNAL_ERROR = 1011
 SERVICE_RESTART = 1012
 
@@ -55,9 +58,6 @@ _LONGEST_DELAY_SECONDS = 10.0
 
 _PUBLISH = '"publish"'
 
-GONE = (OSError, WebSocketDisconnect, WebSocketDisconnected)
-"""What sending raises once the client has left."""
-
 _logger = logging.getLogger(__name__)
 
 
@@ -66,20 +66,20 @@ async def serve_websocket(socket: WebSocket) -> None:
     connection: _Connection | None = None
     try:
         async with gateway.long_request("websocket") as interruption:
-            await socket.accept()
-            connection = _Connection(gateway, socket, interruption)
+            texts = await accept_texts(socket)
+            connection = _Connection(gateway, socket, texts, interruption)
             try:
                 await connection.run()
             finally:
                 await connection.close_sessions()
-    except Interrupted:
+    except (Interrupted, Disconnected):
         pass
     except Unavailable as exc:
         if connection is None:
             raise
         connection.verdict = (SERVICE_RESTART, exc.message)
-    if connection is not None and connection.verdict is not None:
-        await _close(socket, *connection.verdict)
+    if connection is not None:
+        await connection.close()
 
 
 @dataclass(slots=True)
@@ -91,19 +91,19 @@ class _Attachment:
 
 
 class _Connection:
-    def __init__(self, gateway: Gateway, socket: WebSocket, interruption: Interruption) -> None:
+    def __init__(
+        self, gateway: Gateway, handshake: HTTPConnection, socket: TextSocket, interruption: Interruption
+    ) -> None:
         self._gateway = gateway
+        self._handshake = handshake
         self._socket = socket
-        self._client = client_of(socket)
+        self._client = client_of(handshake)
         self._interruption = interruption
-        direct = socket.scope["extensions"][DIRECT]
-        self._outbox = Outbox(direct["write"], direct["drained"])
-        direct["listen"](self._take)
+        self._outbox = Outbox(socket)
         self._window = Window(_MAX_IN_WORK, _MAX_BYTES_IN_WORK)
         self._attachments: dict[str, _Attachment] = {}
         self._errors = 0
         self._ending = False
-        self._idle = False  # the reader waits for the next message
         self._tasks: set[asyncio.Task[None]] = set()
         self._publications: set[asyncio.Future[CommitReceipt]] = set()  # not answered yet
         self._group = asyncio.TaskGroup()
@@ -122,7 +122,7 @@ class _Connection:
             async with self._group:
                 try:
                     await self._read()
-                except GONE:
+                except Disconnected:
                     pass
                 finally:
                     self._ending = True
@@ -143,27 +143,35 @@ class _Connection:
             if isinstance(result, BaseException) and not isinstance(result, CulverError):
                 _logger.error("a session could not be closed", exc_info=result)
 
+    async def close(self) -> None:
+        """Tell the client its verdict, unless it has none or does not even read that."""
+        if self.verdict is None:
+            return
+        code, reason = self.verdict
+        with suppress(TimeoutError, Disconnected):
+            async with asyncio.timeout(_CLOSE_SECONDS):
+                await self._socket.close(code, reason[:120])
+
     # --- messages in ------------------------------------------------------------------------------------
 
     async def _read(self) -> None:
+        longest = self._gateway.settings.gateway.max_message_bytes
         while True:
-            self._idle = True
-            message = await self._socket.receive()
-            self._idle = False
-            if message["type"] == "websocket.disconnect":
-                return
-            text = message.get("text")
-            if text is None:
+            message = await self._socket.receive(self._take)
+            if isinstance(message, bytes):
                 self.verdict = (UNSUPPORTED_DATA, "send JSON as text messages")
                 return
+            if len(message) > longest:
+                self.verdict = (MESSAGE_TOO_BIG, f"at most {longest} bytes fit one message")
+                return
             await self._gateway.await_request(self._client)
-            await self._accept(text)
+            await self._accept(message)
 
     def _take(self, text: str) -> bool:
-        """Deal with a message as it comes, without the way through the reader, where nothing is to be waited for and
-        nothing is wrong: most are such publications. False: the reader is to have it."""
+        """Publish at once where nothing is to be waited for and nothing is wrong, as with most messages. Returns
+        False for any other message, which the reader then takes apart."""
         size = len(text)
-        if not self._idle or self._ending or size >= THREAD_BYTES or _PUBLISH not in text:
+        if size >= THREAD_BYTES or _PUBLISH not in text:
             return False
         publication = read_quickly(text, self._gateway.settings.events)
         if publication is None or not self._window.try_enter(size):
@@ -215,7 +223,7 @@ class _Connection:
                 await work()
             except CulverError as exc:
                 await self._refuse(exc, reference)
-        except GONE:
+        except Disconnected:
             self._interruption.interrupt()
         finally:
             self._window.leave(size)
@@ -245,7 +253,7 @@ class _Connection:
             message = encode(members)
             try:
                 sent = self._outbox.post(message)
-            except GONE:
+            except Disconnected:
                 self._interruption.interrupt()
                 sent = True
             if sent:
@@ -267,7 +275,7 @@ class _Connection:
         after = fields.optional_text("after")
         offset = None if after is None else offset_within(subscription, after, "after")
         fields.close()
-        check_here(self._socket, subscription)
+        check_here(self._handshake, subscription)
 
         async def open_durable() -> Session:
             registration = check_durable(await self._gateway.site.subscriptions.get(subscription))
@@ -359,7 +367,7 @@ class _Connection:
             await self._outbox.send(
                 encode_problem({"op": "error", "subscription": subscription, **problem_document(exc)})
             )
-        except GONE:
+        except Disconnected:
             self._interruption.interrupt()
 
     async def _drop(self, subscription: str, session: Session) -> None:
@@ -391,12 +399,3 @@ class _Connection:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
-
-
-async def _close(socket: WebSocket, code: int, reason: str) -> None:
-    """Close, unless the client is gone or does not even read that."""
-    try:
-        async with asyncio.timeout(_CLOSE_SECONDS):
-            await socket.close(code, reason[:120])
-    except (TimeoutError, *GONE):
-        return

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import errno
 import socket
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from types import TracebackType
 from typing import Self
 
@@ -14,12 +14,8 @@ from starlette.applications import Starlette
 from culver.config import GatewaySettings
 from culver.errors import InvalidConfiguration
 from culver.gateway.gateway_context import Gateway
-from culver.gateway.websocket.uvicorn_protocols import (
-    HEAD_SECONDS,
-    STALL_SECONDS,
-    BoundedHttpProtocol,
-    BoundedWebSocketProtocol,
-)
+from culver.gateway.server.http_protocol import HEAD_SECONDS, STALL_SECONDS, HttpProtocol
+from culver.gateway.server.websocket_protocol import WebSocketProtocol
 
 _GRACE_SECONDS = 1
 _KEEP_ALIVE_SECONDS = 15
@@ -112,15 +108,6 @@ class GatewayServer:
         await self.stop()
 
 
-async def serve(
-    app: Starlette, settings: GatewaySettings, started: Callable[[str], None] = lambda url: None
-) -> None:
-    """Serve until cancelled; `started` is called with the address once requests are answered."""
-    async with GatewayServer(app, settings) as server:
-        started(server.url)
-        await server.wait()
-
-
 class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
@@ -148,20 +135,20 @@ class _Server(uvicorn.Server):
 
 
 def _config(app: Starlette, settings: GatewaySettings, head: float, stall: float) -> uvicorn.Config:
-    class HttpProtocol(BoundedHttpProtocol):
+    class ConfiguredHttp(HttpProtocol):
         head_seconds = head
         stall_seconds = stall
         connection_limit = settings.max_connections + _SPARE_CONNECTIONS
 
-    class WebSocketProtocol(BoundedWebSocketProtocol):
+    class ConfiguredWebSocket(WebSocketProtocol):
         stall_seconds = stall
 
     # Beyond `max_connections` the app answers with a problem; uvicorn's own limit would answer in plain text,
     # and would not count WebSocket connections.
     return uvicorn.Config(
         app,
-        http=HttpProtocol,
-        ws=WebSocketProtocol,
+        http=ConfiguredHttp,
+        ws=ConfiguredWebSocket,
         ws_max_size=settings.max_message_bytes,
         ws_ping_interval=_PING_SECONDS,
         ws_ping_timeout=_PONG_SECONDS,

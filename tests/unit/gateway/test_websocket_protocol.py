@@ -14,22 +14,21 @@ import msgspec
 import pytest
 import uvicorn
 from hypothesis import given, strategies as st
-from uvicorn._types import ASGI3Application, ASGIReceiveCallable, ASGISendCallable, Scope
+from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.server import ServerState
 from websockets.frames import Frame, Opcode
 from websockets.utils import apply_mask
 
-from culver.gateway.gateway_server import GatewayServer
-from culver.gateway.websocket.uvicorn_protocols import (
-    DIRECT,
-    MAX_LEAVING_BYTES,
+from culver.gateway.server.gateway_server import GatewayServer
+from culver.gateway.server.http_protocol import HttpProtocol
+from culver.gateway.server.websocket_protocol import (
+    MAX_POSTED_BYTES,
+    MAX_SHORT_BYTES,
     MAX_WAITING_BYTES,
-    BoundedHttpProtocol,
-    BoundedWebSocketProtocol,
-    _hear_nothing,
-    text_header,
-    whole_text,
+    FrameSplitter,
+    WebSocketProtocol,
 )
+from culver.gateway.websocket.text_sockets import TEXT_SOCKET, Disconnected, TextSocket
 from support.fake_site import FakeSite
 from support.gateway import eventually, gateway_settings, run, served, socket_to
 
@@ -74,7 +73,7 @@ BROKEN = {
     "a close whose reason is not UTF-8": (CLOSE_NOT_UTF8, 1007),
     "a close within a message": (frame(b"x", final=False) + NORMAL_CLOSE, 1002),
     "not UTF-8 after a close": (NORMAL_CLOSE + NOT_UTF8, 1000),
-    "a close right after what is not UTF-8": (NOT_UTF8 + NORMAL_CLOSE, 1000),
+    "a close right after what is not UTF-8": (NOT_UTF8 + NORMAL_CLOSE, 1007),
     "a close right after messages": (MESSAGE * 20 + NORMAL_CLOSE, 1000),
 }
 AFTERWARDS = [
@@ -113,7 +112,7 @@ async def read_close(reader: asyncio.StreamReader) -> int:
 def test_a_broken_frame_gets_its_close_code_and_later_frames_do_no_harm(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("culver.gateway.websocket.uvicorn_protocols.LINGER_SECONDS", 0.05)
+    monkeypatch.setattr("culver.gateway.server.websocket_protocol.LINGER_SECONDS", 0.05)
 
     async def scenario() -> None:
         data, code = BROKEN[name]
@@ -213,16 +212,16 @@ class _Application:
 
     def __init__(self) -> None:
         self.go = asyncio.Event()
-        self.sends = b""
+        self.sends = ""
         self.received: list[str] = []
         self.finished = asyncio.Event()
 
-    async def __call__(self, scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await asyncio.sleep(0.02)  # time for frames that come before the handshake is answered
         self.received.append((await receive())["type"])
         await send({"type": "websocket.accept", "subprotocol": None, "headers": []})
         if self.sends:
-            await send({"type": "websocket.send", "bytes": self.sends, "text": None})
+            await send({"type": "websocket.send", "text": self.sends})
         await self.go.wait()
         while self.received[-1] != "websocket.disconnect":
             self.received.append((await receive())["type"])
@@ -230,12 +229,12 @@ class _Application:
 
 
 @asynccontextmanager
-async def listening(app: ASGI3Application) -> AsyncIterator[tuple[int, ServerState]]:
-    config = uvicorn.Config(app, ws=BoundedWebSocketProtocol, lifespan="off", log_config=None)
+async def listening(app: ASGIApp, **options: Any) -> AsyncIterator[tuple[int, ServerState]]:
+    config = uvicorn.Config(app, ws=WebSocketProtocol, lifespan="off", log_config=None, **options)
     config.load()
     state = ServerState()
     listener = await asyncio.get_running_loop().create_server(
-        lambda: BoundedHttpProtocol(config, state, {}), "127.0.0.1", 0
+        lambda: HttpProtocol(config, state, {}), "127.0.0.1", 0
     )
     async with listener:
         yield listener.sockets[0].getsockname()[1], state
@@ -244,9 +243,9 @@ async def listening(app: ASGI3Application) -> AsyncIterator[tuple[int, ServerSta
         await eventually(lambda: not state.connections)
 
 
-def only_connection(state: ServerState) -> BoundedWebSocketProtocol:
+def only_connection(state: ServerState) -> WebSocketProtocol:
     (protocol,) = state.connections
-    assert isinstance(protocol, BoundedWebSocketProtocol)
+    assert isinstance(protocol, WebSocketProtocol)
     return protocol
 
 
@@ -257,7 +256,7 @@ def test_frames_before_the_handshake_is_answered_wait_for_it(early: bytes) -> No
         async with listening(app) as (port, state):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(HANDSHAKE)
-            await eventually(lambda: any(isinstance(p, BoundedWebSocketProtocol) for p in state.connections))
+            await eventually(lambda: any(isinstance(p, WebSocketProtocol) for p in state.connections))
             writer.write(early)
             async with asyncio.timeout(5):
                 assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 101 ")
@@ -277,10 +276,9 @@ def test_messages_that_wait_are_read_after_the_connection_is_lost() -> None:
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(HANDSHAKE)
             await reader.readuntil(b"\r\n\r\n")
-            writer.write(MESSAGE * 3)
-            protocol = only_connection(state)
-            await eventually(lambda: protocol.queue.qsize() == 3)
-            protocol.transport.abort()
+            writer.write(MESSAGE * 3 + frame(b"", PING))
+            assert await reader.readexactly(2) == b"\x8a\x00"
+            only_connection(state).transport.abort()
             await eventually(lambda: not state.connections)
             app.go.set()
             async with asyncio.timeout(5):
@@ -299,16 +297,15 @@ def test_a_client_whose_messages_nobody_takes_is_not_read_any_further() -> None:
             writer.write(HANDSHAKE)
             await reader.readuntil(b"\r\n\r\n")
             protocol = only_connection(state)
-            count, waiting, quiet = 0, -1, 0
+            count, quiet = 0, 0
             large = frame(b"x" * 60_000)
             while quiet < 20:  # what the sockets' own buffers hold is much, and not ours
                 if writer.transport.get_write_buffer_size() == 0:
                     writer.write(large)
                     count += 1
                 await asyncio.sleep(0.001)
-                quiet = quiet + 1 if protocol.queue.qsize() == waiting else 0
-                waiting = protocol.queue.qsize()
-            assert waiting * 60_000 <= MAX_WAITING_BYTES + 2 * 256 * 1024
+                quiet = 0 if protocol.transport.is_reading() else quiet + 1
+            assert protocol._waiting_bytes <= MAX_WAITING_BYTES + 2 * 256 * 1024
             app.go.set()
             await eventually(lambda: app.received.count("websocket.receive") == count)
             writer.transport.abort()
@@ -335,16 +332,14 @@ def test_a_delivery_of_any_length_arrives_in_one_piece(length: int) -> None:
     run(scenario())
 
 
-@pytest.mark.parametrize("length", [1, MAX_LEAVING_BYTES])
+@pytest.mark.parametrize("length", [1, MAX_POSTED_BYTES])
 def test_what_is_sent_in_one_turn_of_the_loop_arrives_in_order_and_before_a_close(length: int) -> None:
     messages = [b"%d" % number * length for number in range(3)]
 
-    async def app(scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
-        assert scope["type"] == "websocket"
-        extensions: dict[str, Any] = dict(scope["extensions"] or {})
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
         await receive()
         await send({"type": "websocket.accept", "subprotocol": None, "headers": []})
-        assert all(extensions[DIRECT]["write"](message) for message in messages)
+        assert all(scope["extensions"][TEXT_SOCKET].post(message) for message in messages)
         await send({"type": "websocket.close", "code": 1000, "reason": ""})
 
     async def scenario() -> None:
@@ -362,19 +357,15 @@ def test_what_is_sent_in_one_turn_of_the_loop_arrives_in_order_and_before_a_clos
     run(scenario())
 
 
-@pytest.mark.parametrize("length", [0, 125, 126, 65_535, 65_536])
-def test_the_header_of_a_message_is_what_clients_expect(length: int) -> None:
-    expected = Frame(Opcode.TEXT, b"x" * length).serialize(mask=False)
-    assert text_header(length) + b"x" * length == expected
-
-
-@pytest.mark.parametrize("length", [0, 1, 125, 126, 65_535, 65_536])
-def test_a_whole_text_is_read_as_clients_write_it_and_a_part_of_one_is_not(length: int) -> None:
+@pytest.mark.parametrize("length", [0, 1, 125, 126, MAX_SHORT_BYTES])
+def test_a_short_text_is_read_as_clients_write_it_and_a_part_of_one_is_passed_on(length: int) -> None:
     data = Frame(Opcode.TEXT, b"x" * length).serialize(mask=True)
-    assert whole_text(b"12" + data + b"345", 2, 65_536) == ("x" * length, 2 + len(data))
-    assert whole_text(data, 0, length - 1) is None
-    for cut in {0, 1, 2, 3, 5, 6, 7, 9, 13, len(data) - 1} & set(range(len(data))):
-        assert whole_text(data[:cut], 0, 65_536) is None
+    splitter = FrameSplitter(65_536)
+    assert list(splitter.split(data + data)) == ["x" * length] * 2
+    for cut in range(1, min(len(data), 20)):
+        pieces = [*splitter.split(data[:cut]), *splitter.split(data[cut:] + data)]
+        assert pieces.pop() == "x" * length
+        assert pieces in (["x" * length], [data[:cut], data[cut:]]), cut
 
 
 @pytest.mark.parametrize(
@@ -382,28 +373,35 @@ def test_a_whole_text_is_read_as_clients_write_it_and_a_part_of_one_is_not(lengt
     [
         frame(b"x", BINARY), frame(b"x", PING), NORMAL_CLOSE, NOT_UTF8, NO_START, NO_OPCODE,
         frame(b"x", final=False), b"\xc1" + MESSAGE[1:], Frame(Opcode.TEXT, b"xxxxxxx").serialize(mask=False),
+        frame(b"x" * 1_001),
     ],
 )  # fmt: skip
-def test_anything_but_a_whole_text_is_left_to_the_parser(data: bytes) -> None:
-    assert whole_text(data, 0, 1000) is None
+def test_anything_but_a_short_text_is_passed_on(data: bytes) -> None:
+    assert list(FrameSplitter(1_000).split(data)) == [data]
+
+
+def test_a_text_between_fragments_is_passed_on() -> None:
+    stream = [frame(b"x", final=False), frame(b"", PING), MESSAGE]
+    assert list(FrameSplitter(1_000).split(b"".join(stream))) == stream
 
 
 class _Listener:
-    """An application that takes some texts as they come and fetches the others."""
+    """An application that takes some texts as they come and receives the others."""
 
     def __init__(self, takes: Callable[[str], bool]) -> None:
         self._takes = takes
         self.heard: list[str] = []
         self.order: list[str] = []
+        self.waits = asyncio.Event()
 
-    async def __call__(self, scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
-        assert scope["type"] == "websocket"
-        extensions: dict[str, Any] = dict(scope["extensions"] or {})
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await receive()
         await send({"type": "websocket.accept", "subprotocol": None, "headers": []})
-        extensions[DIRECT]["listen"](self._hear)
-        while (message := await receive())["type"] == "websocket.receive":
-            self.order.append(message.get("text") or "")
+        socket: TextSocket = scope["extensions"][TEXT_SOCKET]
+        self.waits.set()
+        with contextlib.suppress(Disconnected):
+            while True:
+                self.order.append(str(await socket.receive(self._hear)))
 
     def _hear(self, text: str) -> bool:
         if self._takes(text):
@@ -414,19 +412,19 @@ class _Listener:
 
 
 @asynccontextmanager
-async def listened(app: _Listener) -> AsyncIterator[BoundedWebSocketProtocol]:
+async def listened(app: _Listener) -> AsyncIterator[WebSocketProtocol]:
     """The protocol of a connection to an application that listens."""
     async with listening(app) as (port, state):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(HANDSHAKE)
         await reader.readuntil(b"\r\n\r\n")
         protocol = only_connection(state)
-        await eventually(lambda: protocol._listener is not _hear_nothing)
+        await app.waits.wait()
         yield protocol
         writer.transport.abort()
 
 
-def test_whole_texts_are_heard_as_they_come_and_those_in_pieces_are_fetched() -> None:
+def test_texts_are_taken_the_moment_they_are_complete() -> None:
     texts = ["", "one", "two" * 50, "three" * 20_000]
     whole = [Frame(Opcode.TEXT, text.encode()).serialize(mask=True) for text in texts]
     ping = Frame(Opcode.PING, b"p").serialize(mask=True)
@@ -437,12 +435,11 @@ def test_whole_texts_are_heard_as_they_come_and_those_in_pieces_are_fetched() ->
             protocol.data_received(b"".join(whole))
             assert app.heard == texts
             protocol.data_received(whole[1][:3])
+            assert app.heard == texts
             protocol.data_received(whole[1][3:] + ping)
-            await eventually(lambda: len(app.order) == 5)
             protocol.data_received(ping)
             protocol.data_received(whole[2])
-            assert app.heard == [*texts, texts[2]]
-            assert app.order == [*texts, texts[1], texts[2]]
+            assert app.heard == [*texts, texts[1], texts[2]]
 
     run(scenario())
 
@@ -507,7 +504,7 @@ def test_every_text_is_heard_or_fetched_once_and_in_order_however_it_is_cut(data
 def test_stopping_while_a_client_that_does_not_read_has_closed_raises_nothing() -> None:
     async def scenario() -> None:
         app = _Application()
-        app.sends = bytes(16 * 1024 * 1024)  # more than the sockets' buffers hold
+        app.sends = "x" * (16 * 1024 * 1024)  # more than the sockets' buffers hold
         async with listening(app) as (port, state):
             reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1024)
             writer.write(HANDSHAKE)
@@ -518,5 +515,55 @@ def test_stopping_while_a_client_that_does_not_read_has_closed_raises_nothing() 
             protocol.shutdown()
             writer.transport.abort()
             app.go.set()
+
+    run(scenario())
+
+
+def test_a_client_that_answers_no_pings_is_closed_with_1011() -> None:
+    async def scenario() -> None:
+        app = _Application()
+        async with listening(app, ws_ping_interval=0.01, ws_ping_timeout=0.05) as (port, _):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(HANDSHAKE)
+            await reader.readuntil(b"\r\n\r\n")
+            assert (await reader.readexactly(6))[:2] == b"\x89\x04"
+            assert await read_close(reader) == 1011
+            writer.transport.abort()
+            app.go.set()
+
+    run(scenario())
+
+
+def test_a_client_that_answers_pings_stays() -> None:
+    async def scenario() -> None:
+        app = _Application()
+        async with listening(app, ws_ping_interval=0.001, ws_ping_timeout=5.0) as (port, _):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(HANDSHAKE)
+            await reader.readuntil(b"\r\n\r\n")
+            for _ in range(20):
+                ping = await reader.readexactly(6)
+                assert ping[:2] == b"\x89\x04"
+                writer.write(frame(ping[2:], opcode=10))
+            writer.transport.abort()
+            app.go.set()
+
+    run(scenario())
+
+
+def test_a_refusal_carries_the_headers_of_its_problem() -> None:
+    async def scenario() -> None:
+        site = FakeSite(gateway_settings())
+        async with served(site) as server:
+            server._gateway.stopping = True
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            writer.write(HANDSHAKE)
+            async with asyncio.timeout(5):
+                head, _, body = (await reader.read()).partition(b"\r\n\r\n")
+            assert head.startswith(b"HTTP/1.1 503 ")
+            assert b"retry-after: 1" in head.lower()
+            assert head.lower().count(b"content-length: %d" % len(body)) == 1
+            assert head.lower().count(b"content-type: ") == 1
+            writer.close()
 
     run(scenario())

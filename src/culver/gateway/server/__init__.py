@@ -1,0 +1,1 @@
+"""The gateway's own server: uvicorn with bounds against hostile clients."""

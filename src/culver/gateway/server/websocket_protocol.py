@@ -1,0 +1,462 @@
+"""WebSocket connections of the gateway's server, on the sans-I/O protocol of `websockets`.
+
+uvicorn hands a connection over with the head of its handshake (the setting `ws` of `uvicorn.Config`). The connection
+speaks ASGI with the application and is also a `TextSocket`, which the application finds in its scope.
+
+No client can make it hold memory or a socket for ever:
+
+- A client that never reads: `STALL_SECONDS` after the write buffer is full, its connection is cut; its pings get no
+  answers before that.
+- Messages that the application does not take: from `MAX_WAITING_BYTES` on, no more are read.
+- A message in endlessly many empty fragments: `MAX_FRAGMENTS`; one that is too long: the setting `ws_max_size`.
+- A close that the client does not answer: `LINGER_SECONDS`, then twice as long to take what was written.
+
+A client that breaks the protocol learns why: closing a socket with unread data on it would take the close frame away
+from the peer, so the connection reads on for `LINGER_SECONDS`. Nothing that a client sends, before, during or after
+a close, raises in a callback or puts a traceback into the log.
+"""
+
+import asyncio
+import logging
+import os
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar, cast
+from urllib.parse import unquote
+
+import uvicorn
+from starlette.types import Message, Scope
+from uvicorn.server import ServerState
+from websockets.exceptions import InvalidState
+from websockets.frames import CloseCode, Frame, Opcode
+from websockets.http11 import Request
+from websockets.server import ServerProtocol
+
+from culver.gateway.server.http_protocol import STALL_SECONDS, CallTimer
+from culver.gateway.websocket.text_sockets import TEXT_SOCKET, Disconnected
+
+MAX_FRAGMENTS = 4_096
+MAX_WAITING_BYTES = 64 * 1024
+MAX_POSTED_BYTES = 64 * 1024
+MAX_SHORT_BYTES = 4 * 1024
+LINGER_SECONDS = 1.0
+
+# A message counts for this besides its content, so that the number of small ones is bounded too.
+_MESSAGE_BYTES = 1024
+
+_BAD_REQUEST = b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+
+_logger = logging.getLogger(__name__)
+
+
+class WebSocketProtocol(asyncio.Protocol):
+    """One connection, from its handshake to its end. Compression and subprotocols are not offered."""
+
+    stall_seconds: ClassVar[float] = STALL_SECONDS
+
+    def __init__(self, config: uvicorn.Config, server_state: ServerState, app_state: dict[str, Any]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._config = config
+        self._app_state = app_state
+        self._connections: set[Any] = server_state.connections
+        self._tasks = server_state.tasks
+        self._protocol = ServerProtocol(max_size=config.ws_max_size, logger=_logger)
+        self._splitter = FrameSplitter(config.ws_max_size)
+        self._fragments: list[bytes] = []
+        self._is_text = False
+        self._is_asked = False
+        self._answered = False
+        self._denial: Message = {}
+        self._closing = False
+        # Messages that arrived and were not received yet, and who is offered those that arrive now.
+        self._waiting: deque[str | bytes] = deque()
+        self._waiting_bytes = 0
+        self._arrived = asyncio.Event()
+        self._take: Callable[[str], bool] | None = None
+        self._reading = True
+        # Headers and messages that go out in one write.
+        self._posted: list[bytes] = []
+        self._posted_bytes = 0
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self._stall_timer = CallTimer()
+        self._close_timer = CallTimer()
+        self._ping_timer = CallTimer()
+        self._ping_data = b""
+
+    # --- asyncio.Protocol and uvicorn -------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+        self._connections.add(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._connections.discard(self)
+        for timer in (self._stall_timer, self._close_timer, self._ping_timer):
+            timer.stop()
+        self._end_messages()
+        self._writable.set()
+
+    def data_received(self, data: bytes) -> None:
+        if not self._is_asked:
+            self._begin_handshake(data)
+            return
+        for piece in self._splitter.split(data):
+            if isinstance(piece, str):
+                self._deliver(piece)
+            else:
+                self._parse(piece)
+
+    def pause_writing(self) -> None:
+        self._writable.clear()
+        self._stall_timer.start(self.stall_seconds, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        self._stall_timer.stop()
+        self._writable.set()
+
+    def shutdown(self) -> None:
+        """The server stops."""
+        if not self._answered:
+            self._deny(500)
+        elif not self._closing:
+            self._close(CloseCode.SERVICE_RESTART, "")
+        self._hang_up()
+
+    # --- handshake --------------------------------------------------------------------------------------
+
+    def _begin_handshake(self, head: bytes) -> None:
+        self._is_asked = True
+        self._protocol.receive_data(head)
+        events = self._protocol.events_received()
+        if not events or not isinstance(events[0], Request):
+            self._answered = True
+            self.transport.write(_BAD_REQUEST)
+            self._hang_up()
+            return
+        self._response = self._protocol.accept(events[0])
+        if self._response.status_code != 101:
+            self._answered = True
+            self._protocol.send_response(self._response)
+            self._flush()
+            self._hang_up()
+            return
+        # Frames must not arrive before the application has answered.
+        self._read(False)
+        task = self._loop.create_task(self._run(self._scope(events[0])))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _scope(self, request: Request) -> Scope:
+        path, _, query = request.path.partition("?")
+        is_tls = self.transport.get_extra_info("sslcontext") is not None
+        headers = [(name.lower(), value) for name, value in request.headers.raw_items()]
+        return {
+            "type": "websocket",
+            "asgi": {"version": self._config.asgi_version, "spec_version": "2.4"},
+            "http_version": "1.1",
+            "scheme": "wss" if is_tls else "ws",
+            "server": _address(self.transport.get_extra_info("sockname")),
+            "client": _address(self.transport.get_extra_info("peername")),
+            "root_path": self._config.root_path,
+            "path": self._config.root_path + unquote(path),
+            "raw_path": (self._config.root_path + path).encode("ascii"),
+            "query_string": query.encode("ascii"),
+            "headers": [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers],
+            "subprotocols": [],
+            "state": self._app_state.copy(),
+            "extensions": {"websocket.http.response": {}, TEXT_SOCKET: self},
+        }
+
+    async def _run(self, scope: Scope) -> None:
+        try:
+            await self._config.loaded_app(scope, self._receive_message, self._send_message)
+        except Disconnected:
+            pass
+        except Exception:
+            _logger.exception("the application failed on a WebSocket")
+        finally:
+            if not self._answered:
+                self._deny(500)
+            if not self._closing:
+                self._hang_up()
+
+    def _deny(self, status: int, headers: list[tuple[bytes, bytes]] | None = None, body: bytes = b"") -> None:
+        self._answered = True
+        response = self._protocol.reject(status, body.decode())
+        for name, value in headers or []:
+            response.headers.pop(name.decode("latin-1"), None)
+            response.headers[name.decode("latin-1")] = value.decode("latin-1")
+        self._protocol.send_response(response)
+        self._flush()
+        self._hang_up()
+
+    # --- ASGI -------------------------------------------------------------------------------------------
+
+    async def _receive_message(self) -> Message:
+        if not self._answered:
+            return {"type": "websocket.connect"}
+        try:
+            message = await self.receive(lambda text: False)
+        except Disconnected:
+            return {"type": "websocket.disconnect", "code": CloseCode.ABNORMAL_CLOSURE}
+        return {"type": "websocket.receive", "text" if isinstance(message, str) else "bytes": message}
+
+    async def _send_message(self, message: Message) -> None:
+        match message["type"]:
+            case "websocket.http.response.start" | "websocket.http.response.body" if self._closing:
+                return
+            case _ if self._closing:
+                raise Disconnected
+            case "websocket.accept":
+                self._answered = True
+                self._protocol.send_response(self._response)
+                self._flush()
+                self._read(True)
+                self._await_next_ping()
+            case "websocket.http.response.start":
+                self._denial = message
+            case "websocket.http.response.body":
+                self._deny(self._denial["status"], self._denial["headers"], message["body"])
+            case "websocket.close" if not self._answered:
+                self._deny(403)
+            case "websocket.close":
+                await self.close(message.get("code", CloseCode.NORMAL_CLOSURE), message.get("reason") or "")
+            case "websocket.send":
+                await self.send(message["text"].encode())
+            case other:
+                raise RuntimeError(f"unexpected ASGI message {other!r}")
+
+    # --- TextSocket -------------------------------------------------------------------------------------
+
+    def post(self, message: bytes) -> bool:
+        if not self._writable.is_set():
+            return False
+        if self._closing or self.transport.is_closing():
+            raise Disconnected
+        # The header by hand takes 2.5 µs less than `ServerProtocol.send_text`, and one write for all the messages of
+        # a turn of the loop 3 µs less for each of 32. RFC 6455, section 5.2, draws the header.
+        length = len(message)
+        if length < 126:
+            head = bytes((0x81, length))
+        elif length < 1 << 16:
+            head = b"\x81\x7e" + length.to_bytes(2, "big")
+        else:
+            head = b"\x81\x7f" + length.to_bytes(8, "big")
+        if not self._posted:
+            self._loop.call_soon(self._write_posted)
+        self._posted += (head, message)
+        self._posted_bytes += length
+        if self._posted_bytes >= MAX_POSTED_BYTES:
+            self._write_posted()
+        return True
+
+    async def send(self, message: bytes) -> None:
+        while not self.post(message):
+            await self._writable.wait()
+
+    async def receive(self, take: Callable[[str], bool]) -> str | bytes:
+        while True:
+            while self._waiting:
+                message = self._waiting.popleft()
+                self._waiting_bytes -= len(message) + _MESSAGE_BYTES
+                if self._waiting_bytes < MAX_WAITING_BYTES:
+                    self._read(True)
+                if isinstance(message, bytes) or not take(message):
+                    return message
+            if self._closing:
+                raise Disconnected
+            self._arrived.clear()
+            self._take = take
+            try:
+                await self._arrived.wait()
+            finally:
+                self._take = None
+
+    async def close(self, code: int, reason: str) -> None:
+        if self._closing:
+            raise Disconnected
+        self._close(code, reason)
+
+    # --- messages in ------------------------------------------------------------------------------------
+
+    def _deliver(self, message: str | bytes) -> None:
+        if self._closing:
+            return
+        if self._take is not None and not self._waiting and isinstance(message, str) and self._take(message):
+            return
+        self._waiting.append(message)
+        self._waiting_bytes += len(message) + _MESSAGE_BYTES
+        self._arrived.set()
+        if self._waiting_bytes >= MAX_WAITING_BYTES:
+            self._read(False)
+
+    def _parse(self, data: bytes) -> None:
+        self._protocol.receive_data(data)
+        self._flush()
+        for event in self._protocol.events_received():
+            if isinstance(event, Frame):
+                self._handle(event)
+        if self._protocol.close_expected() and not self._closing:
+            self._linger()
+
+    def _handle(self, frame: Frame) -> None:
+        if frame.opcode is Opcode.CLOSE:
+            self._hang_up()
+        elif self._closing:
+            return
+        elif frame.opcode is Opcode.PONG and frame.data == self._ping_data:
+            self._ping_timer.stop()
+            self._await_next_ping()
+        elif frame.opcode in (Opcode.TEXT, Opcode.BINARY, Opcode.CONT):
+            if frame.opcode is not Opcode.CONT:
+                self._is_text = frame.opcode is Opcode.TEXT
+            self._fragments.append(bytes(frame.data))
+            if len(self._fragments) > MAX_FRAGMENTS:
+                self._fail(CloseCode.MESSAGE_TOO_BIG, "too many fragments")
+            elif frame.fin:
+                data, self._fragments = b"".join(self._fragments), []
+                self._deliver_whole(data)
+
+    def _deliver_whole(self, data: bytes) -> None:
+        if not self._is_text:
+            self._deliver(data)
+            return
+        try:
+            self._deliver(data.decode())
+        except UnicodeDecodeError as exc:
+            self._fail(CloseCode.INVALID_DATA, f"not UTF-8, see byte {exc.start}")
+
+    def _read(self, reading: bool) -> None:
+        if reading != self._reading and not self.transport.is_closing():
+            self._reading = reading
+            (self.transport.resume_reading if reading else self.transport.pause_reading)()
+
+    # --- bytes out, and the end -------------------------------------------------------------------------
+
+    def _write_posted(self) -> None:
+        if self._posted and not self.transport.is_closing():
+            self.transport.writelines(self._posted)
+        self._posted = []
+        self._posted_bytes = 0
+
+    def _flush(self) -> None:
+        """Write what `websockets` has to say. Only a close is worth keeping for a peer that does not read."""
+        self._write_posted()
+        data = b"".join(self._protocol.data_to_send())
+        worthwhile = self._writable.is_set() or self._protocol.close_expected()
+        if data and worthwhile and not self.transport.is_closing():
+            self.transport.write(data)
+
+    def _await_next_ping(self) -> None:
+        if self._config.ws_ping_interval:
+            self._ping_timer.start(self._config.ws_ping_interval, self._ping)
+
+    def _ping(self) -> None:
+        self._ping_timer.stop()
+        if self._closing:
+            return
+        self._ping_data = os.urandom(4)
+        self._protocol.send_ping(self._ping_data)
+        self._flush()
+        if self._config.ws_ping_timeout:
+            self._ping_timer.start(self._config.ws_ping_timeout, self._time_out)
+
+    def _time_out(self) -> None:
+        self._fail(CloseCode.INTERNAL_ERROR, "keepalive ping timeout")
+
+    def _fail(self, code: int, reason: str) -> None:
+        if not self._closing:
+            self._fragments = []
+            self._protocol.fail(code, reason)
+            self._flush()
+            self._linger()
+
+    def _close(self, code: int, reason: str) -> None:
+        try:
+            self._protocol.send_close(code, reason)
+        except InvalidState:
+            raise Disconnected from None
+        self._flush()
+        self._linger()
+
+    def _linger(self) -> None:
+        """A close frame is on its way: wait a moment for the client's."""
+        self._end_messages()
+        self._read(True)
+        self._close_timer.start(LINGER_SECONDS, self._hang_up)
+
+    def _hang_up(self) -> None:
+        """Close the connection once the client has taken everything, or soon in any case."""
+        self._write_posted()
+        self._end_messages()
+        self._close_timer.stop()
+        self.transport.close()
+        self._close_timer.start(2 * LINGER_SECONDS, self.transport.abort)
+
+    def _end_messages(self) -> None:
+        self._closing = True
+        self._arrived.set()
+
+
+class FrameSplitter:
+    """Splits a client's stream into texts that it reads itself and bytes for `websockets`.
+
+    It reads a text message that lies whole in what has arrived, in one frame of at most `MAX_SHORT_BYTES`, which
+    nearly every publication is: in 2 µs, where `websockets` takes 9 µs. Everything else passes through unchanged:
+    control frames, fragments, long messages, frames in part, and whatever breaks the protocol."""
+
+    def __init__(self, max_size: int) -> None:
+        self._max_length = min(max_size, MAX_SHORT_BYTES)
+        # The beginning of a frame whose length is not known yet.
+        self._start = b""
+        # Bytes that have yet to arrive of a frame that was passed on in part.
+        self._missing = 0
+        self._in_fragments = False
+
+    def split(self, data: bytes) -> Iterator[str | bytes]:
+        """RFC 6455, section 5.2, draws the frames."""
+        if self._missing:
+            rest, data = data[: self._missing], data[self._missing :]
+            self._missing -= len(rest)
+            yield rest
+        if self._start:
+            data, self._start = self._start + data, b""
+        at, end = 0, len(data)
+        while at < end:
+            if end - at < 2:
+                self._start = data[at:]
+                return
+            if data[at + 1] < 0x80:
+                yield data[at:]  # not masked, which no client may send
+                return
+            length = data[at + 1] & 0x7F
+            begin = at + 6 if length < 126 else at + 8 if length == 126 else at + 14
+            if begin > end:
+                self._start = data[at:]
+                return
+            if length > 125:
+                length = int.from_bytes(data[at + 2 : begin - 4], "big")
+            frame, at = at, begin + length
+            piece: str | bytes | None = None
+            if data[frame] == 0x81 and at <= end and length <= self._max_length and not self._in_fragments:
+                piece = _unmask(data[begin:at], data[begin - 4 : begin])
+            elif data[frame] & 0x0F < 8:
+                self._in_fragments = data[frame] < 0x80
+            self._missing = max(0, at - end)
+            yield data[frame:at] if piece is None else piece
+
+
+def _unmask(data: bytes, mask: bytes) -> str | None:
+    """The text of a frame; None where it is not UTF-8. Takes more than linear time from some kilobytes on."""
+    length = len(data)
+    masks = (mask * (length // 4 + 1))[:length]
+    plain = int.from_bytes(data, "little") ^ int.from_bytes(masks, "little")
+    try:
+        return plain.to_bytes(length, "little").decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _address(name: Any) -> tuple[str, int] | None:
+    return (str(name[0]), int(name[1])) if isinstance(name, tuple) else None
