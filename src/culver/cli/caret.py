@@ -1,9 +1,10 @@
-"""Shows a place in a text: its line, and a caret beneath."""
+"""Points at a place in a text: shows its line, and a caret beneath."""
 
 import unicodedata
 
-_WIDTH = 100  # columns; of a longer line only the part around the place is shown
-_LEAD = 40  # columns kept before the place in that case
+# Columns. A longer line is cut to the part around the place, with so many columns before it.
+_WIDTH = 100
+_LEAD = 40
 _CUT = "..."
 
 

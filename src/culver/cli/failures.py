@@ -1,4 +1,4 @@
-"""From an error to what a person sees, and to an exit code."""
+"""Runs a command line, and turns an error into a message and an exit code."""
 
 import os
 import sys
@@ -15,7 +15,7 @@ SUCCESS, FAILURE, INVALID, INTERRUPTED = 0, 1, 2, 130
 
 
 def run(arguments: Sequence[str] | None) -> int:
-    """Run the command line; every error that is meant for people ends here."""
+    """Run the command line; every error that is meant for people ends here. Returns the exit code."""
     debug = os.environ.get("CULVER_DEBUG", "") not in ("", "0")
     try:
         result = culver.main(
@@ -67,7 +67,7 @@ def exit_code(error: CulverError) -> int:
 
 @contextmanager
 def about_filter(text: str | None) -> Iterator[None]:
-    """Inside, an error about a filter learns which one, so that it can be shown."""
+    """Adds the text of the filter to an error about it that is raised inside, so that `report` can show it."""
     try:
         yield
     except CulverError as exc:

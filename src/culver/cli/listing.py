@@ -1,4 +1,4 @@
-"""Listing what a site has: a table for people, or one JSON object a line."""
+"""Lists what a site has: a table for people, or one JSON object a line."""
 
 import json
 from collections.abc import AsyncIterator, Callable
@@ -7,12 +7,10 @@ from typing import TypeVar
 import click
 import msgspec
 
-from culver.cli.options import run_async
+from culver.cli.client_calls import run_async
 from culver.client import Client, connect
 
 T = TypeVar("T")
-
-json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
 
 
 def list_all(
@@ -24,8 +22,8 @@ def list_all(
     *,
     as_json: bool,
 ) -> None:
-    """Print everything that is fetched: a name, a number, perhaps more, and a filter for each, under `heads` for all
-    but the last. `nothing` is said on standard error where there is none."""
+    """Print one line for each thing that `fetch` yields. `row` gives its cells: a name, a number, perhaps more, and a
+    filter. `heads` are the headings of all but the filter. Where there is nothing, standard error says `nothing`."""
 
     async def work() -> None:
         async with connect(url) as client:

@@ -1,18 +1,18 @@
-"""Options that several commands share, and how a command runs a client."""
+"""Options that several commands share."""
 
-import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import click
 
 from culver.client import DEFAULT_URL, VARIABLE
 
-Decorated = TypeVar("Decorated", bound=Callable[..., Any])
-Result = TypeVar("Result")
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
 
 
-def url_option(command: Decorated) -> Decorated:
+def url_option(command: _Command) -> _Command:
     return click.option(
         "--url",
         metavar="URL",
@@ -24,14 +24,9 @@ def url_option(command: Decorated) -> Decorated:
     )(command)
 
 
-def scheme_option(command: Decorated) -> Decorated:
+def scheme_option(command: _Command) -> _Command:
     return click.option(
         "--scheme",
         metavar="NAME",
         help="The site's filter that matches it: columnar (the default), counting or reference.",
     )(command)
-
-
-def run_async(work: Coroutine[Any, Any, Result]) -> Result:
-    """Run a client's work to its end. Ctrl-C cancels it, lets it close its connection, and is raised."""
-    return asyncio.run(work)

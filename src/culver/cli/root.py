@@ -13,7 +13,7 @@ from culver import __version__
 LEVELS = ["debug", "info", "warning", "error"]
 
 _COMMANDS: dict[str, tuple[str, str, str]] = {
-    # name: module, attribute, and the first line of the command's help
+    # name: (module, attribute, first line of the command's help)
     "serve": ("culver.cli.commands.serve", "serve", "Start a site and run it until Ctrl-C."),
     "pub": ("culver.cli.commands.pub", "pub", "Publish one event, or a stream of them from standard input."),
     "sub": ("culver.cli.commands.sub", "sub", "Subscribe to a filter and print its events as they come."),
@@ -39,7 +39,7 @@ _COMMANDS: dict[str, tuple[str, str, str]] = {
 
 
 class LazyGroup(click.Group):
-    """Lists its commands from a table, so that `culver --help` imports none of them."""
+    """Lists its commands from a table of (module, attribute, summary), so that `culver --help` imports none."""
 
     def __init__(self, table: Mapping[str, tuple[str, str, str]], **options: Any) -> None:
         super().__init__(**options)
@@ -69,7 +69,7 @@ class LazyGroup(click.Group):
 
 
 def configure_logging(level: str, line_format: str = "culver: %(message)s") -> None:
-    """Log records go to standard error. On a terminal each first clears the line, which may hold a spinner."""
+    """Send log records to standard error. On a terminal each first clears the line, which may show a spinner."""
     if sys.stderr.isatty():
         line_format = "\r\x1b[K" + line_format
     logging.basicConfig(level=level.upper(), format=line_format, stream=sys.stderr, force=True)
@@ -93,7 +93,7 @@ culver = LazyGroup(
             show_default=True,
             envvar="CULVER_LOG_LEVEL",
             show_envvar=True,
-            help="How much to tell on standard error.",
+            help="How much to log on standard error.",
         )
     ],
     help="""Culver: content-based publish/subscribe on Apache Spark.

@@ -1,17 +1,17 @@
-"""The slices of a site as text. Pure."""
+"""The slices of a site as text, for `culver slices`. Pure."""
 
 import json
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from culver.cli.top_text import WIDTH, amount, duration, percent, size
+from culver.cli.figures import WIDTH, amount, duration, percent, size
 from culver.control import DimensionView, SegmentBound, SegmentView, SetView, SlicesView, SliceView
 
-_MOST_ROWS = 64  # of a table
+_MOST_ROWS = 64
 
 
 def render(view: SlicesView) -> str:
-    """Lines without a newline at the end of the last."""
+    """Lines, without a newline at the end of the last one."""
     return "\n".join(line.rstrip() for line in _lines(view))
 
 

@@ -1,19 +1,21 @@
-"""A view of a site as text, no wider than 80 columns. Pure."""
+"""One frame of `culver top`: the rates of a site as text, no wider than 80 columns. Pure."""
 
 import textwrap
 from collections.abc import Iterator, Sequence
 
+from culver.cli.figures import WIDTH, amount, duration, moment, percent, size
 from culver.control import BatchRates, GatewayInfo, OperatorRates, SchemeRates, SiteRates, SliceShares
 
-WIDTH = 80
 _BAR = 15
 _MOST_SLICES = 16
-_UNTOLD_STAGES = {"triggerExecution", "latestOffset"}  # all of it, and waiting for events
-_QUEUES = {"ap": "match", "ep": "accept"}  # operator -> what waits for it, or with it
+# Stages of Spark that say nothing: the whole batch, and the wait for events.
+_UNTOLD_STAGES = {"triggerExecution", "latestOffset"}
+# The queue that an operator is shown with.
+_QUEUES = {"ap": "match", "ep": "accept"}
 
 
 def render(view: SiteRates, url: str) -> str:
-    """Lines without a newline at the end of the last."""
+    """Lines, without a newline at the end of the last one."""
     return "\n".join(line[:WIDTH].rstrip() for line in _lines(view, url))
 
 
@@ -87,7 +89,7 @@ def _operator(operator: OperatorRates, queue: str) -> str:
 
 
 def _schemes(schemes: Sequence[SchemeRates]) -> Iterator[str]:
-    """Of M; where there is one scheme only, the operator says it all."""
+    """The operator M by scheme; a single scheme does what the operator's own line says."""
     yield f"{'SCHEME':<16}" + _columns("SUBSCRIPTIONS", "PAIRS/S", "BUSY", width=14)
     for each in schemes:
         yield f"{each.scheme:<16}" + _columns(
@@ -133,40 +135,3 @@ def _columns(*texts: str, width: int, third: int | None = None) -> str:
     if third is not None:
         widths[2] = third
     return "".join(text.rjust(own) for text, own in zip(texts, widths, strict=True))
-
-
-def amount(value: float) -> str:
-    """Three digits that count: 0, 7.25, 980, 12.3 k, 1.50 M."""
-    for unit in ("", " k", " M", " G"):
-        if abs(value) < 999.5 or unit == " G":
-            break
-        value /= 1000
-    if unit == "" and value == round(value):
-        return f"{value:.0f}"
-    return f"{value:.{2 if abs(value) < 9.995 else 1 if abs(value) < 99.95 else 0}f}{unit}"
-
-
-def size(value: float) -> str:
-    return f"{amount(value)}{'' if amount(value)[-1].isalpha() else ' '}B"
-
-
-def percent(share: float) -> str:
-    return f"{100 * share:.1f} %" if share < 9.995 else f"{100 * share:.0f} %"
-
-
-def moment(seconds: float) -> str:
-    """A short time: 350 ns, 2.1 us, 35 ms, 1.2 s."""
-    for factor, unit in ((1e9, "ns"), (1e6, "us"), (1e3, "ms")):
-        if seconds * factor < 999.5:
-            return f"{seconds * factor:.{1 if seconds * factor < 9.95 else 0}f} {unit}"
-    return f"{seconds:.{1 if seconds < 99.95 else 0}f} s"
-
-
-def duration(seconds: float) -> str:
-    """A long time: 12 s, 3 min, 4 h 10 min, 12 d 3 h."""
-    minutes, hours, days = int(seconds // 60), int(seconds // 3600), int(seconds // 86400)
-    if days:
-        return f"{days} d {hours % 24} h"
-    if hours:
-        return f"{hours} h {minutes % 60} min"
-    return f"{minutes} min" if minutes else f"{int(seconds)} s"

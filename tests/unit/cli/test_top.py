@@ -12,7 +12,8 @@ from dataclasses import replace
 import pytest
 
 from culver.cli import main
-from culver.cli.top_text import WIDTH, amount, duration, moment, percent, render, size
+from culver.cli.figures import WIDTH, amount, duration, moment, percent, size
+from culver.cli.top_text import render
 from culver.control.site_observation import (
     GatewayInfo,
     IndexScheme,

@@ -1,10 +1,11 @@
-"""`culver cluster`: a standalone Spark cluster on this machine, to try one out."""
+"""`culver cluster`: starts and stops a standalone Spark cluster on this machine, to try one out."""
 
 from pathlib import Path
 
 import click
 
-from culver.cli.startup import Startup, invocation
+from culver.cli.shell_hints import invocation
+from culver.cli.startup_progress import StartupProgress
 from culver.pipeline import StandaloneCluster
 
 _directory = click.option(
@@ -22,8 +23,8 @@ _directory = click.option(
 def cluster() -> None:
     """Start and stop a standalone Spark cluster on this machine.
 
-    A Master and some Workers, as processes of their own, listening on the loopback address: enough to see
-    what `culver serve --spark-master` does on a real cluster. It needs Java 17 or newer.
+    The cluster is a Master and some Workers, which listen on the loopback address: enough to see what
+    `culver serve --spark-master` does on a real cluster. It needs Java 17 or newer.
 
     \b
     Examples:
@@ -35,15 +36,28 @@ def cluster() -> None:
 
 @cluster.command()
 @_directory
-@click.option("--workers", type=click.IntRange(1, 64), default=2, show_default=True, help="Workers to start.")
 @click.option(
-    "--cores", type=click.IntRange(1, 1024), default=1, show_default=True, help="Cores of a Worker."
+    "--workers",
+    metavar="N",
+    type=click.IntRange(1, 64),
+    default=2,
+    show_default=True,
+    help="Workers to start.",
+)
+@click.option(
+    "--cores",
+    metavar="N",
+    type=click.IntRange(1, 1024),
+    default=1,
+    show_default=True,
+    help="Cores of a Worker.",
 )
 @click.option(
     "--memory", metavar="SIZE", default="1g", show_default=True, help="Memory of a Worker for executors."
 )
 @click.option(
     "--port",
+    metavar="PORT",
     type=click.IntRange(0, 65535),
     default=0,
     help="Port of the Master.  [default: any free one]",
@@ -56,7 +70,7 @@ def up(directory: Path, workers: int, cores: int, memory: str, port: int) -> int
       culver cluster up
       culver cluster up --workers 3 --cores 2 --memory 2g --port 7077
     """
-    with Startup() as startup:
+    with StartupProgress() as startup:
         state = StandaloneCluster(directory).up(workers, cores, memory, port, startup.progress)
         seconds = startup.finish()
     click.echo(f"A Spark cluster is up on {state.master_url} ({workers} Workers, {seconds:.1f} s)")

@@ -1,4 +1,4 @@
-"""`culver filter`: try out filters on this machine, without a site."""
+"""`culver filter`: tries out filters on this machine, without a site."""
 
 import sys
 from pathlib import Path
@@ -17,16 +17,16 @@ def filters() -> None:
     """Try out filters, without a site.
 
     A filter is an SQL condition over an event's attributes, such as
-    "symbol = 'XYZ' AND price BETWEEN 10 AND 30". docs/filter-language.md describes it all.
+    "symbol = 'XYZ' AND price BETWEEN 10 AND 30"; docs/filter-language.md describes the language.
     """
 
 
 @filters.command("explain")
 @click.argument("filter_text", metavar="FILTER")
 def explain(filter_text: str) -> None:
-    """Print the clauses that a filter comes down to.
+    """Print the clauses of a filter.
 
-    An event matches when it satisfies all constraints of one clause.
+    An event matches a filter when it satisfies all constraints of one of its clauses.
 
     \b
     Example:
@@ -51,8 +51,8 @@ def explain(filter_text: str) -> None:
 def test(filter_text: str, event: str) -> int:
     """Say whether an event matches a filter, and by which clause.
 
-    The event is a JSON object in a file, on standard input (-), or given as it is. The exit code is 0 for a
-    match, 1 for none, and 2 where the filter or the event cannot be understood.
+    The event is a JSON object: in a file, on standard input (-), or as the argument itself. The exit code is 0
+    for a match, 1 for none, and 2 where the filter or the event cannot be understood.
 
     \b
     Examples:

@@ -1,13 +1,14 @@
-"""`culver pub`: publish events."""
+"""`culver pub`: publishes events."""
 
 import sys
 
 import click
 import msgspec
 
+from culver.cli.client_calls import run_async
 from culver.cli.failures import INVALID, SUCCESS
 from culver.cli.line_publisher import StreamPublisher, Summary
-from culver.cli.options import run_async, url_option
+from culver.cli.options import url_option
 from culver.client import Receipt, connect, encode_event
 from culver.errors import InvalidEvent
 
@@ -16,15 +17,15 @@ _EXAMPLE = """culver pub '{"symbol": "XYZ", "price": 21.5}'"""
 
 @click.command(no_args_is_help=False)
 @click.argument("event", metavar="[JSON | -]", required=False)
-@click.option("--quiet", "-q", is_flag=True, help="Print nothing where all went well.")
+@click.option("--quiet", "-q", is_flag=True, help="Print nothing if all goes well.")
 @url_option
 def pub(event: str | None, quiet: bool, url: str) -> int:
     """Publish one event, or a stream of them from standard input.
 
-    An event is a JSON object; it is acknowledged once it is on the site's disk. With - (or without an
-    argument, in a pipe), standard input is read as NDJSON, one event a line, and sent as it comes. A line
-    that is refused is named and the others go on, those of its batch a little later than their turn; the
-    exit code is then not 0.
+    An event is a JSON object; the site acknowledges it once it is on disk. With - (or without an argument, in
+    a pipe), the command reads NDJSON from standard input, one event a line, and sends events as they come. It
+    names each line that is refused and goes on with the others, though those of the same batch may come later
+    than their turn; the exit code is then not 0.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""`culver serve`: run a site."""
+"""`culver serve`: runs a site."""
 
 import os
 from pathlib import Path
@@ -6,7 +6,8 @@ from pathlib import Path
 import click
 
 from culver.cli.root import LEVELS, configure_logging
-from culver.cli.startup import Startup, invocation, try_out_lines
+from culver.cli.shell_hints import invocation, try_out_lines
+from culver.cli.startup_progress import StartupProgress
 from culver.config import CHOICES, MOST_SLICES, Settings, load
 from culver.process_setup import LOG_FORMAT
 
@@ -22,41 +23,44 @@ from culver.process_setup import LOG_FORMAT
     "--spark-conf",
     metavar="NAME=VALUE",
     multiple=True,
-    help="A setting of Spark, such as spark.executor.memory=2g; may be repeated.",
+    help="A setting of Spark, such as spark.executor.memory=2g; repeat it for more.",
 )
 @click.option(
     "--spark-ui",
     is_flag=True,
     default=None,
-    help="Have Spark's own web interface too; its address is shown at the start.",
+    help="Run Spark's own web interface too; the command shows its address at the start.",
 )
 @click.option(
     "--placement",
     type=click.Choice(CHOICES["pipeline.placement"]),
-    help="How subscriptions are placed on slices of matching.  [default: auto]",
+    help="How to place subscriptions on the slices of matching.  [default: auto]",
 )
 @click.option(
     "--slices",
     metavar="N",
     type=click.IntRange(1, MOST_SLICES),
-    help="Slices that a new index begins with; one that can be divided while it is used keeps its own (see culver "
+    help="Slices of a new index; an index whose slices can change while the site runs keeps its own (see culver "
     "slices).  [default: one for each worker]",
 )
 @click.option("--host", metavar="HOST", help="Address to listen on.  [default: 127.0.0.1]")
 @click.option(
-    "--port", type=click.IntRange(0, 65535), help="Port to listen on; 0 is any free one.  [default: 8080]"
+    "--port",
+    metavar="PORT",
+    type=click.IntRange(0, 65535),
+    help="Port to listen on; 0 is any free one.  [default: 8080]",
 )
 @click.option(
     "--gateways",
     metavar="N",
     type=click.IntRange(1, 64),
-    help="Gateway processes, on the ports from --port on, each with its share of the subscriptions.  [default: 1]",
+    help="Gateway processes, each with its share of the subscriptions, on the ports from --port on.  [default: 1]",
 )
 @click.option(
     "--data-dir",
     metavar="DIR",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Where the log, the subscriptions and the mailboxes are kept.  [default: culver-data]",
+    help="Where to keep the log, the subscriptions and the mailboxes.  [default: culver-data]",
 )
 @click.option(
     "--config",
@@ -64,10 +68,10 @@ from culver.process_setup import LOG_FORMAT
     envvar="CULVER_CONFIG",
     show_envvar=True,
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Settings file (TOML). Environment variables and the options above win over it.",
+    help="Settings file (TOML). Environment variables and the other options win over it.",
 )
 @click.option(
-    "--log-level", type=click.Choice(LEVELS, case_sensitive=False), help="As the option of culver itself."
+    "--log-level", type=click.Choice(LEVELS, case_sensitive=False), help="Same as culver --log-level."
 )
 @click.pass_context
 def serve(
@@ -88,7 +92,8 @@ def serve(
     """Start a site and run it until Ctrl-C.
 
     The spark engine needs Java 17 or newer and takes some seconds to start; the inline engine needs
-    nothing and starts at once. When the site is ready, two lines to paste into other terminals are shown.
+    nothing and starts at once. When the site is ready, the command shows two lines to paste into other
+    terminals.
 
     All other settings come from a file and from environment variables: the setting `port` of section
     `gateway` is CULVER_GATEWAY_PORT.
@@ -129,7 +134,7 @@ def _pairs(given: tuple[str, ...]) -> dict[str, str] | None:
 
 
 def _run(settings: Settings) -> int:
-    with Startup() as startup:
+    with StartupProgress() as startup:
         startup.progress("loading")
         from culver.assembly import run_site
 

@@ -1,4 +1,4 @@
-"""`culver subs load`, `sets` and `remove-set`: many subscriptions of one form."""
+"""`culver subs load`, `sets` and `remove-set`: sets of subscriptions, which share a filter with `?` in it."""
 
 import io
 import sys
@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from culver.cli.client_calls import run_async
 from culver.cli.failures import about_filter
-from culver.cli.listing import json_option, list_all
-from culver.cli.options import run_async, url_option
+from culver.cli.listing import list_all
+from culver.cli.options import json_option, url_option
 from culver.client import Client, Mailbox, Rows, as_table, connect
 from culver.errors import InvalidRequest
 
@@ -46,7 +47,7 @@ def load(
 
     The filter has ? in place of values, and each row fills them in. FILE is CSV (with a line of names),
     Parquet, or NDJSON with an array of values a line; - reads NDJSON from standard input. Row 0 becomes
-    subscription NAME.0, and so on; a set that exists is extended.
+    subscription NAME.0, and so on. If the set exists, the rows are added to it.
 
     \b
     Examples:
@@ -102,7 +103,7 @@ def list_sets(as_json: bool, url: str) -> None:
 @click.argument("name")
 @url_option
 def remove_set(name: str, url: str) -> None:
-    """Remove all subscriptions of a set and what their mailboxes keep.
+    """Remove a set, with all its subscriptions and mailboxes.
 
     \b
     Example:
@@ -121,7 +122,7 @@ COMMANDS = (load, list_sets, remove_set)
 
 
 def _read(file: str) -> "pa.Table":
-    """The rows of a file. Raises InvalidRequest."""
+    """The rows of a file, or of standard input. Raises InvalidRequest."""
     import pyarrow as pa
     from pyarrow import csv, parquet
 

@@ -1,41 +1,39 @@
-"""`culver slices`: look at the slices of a site's index, add one and remove one."""
+"""`culver slices`: shows the slices of a site's index, adds one, removes one."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import click
-import msgspec
 
+from culver.cli.client_calls import read_answer, run_async
 from culver.cli.listing import json_line
-from culver.cli.options import run_async, url_option
+from culver.cli.options import json_option, url_option
 from culver.cli.slices_text import render
 from culver.client import Client, connect
 from culver.control import SlicesView
-from culver.errors import ConnectionFailed
 
-_CHANGE_SECONDS = 600.0  # registrations move, and of millions that takes a while
-
-_json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+# Moving millions of registrations takes a while.
+_CHANGE_SECONDS = 600.0
 
 
 @click.group(no_args_is_help=True)
 def slices() -> None:
     """List, add and remove slices of a site's index.
 
-    Matching is cut into slices, each with a part of the subscriptions. With the placements event-space,
-    mpartition and one-dimension, slices can be added and removed while the site runs; no event is lost or
-    delivered twice.
+    Each slice matches events against a part of the subscriptions. With the placements event-space, mpartition
+    and one-dimension, slices can be added and removed while the site runs; no event is lost or delivered
+    twice.
     """
 
 
 @slices.command("list")
-@_json_option
+@json_option
 @url_option
 def list_slices(as_json: bool, url: str) -> None:
     """Show what each slice holds and does, and where the boundaries lie.
 
     \b
-    Example:
+    Examples:
       culver slices list
       culver slices list --json | jq '.slices[].busy'
     """
@@ -44,12 +42,15 @@ def list_slices(as_json: bool, url: str) -> None:
 
 @slices.command("add")
 @click.option(
-    "--split", type=click.IntRange(0), metavar="N", help="Take half of slice N, not of the most loaded one."
+    "--split",
+    type=click.IntRange(0),
+    metavar="N",
+    help="Take half of slice N.  [default: the most loaded one]",
 )
-@_json_option
+@json_option
 @url_option
 def add(split: int | None, as_json: bool, url: str) -> None:
-    """Add a slice, which takes half of what another has.
+    """Add a slice, which takes half of another one.
 
     \b
     Examples:
@@ -61,10 +62,10 @@ def add(split: int | None, as_json: bool, url: str) -> None:
 
 @slices.command("remove")
 @click.argument("number", type=click.IntRange(0))
-@_json_option
+@json_option
 @url_option
 def remove(number: int, as_json: bool, url: str) -> None:
-    """Remove a slice; its neighbours take over what it has. The others may get new numbers.
+    """Remove a slice. Its neighbours take over what it has, and the others may get new numbers.
 
     \b
     Example:
@@ -78,12 +79,7 @@ def _ask(url: str, ask: Callable[[Client], Awaitable[dict[str, Any]]], timeout_s
         async with connect(url, timeout_seconds=timeout_seconds) as client:
             return await ask(client)
 
-    try:
-        return msgspec.convert(run_async(work()), SlicesView)
-    except msgspec.ValidationError as exc:
-        raise ConnectionFailed(
-            f"the site's answer is not understood ({exc}); is it a newer or older version?"
-        ) from exc
+    return read_answer(run_async(work()), SlicesView)
 
 
 def _print(view: SlicesView, as_json: bool) -> None:

@@ -1,4 +1,4 @@
-"""`culver sub`: print the events of a subscription."""
+"""`culver sub`: prints the events of a subscription."""
 
 import asyncio
 import json
@@ -7,20 +7,21 @@ from typing import IO
 
 import click
 
+from culver.cli.client_calls import run_async
 from culver.cli.failures import FAILURE, SUCCESS, about_filter
-from culver.cli.options import run_async, scheme_option, url_option
+from culver.cli.options import json_option, scheme_option, url_option
 from culver.client import Gap, Message, connect
 
 
 @click.command(no_args_is_help=True)
 @click.argument("filter_text", metavar="[FILTER]", required=False)
 @click.option("--count", "-n", type=click.IntRange(1), metavar="N", help="Exit after N events.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
+@json_option
 @click.option(
     "--durable",
     metavar="NAME",
-    help="Receive by a durable subscription of that name, made where there is none. It keeps events while"
-    " nobody listens; FILTER may be left out where it exists.",
+    help="Receive through the durable subscription of that name, which keeps events while nobody listens. It is"
+    " made if there is none; if there is one, FILTER may be left out.",
 )
 @click.option(
     "--timeout",
@@ -41,9 +42,9 @@ def sub(
 ) -> int:
     """Subscribe to a filter and print its events as they come.
 
-    Events go to standard output: each event's offset and JSON, or with --json an object with delivery_id,
-    offset and event. Everything else, such as an announcement that events may be missing, goes to standard
-    error. An event of a durable subscription counts as received once it is printed.
+    Each event is a line on standard output: its offset and JSON, or with --json an object with delivery_id,
+    offset and event. Everything else, such as a warning that events may be missing, goes to standard error. An
+    event of a durable subscription counts as received once it is printed.
 
     \b
     Examples:
@@ -94,7 +95,7 @@ async def _receive(
 
 
 def print_message(output: IO[bytes], message: Message, as_json: bool) -> None:
-    """One line, flushed, so that a pipe sees an event when it comes."""
+    """Print one line and flush it, so that a pipe sees an event at once."""
     if as_json:
         record = {"delivery_id": message.delivery_id, "offset": message.offset, "event": message.event}
         line = json.dumps(record, ensure_ascii=False)

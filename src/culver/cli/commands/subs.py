@@ -1,14 +1,15 @@
-"""`culver subs`: manage durable subscriptions."""
+"""`culver subs`: manages durable subscriptions."""
 
 from datetime import datetime
 from typing import Any
 
 import click
 
+from culver.cli.client_calls import run_async
 from culver.cli.commands import set_commands
 from culver.cli.failures import about_filter
-from culver.cli.listing import json_line, json_option, list_all, one_line
-from culver.cli.options import run_async, scheme_option, url_option
+from culver.cli.listing import json_line, list_all, one_line
+from culver.cli.options import json_option, scheme_option, url_option
 from culver.client import Client, Mailbox, Subscription, connect
 
 
@@ -70,7 +71,7 @@ def show(name: str, as_json: bool, url: str) -> None:
 @click.argument("name")
 @click.argument("filter_text", metavar="FILTER")
 @click.option(
-    "--replace", is_flag=True, help="Give the filter, scheme and limits to a subscription that exists."
+    "--replace", is_flag=True, help="Replace the filter, scheme and limits of an existing subscription."
 )
 @click.option(
     "--expires-in",
@@ -130,7 +131,7 @@ def add(
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
 @url_option
 def remove(names: tuple[str, ...], url: str) -> None:
-    """Remove durable subscriptions and what their mailboxes keep.
+    """Remove durable subscriptions, with their mailboxes.
 
     \b
     Example:

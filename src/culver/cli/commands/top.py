@@ -1,4 +1,4 @@
-"""`culver top`: a live view of a site's pipeline."""
+"""`culver top`: shows a site's pipeline live."""
 
 import asyncio
 import json
@@ -10,13 +10,14 @@ from contextlib import contextmanager, nullcontext
 import click
 import msgspec
 
-from culver.cli.options import run_async, url_option
+from culver.cli.client_calls import read_answer, run_async
+from culver.cli.options import json_option, url_option
 from culver.cli.top_text import render
 from culver.client import Client, connect
 from culver.control import SiteObservation, SiteRates, rates_between
 from culver.errors import ConnectionFailed
 
-# The terminal's second screen, so that what was there comes back; no cursor on it.
+# The terminal's second screen, without a cursor, so that the first one comes back as it was.
 _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
 _HOME, _END_OF_LINE, _REST_OF_SCREEN = "\x1b[H", "\x1b[K\r\n", "\x1b[K\x1b[J"
 
@@ -28,17 +29,17 @@ _HOME, _END_OF_LINE, _REST_OF_SCREEN = "\x1b[H", "\x1b[K\r\n", "\x1b[K\x1b[J"
     default=1.0,
     show_default=True,
     metavar="SECONDS",
-    help="Time between two frames, which is also what the rates are about.",
+    help="Time between two frames, over which the rates are measured.",
 )
 @click.option("--once", is_flag=True, help="Print one frame after one interval, and exit.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a frame, on a line.")
+@json_option
 @url_option
 def top(interval: float, once: bool, as_json: bool, url: str) -> None:
     """Show what a site's pipeline does, live, until Ctrl-C.
 
-    The rates of publishing, matching and sending; each operator's share of the work; how evenly the slices of
-    the index are used; the batches, and what waits where. On a terminal the view is refreshed in place, elsewhere
-    frames follow one another.
+    A frame has the rates of publishing, matching and sending, each operator's share of the work, how evenly the
+    slices of the index are used, the batches, and what waits where. A terminal shows the last frame in place;
+    elsewhere frames follow one another.
 
     \b
     Examples:
@@ -78,12 +79,7 @@ async def _watch(url: str, interval: float, once: bool, as_json: bool) -> None:
 
 
 async def _observe(client: Client) -> SiteObservation:
-    try:
-        return msgspec.convert(await client.pipeline(), SiteObservation)
-    except msgspec.ValidationError as exc:
-        raise ConnectionFailed(
-            f"the site's answer is not understood ({exc}); is it a newer or older version?"
-        ) from exc
+    return read_answer(await client.pipeline(), SiteObservation)
 
 
 def _json(view: SiteRates, url: str) -> str:
@@ -91,8 +87,7 @@ def _json(view: SiteRates, url: str) -> str:
 
 
 def _paint(text: str) -> None:
-    """One frame from the upper left corner on, cut to the terminal's size; nothing is cleared first, which would
-    flicker."""
+    """Draw a frame from the upper left corner on, cut to the terminal's size. Clearing first would flicker."""
     width, height = shutil.get_terminal_size()
     lines = [line[:width] for line in text.split("\n")[:height]]
     sys.stdout.write(_HOME + _END_OF_LINE.join(lines) + _REST_OF_SCREEN)
