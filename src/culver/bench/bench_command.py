@@ -163,6 +163,7 @@ def matching(
     Batches of 8,192 events are matched in rounds, all filters in turn, and the numbers of the subscriptions are
     returned; the best round counts. Filters that do not give the same pairs make the run fail.
     """
+    from culver.bench.line_plot import check_plotting
     from culver.bench.matching import matching_bench
     from culver.bench.matching.contestants import KINDS
     from culver.bench.matching.rounds import Rounds
@@ -172,6 +173,7 @@ def matching(
         raise click.UsageError("--scale is on W1 and has its own numbers of subscriptions")
     chosen = filters or tuple(KINDS)
     if scale:
+        check_plotting()
         sizes = [("W1", count) for count in ((100, 500, 1_000) if quick else matching_bench.SCALE)]
     else:
         sizes = [

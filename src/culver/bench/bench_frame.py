@@ -110,6 +110,11 @@ def tell(text: str) -> None:
 Tell = Callable[[str], None]
 
 
+def rounded(value: float, digits: int) -> float:
+    """The value with so many significant digits."""
+    return float(f"{value:.{digits}g}")
+
+
 def _split_unit(name: str) -> tuple[str, str]:
     for ending, unit in _UNITS.items():
         if name.endswith(ending):

@@ -18,7 +18,6 @@ from culver.bench.matching.change_rates import changed_per_second
 from culver.bench.matching.contestants import KINDS, Contestant, Kind, PluggedFilter
 from culver.bench.matching.drawn_subscriptions import draw
 from culver.bench.matching.first_match import first_match_seconds
-from culver.bench.matching.plot import plot
 from culver.bench.matching.rounds import Rounds, run_rounds
 from culver.bench.workloads import named
 from culver.cli import main
@@ -212,8 +211,8 @@ def test_scale_draws_a_line_for_each_filter(tmp_path: Path, capsys: pytest.Captu
     arguments = ["--scale", "--filter", "columnar", "--filter", "numpy-scan", "--quick", "--plot", str(path)]
     assert main(["bench", "matching", *arguments]) == 0
     drawing = ElementTree.parse(path).getroot()
-    lines = drawing.findall("{http://www.w3.org/2000/svg}polyline")
-    assert [len(line.attrib["points"].split()) for line in lines] == [3, 3]
+    texts = {text.text for text in drawing.iter("{http://www.w3.org/2000/svg}text")}
+    assert {"Cost of an event on one core, W1", "columnar", "numpy-scan"} <= texts
     assert f"drawn to {path}" in capsys.readouterr().err
 
 
@@ -225,17 +224,6 @@ def test_scale_takes_no_number_of_subscriptions(capsys: pytest.CaptureFixture[st
 def test_the_scale_goes_from_a_thousand_to_ten_million_by_decades_and_their_halves() -> None:
     assert runs.SCALE[:4] == (1_000, 5_000, 10_000, 50_000)
     assert runs.SCALE[-2:] == (5_000_000, 10_000_000)
-
-
-def test_a_plot_places_values_by_their_logarithms_and_escapes_names() -> None:
-    drawing = ElementTree.fromstring(plot("t", "x", "y", {"<a>": [(1, 1), (10, 10), (100, 100)]}))
-    line = drawing.find("{http://www.w3.org/2000/svg}polyline")
-    assert line is not None
-    (x0, y0), (x1, y1), (x2, y2) = [map(float, p.split(",")) for p in line.attrib["points"].split()]
-    assert x1 - x0 == pytest.approx(x2 - x1)
-    assert y0 - y1 == pytest.approx(y1 - y2)
-    assert y0 > y2
-    assert "<a>" in [text.text for text in drawing.iter("{http://www.w3.org/2000/svg}text")]
 
 
 def _loaded(contestant: Contestant, workload: str) -> Contestant:

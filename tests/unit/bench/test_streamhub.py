@@ -2,14 +2,12 @@
 
 import json
 import threading
-import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from culver.bench.matching.plot import plot
 from culver.bench.pipeline.backlog import fill_log
 from culver.bench.streamhub import (
     clustering,
@@ -124,7 +122,9 @@ def test_two_processes_give_a_figure_for_every_operator(tmp_path: Path) -> None:
         (each.part, each.cores) for each in findings if each.what == paper_operators.RATE and each.ours > 0
     }
     assert told == {(operator, cores) for operator in paper_operators.OPERATORS for cores in (1, 2)}
-    assert all(_is_drawing(text) for _, text in streamhub_bench.drawings(findings))
+    plots = streamhub_bench.plots_of(findings)
+    assert [plot.name for plot in plots] == [f"figure-8-{name}-1000" for name in paper_operators.OPERATORS]
+    assert all(set(plot.lines) == {"replicated, 1 core", "replicated, 2 cores"} for plot in plots), plots
 
 
 def test_clustering_is_told_against_hashing_and_beside_the_paper_at_its_size() -> None:
@@ -157,7 +157,8 @@ def test_the_whole_is_beside_the_paper_at_its_size_only() -> None:
         for each in whole_pipeline.findings_of(rates, 1_000, 2.0)
         if each.unit == "events/s"
     )
-    assert all(_is_drawing(text) for _, text in streamhub_bench.drawings(findings))
+    (plot,) = streamhub_bench.plots_of(findings)
+    assert plot.lines["replicated"] == [(2, 300_000.0), (1, 200_000.0)]
 
 
 def test_delays_are_in_seconds_beside_the_papers_column() -> None:
@@ -167,14 +168,3 @@ def test_delays_are_in_seconds_beside_the_papers_column() -> None:
         assert (rate.ours, mean.ours, deviation.ours) == (5_000, 0.2, 0.1)
         assert mean.paper is not None
         assert mean.paper.value == (0.98 if batching.name == "large" else 0.22)
-
-
-def test_a_linear_plot_begins_at_nought_and_takes_nought() -> None:
-    text = plot("title", "x", "y", {"line": [(0.0, 0.0), (4.0, 250.0)]}, linear=True)
-    assert _is_drawing(text)
-    labels = [node.text for node in ElementTree.fromstring(text).iter() if node.tag.endswith("text")]
-    assert {"0", "4", "250"} <= set(labels)
-
-
-def _is_drawing(text: str) -> bool:
-    return any(node.tag.endswith("polyline") for node in ElementTree.fromstring(text).iter())

@@ -1,17 +1,18 @@
 """The paper's figures one after another, with both models of costs, and their plots."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from culver.bench.bench_frame import Record, Tell
 from culver.bench.bluedove import policy_comparison, scaling_runs, variations, workload_changes
-from culver.bench.bluedove.bluedove_findings import Found, Value, records
+from culver.bench.bluedove.bluedove_findings import FigureResult, Value, records
 from culver.bench.bluedove.bluedove_plan import BluedovePlan
 from culver.bench.bluedove.service_times import Measured, Proportional
 from culver.bench.bluedove.simulated_world import World
-from culver.bench.matching.plot import plot
+from culver.bench.line_plot import check_plotting, save_plots
 
-_FIGURES: Mapping[str, Callable[[World], Found]] = {
+_FIGURES: Mapping[str, Callable[[World], FigureResult]] = {
     scaling_runs.RESPONSE: scaling_runs.response_over_time,
     scaling_runs.SATURATION: scaling_runs.saturation_by_size,
     policy_comparison.POLICIES: policy_comparison.by_policy,
@@ -25,7 +26,7 @@ _FIGURES: Mapping[str, Callable[[World], Found]] = {
 def run(plan: BluedovePlan, plots: Path, tell: Tell) -> list[Record]:
     """Simulate what the plan names, in the paper's order, and draw into the directory `plots`. Raises
     BenchmarkFailed."""
-    plots.mkdir(parents=True, exist_ok=True)
+    check_plotting()
     services = (Proportional(plan.subscriptions), Measured(plan.rounds, plan.slowed, plan.batch))
     worlds = [World(plan, service, tell) for service in services]
     values: list[list[Value]] = [[] for _ in worlds]
@@ -34,11 +35,8 @@ def run(plan: BluedovePlan, plots: Path, tell: Tell) -> list[Record]:
             continue
         for world, own in zip(worlds, values, strict=True):
             tell(f"figure {name}, {world.service.name} costs")
-            found = simulate(world)
-            own += found.values
-            for each in found.drawings:
-                path = plots / f"{each.name}-{world.service.name}.svg"
-                text = plot(each.title, each.across, each.up, each.lines, linear=True)
-                path.write_text(text, encoding="utf-8")
-    tell(f"drawn into {plots}")
+            result = simulate(world)
+            own += result.values
+            drawn = [replace(plot, name=f"{plot.name}-{world.service.name}") for plot in result.plots]
+            save_plots(drawn, plots, tell)
     return records(*values)

@@ -1,9 +1,13 @@
 """A figure of the simulation beside the paper's: once with its model of costs, once with our matcher's."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from culver.bench.bench_frame import Record
+from culver.bench.bench_frame import Record, rounded
+from culver.bench.line_plot import LinePlot
+
+# A simulation with another seed gives other digits from the fourth on.
+_DIGITS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,18 +26,11 @@ class Value:
 
 
 @dataclass(frozen=True, slots=True)
-class Drawing:
-    name: str
-    title: str
-    across: str
-    up: str
-    lines: Mapping[str, Sequence[tuple[float, float]]]
+class FigureResult:
+    """What one model of costs gives for one figure of the paper."""
 
-
-@dataclass(frozen=True, slots=True)
-class Found:
     values: Sequence[Value]
-    drawings: Sequence[Drawing]
+    plots: Sequence[LinePlot]
 
 
 def records(proportional: Sequence[Value], measured: Sequence[Value]) -> list[Record]:
@@ -53,16 +50,11 @@ def records(proportional: Sequence[Value], measured: Sequence[Value]) -> list[Re
                 "matchers": one.matchers,
                 "unit": one.unit,
                 "paper": one.paper,
-                "proportional": _rounded(one.ours),
-                "measured": _rounded(other.ours),
-                "ratio": _rounded(one.ours / one.paper) if one.paper else None,
-                "measured_ratio": _rounded(other.ours / one.paper) if one.paper else None,
+                "proportional": rounded(one.ours, _DIGITS),
+                "measured": rounded(other.ours, _DIGITS),
+                "ratio": rounded(one.ours / one.paper, _DIGITS) if one.paper else None,
+                "measured_ratio": rounded(other.ours / one.paper, _DIGITS) if one.paper else None,
                 "note": "; ".join(notes) or None,
             }
         )
     return result
-
-
-def _rounded(value: float) -> float:
-    """To three digits: more would be chance."""
-    return float(f"{value:.3g}")

@@ -3,16 +3,17 @@
 import numpy as np
 
 from culver.bench.bluedove import bluedove_paper, saturation
-from culver.bench.bluedove.bluedove_findings import Drawing, Found, Value
+from culver.bench.bluedove.bluedove_findings import FigureResult, Value
 from culver.bench.bluedove.simulated_world import EQUAL, ONE_DIMENSION, QUANTILES, Setting, World
 from culver.bench.bluedove.simulation import Simulation
+from culver.bench.line_plot import LinePlot
 from culver.placement import Adaptive, Random, ResponseTime, SubscriptionCount
 
 POLICIES, BALANCE = "7", "8"
 _ALMOST = 0.95  # of saturation
 
 
-def by_policy(world: World) -> Found:
+def by_policy(world: World) -> FigureResult:
     matchers = max(world.plan.matchers)
     values: list[Value] = []
     for name in (EQUAL, QUANTILES):
@@ -37,10 +38,10 @@ def by_policy(world: World) -> Found:
             )
             for policy, quoted in bluedove_paper.ADAPTIVE_OVER.items()
         ]  # fmt: skip
-    return Found(values, [])
+    return FigureResult(values, [])
 
 
-def balance(world: World) -> Found:
+def balance(world: World) -> FigureResult:
     """Just below its saturation, each of the two systems that divide the space."""
     matchers = max(world.plan.matchers)
     values: list[Value] = []
@@ -67,4 +68,4 @@ def balance(world: World) -> Found:
             )
         )
     title = f"Figure 8: load of matchers, {world.service.name} costs"
-    return Found(values, [Drawing("figure-8", title, "matcher", "busy", lines)])
+    return FigureResult(values, [LinePlot("figure-8", title, "matcher", "busy", lines)])

@@ -5,16 +5,17 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from culver.bench.bluedove import bluedove_paper, saturation
-from culver.bench.bluedove.bluedove_findings import Drawing, Found, Value
+from culver.bench.bluedove.bluedove_findings import FigureResult, Value
 from culver.bench.bluedove.service_times import Measured
 from culver.bench.bluedove.simulated_world import EQUAL, ONE_DIMENSION, QUANTILES, REPLICATED, Setting, World
 from culver.bench.bluedove.simulation import Simulation
+from culver.bench.line_plot import LinePlot
 
 RESPONSE, SATURATION = "5", "6"
 _SYSTEMS = (EQUAL, QUANTILES, ONE_DIMENSION, REPLICATED)
 
 
-def response_over_time(world: World) -> Found:
+def response_over_time(world: World) -> FigureResult:
     setting = Setting(EQUAL, max(world.plan.matchers))
     system, limit = world.system(setting), world.saturation(setting)
     lines: dict[str, list[tuple[float, float]]] = {}
@@ -43,10 +44,10 @@ def response_over_time(world: World) -> Found:
             )
         )
     title = f"Figure 5: response time, {world.service.name} costs"
-    return Found(values, [Drawing("figure-5", title, "seconds", "seconds", lines)])
+    return FigureResult(values, [LinePlot("figure-5", title, "seconds", "seconds", lines)])
 
 
-def saturation_by_size(world: World) -> Found:
+def saturation_by_size(world: World) -> FigureResult:
     """Figure 6(a), and then 6(b)."""
     values: list[Value] = []
     lines: dict[str, list[tuple[float, float]]] = {name: [] for name in _SYSTEMS}
@@ -85,7 +86,7 @@ def saturation_by_size(world: World) -> Found:
                 )  # fmt: skip
     more = _more_subscriptions(world)
     title = f"Figure 6(a): saturation, {world.service.name} costs"
-    return Found(values + more, [Drawing("figure-6a", title, "matchers", "events/s", lines)])
+    return FigureResult(values + more, [LinePlot("figure-6a", title, "matchers", "events/s", lines)])
 
 
 def _more_subscriptions(world: World) -> list[Value]:

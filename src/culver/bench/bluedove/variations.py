@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 
 from culver.bench.bluedove import bluedove_paper
-from culver.bench.bluedove.bluedove_findings import Drawing, Found, Value
+from culver.bench.bluedove.bluedove_findings import FigureResult, Value
 from culver.bench.bluedove.simulated_world import EQUAL, ONE_DIMENSION, Setting, World
+from culver.bench.line_plot import LinePlot
 
 VARIATIONS = "11"
 _DIMENSIONS = (1, 2, 3, 4)
@@ -12,7 +13,7 @@ _DEVIATIONS = (250, 500, 750, 1000)
 _SKEWED = (0, 1, 2, 3, 4)
 
 
-def variations(world: World) -> Found:
+def variations(world: World) -> FigureResult:
     matchers = max(world.plan.matchers)
     scale = world.service.scale
     dimensions = {
@@ -67,15 +68,15 @@ def variations(world: World) -> Found:
         )
     )  # fmt: skip
     values.append(value("11c", "4 skewed, times one-dimension with the same events", skewed[4] / adverse))
-    drawings = [
-        _drawing("figure-11a", "dimensions", dimensions, world),
-        _drawing("figure-11b", "standard deviation", deviations, world),
-        _drawing("figure-11c", "dimensions adversely skewed", skewed, world),
+    plots = [
+        _plot("figure-11a", "dimensions", dimensions, world),
+        _plot("figure-11b", "standard deviation", deviations, world),
+        _plot("figure-11c", "dimensions adversely skewed", skewed, world),
     ]
-    return Found(values, drawings)
+    return FigureResult(values, plots)
 
 
-def _drawing(name: str, across: str, rates: Mapping[int, float], world: World) -> Drawing:
+def _plot(name: str, across: str, rates: Mapping[int, float], world: World) -> LinePlot:
     points: Sequence[tuple[float, float]] = [(each, rate) for each, rate in rates.items()]
     title = f"{name.capitalize().replace('-', ' ')}: {world.service.name} costs"
-    return Drawing(name, title, across, "events/s", {EQUAL: points})
+    return LinePlot(name, title, across, "events/s", {EQUAL: points})

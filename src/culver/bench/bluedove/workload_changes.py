@@ -9,9 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from culver.bench.bluedove import bluedove_paper, saturation
-from culver.bench.bluedove.bluedove_findings import Drawing, Found, Value
+from culver.bench.bluedove.bluedove_findings import FigureResult, Value
 from culver.bench.bluedove.simulated_world import EQUAL, Setting, World
 from culver.bench.bluedove.simulation import Period, Simulation
+from culver.bench.line_plot import LinePlot
 from culver.control import AddSlice, ElasticityController, ElasticitySettings, SliceLoad
 from culver.placement import Adaptive, MPartition
 
@@ -22,7 +23,7 @@ _FAILURE_RATE = 0.6  # of saturation with all matchers
 _DRAINED = 1_000  # seconds after which what still waits counts as lost
 
 
-def elasticity(world: World) -> Found:
+def elasticity(world: World) -> FigureResult:
     setting = Setting(EQUAL, min(world.plan.matchers))
     placement = _mpartition(world, setting)
     system, first = world.system(setting), world.saturation(setting)
@@ -70,7 +71,7 @@ def elasticity(world: World) -> Found:
             note="one matcher was not enough for the rate",
         ),
     ]  # fmt: skip
-    return Found(values, [_over_time("figure-9", "Figure 9: matchers added", periods, world)])
+    return FigureResult(values, [_over_time("figure-9", "Figure 9: matchers added", periods, world)])
 
 
 def _seconds_to_fall(periods: list[Period], at: int) -> float:
@@ -86,7 +87,7 @@ class _Course:
     delayed: float  # share of the events that came before a failure was known, in percent
 
 
-def failures(world: World) -> Found:
+def failures(world: World) -> FigureResult:
     setting = Setting(EQUAL, max(world.plan.matchers))
     rate = _FAILURE_RATE * world.saturation(setting)
     every = min(
@@ -114,7 +115,7 @@ def failures(world: World) -> Found:
             matchers=setting.matchers, note="paper: slightly more",
         ),
     ]  # fmt: skip
-    return Found(values, [_over_time("figure-10", "Figure 10: matchers fail", course.periods, world)])
+    return FigureResult(values, [_over_time("figure-10", "Figure 10: matchers fail", course.periods, world)])
 
 
 def _failing(world: World, setting: Setting, rate: float, every: int) -> _Course:
@@ -145,6 +146,6 @@ def _mpartition(world: World, setting: Setting) -> MPartition:
     return placement
 
 
-def _over_time(name: str, title: str, periods: list[Period], world: World) -> Drawing:
+def _over_time(name: str, title: str, periods: list[Period], world: World) -> LinePlot:
     lines = {"mean": [(each.end, each.response) for each in periods]}
-    return Drawing(name, f"{title}, {world.service.name} costs", "seconds", "seconds", lines)
+    return LinePlot(name, f"{title}, {world.service.name} costs", "seconds", "seconds", lines)

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from culver.bench.bench_frame import BenchmarkFailed, Record, Tell
+from culver.bench.line_plot import LinePlot
 from culver.bench.matching.change_rates import changed_per_second
 from culver.bench.matching.contestants import KINDS, Contestant, Kind
 from culver.bench.matching.drawn_subscriptions import Subscriptions, draw
 from culver.bench.matching.first_match import first_match_seconds
-from culver.bench.matching.plot import plot
 from culver.bench.matching.rounds import BATCH_EVENTS, Result, Rounds, run_rounds
 from culver.bench.workloads import Workload
 
@@ -68,7 +68,7 @@ def save_plot(records: Sequence[Record], path: Path) -> None:
         assert isinstance(rate, float)
         lines.setdefault(str(record["filter"]), []).append((count, 1e6 / rate))
     title = f"Cost of an event on one core, {records[0]['workload']}"
-    path.write_text(plot(title, "subscriptions", "µs per event", lines), encoding="utf-8")
+    LinePlot(path.stem, title, "subscriptions", "µs per event", lines, linear=False).save(path)
 
 
 def _first_matches(plan: MatchingPlan, tell: Tell) -> Callable[[str, Workload], float | None]:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from culver.bench.bench_frame import Record, Tell
-from culver.bench.matching.plot import plot
+from culver.bench.line_plot import LinePlot, Lines, check_plotting, save_plots
 from culver.bench.streamhub import (
     clustering,
     delays,
@@ -18,7 +18,6 @@ from culver.bench.streamhub.streamhub_findings import Finding
 from culver.bench.streamhub.streamhub_plan import StreamhubPlan
 
 Measure = Callable[[StreamhubPlan, Tell], list[Finding]]
-Lines = Mapping[str, Sequence[tuple[float, float]]]
 
 _FIGURES: Mapping[str, Measure] = {
     distributions.FIGURE: distributions.measure,
@@ -34,51 +33,53 @@ _TABLES: Mapping[str, Measure] = {"2": delays.measure}
 def run(plan: StreamhubPlan, plots: Path, tell: Tell) -> list[Record]:
     """Measure what the plan names, in the paper's order, and draw into the directory `plots`. Raises
     BenchmarkFailed."""
+    check_plotting()
     findings: list[Finding] = []
     measures = [_FIGURES[name] for name in _FIGURES if name in plan.figures]
     measures += [_TABLES[name] for name in _TABLES if name in plan.tables]
-    plots.mkdir(parents=True, exist_ok=True)
     for measure in measures:
         found = measure(plan, tell)
         findings += found
-        for name, text in drawings(found):
-            path = plots / f"{name}.svg"
-            path.write_text(text, encoding="utf-8")
-            tell(f"drawn to {path}")
+        save_plots(plots_of(found), plots, tell)
     return [finding.record() for finding in findings]
 
 
-def drawings(findings: Sequence[Finding]) -> Iterator[tuple[str, str]]:
-    """The name and the text of the SVG file of each plot that these findings make."""
-    figure = findings[0].figure
+def plots_of(findings: Sequence[Finding]) -> list[LinePlot]:
+    """The plots of one figure's findings; none for a table."""
+    return list(_plots(findings[0].figure, findings))
+
+
+def _plots(figure: str, findings: Sequence[Finding]) -> Iterator[LinePlot]:
     if figure == distributions.FIGURE:
         for name, start in (("publications", "matched by"), ("subscriptions", "matching a")):
             lines: Lines = {"W2": _percentiles(findings, start)}
             unit = "% of subscriptions" if name == "publications" else "% of events"
-            title = f"Figure 6: matching sets of {name}"
-            yield f"figure-6-{name}", plot(title, unit, "percentile", lines, linear=True)
+            yield LinePlot(
+                f"figure-6-{name}", f"Figure 6: matching sets of {name}", unit, "percentile", lines
+            )
     elif figure == filtering.FIGURE:
         lines = _lines(findings, filtering.COST, "part", "subscriptions")
-        yield "figure-7", plot("Figure 7: filtering on one core", "subscriptions", "µs per event", lines)
+        title = "Figure 7: filtering on one core"
+        yield LinePlot("figure-7", title, "subscriptions", "µs per event", lines, linear=False)
     elif figure == paper_operators.FIGURE:
         for operator in paper_operators.OPERATORS:
             for count in sorted({finding.subscriptions or 0 for finding in findings}):
                 own = [each for each in findings if (each.part, each.subscriptions) == (operator, count)]
+                lines = _by_slices(own, paper_operators.RATE)
                 title = f"Figure 8: {operator}, {count:,} subscriptions"
-                text = plot(title, "slices", "events/s", _by_slices(own, paper_operators.RATE), linear=True)
-                yield f"figure-8-{operator}-{count}", text
+                yield LinePlot(f"figure-8-{operator}-{count}", title, "slices", "events/s", lines)
     elif figure == subscription_storing.FIGURE:
         stored = [finding for finding in findings if finding.part == "M"]
         lines = _by_slices(stored, subscription_storing.RATE)
-        yield "figure-9", plot("Figure 9: storing subscriptions", "slices", "/s", lines, linear=True)
+        yield LinePlot("figure-9", "Figure 9: storing subscriptions", "slices", "subscriptions/s", lines)
     elif figure == clustering.FIGURE:
         both = [finding for finding in findings if finding.part == "AP + M"]
         for name, what in (("storing", clustering.STORED), ("matching", clustering.MATCHED)):
             lines = _lines(both, what, "placement", "subscriptions")
-            yield f"figure-10-{name}", plot(f"Figure 10: {what}", "subscriptions", "µs", lines, linear=True)
+            yield LinePlot(f"figure-10-{name}", f"Figure 10: {what}", "subscriptions", "µs", lines)
     elif figure == whole_pipeline.FIGURE:
         lines = _lines(findings, whole_pipeline.RATE, "placement", "cores")
-        yield "figure-11", plot("Figure 11: through Spark", "cores", "events/s", lines, linear=True)
+        yield LinePlot("figure-11", "Figure 11: through Spark", "cores", "events/s", lines)
 
 
 def _percentiles(findings: Sequence[Finding], start: str) -> list[tuple[float, float]]:
@@ -100,6 +101,7 @@ def _by_slices(findings: Sequence[Finding], what: str) -> Lines:
     lines: dict[str, list[tuple[float, float]]] = {}
     for finding in findings:
         if finding.what == what:
-            name = f"{finding.placement}, {finding.cores}"
+            cores = "1 core" if finding.cores == 1 else f"{finding.cores} cores"
+            name = f"{finding.placement}, {cores}"
             lines.setdefault(name, []).append((finding.slices or 1, finding.ours))
     return lines

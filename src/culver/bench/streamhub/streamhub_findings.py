@@ -2,7 +2,10 @@
 
 from dataclasses import dataclass
 
-from culver.bench.bench_frame import Record
+from culver.bench.bench_frame import Record, rounded
+
+# Further digits are noise of the measurement.
+_DIGITS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +49,8 @@ class Finding:
             "unit": self.unit,
             "paper": paper.value if paper else None,
             "paper_cores": paper.cores if paper else None,
-            "ours": _rounded(self.ours),
+            "ours": rounded(self.ours, _DIGITS),
             "our_cores": self.cores,
-            "ratio": _rounded(self.ours / paper.value) if paper else None,
+            "ratio": rounded(self.ours / paper.value, _DIGITS) if paper else None,
             "note": "; ".join(notes) or None,
         }
-
-
-def _rounded(value: float) -> float:
-    """To four digits: more would be noise."""
-    return float(f"{value:.4g}")
