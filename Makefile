@@ -5,12 +5,18 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: help setup run test lint format bench clean java
+# On all cores; a worker that has nothing left to do takes tests from the others.
+PYTEST := $(BIN)/python -m pytest -n logical --dist worksteal
+
+.PHONY: help setup run test unit check lint format bench clean java
 
 help:
 	@echo "make run     set up, start a site on the Spark engine and print two lines to try it with"
-	@echo "make test    set up and run all tests"
+	@echo "make test    set up and run all tests, in about six minutes on two cores"
+	@echo "make check   lint and the quick tests, in about two: for every step of your work"
+	@echo "make unit    the quick tests alone: tests/unit and tests/contracts"
 	@echo "make lint    ruff, mypy --strict and the package map"
+	@echo "make format  let ruff format the code"
 	@echo "make bench   run the benchmark of the whole path"
 	@echo "make setup   install into .venv only"
 	@echo "make clean   remove .venv and caches"
@@ -23,10 +29,10 @@ $(STAMP): pyproject.toml constraints.txt
 	@echo "Installing into $(VENV) (about two minutes, the first time) ..."
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,bench]'
-	@echo "Compiling the kernels ..."
-	@$(BIN)/python -c 'from culver.delivery import delivery_kernels as kernels; from culver.log.files import disk_thread; from culver.matching import warm_up; warm_up(); kernels.load(); disk_thread.load()'
-	@! command -v java >/dev/null 2>&1 || { echo "Recording the classes that Spark loads ..."; \
-	  $(BIN)/python -m culver.pipeline.spark.class_archive >/dev/null 2>&1; } || true
+	@echo "Compiling the kernels, and recording the classes that Spark loads ..."
+	@$(BIN)/python -m culver.pipeline.spark.class_archive >/dev/null 2>&1 & \
+	  $(BIN)/python -c 'from culver.delivery import delivery_kernels as kernels; from culver.log.files import disk_thread; from culver.matching import warm_up; warm_up(); kernels.load(); disk_thread.load()'; \
+	  compiled=$$?; wait; exit $$compiled
 	@touch $@
 
 java:
@@ -41,7 +47,13 @@ run: setup java
 	@exec $(BIN)/culver serve
 
 test: setup java
-	$(BIN)/python -m pytest
+	$(PYTEST)
+
+unit: setup
+	$(PYTEST) tests/unit tests/contracts
+
+check: setup
+	@$(MAKE) --no-print-directory -j2 lint unit
 
 lint: setup
 	$(BIN)/ruff check src tests

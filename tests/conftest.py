@@ -1,4 +1,4 @@
-"""Options of the whole suite."""
+"""Options and order of the whole suite."""
 
 import pytest
 
@@ -15,3 +15,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def full_length(request: pytest.FixtureRequest) -> bool:
     """Whether the long tests run at full length."""
     return bool(request.config.getoption("--full"))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest tests begin first, so that no worker is left alone with one of them at the end."""
+    items.sort(key=_seconds, reverse=True)
+
+
+def _seconds(item: pytest.Item) -> float:
+    marker = item.get_closest_marker("takes")
+    return float(marker.kwargs["seconds"]) if marker else 0.0

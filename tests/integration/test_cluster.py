@@ -33,18 +33,13 @@ from support.until import until
 pytestmark = pytest.mark.spark
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[StandaloneCluster, ClusterState]]:
-    cluster = StandaloneCluster(tmp_path_factory.mktemp("cluster"))
-    state = cluster.up(workers=2, cores=1, memory="1g", port=0, progress=lambda text: None)
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[StandaloneCluster]:
+    cluster = StandaloneCluster(tmp_path / "cluster")
     try:
-        yield cluster, state
+        yield cluster
     finally:
-        stopped = cluster.down()
-    assert [process.role for process in stopped] == ["worker-1", "master"], "the other Worker was killed"
-    assert not state.running
-    assert cluster.state() is None
-    assert cluster.down() == []
+        cluster.down()
 
 
 def executors(state: ClusterState) -> list[psutil.Process]:
@@ -54,16 +49,6 @@ def executors(state: ClusterState) -> list[psutil.Process]:
             with contextlib.suppress(psutil.NoSuchProcess):
                 found += [child] if "CoarseGrainedExecutorBackend" in " ".join(child.cmdline()) else []
     return found
-
-
-def test_second_cluster_in_a_directory_is_refused(
-    cluster: tuple[StandaloneCluster, ClusterState],
-) -> None:
-    found, state = cluster
-    assert [process.role for process in state.running] == ["master", "worker-1", "worker-2"]
-    with pytest.raises(Conflict, match="up already"):
-        found.up(workers=1, cores=1, memory="512m", port=0, progress=lambda text: None)
-    assert found.state() == state
 
 
 async def check_shares(
@@ -86,10 +71,15 @@ async def check_shares(
         assert any(held <= share for share in shares), (held, shares)
 
 
+@pytest.mark.takes(seconds=60)
 def test_executors_come_and_go_with_slices_and_killed_ones_lose_and_repeat_nothing(
-    tmp_path: Path, cluster: tuple[StandaloneCluster, ClusterState], full_length: bool
+    tmp_path: Path, cluster: StandaloneCluster, full_length: bool
 ) -> None:
-    _, state = cluster
+    state = cluster.up(workers=2, cores=1, memory="1g", port=0, progress=lambda text: None)
+    assert [process.role for process in state.running] == ["master", "worker-1", "worker-2"]
+    with pytest.raises(Conflict, match="up already"):
+        cluster.up(workers=1, cores=1, memory="512m", port=0, progress=lambda text: None)
+    assert cluster.state() == state
     rng = random.Random(12)
     expected = Expectation()
     steps = 300 if full_length else 30
@@ -99,8 +89,9 @@ def test_executors_come_and_go_with_slices_and_killed_ones_lose_and_repeat_nothi
         await until(lambda: len(executors(state)) == told.read().cores == count, 60)
 
     async def kill_meanwhile(site: RunningSite, victim: psutil.Process) -> None:
+        published = len(expected.events)
         living = asyncio.create_task(random_steps(site, rng, expected, steps))
-        await asyncio.sleep(0.3)
+        await until(lambda: living.done() or len(expected.events) > published + 20)
         victim.kill()
         await living
         await check(site, expected)
@@ -131,3 +122,8 @@ def test_executors_come_and_go_with_slices_and_killed_ones_lose_and_repeat_nothi
         elastic=True,
     )
     run(Settings(data_dir=tmp_path / "data", pipeline=pipeline), scene)
+    stopped = cluster.down()
+    assert [process.role for process in stopped] == ["worker-1", "master"], "the other Worker was killed"
+    assert not state.running
+    assert cluster.state() is None
+    assert cluster.down() == []

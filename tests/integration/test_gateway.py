@@ -18,6 +18,7 @@ from culver.gateway.app import create_app
 from culver.gateway.server.gateway_server import GatewayServer
 from support.fake_site import FakeSite
 from support.gateway import eventually, gateway_settings, run, served, socket_to
+from support.until import settled
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -159,7 +160,7 @@ def test_publications_are_pipelined_and_keep_their_order() -> None:
             site.hold.clear()
             for number in range(200):
                 await socket.send(json.dumps({"op": "publish", "ref": number, "events": [{"n": number}]}))
-            await asyncio.sleep(0.1)
+            await settled()
             site.hold.set()
             answers = [await hear(socket) for _ in range(200)]
             assert {answer["ref"] for answer in answers} == set(range(200))
@@ -512,10 +513,7 @@ def test_a_client_that_does_not_read_stops_its_session_instead_of_filling_memory
             event = {"n": 1, "text": "x" * 10_000}
             for _ in range(30):
                 await client.post("/v1/events", json=[event] * 100)
-            previous = -1
-            while session.received != previous:
-                previous = session.received
-                await asyncio.sleep(0.2)
+            await settled(lambda: session.received)
             # 30 MB wait at the site; the gateway took what fits socket buffers and one batch.
             assert session.received * 10_000 < 8_000_000
             raw.close()

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -15,19 +16,18 @@ from typing import Any, Self
 import httpx
 import psutil
 
+_WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+_PORTS = range(20_000 + 1_000 * (_WORKER % 12), 21_000 + 1_000 * (_WORKER % 12))
+
 
 def free_port(count: int = 1) -> int:
-    """The first of so many free ports in a row."""
+    """The first of so many free ports in a row. Each worker of the test run has ports of its own, below those that
+    the system gives to clients: nobody takes one while the service that has it is being started again."""
     while True:
-        with contextlib.ExitStack() as stack:
-            port = 0
-            try:
-                for number in range(count):
-                    probe = stack.enter_context(socket.socket())
-                    probe.bind(("127.0.0.1", port + number if port else 0))
-                    port = port or probe.getsockname()[1]
-            except (OSError, OverflowError):
-                continue
+        port = random.randrange(_PORTS.start, _PORTS.stop - count)
+        with contextlib.ExitStack() as stack, contextlib.suppress(OSError):
+            for number in range(count):
+                stack.enter_context(socket.socket()).bind(("127.0.0.1", port + number))
             return port
 
 

@@ -1,14 +1,26 @@
-"""Waiting for what another task, thread or process brings about."""
+"""Waiting for what another task, thread or process brings about. Nothing in the tests waits for a fixed time."""
 
 import asyncio
+import time
 from collections.abc import Callable
+
+_PAUSE_SECONDS = 0.002
+_QUIET_TURNS = 100
 
 
 async def until(condition: Callable[[], object], timeout_seconds: float = 20.0) -> None:
     """Returns once the condition holds; fails when it does not in time."""
-    pause_seconds = 0.002
-    for _ in range(int(timeout_seconds / pause_seconds)):
-        if condition():
-            return
-        await asyncio.sleep(pause_seconds)
-    raise AssertionError(f"did not come about within {timeout_seconds:g} s")
+    deadline = time.monotonic() + timeout_seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"did not come about within {timeout_seconds:g} s"
+        await asyncio.sleep(_PAUSE_SECONDS)
+
+
+async def settled(value: Callable[[], object] = lambda: None) -> None:
+    """Returns once the value has stayed the same for many turns of the event loop: what is ready to happen on this
+    loop, reading from its sockets included, has happened by then."""
+    last, quiet = value(), 0
+    while quiet < _QUIET_TURNS:
+        await asyncio.sleep(0)
+        quiet = quiet + 1 if value() == last else 0
+        last = value()

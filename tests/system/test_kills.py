@@ -96,7 +96,10 @@ def some_filters(rng: random.Random, count: int) -> list[str]:
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize(
     ("engine", "events", "kills"),
-    [("inline", 5_000, 4), pytest.param("spark", 3_000, 2, marks=pytest.mark.spark)],
+    [
+        pytest.param("inline", 5_000, 4, marks=pytest.mark.takes(seconds=20)),
+        pytest.param("spark", 3_000, 2, marks=[pytest.mark.spark, pytest.mark.takes(seconds=25)]),
+    ],
 )
 def test_every_acknowledged_event_is_in_every_matching_mailbox_once(
     tmp_path: Path, full_length: bool, engine: str, events: int, kills: int

@@ -84,6 +84,7 @@ def test_members_are_delivered_to_before_and_after_a_restart(tmp_path: Path) -> 
 
 def test_killed_service_has_every_acknowledged_block_and_no_piece_of_another(tmp_path: Path) -> None:
     acknowledged = 0
+    begun = threading.Event()
 
     def register(service: Service) -> None:
         nonlocal acknowledged
@@ -91,6 +92,7 @@ def test_killed_service_has_every_acknowledged_block_and_no_piece_of_another(tmp
             while True:
                 try:
                     acknowledged = add(http, acknowledged)["next"]
+                    begun.set()
                 except httpx.TransportError:
                     return
 
@@ -98,8 +100,10 @@ def test_killed_service_has_every_acknowledged_block_and_no_piece_of_another(tmp
         service.wait_until_ready()
         for round_ in range(2):
             thread = threading.Thread(target=register, args=(service,))
+            begun.clear()
             thread.start()
-            time.sleep(0.5 + 0.23 * round_)
+            assert begun.wait(60)
+            time.sleep(0.05 + 0.13 * round_)  # into one of the next blocks
             service.kill()
             thread.join()
             service.start()

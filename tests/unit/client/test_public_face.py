@@ -7,9 +7,9 @@ import culver
 
 _PROBE = """
 import sys, time
-start = time.perf_counter()
+start = time.process_time()
 import culver
-elapsed = time.perf_counter() - start
+elapsed = time.process_time() - start
 heavy = {"numpy", "pyarrow", "pyspark", "httpx", "websockets", "asyncio", "msgspec"} & set(sys.modules)
 print(f"{elapsed:.4f}", *sorted(heavy))
 """
