@@ -135,7 +135,7 @@ def measure_floor(directory: Path, plan: LatencyPlan) -> NDArray[np.float64]:
 
 
 async def _send_on_schedule(
-    publisher: wire_client.Connection,
+    publisher: wire_client.WireConnection,
     encoded: list[str],
     sent: NDArray[np.float64],
     start: float,
@@ -155,11 +155,11 @@ async def _send_on_schedule(
             await asyncio.sleep(max(_SHORTEST_WAIT_SECONDS, start + last_of_batch / rate - now))
 
 
-async def _listen(subscriber: wire_client.Connection, received: NDArray[np.float64]) -> None:
+async def _listen(subscriber: wire_client.WireConnection, received: NDArray[np.float64]) -> None:
     """Note when each event came for the first time; ends when all have."""
     missing = int(np.count_nonzero(received == 0.0))
 
-    def take(message: wire_client.Message) -> bool:
+    def take(message: wire_client.SiteMessage) -> bool:
         nonlocal missing
         now = time.perf_counter()
         for delivery in message.deliveries:
@@ -172,7 +172,7 @@ async def _listen(subscriber: wire_client.Connection, received: NDArray[np.float
     await subscriber.listen(take)
 
 
-async def _discard_acknowledgements(publisher: wire_client.Connection) -> None:
+async def _discard_acknowledgements(publisher: wire_client.WireConnection) -> None:
     await publisher.listen(lambda message: False)
 
 

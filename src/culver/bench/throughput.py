@@ -59,7 +59,7 @@ async def measure_throughput(
     return Throughput(len(events), published - started, delivered - started)
 
 
-async def _publish(publisher: wire_client.Connection, messages: Sequence[str]) -> int:
+async def _publish(publisher: wire_client.WireConnection, messages: Sequence[str]) -> int:
     """Returns the log position behind the last event."""
     end, in_flight = 0, 0
     for message in messages:
@@ -73,7 +73,7 @@ async def _publish(publisher: wire_client.Connection, messages: Sequence[str]) -
     return end
 
 
-async def _acknowledgement(publisher: wire_client.Connection) -> wire_client.Message:
+async def _acknowledgement(publisher: wire_client.WireConnection) -> wire_client.SiteMessage:
     while (message := await publisher.receive()).op != "published":
         pass
     return message

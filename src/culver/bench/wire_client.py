@@ -35,7 +35,7 @@ class DeliveryMessage(msgspec.Struct):
     event: NumberedEvent
 
 
-class Message(msgspec.Struct):
+class SiteMessage(msgspec.Struct):
     """Any message from the site; members that it has not keep their defaults."""
 
     op: str
@@ -46,10 +46,10 @@ class Message(msgspec.Struct):
     detail: str = ""
 
 
-_decoder = msgspec.json.Decoder(Message)
+_decoder = msgspec.json.Decoder(SiteMessage)
 
 
-class Connection(asyncio.Protocol):
+class WireConnection(asyncio.Protocol):
     """A WebSocket client that does what a benchmark needs and nothing else: whole messages, no compression. Made by
     `open_connection`. Its methods raise BenchmarkFailed for an error, a gap or the end of the connection: a figure
     would then mean nothing."""
@@ -61,7 +61,7 @@ class Connection(asyncio.Protocol):
         self._data = b""  # that is not a whole message yet
         self._messages: deque[bytes] = deque()
         self._arrived = asyncio.Event()
-        self._take: Callable[[Message], bool] | None = None
+        self._take: Callable[[SiteMessage], bool] | None = None
         self._taken: asyncio.Future[None] = loop.create_future()
         self._writable = asyncio.Event()
         self._writable.set()
@@ -73,7 +73,7 @@ class Connection(asyncio.Protocol):
             raise self._failure()
         self._transport.write(_frame(_TEXT, message.encode()))
 
-    async def receive(self) -> Message:
+    async def receive(self) -> SiteMessage:
         """The next message."""
         while not self._messages:
             if self._end is not None:
@@ -82,7 +82,7 @@ class Connection(asyncio.Protocol):
             await self._arrived.wait()
         return _decoded(self._messages.popleft())
 
-    async def listen(self, take: Callable[[Message], bool]) -> None:
+    async def listen(self, take: Callable[[SiteMessage], bool]) -> None:
         """Hand over each message from now on, the moment it comes and with no task to wake for it; ends when `take`
         returns True. Once for a connection."""
         self._take = take
@@ -169,7 +169,7 @@ class Connection(asyncio.Protocol):
         return BenchmarkFailed(f"the site closed the connection: {self._end}")
 
 
-def _decoded(payload: bytes) -> Message:
+def _decoded(payload: bytes) -> SiteMessage:
     message = _decoder.decode(payload)
     if message.op == "error":
         raise BenchmarkFailed(f"the site refused a message: {message.code}: {message.detail}")
@@ -179,12 +179,12 @@ def _decoded(payload: bytes) -> Message:
 
 
 @asynccontextmanager
-async def open_connection(url: str) -> AsyncIterator[Connection]:
+async def open_connection(url: str) -> AsyncIterator[WireConnection]:
     """Raises BenchmarkFailed where there is no site, or it refuses."""
     parts = urlsplit(url)
     loop = asyncio.get_running_loop()
     try:
-        _, connection = await loop.create_connection(Connection, parts.hostname or "", parts.port or 80)
+        _, connection = await loop.create_connection(WireConnection, parts.hostname or "", parts.port or 80)
     except OSError as exc:
         raise BenchmarkFailed(f"no connection to {url}: {exc}") from exc
     try:

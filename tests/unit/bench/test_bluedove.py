@@ -12,7 +12,7 @@ from culver.bench.bluedove.bluedove_findings import Value, records
 from culver.bench.bluedove.bluedove_plan import BluedovePlan, quick_plan
 from culver.bench.bluedove.saturation import dispatchers, highest, is_saturated, saturation
 from culver.bench.bluedove.service_times import Measured, Proportional
-from culver.bench.bluedove.simulated_world import EQUAL, ONE_DIMENSION, REPLICATED, Setting, World
+from culver.bench.bluedove.simulated_world import EQUAL, ONE_DIMENSION, REPLICATED, World, WorldSetting
 from culver.bench.bluedove.simulation import Simulation, System
 from culver.bench.workloads import named
 from culver.bench.workloads.uniform_ranges import RangesWorkload
@@ -130,9 +130,9 @@ def world() -> World:
 
 
 def test_the_papers_workload_is_divided_by_the_real_placements(world: World) -> None:
-    divided = world.system(Setting(EQUAL, 5))
+    divided = world.system(WorldSetting(EQUAL, 5))
     assert divided.candidates.shape[1] >= 4
-    held = [world.system(Setting(name, 5)).registrations for name in (REPLICATED, ONE_DIMENSION)]
+    held = [world.system(WorldSetting(name, 5)).registrations for name in (REPLICATED, ONE_DIMENSION)]
     assert held[0].tolist() == [4_000]
     assert held[1].sum() > 4_000
     assert divided.registrations.max() < 4_000
@@ -140,7 +140,7 @@ def test_the_papers_workload_is_divided_by_the_real_placements(world: World) -> 
 
 def test_in_proportion_replication_has_the_papers_rate_and_is_the_slowest(world: World) -> None:
     replicated, one, several = (
-        world.saturation(Setting(name, 20)) for name in (REPLICATED, ONE_DIMENSION, EQUAL)
+        world.saturation(WorldSetting(name, 20)) for name in (REPLICATED, ONE_DIMENSION, EQUAL)
     )
     assert replicated == pytest.approx(bluedove_paper.SATURATION / 67, rel=PRECISE)
     assert several > 4.2 * one
@@ -151,12 +151,12 @@ def test_our_matcher_is_measured_once_for_each_set_and_given_slowed() -> None:
     plan = quick_plan(())
     service = Measured(rounds=1, slowed=1000.0, batch=64)
     slow = World(plan, service, lambda text: None)
-    divided = slow.system(Setting(EQUAL, 5))
+    divided = slow.system(WorldSetting(EQUAL, 5))
     used = np.unique(divided.candidates[divided.candidates >= 0])
     used = used[divided.registrations[used] > 0]
     assert (divided.cost[used] > 1000 * 1e-8).all()
     assert (divided.cost[divided.registrations == 0] == 0).all()
-    again = World(plan, service, lambda text: None).system(Setting(EQUAL, 5))
+    again = World(plan, service, lambda text: None).system(WorldSetting(EQUAL, 5))
     assert np.array_equal(again.each, divided.each)
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from culver.bench.bench_frame import BenchmarkFailed
 from culver.bench.matching import matching_bench as runs
 from culver.bench.matching.change_rates import changed_per_second
-from culver.bench.matching.contestants import KINDS, Contestant, Kind, PluggedFilter
+from culver.bench.matching.contestants import KINDS, Contestant, ContestantKind, PluggedFilter
 from culver.bench.matching.drawn_subscriptions import draw
 from culver.bench.matching.first_match import first_match_seconds
 from culver.bench.matching.rounds import Rounds, run_rounds
@@ -117,7 +117,7 @@ def test_a_filter_with_wrong_pairs_makes_the_run_fail(wrong: type[Forgetful]) ->
         ["columnar", "wrong"],
         SHORT,
         pool_events=256,
-        kinds={"columnar": KINDS["columnar"], "wrong": Kind(wrong)},
+        kinds={"columnar": KINDS["columnar"], "wrong": ContestantKind(wrong)},
     )
     with pytest.raises(BenchmarkFailed, match="wrong and columnar do not agree"):
         runs.run(plan, lambda _: None)

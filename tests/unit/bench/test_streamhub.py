@@ -141,10 +141,10 @@ def test_clustering_is_told_against_hashing_and_beside_the_paper_at_its_size() -
 
 def test_the_whole_is_beside_the_paper_at_its_size_only() -> None:
     rates = {
-        whole_pipeline.Setting("replicated", 2): 300_000.0,
-        whole_pipeline.Setting("hashed", 2): 100_000.0,
-        whole_pipeline.Setting("event-space", 2): 150_000.0,
-        whole_pipeline.Setting("replicated", 1): 200_000.0,
+        whole_pipeline.SparkSetting("replicated", 2): 300_000.0,
+        whole_pipeline.SparkSetting("hashed", 2): 100_000.0,
+        whole_pipeline.SparkSetting("event-space", 2): 150_000.0,
+        whole_pipeline.SparkSetting("replicated", 1): 200_000.0,
     }
     findings = whole_pipeline.findings_of(rates, 100_000, 175.0)
     first = findings[0].record()

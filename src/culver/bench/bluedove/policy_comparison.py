@@ -4,7 +4,7 @@ import numpy as np
 
 from culver.bench.bluedove import bluedove_paper, saturation
 from culver.bench.bluedove.bluedove_findings import FigureResult, Value
-from culver.bench.bluedove.simulated_world import EQUAL, ONE_DIMENSION, QUANTILES, Setting, World
+from culver.bench.bluedove.simulated_world import EQUAL, ONE_DIMENSION, QUANTILES, World, WorldSetting
 from culver.bench.bluedove.simulation import Simulation
 from culver.bench.line_plot import LinePlot
 from culver.placement import Adaptive, Random, ResponseTime, SubscriptionCount
@@ -17,7 +17,7 @@ def by_policy(world: World) -> FigureResult:
     matchers = max(world.plan.matchers)
     values: list[Value] = []
     for name in (EQUAL, QUANTILES):
-        setting = Setting(name, matchers)
+        setting = WorldSetting(name, matchers)
         rates = {
             policy: world.saturation(setting, policy)
             for policy in (Adaptive.name, ResponseTime.name, SubscriptionCount.name, Random.name)
@@ -47,7 +47,7 @@ def balance(world: World) -> FigureResult:
     values: list[Value] = []
     lines: dict[str, list[tuple[float, float]]] = {}
     for name in (EQUAL, QUANTILES, ONE_DIMENSION):
-        setting = Setting(name, matchers)
+        setting = WorldSetting(name, matchers)
         rate = _ALMOST * world.saturation(setting)
         simulation = Simulation(world.system(setting), saturation.dispatchers(world.policy(setting)))
         seconds = max(20, round(world.plan.events_per_slice * matchers / rate))

@@ -7,7 +7,14 @@ from dataclasses import replace
 from culver.bench.bluedove import bluedove_paper, saturation
 from culver.bench.bluedove.bluedove_findings import FigureResult, Value
 from culver.bench.bluedove.service_times import Measured
-from culver.bench.bluedove.simulated_world import EQUAL, ONE_DIMENSION, QUANTILES, REPLICATED, Setting, World
+from culver.bench.bluedove.simulated_world import (
+    EQUAL,
+    ONE_DIMENSION,
+    QUANTILES,
+    REPLICATED,
+    World,
+    WorldSetting,
+)
 from culver.bench.bluedove.simulation import Simulation
 from culver.bench.line_plot import LinePlot
 
@@ -16,7 +23,7 @@ _SYSTEMS = (EQUAL, QUANTILES, ONE_DIMENSION, REPLICATED)
 
 
 def response_over_time(world: World) -> FigureResult:
-    setting = Setting(EQUAL, max(world.plan.matchers))
+    setting = WorldSetting(EQUAL, max(world.plan.matchers))
     system, limit = world.system(setting), world.saturation(setting)
     lines: dict[str, list[tuple[float, float]]] = {}
     values: list[Value] = []
@@ -52,7 +59,7 @@ def saturation_by_size(world: World) -> FigureResult:
     values: list[Value] = []
     lines: dict[str, list[tuple[float, float]]] = {name: [] for name in _SYSTEMS}
     for matchers in world.plan.matchers:
-        rates = {name: world.saturation(Setting(name, matchers)) for name in _SYSTEMS}
+        rates = {name: world.saturation(WorldSetting(name, matchers)) for name in _SYSTEMS}
         for name, rate in rates.items():
             lines[name].append((matchers, rate * world.service.scale))
             quoted = (
@@ -77,7 +84,7 @@ def saturation_by_size(world: World) -> FigureResult:
                 (ONE_DIMENSION, bluedove_paper.OVER_ONE_DIMENSION),
                 (REPLICATED, bluedove_paper.OVER_REPLICATED),
             ):
-                note = _why(world, Setting(name, matchers)) if other == REPLICATED else ""
+                note = _why(world, WorldSetting(name, matchers)) if other == REPLICATED else ""
                 values.append(
                     _value(
                         world, "6a", f"saturation rate, times that of {other}", "times", rates[name] / rates[other],
@@ -97,14 +104,16 @@ def _more_subscriptions(world: World) -> list[Value]:
     matchers = max(world.plan.matchers)
     held: dict[str, float] = {}
     if world.service.name == Measured.name:
-        curves = {name: _curve(world, Setting(name, matchers)) for name in _SYSTEMS}
+        curves = {name: _curve(world, WorldSetting(name, matchers)) for name in _SYSTEMS}
         rate = curves[REPLICATED][sorted(curves[REPLICATED])[1]]
         held = {name: _number_at(curve, rate) for name, curve in curves.items()}
         note = f"measured: at {rate * world.service.scale:,.0f}/s"
     else:
         for name in _SYSTEMS:
             held[name] = (
-                world.plan.subscriptions * world.saturation(Setting(name, matchers)) / bluedove_paper.RATE
+                world.plan.subscriptions
+                * world.saturation(WorldSetting(name, matchers))
+                / bluedove_paper.RATE
             )
         note = f"proportional: at {bluedove_paper.RATE:,.0f}/s"
     values = [
@@ -125,7 +134,7 @@ def _more_subscriptions(world: World) -> list[Value]:
     return values
 
 
-def _curve(world: World, setting: Setting) -> dict[int, float]:
+def _curve(world: World, setting: WorldSetting) -> dict[int, float]:
     return {
         count: world.saturation(replace(setting, subscriptions=count)) for count in sorted(world.plan.more)
     }
@@ -140,7 +149,7 @@ def _number_at(curve: Mapping[int, float], rate: float) -> float:
     return float(few * (rate / curve[few]) ** slope)
 
 
-def _why(world: World, setting: Setting) -> str:
+def _why(world: World, setting: WorldSetting) -> str:
     """What limits the gain over replication: an event must be matched somewhere."""
     whole = world.system(replace(setting, system=REPLICATED))
     bound = saturation.highest(world.system(setting)) / saturation.highest(whole)
@@ -164,7 +173,7 @@ def _value(
         unit=unit,
         ours=ours,
         system=name,
-        policy=world.policy(Setting(name)),
+        policy=world.policy(WorldSetting(name)),
         matchers=matchers,
         paper=quoted,
         note=note,

@@ -18,14 +18,14 @@ import numpy as np
 from culver.jit import Integers, Reals, compiled
 
 
-class Slots(NamedTuple):
+class EventSlots(NamedTuple):
     arrived: Reals  # when
     row: Integers  # which event of the pool
     following: Integers  # the next slot of the same list, -1: none
     free: Integers  # (1,): the first that is free
 
 
-class Queues(NamedTuple):
+class MatcherQueues(NamedTuple):
     head: Integers
     tail: Integers
     length: Integers
@@ -33,7 +33,7 @@ class Queues(NamedTuple):
     each: Reals
 
 
-class Servers(NamedTuple):
+class MatcherServers(NamedTuple):
     """By slice; the queues of slice s are own[start[s]] to own[start[s + 1]]."""
 
     start: Integers
@@ -44,7 +44,7 @@ class Servers(NamedTuple):
     stopped: Integers  # 1: it does nothing
 
 
-class Tally(NamedTuple):
+class MatcherTally(NamedTuple):
     """By queue, of what was begun since it was last cleared."""
 
     arrived: Integers
@@ -56,7 +56,13 @@ class Tally(NamedTuple):
 
 @compiled
 def _serve(
-    slots: Slots, queues: Queues, servers: Servers, tally: Tally, server: int, until: float, most: int
+    slots: EventSlots,
+    queues: MatcherQueues,
+    servers: MatcherServers,
+    tally: MatcherTally,
+    server: int,
+    until: float,
+    most: int,
 ) -> None:
     """Begin everything that can be begun before `until`."""
     while servers.waiting[server] > 0 and servers.free_at[server] < until and servers.stopped[server] == 0:
@@ -86,10 +92,10 @@ def _serve(
 
 @compiled
 def work(
-    slots: Slots,
-    queues: Queues,
-    servers: Servers,
-    tally: Tally,
+    slots: EventSlots,
+    queues: MatcherQueues,
+    servers: MatcherServers,
+    tally: MatcherTally,
     times: Reals,
     arrived: Reals,
     rows: Integers,
@@ -122,19 +128,19 @@ def work(
         _serve(slots, queues, servers, tally, server, until, most)
 
 
-def free_slots(count: int) -> Slots:
+def free_slots(count: int) -> EventSlots:
     following = np.arange(1, count + 1)
     following[-1] = -1
-    return Slots(np.zeros(count), np.zeros(count, np.int64), following, np.zeros(1, np.int64))
+    return EventSlots(np.zeros(count), np.zeros(count, np.int64), following, np.zeros(1, np.int64))
 
 
-def more_slots(slots: Slots, count: int) -> Slots:
+def more_slots(slots: EventSlots, count: int) -> EventSlots:
     """The same with `count` more that are free."""
     more = free_slots(count)
     base = len(slots.row)
     following = np.concatenate([slots.following, more.following + base])
     following[-1] = slots.free[0]
-    return Slots(
+    return EventSlots(
         np.concatenate([slots.arrived, more.arrived]),
         np.concatenate([slots.row, more.row]),
         following,
@@ -143,7 +149,7 @@ def more_slots(slots: Slots, count: int) -> Slots:
 
 
 @compiled
-def waiting_slots(slots: Slots, queues: Queues) -> Integers:
+def waiting_slots(slots: EventSlots, queues: MatcherQueues) -> Integers:
     """The slots of all queues, one queue after another."""
     result = np.empty(queues.length.sum(), np.int64)
     place = 0
@@ -156,21 +162,21 @@ def waiting_slots(slots: Slots, queues: Queues) -> Integers:
     return result
 
 
-def empty_queues(fixed: Reals, each: Reals) -> Queues:
+def empty_queues(fixed: Reals, each: Reals) -> MatcherQueues:
     count = len(each)
-    return Queues(np.full(count, -1), np.full(count, -1), np.zeros(count, np.int64), fixed, each)
+    return MatcherQueues(np.full(count, -1), np.full(count, -1), np.zeros(count, np.int64), fixed, each)
 
 
-def idle_servers(slice_of_queue: Integers, slices: int, now: float) -> Servers:
+def idle_servers(slice_of_queue: Integers, slices: int, now: float) -> MatcherServers:
     own = np.argsort(slice_of_queue, kind="stable")
     start = np.concatenate([[0], np.cumsum(np.bincount(slice_of_queue, minlength=slices))])
     current = own[np.minimum(start[:-1], len(own) - 1)]
     waiting, stopped = np.zeros((2, slices), np.int64)
-    return Servers(start, own, waiting, np.full(slices, now), current, stopped)
+    return MatcherServers(start, own, waiting, np.full(slices, now), current, stopped)
 
 
-def no_tally(queues: int) -> Tally:
-    return Tally(
+def no_tally(queues: int) -> MatcherTally:
+    return MatcherTally(
         np.zeros(queues, np.int64),
         np.zeros(queues, np.int64),
         np.zeros(queues),

@@ -34,7 +34,7 @@ class Scene:
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class WorldSetting:
     """A system of the paper's evaluation."""
 
     system: str = EQUAL
@@ -57,7 +57,7 @@ class World:
         self.system = functools.cache(self._system)
         self._saturated = functools.cache(self._search)
 
-    def divided(self, setting: Setting, placement: Placement) -> System:
+    def divided(self, setting: WorldSetting, placement: Placement) -> System:
         """The setting's subscriptions and events, divided by this placement."""
         scene = self.scene(setting.deviation, setting.skewed, setting.subscriptions)
         held = placement.assign(scene.table)
@@ -68,11 +68,11 @@ class World:
             placement.slices, placement.homes, sizes, times.fixed, times.each, times.most, candidates
         )
 
-    def saturation(self, setting: Setting, policy: str | None = None) -> float:
+    def saturation(self, setting: WorldSetting, policy: str | None = None) -> float:
         """Events a second, of simulated matchers."""
         return self._saturated(setting, policy or self.policy(setting))
 
-    def policy(self, setting: Setting) -> str:
+    def policy(self, setting: WorldSetting) -> str:
         """The one that the paper uses with such a system."""
         return Random.name if setting.system == REPLICATED else Adaptive.name
 
@@ -87,7 +87,7 @@ class World:
             workload.event_batch(self.plan.pool, SEED),
         )
 
-    def _placement(self, setting: Setting) -> Placement:
+    def _placement(self, setting: WorldSetting) -> Placement:
         scene = self.scene(setting.deviation, setting.skewed, setting.subscriptions)
         if setting.system == REPLICATED:
             return Replicated(setting.matchers)
@@ -97,10 +97,10 @@ class World:
         events = scene.events.slice(0, _LEARNT_FROM)
         return MPartition.learnt(scene.cropped, setting.matchers, events, dividing)
 
-    def _system(self, setting: Setting) -> System:
+    def _system(self, setting: WorldSetting) -> System:
         return self.divided(setting, self.placement(setting))
 
-    def _search(self, setting: Setting, policy: str) -> float:
+    def _search(self, setting: WorldSetting, policy: str) -> float:
         found = saturation.saturation(self.system(setting), policy, self.plan)
         shown = f"{found * self.service.scale:,.0f}/s"
         self.tell(f"  {setting.system}, {setting.matchers} matchers, {policy}: {shown}")

@@ -69,9 +69,9 @@ class Simulation:
         self._again_arrived = np.empty(0)
         self._again_rows = np.empty(0, np.int64)
         self.now = 0.0
-        self._slots: simulated_matchers.Slots
-        self._queues: simulated_matchers.Queues
-        self._servers: simulated_matchers.Servers
+        self._slots: simulated_matchers.EventSlots
+        self._queues: simulated_matchers.MatcherQueues
+        self._servers: simulated_matchers.MatcherServers
         self._install(system)
 
     def advance(self, rate: float) -> Period:
@@ -148,7 +148,7 @@ class Simulation:
         self._number += len(rows)
         return sets, slices
 
-    def _tell(self, tally: simulated_matchers.Tally, count: int) -> Period:
+    def _tell(self, tally: simulated_matchers.MatcherTally, count: int) -> Period:
         system, told, of_set = self._system, self.load, self._set_of_queue
         cost = np.where(tally.served > 0, tally.busy / np.maximum(tally.served, 1), 1.0 / told.rate[of_set])
         queue = self._queues.length.astype(np.float64)

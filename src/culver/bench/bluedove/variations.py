@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from culver.bench.bluedove import bluedove_paper
 from culver.bench.bluedove.bluedove_findings import FigureResult, Value
-from culver.bench.bluedove.simulated_world import EQUAL, ONE_DIMENSION, Setting, World
+from culver.bench.bluedove.simulated_world import EQUAL, ONE_DIMENSION, World, WorldSetting
 from culver.bench.line_plot import LinePlot
 
 VARIATIONS = "11"
@@ -17,20 +17,23 @@ def variations(world: World) -> FigureResult:
     matchers = max(world.plan.matchers)
     scale = world.service.scale
     dimensions = {
-        count: scale * world.saturation(Setting(EQUAL, matchers, dimensions=count)) for count in _DIMENSIONS
+        count: scale * world.saturation(WorldSetting(EQUAL, matchers, dimensions=count))
+        for count in _DIMENSIONS
     }
     deviations = {
-        each: scale * world.saturation(Setting(EQUAL, matchers, deviation=float(each)))
+        each: scale * world.saturation(WorldSetting(EQUAL, matchers, deviation=float(each)))
         for each in _DEVIATIONS
     }
-    skewed = {count: scale * world.saturation(Setting(EQUAL, matchers, skewed=count)) for count in _SKEWED}
-    one = scale * world.saturation(Setting(ONE_DIMENSION, matchers))
-    adverse = scale * world.saturation(Setting(ONE_DIMENSION, matchers, skewed=max(_SKEWED)))
-    flat = scale * world.saturation(Setting(ONE_DIMENSION, matchers, deviation=float(max(_DEVIATIONS))))
+    skewed = {
+        count: scale * world.saturation(WorldSetting(EQUAL, matchers, skewed=count)) for count in _SKEWED
+    }
+    one = scale * world.saturation(WorldSetting(ONE_DIMENSION, matchers))
+    adverse = scale * world.saturation(WorldSetting(ONE_DIMENSION, matchers, skewed=max(_SKEWED)))
+    flat = scale * world.saturation(WorldSetting(ONE_DIMENSION, matchers, deviation=float(max(_DEVIATIONS))))
 
     def value(figure: str, what: str, ours: float, unit: str = "times", quoted: float | None = None) -> Value:
         return Value(
-            figure=figure, what=what, unit=unit, ours=ours, system=EQUAL, policy=world.policy(Setting()),
+            figure=figure, what=what, unit=unit, ours=ours, system=EQUAL, policy=world.policy(WorldSetting()),
             matchers=matchers, paper=quoted,
         )  # fmt: skip
 

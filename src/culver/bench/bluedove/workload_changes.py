@@ -10,7 +10,7 @@ import numpy as np
 
 from culver.bench.bluedove import bluedove_paper, saturation
 from culver.bench.bluedove.bluedove_findings import FigureResult, Value
-from culver.bench.bluedove.simulated_world import EQUAL, Setting, World
+from culver.bench.bluedove.simulated_world import EQUAL, World, WorldSetting
 from culver.bench.bluedove.simulation import Period, Simulation
 from culver.bench.line_plot import LinePlot
 from culver.control import AddSlice, ElasticityController, ElasticitySettings, SliceLoad
@@ -24,7 +24,7 @@ _DRAINED = 1_000  # seconds after which what still waits counts as lost
 
 
 def elasticity(world: World) -> FigureResult:
-    setting = Setting(EQUAL, min(world.plan.matchers))
+    setting = WorldSetting(EQUAL, min(world.plan.matchers))
     placement = _mpartition(world, setting)
     system, first = world.system(setting), world.saturation(setting)
     simulation = Simulation(system, saturation.dispatchers(Adaptive.name))
@@ -88,7 +88,7 @@ class _Course:
 
 
 def failures(world: World) -> FigureResult:
-    setting = Setting(EQUAL, max(world.plan.matchers))
+    setting = WorldSetting(EQUAL, max(world.plan.matchers))
     rate = _FAILURE_RATE * world.saturation(setting)
     every = min(
         bluedove_paper.FAILURE_EVERY_SECONDS, world.plan.failure_events / rate / (world.plan.failures + 1)
@@ -118,7 +118,7 @@ def failures(world: World) -> FigureResult:
     return FigureResult(values, [_over_time("figure-10", "Figure 10: matchers fail", course.periods, world)])
 
 
-def _failing(world: World, setting: Setting, rate: float, every: int) -> _Course:
+def _failing(world: World, setting: WorldSetting, rate: float, every: int) -> _Course:
     """Slice 0 fails again and again: whoever is left is numbered anew."""
     placement = _mpartition(world, setting)
     simulation = Simulation(world.system(setting), saturation.dispatchers(Adaptive.name))
@@ -140,7 +140,7 @@ def _failing(world: World, setting: Setting, rate: float, every: int) -> _Course
     return _Course(periods, arrived - answered, float(np.mean(delayed)))
 
 
-def _mpartition(world: World, setting: Setting) -> MPartition:
+def _mpartition(world: World, setting: WorldSetting) -> MPartition:
     placement = world.placement(setting)
     assert isinstance(placement, MPartition)
     return placement

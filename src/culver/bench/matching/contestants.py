@@ -80,7 +80,7 @@ class PluggedFilter:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ContestantKind:
     """How to make a contestant, and where it would take minutes or cannot take part."""
 
     make: Callable[[], Contestant]
@@ -100,10 +100,10 @@ class Kind:
         return None
 
 
-KINDS: Mapping[str, Kind] = {
-    "columnar": Kind(lambda: PluggedFilter("columnar", load_rows), plugged=True),
-    "counting": Kind(lambda: PluggedFilter("counting"), 100_000, plugged=True),
-    "numpy-scan": Kind(NumpyScan, 1_000_000, only_forms=True),
-    "duckdb": Kind(DuckDBJoin, 1_000_000, only_forms=True, library="duckdb"),
+KINDS: Mapping[str, ContestantKind] = {
+    "columnar": ContestantKind(lambda: PluggedFilter("columnar", load_rows), plugged=True),
+    "counting": ContestantKind(lambda: PluggedFilter("counting"), 100_000, plugged=True),
+    "numpy-scan": ContestantKind(NumpyScan, 1_000_000, only_forms=True),
+    "duckdb": ContestantKind(DuckDBJoin, 1_000_000, only_forms=True, library="duckdb"),
 }
 """In the order in which they are shown; all others are checked against the first that takes part."""

@@ -13,10 +13,10 @@ from pathlib import Path
 from culver.bench.bench_frame import BenchmarkFailed, Record, Tell
 from culver.bench.line_plot import LinePlot
 from culver.bench.matching.change_rates import changed_per_second
-from culver.bench.matching.contestants import KINDS, Contestant, Kind
+from culver.bench.matching.contestants import KINDS, Contestant, ContestantKind
 from culver.bench.matching.drawn_subscriptions import Subscriptions, draw
 from culver.bench.matching.first_match import first_match_seconds
-from culver.bench.matching.rounds import BATCH_EVENTS, Result, Rounds, run_rounds
+from culver.bench.matching.rounds import BATCH_EVENTS, RoundResult, Rounds, run_rounds
 from culver.bench.workloads import Workload
 
 SIZES: Mapping[str, tuple[int, ...]] = {
@@ -43,7 +43,7 @@ class MatchingPlan:
     pool_events: int = 8 * BATCH_EVENTS  # a round goes through as many different events as this, at most
     first_match_attempts: int = 2
     change_seconds: float = 2.0
-    kinds: Mapping[str, Kind] = field(default_factory=lambda: KINDS)
+    kinds: Mapping[str, ContestantKind] = field(default_factory=lambda: KINDS)
 
 
 def run(plan: MatchingPlan, tell: Tell) -> list[Record]:
@@ -154,7 +154,7 @@ def _load(contestant: Contestant, subscriptions: Subscriptions) -> float:
     return contestant.load(subscriptions)
 
 
-def _figures(result: Result) -> dict[str, float | int]:
+def _figures(result: RoundResult) -> dict[str, float | int]:
     return {
         "events_per_second": round(result.events_per_second, 1),
         "pairs_per_second": round(result.pairs_per_second, 1),

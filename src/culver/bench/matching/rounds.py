@@ -28,7 +28,7 @@ class Rounds:
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class RoundShare:
     """What one contestant does in a round."""
 
     events: int
@@ -36,8 +36,8 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
-    share: Share
+class RoundResult:
+    share: RoundShare
     seconds: float
     pairs: int
 
@@ -56,12 +56,12 @@ class Result:
 
 def run_rounds(
     contestants: Mapping[str, Contestant], pool: pa.RecordBatch, rounds: Rounds, tell: Tell
-) -> dict[str, Result]:
+) -> dict[str, RoundResult]:
     """Measure contestants that are loaded already. Raises BenchmarkFailed where one gives other pairs than
     the first."""
     shares = {name: _share(contestant, pool, rounds) for name, contestant in contestants.items()}
     _check(contestants, shares, pool)
-    best: dict[str, Result] = {}
+    best: dict[str, RoundResult] = {}
     gc.collect()
     for number in range(1, rounds.count + 1):
         told = []
@@ -74,7 +74,7 @@ def run_rounds(
     return best
 
 
-def _share(contestant: Contestant, pool: pa.RecordBatch, rounds: Rounds) -> Share:
+def _share(contestant: Contestant, pool: pa.RecordBatch, rounds: Rounds) -> RoundShare:
     """Try more and more events until it can be told how many fit into a round. A warm-up besides."""
     tried = min(_FEWEST_EVENTS, pool.num_rows)
     while True:
@@ -92,18 +92,20 @@ def _share(contestant: Contestant, pool: pa.RecordBatch, rounds: Rounds) -> Shar
     events = min(pool.num_rows, max(fitting, min(tried, batch)))
     if events > batch:
         events -= events % batch
-    return Share(events, min(batch, events))
+    return RoundShare(events, min(batch, events))
 
 
-def _round(contestant: Contestant, pool: pa.RecordBatch, share: Share) -> Result:
+def _round(contestant: Contestant, pool: pa.RecordBatch, share: RoundShare) -> RoundResult:
     pairs = 0
     started = time.perf_counter()
     for first in range(0, share.events, share.batch_events):
         pairs += len(contestant.match(pool.slice(first, min(share.batch_events, share.events - first))))
-    return Result(share, time.perf_counter() - started, pairs)
+    return RoundResult(share, time.perf_counter() - started, pairs)
 
 
-def _check(contestants: Mapping[str, Contestant], shares: Mapping[str, Share], pool: pa.RecordBatch) -> None:
+def _check(
+    contestants: Mapping[str, Contestant], shares: Mapping[str, RoundShare], pool: pa.RecordBatch
+) -> None:
     """Each must give the same pairs as the first, on all events that it is measured with."""
     names = list(contestants)
     for name in names[1:]:
@@ -116,7 +118,7 @@ def _check(contestants: Mapping[str, Contestant], shares: Mapping[str, Share], p
             )
 
 
-def _pairs(contestant: Contestant, pool: pa.RecordBatch, share: Share) -> tuple[int, int]:
+def _pairs(contestant: Contestant, pool: pa.RecordBatch, share: RoundShare) -> tuple[int, int]:
     """How many pairs there are, and the sum of their subscriptions' numbers."""
     count = total = 0
     for first in range(0, share.events, share.batch_events):

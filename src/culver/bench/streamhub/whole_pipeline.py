@@ -22,19 +22,19 @@ _SAMPLE_EVENTS = 65_536  # that tell how many notifications an event makes
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class SparkSetting:
     placement: str
     cores: int
 
 
 def measure(plan: StreamhubPlan, tell: Tell) -> list[Finding]:
     cores = len(os.sched_getaffinity(0))
-    settings = [Setting(placement, cores) for placement in plan.whole_placements]
+    settings = [SparkSetting(placement, cores) for placement in plan.whole_placements]
     if plan.one_core and cores > 1:
-        settings.append(Setting(Undivided.name, 1))
+        settings.append(SparkSetting(Undivided.name, 1))
     tell(f"figure 11: {_SAMPLE_EVENTS:,} events matched, to count notifications")
     per_event = float(np.mean(distributions(plan.whole_subscriptions, _SAMPLE_EVENTS).per_event))
-    rates: dict[Setting, float] = {}
+    rates: dict[SparkSetting, float] = {}
     with sites_with_subscriptions(plan, lambda text: tell(f"figure 11: {text}")) as sites:
         for setting in settings:
             tell(f"figure 11: {plan.whole_events:,} events, {setting.placement}, {setting.cores} cores")
@@ -43,7 +43,7 @@ def measure(plan: StreamhubPlan, tell: Tell) -> list[Finding]:
     return findings_of(rates, plan.whole_subscriptions, per_event)
 
 
-def _events_per_second(sites: Sites, setting: Setting, plan: StreamhubPlan) -> float:
+def _events_per_second(sites: Sites, setting: SparkSetting, plan: StreamhubPlan) -> float:
     end = fill_log(sites.log, workload(), plan.whole_events, SEED + 1)
     settings: dict[str, str | int] = {
         "pipeline.placement": setting.placement,
@@ -54,12 +54,12 @@ def _events_per_second(sites: Sites, setting: Setting, plan: StreamhubPlan) -> f
         return measure_backlog(http, end, lambda done: None, start=end - plan.whole_events)
 
 
-def findings_of(rates: Mapping[Setting, float], subscriptions: int, per_event: float) -> list[Finding]:
+def findings_of(rates: Mapping[SparkSetting, float], subscriptions: int, per_event: float) -> list[Finding]:
     """From events a second, by setting."""
     most = max(setting.cores for setting in rates)
     papers_size = subscriptions == 100_000
 
-    def finding(setting: Setting, what: str, unit: str, ours: float, quoted: Quoted | None) -> Finding:
+    def finding(setting: SparkSetting, what: str, unit: str, ours: float, quoted: Quoted | None) -> Finding:
         return Finding(
             figure=FIGURE,
             what=what,
@@ -82,7 +82,7 @@ def findings_of(rates: Mapping[Setting, float], subscriptions: int, per_event: f
         )
         quoted = streamhub_paper.WHOLE_NOTIFICATIONS if whole else None
         findings.append(finding(setting, "notifications", "/s", rate * per_event, quoted))
-    hashed = rates.get(Setting("hashed", most))
+    hashed = rates.get(SparkSetting("hashed", most))
     for setting, rate in rates.items():
         if hashed and setting.placement == "event-space":
             findings.append(
@@ -90,7 +90,7 @@ def findings_of(rates: Mapping[Setting, float], subscriptions: int, per_event: f
                     setting, "against hashed", "times", rate / hashed, streamhub_paper.CLUSTERED_THROUGHPUT
                 )
             )
-    one, all_of_them = rates.get(Setting(Undivided.name, 1)), Setting(Undivided.name, most)
+    one, all_of_them = rates.get(SparkSetting(Undivided.name, 1)), SparkSetting(Undivided.name, most)
     if one and most > 1 and all_of_them in rates:
         scaled = rates[all_of_them] / one / most
         findings.append(
