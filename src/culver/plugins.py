@@ -11,6 +11,7 @@ from culver.matching import Filter
 
 if TYPE_CHECKING:  # they import Arrow and Numba, which takes most of a second
     from culver.log import LogReader, PublicationLog
+    from culver.pipeline import Engine
     from culver.placement import Forwarding, Placement
 
 FILTERS: Mapping[str, str] = {
@@ -33,6 +34,11 @@ FORWARDINGS: Mapping[str, str] = {
     "response-time": "culver.placement.forwarding:ResponseTime",
     "subscription-count": "culver.placement.forwarding:SubscriptionCount",
     "random": "culver.placement.forwarding:Random",
+}
+
+ENGINES: Mapping[str, str] = {
+    "inline": "culver.pipeline.inline_engine:InlineEngine",
+    "spark": "culver.pipeline.spark.spark_engine:SparkEngine",
 }
 
 LOGS: Mapping[str, str] = {
@@ -61,6 +67,12 @@ def forwarding_named(name: str) -> type["Forwarding"]:
     return found
 
 
+def engine_named(name: str) -> type["Engine"]:
+    """The class of an engine; call it with its setup. Raises InvalidConfiguration with the known names."""
+    found: type[Engine] = _load("engine", ENGINES, name, field="pipeline.engine")
+    return found
+
+
 def open_log(address: str, settings: LogSettings) -> "PublicationLog":
     """Open the log at that address to publish to it; a site does so once. Raises InvalidConfiguration with the known
     schemes."""
@@ -77,10 +89,12 @@ def _log_at(address: str) -> type["PublicationLog"]:
     return found
 
 
-def _load(what: str, table: Mapping[str, str], name: str) -> Any:
+def _load(what: str, table: Mapping[str, str], name: str, field: str | None = None) -> Any:
     if name not in table:
         raise InvalidConfiguration(
-            f"unknown {what} {name!r}; known: {', '.join(sorted(table))}", field=what, known=sorted(table)
+            f"unknown {what} {name!r}; known: {', '.join(sorted(table))}",
+            field=field or what,
+            known=sorted(table),
         )
     module, _, attribute = table[name].partition(":")
     return getattr(importlib.import_module(module), attribute)

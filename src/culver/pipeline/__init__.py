@@ -29,7 +29,7 @@ from culver.lazy import lazy_names
 if TYPE_CHECKING:
     from culver.pipeline.batch_plan import BatchPlan as BatchPlan
     from culver.pipeline.divided_index import DividedIndex as DividedIndex
-    from culver.pipeline.engine import Engine as Engine, Progress as Progress
+    from culver.pipeline.engine import Engine as Engine, EngineSetup as EngineSetup, Progress as Progress
     from culver.pipeline.engine_totals import (
         BATCH_SECONDS as BATCH_SECONDS,
         BatchTotals as BatchTotals,
@@ -38,8 +38,7 @@ if TYPE_CHECKING:
         SchemeTotals as SchemeTotals,
         SliceTotals as SliceTotals,
     )
-    from culver.pipeline.head import Head as Head, HeadFile as HeadFile, HeadTracker as HeadTracker
-    from culver.pipeline.inline_engine import InlineEngine as InlineEngine
+    from culver.pipeline.head import Head as Head, HeadTracker as HeadTracker
     from culver.pipeline.notifications import (
         NOTIFICATION_SUFFIX as NOTIFICATION_SUFFIX,
         Notifications as Notifications,
@@ -68,8 +67,6 @@ if TYPE_CHECKING:
     from culver.pipeline.result_join import Collection as Collection
     from culver.pipeline.set_loads import LoadReport as LoadReport
     from culver.pipeline.site_files import SiteFiles as SiteFiles
-    from culver.pipeline.spark.cluster.masters import parallelism as parallelism
     from culver.pipeline.spark.cluster.standalone_cluster import StandaloneCluster as StandaloneCluster
-    from culver.pipeline.spark.spark_engine import SparkEngine as SparkEngine
 else:
     __getattr__ = lazy_names(__name__)

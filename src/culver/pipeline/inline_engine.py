@@ -15,15 +15,14 @@ from time import perf_counter
 
 import pyarrow as pa
 
-from culver.log import ReadableLog
+from culver.config import PipelineSettings
 from culver.pipeline.batch_plan import BatchPlan
-from culver.pipeline.engine import Progress
+from culver.pipeline.engine import EngineSetup
 from culver.pipeline.engine_totals import EngineObservation, EngineTally
 from culver.pipeline.head import Head
-from culver.pipeline.notifications import Notifications, NotificationSink
+from culver.pipeline.notifications import Notifications
 from culver.pipeline.range_processor import RangeProcessor, warm_up_operators
 from culver.pipeline.set_loads import LoadReport
-from culver.pipeline.site_files import SiteFiles
 
 logger = logging.getLogger(__name__)
 
@@ -33,23 +32,16 @@ _LONGEST_PAUSE_SECONDS = 5.0
 
 class InlineEngine:
     name = "inline"
+    writes_files = False
 
-    def __init__(
-        self,
-        files: SiteFiles,
-        log: ReadableLog,
-        sink: NotificationSink,
-        head: Head,
-        batch_events: int,
-        progress: Progress,
-        forwarding: str,
-    ) -> None:
-        self._files = files
-        self._log = log
-        self._sink = sink
-        self._batch_events = batch_events
-        self._progress = progress
-        self._forwarding = forwarding
+    def __init__(self, setup: EngineSetup) -> None:
+        head = setup.head
+        self._files = setup.files
+        self._log = setup.log
+        self._sink = setup.sink
+        self._progress = setup.progress
+        self._batch_events = setup.settings.batch_events
+        self._forwarding = forwarding = setup.settings.forwarding
         self._head = head
         self._position = head.frontier
         self._tally = EngineTally()
@@ -65,12 +57,18 @@ class InlineEngine:
         # Matched before it was in the log, in so many seconds.
         self._ahead: tuple[Notifications, float] | None = None
 
+    @staticmethod
+    def parallelism(settings: PipelineSettings) -> int:
+        return 1
+
     @property
     def ready(self) -> bool:
         return self._ready and self._trouble is None
 
     @property
     def state(self) -> str:
+        if self._stopping:
+            return "stopped"
         return self._trouble or ("running" if self._ready else "starting")
 
     def observe(self) -> EngineObservation:
@@ -105,6 +103,7 @@ class InlineEngine:
         self._changed.set()
         if self._task is not None:
             await self._task
+        self._ready = False
 
     async def _run(self) -> None:
         pause_seconds = 0.1

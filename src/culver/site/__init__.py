@@ -3,15 +3,15 @@
 from culver.site.directory_locks import gateway_lock, site_lock
 from culver.site.event_flow import EventFlow
 from culver.site.gateway_follower import GatewayFollower
-from culver.site.gateway_group import GatewayGroup
+from culver.site.gateway_group import GatewayGroup, check_gateways, listeners
 from culver.site.gateway_messages import Welcome
-from culver.site.gateway_ports import check_gateways, listeners
 from culver.site.housekeeping import Housekeeping
-from culver.site.hub_sessions import HubSessions
-from culver.site.live_subscriptions import LiveSubscriptions
+from culver.site.hub_sessions import HubSessions, LiveSubscriptions
 from culver.site.remote_site import RemoteSite
 from culver.site.running_site import RunningSite
 from culver.site.site_observer import SiteObserver
+from culver.site.site_parts import SiteParts
+from culver.site.site_process import OnReady, serve, stop_signal
 
 __all__ = [
     "EventFlow",
@@ -20,12 +20,16 @@ __all__ = [
     "Housekeeping",
     "HubSessions",
     "LiveSubscriptions",
+    "OnReady",
     "RemoteSite",
     "RunningSite",
     "SiteObserver",
+    "SiteParts",
     "Welcome",
     "check_gateways",
     "gateway_lock",
     "listeners",
+    "serve",
     "site_lock",
+    "stop_signal",
 ]

@@ -23,7 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culver.delivery import FollowedFiles, Hub
+from culver.gateway import GatewayServer, create_app
 from culver.log import FollowedLog
+from culver.process_setup import freeze_objects
 from culver.registry import Block, Registration
 from culver.site.gateway_messages import (
     Accepted,
@@ -103,29 +105,30 @@ class GatewayFollower:
             self._apply(self._waiting.popleft())
         self._tell_reached()
 
-    async def end_orphans(self, site: RemoteSite) -> bool:
-        """End the live subscriptions whose connections ended with the process before this one. False if the site has
-        ended meanwhile."""
-        for subscription in self._orphans:
-            await site.live.end(subscription)
-        return not self.peer.lost.is_set()
-
-    async def run(self, site: RemoteSite, deliveries_sent: Callable[[], int]) -> int:
-        """Report until the end comes; returns the exit code."""
+    async def serve(self, site: RemoteSite, listener: socket.socket) -> int:
+        """Serve clients until the end comes; returns the exit code."""
         hub = self._hub
         assert hub is not None
+        # The connections of these live subscriptions ended with the process before this one.
+        for subscription in self._orphans:
+            await site.live.end(subscription)
+        if self.peer.lost.is_set():
+            return 0
+        app = create_app(site)
+        sent: Callable[[], int] = app.state.gateway.metrics.deliveries_sent
 
         async def keep_house() -> None:
             await site.live.try_again()
             finished = await hub.housekeep(self._clock_us())
-            pending = hub.mailboxes.all_pending()
-            figures = (hub.subscriptions, hub.sessions, pending, deliveries_sent())
+            figures = (hub.subscriptions, hub.sessions, hub.mailboxes.all_pending(), sent())
             self.peer.send(GatewayReport(hub.needed_from(), finished, *figures))
 
-        async with repeated(keep_house, first_after_seconds=0):
-            await asyncio.wait(self._ends, return_when=asyncio.FIRST_COMPLETED)
-        # The hub closes before the server: later acknowledgements belong to the next process.
-        await hub.close()
+        async with GatewayServer(app, site.settings.gateway, listener=listener):
+            freeze_objects()
+            async with repeated(keep_house, first_after_seconds=0):
+                await asyncio.wait(self._ends, return_when=asyncio.FIRST_COMPLETED)
+            # The hub closes before the server: later acknowledgements belong to the next process.
+            await hub.close()
         return 1 if self._failed.is_set() else 0
 
     # --- requests of the site -------------------------------------------------------------------------

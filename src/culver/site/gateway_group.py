@@ -7,7 +7,7 @@ nothing.
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,12 +15,39 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from culver.config import GatewaySettings
 from culver.control import GatewayInfo
 from culver.delivery import NEVER, Finished, Range, Share, share_of
-from culver.errors import Unavailable
+from culver.errors import InvalidConfiguration, Unavailable
+from culver.gateway import bind
+from culver.pipeline import Engine
 from culver.registry import Block, Registration
 from culver.site.gateway_messages import Accepted, Announcement, Merged, Registered, Welcome
 from culver.site.gateway_supervisor import GatewayRun, GatewaySupervisor, Serve
+
+_MOST_GATEWAYS = 64
+
+
+def check_gateways(settings: GatewaySettings, engine: type[Engine]) -> None:
+    """Raises InvalidConfiguration for a number of gateways that the site cannot have."""
+    count = settings.processes
+    if not 1 <= count <= _MOST_GATEWAYS:
+        raise InvalidConfiguration(
+            f"gateway.processes must be from 1 to {_MOST_GATEWAYS}, it is {count}", field="gateway.processes"
+        )
+    if count > 1 and not engine.writes_files:
+        raise InvalidConfiguration(
+            f"the {engine.name} engine hands its results on in memory, to the one gateway in its own process; "
+            "several gateways need the spark engine",
+            field="gateway.processes",
+        )
+
+
+def listeners(settings: GatewaySettings) -> Iterator[socket.socket]:
+    """Bind the sockets of the further gateways: on the ports behind the site's own, or on any if the site takes any.
+    Raises InvalidConfiguration."""
+    for number in range(1, settings.processes):
+        yield bind(replace(settings, port=settings.port + number if settings.port else 0))
 
 
 class GatewayGroup:

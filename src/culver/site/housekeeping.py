@@ -7,13 +7,9 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 
-from culver.control import Catalogue, ElasticSlices, SliceMeter, Slices
-from culver.delivery import Hub
-from culver.log import PublicationLog
-from culver.pipeline import Engine
-from culver.site.gateway_group import GatewayGroup
-from culver.site.live_subscriptions import LiveSubscriptions
+from culver.control import ElasticSlices, SliceMeter, Slices
 from culver.site.site_observer import SiteObserver
+from culver.site.site_parts import SiteParts
 
 logger = logging.getLogger(__name__)
 
@@ -23,23 +19,13 @@ _PAUSE_SECONDS = 1.0
 class Housekeeping:
     def __init__(
         self,
-        log: PublicationLog,
-        catalogue: Catalogue,
-        live: LiveSubscriptions,
-        engine: Engine,
-        hub: Hub,
-        group: GatewayGroup,
+        parts: SiteParts,
         observer: SiteObserver,
         meter: SliceMeter,
         slices: Slices,
         clock_us: Callable[[], int],
     ) -> None:
-        self._log = log
-        self._catalogue = catalogue
-        self._live = live
-        self._engine = engine
-        self._hub = hub
-        self._group = group
+        self._parts = parts
         self._observer = observer
         self._meter = meter
         self._slices = slices
@@ -55,18 +41,19 @@ class Housekeeping:
 
     async def keep_house(self) -> None:
         """Go through everything once."""
-        pipeline = self._engine.observe()
-        self._meter.observe(time.monotonic(), self._log.next_offset, pipeline.position, pipeline.slices)
-        await self._catalogue.remove_expired()
-        await self._live.try_again()
-        self._observer.subscriptions = await self._catalogue.count()
-        finished = self._group.take_finished(await self._hub.housekeep(self._clock_us()))
-        await self._catalogue.forget(finished.numbers, finished.blocks)
-        needed = min(self._hub.frontier, self._hub.needed_from(), self._group.needed_from())
-        await asyncio.to_thread(self._log.trim, needed)
-        await self._catalogue.retire(self._hub.index_version)
+        parts, hub, group = self._parts, self._parts.hub, self._parts.group
+        pipeline = parts.engine.observe()
+        self._meter.observe(time.monotonic(), parts.log.next_offset, pipeline.position, pipeline.slices)
+        await parts.catalogue.remove_expired()
+        await parts.live.try_again()
+        self._observer.subscriptions = await parts.catalogue.count()
+        finished = group.take_finished(await hub.housekeep(self._clock_us()))
+        await parts.catalogue.forget(finished.numbers, finished.blocks)
+        needed = min(hub.frontier, hub.needed_from(), group.needed_from())
+        await asyncio.to_thread(parts.log.trim, needed)
+        await parts.catalogue.retire(hub.index_version)
         # This comes last because it writes: a full disk must not keep the steps above from making room.
-        self._engine.tell(replace(pipeline.load, registrations=self._observer.subscriptions))
+        parts.engine.tell(replace(pipeline.load, registrations=self._observer.subscriptions))
 
 
 @contextlib.asynccontextmanager

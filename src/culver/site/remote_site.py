@@ -1,7 +1,16 @@
-"""The site as a further gateway process sees it: sessions are its own, and the site answers for the other roles."""
+"""A site used from a further gateway process, and both ends of that.
+
+    gateway process                                      site
+    RemoteSite                                           ServedSite
+      subscriptions.add(specs)  --PeerRequest "subscriptions.add", specs-->  subscriptions.add(specs)
+
+The sessions of a gateway process are its own; the site answers for the other roles. A new method of a role needs
+nothing here: the one end forwards it by its name, and the other looks it up.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
@@ -10,9 +19,9 @@ from culver.control import SiteObservation, Slices, SlicesView
 from culver.delivery import Hub, Share
 from culver.log import CommitReceipt
 from culver.model import Event
-from culver.roles import Subscriptions
-from culver.site.hub_sessions import HubSessions
-from culver.site.live_subscriptions import LiveSubscriptions
+from culver.registry import Registration, SubscriptionSpec
+from culver.roles import Site, Subscriptions
+from culver.site.hub_sessions import HubSessions, LiveSubscriptions
 from culver.site.peer import Peer
 
 
@@ -98,3 +107,48 @@ class RemoteSite:
         slices = RemoteSlices("slices", peer)
         self.slices = cast(Slices, slices)
         self.observation = RemoteObservation(peer, slices)
+
+
+class ServedSite:
+    """Has the roles of `site` under the same names. `is_gone` tells whether the gateway process has ended, and
+    `sent_elsewhere` how many deliveries the other gateways have sent."""
+
+    def __init__(
+        self,
+        site: Site,
+        live: LiveSubscriptions,
+        is_gone: Callable[[], bool],
+        sent_elsewhere: Callable[[], int],
+    ) -> None:
+        self.publications = site.publications
+        self.subscriptions = ServedSubscriptions(site.subscriptions, live, is_gone)
+        self.sessions = site.sessions
+        self.slices = site.slices
+        self._observation = site.observation
+        self._sent_elsewhere = sent_elsewhere
+
+    def look(self) -> tuple[dict[str, Any], SiteObservation, SlicesView]:
+        """Tell everything that the gateway's `observation.refresh` asks for, in one answer."""
+        seen = replace(self._observation.observe(), deliveries_sent=self._sent_elsewhere())
+        return self._observation.status(), seen, self.slices.view()
+
+
+class ServedSubscriptions:
+    """Ends a live subscription if the process of its connection dies before it hears of it."""
+
+    def __init__(
+        self, subscriptions: Subscriptions, live: LiveSubscriptions, is_gone: Callable[[], bool]
+    ) -> None:
+        self._subscriptions = subscriptions
+        self._live = live
+        self._is_gone = is_gone
+
+    def __getattr__(self, method: str) -> Any:
+        return getattr(self._subscriptions, method)
+
+    async def add(self, specs: Sequence[SubscriptionSpec]) -> list[Registration]:
+        added = await self._subscriptions.add(specs)
+        for each in added if self._is_gone() else ():
+            if not each.durable:
+                await self._live.end(each.id)
+        return added

@@ -11,24 +11,23 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
 import pyarrow as pa
 
-from culver.pipeline.engine import Progress
+from culver.config import PipelineSettings
+from culver.pipeline.engine import EngineSetup
 from culver.pipeline.engine_totals import EngineObservation, EngineTally
 from culver.pipeline.head import Head, HeadFile
 from culver.pipeline.notification_collector import NotificationCollector
-from culver.pipeline.notifications import NotificationSink
 from culver.pipeline.set_loads import LoadFile, LoadReport
-from culver.pipeline.site_files import SiteFiles
 from culver.pipeline.spark import java
 from culver.pipeline.spark.checkpoint import damage_in, set_aside
 from culver.pipeline.spark.class_archive import start_recording
-from culver.pipeline.spark.cluster.masters import check_master, trouble_with
+from culver.pipeline.spark.cluster.masters import check_master, parallelism, trouble_with
 from culver.pipeline.spark.session_settings import executors_follow_slices
 
 logger = logging.getLogger(__name__)
@@ -45,37 +44,28 @@ class SparkEngine:
     """Starts the driver, starts it again when it dies, and hands on what the workers wrote."""
 
     name = "spark"
+    writes_files = True
 
-    def __init__(
-        self,
-        files: SiteFiles,
-        log_address: str,
-        sink: NotificationSink,
-        head: Head,
-        master: str,
-        batch_events: int,
-        progress: Progress,
-        spark_conf: Mapping[str, str],
-        forwarding: str,
-        *,
-        elastic: bool,
-    ) -> None:
-        """With `elastic` slices come and go, and on a cluster executors with them."""
+    def __init__(self, setup: EngineSetup) -> None:
+        settings, files = setup.settings, setup.files
         self._files = files
-        self._log_address = log_address
-        self._head = head
+        self._log_address = setup.log.address
+        self._head = setup.head
         self._head_file: HeadFile | None = None
-        self._master = master
-        self._batch_events = batch_events
-        self._spark_conf = spark_conf
-        self._forwarding = forwarding
-        self._allocate = executors_follow_slices(master, elastic, spark_conf)
+        self._master = settings.spark_master
+        self._batch_events = settings.batch_events
+        ui = {"spark.ui.enabled": "true"} if settings.spark_ui else {}
+        self._spark_conf = {**ui, **settings.spark_conf}
+        self._forwarding = settings.forwarding
+        self._allocate = executors_follow_slices(self._master, setup.elastic, self._spark_conf)
         self._cores = 0  # of the executors of a cluster; 0: not known
         self._load_file = LoadFile(files.load)
         self._load_before = self._load_file.read()
-        self._progress = progress
+        self._progress = setup.progress
         self._tally = EngineTally()
-        self._collector = NotificationCollector(files.notifications, sink, head.frontier, self._tally)
+        self._collector = NotificationCollector(
+            files.notifications, setup.sink, setup.head.frontier, self._tally
+        )
         self._ui: str | None = None
         self._state = "starting"
         self._failure: str | None = None  # of the last driver, until another has settled
@@ -86,6 +76,10 @@ class SparkEngine:
         self._recorder: subprocess.Popen[bytes] | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._seen_mtime_ns = 0
+
+    @staticmethod
+    def parallelism(settings: PipelineSettings) -> int:
+        return parallelism(settings.spark_master)
 
     @property
     def ready(self) -> bool:
@@ -283,7 +277,7 @@ class SparkEngine:
             "forwarding": self._forwarding,
             "checkpoint": str(self._checkpoint.absolute()),
             "work_dir": str(self._files.spark.absolute()),
-            "conf": dict(self._spark_conf),
+            "conf": self._spark_conf,
             "allocate": self._allocate,
         }
         command = [sys.executable, "-m", "culver.pipeline.spark.driver", json.dumps(options)]

@@ -9,8 +9,8 @@ from culver.errors import NotFound
 from culver.model.language.parser import parse
 from culver.registry.registry import SubscriptionSpec
 from culver.roles import Subscriptions
-from culver.site.live_subscriptions import LiveSubscriptions
-from culver.site.served_site import ServedSite
+from culver.site.hub_sessions import LiveSubscriptions
+from culver.site.remote_site import ServedSite
 from support.fake_site import FakeSite
 from support.gateway import run
 
