@@ -1,14 +1,25 @@
-"""The Spark engine: the operators in Structured Streaming micro-batches.
+"""The Spark engine: runs the operators in Structured Streaming micro-batches.
 
 Two processes and their children:
 
-    site (gateway, log, registry, delivery)         driver.py, a child of the site
-      engine.py    starts and watches the driver      session.py   the Spark session and its settings
-                                                      executors.py as many executors of a cluster as slices need
-                   collects notification files        source.py    head file -> ranges -> matched in the workers
-                        ^                                  |
-                        |   datagrams: "a file is there"   v
-                        +------------------------------ Python workers (daemon.py forks them, all loaded)
+    site (gateway, log, registry, delivery)       driver, a child of the site
+      spark_engine  starts and watches the driver,  jvm              starts the Java virtual machine
+                    collects notification files     streaming_query  the session and the query on it
+                        ^                           log_source       head file -> ranges -> matched in the workers
+                        |                                |
+                        |   signals: "a file is there"   v
+                        +---------------------------- Python workers, which worker_daemon forks with all loaded
+
+In reading order: spark_engine, driver, streaming_query, log_source; then what each needs:
+
+    signals           datagrams from the driver and the workers to the site
+    file_watch        waits until the head file is written
+    checkpoint        whether a query can go on from Spark's checkpoint
+    session_settings  Spark's settings, with reasons
+    java, jvm         the command line of a Spark process, and the driver's virtual machine
+    class_archive     an archive of loaded classes, which halves the machine's start
+    worker_daemon     forks Python workers that have loaded everything
+    cluster           masters, executors, and a standalone cluster on this machine
 
 Spark moves ranges of the log and index versions, never events: workers map the log and the index, and write
 notification files where they are made. This is the only package that imports pyspark.

@@ -1,11 +1,11 @@
-"""Spark's checkpoint as far as the site looks into it: whether a query can go on from it, and the way back.
+"""Looks into Spark's checkpoint: whether a query can go on from it, and sets it aside where it cannot.
 
     checkpoint/metadata      the query's id, one JSON object
                offsets/N     "v1", settings, and where batch N ends; written before it runs
                commits/N     "v1" and one JSON object; written when it is through
 
-Nothing is lost with a checkpoint. A query without one starts at the frontier, which follows from the notification
-files; so what cannot be read is set aside, and named, before Spark fails at it.
+Losing a checkpoint loses no event: a query without one starts at the frontier, which follows from the notification
+files. So the site sets a damaged one aside, and names it, before Spark fails on it.
 """
 
 import json
@@ -19,9 +19,9 @@ _LINES_OF_OFFSETS, _LINES_OF_COMMITS = 3, 2
 def damage_in(checkpoint: Path) -> str | None:
     """What is wrong, as a sentence with the file's name; None where a query can start from it, or there is none.
 
-    Looks at what Spark reads at a start: the metadata, the last commit and the last two offsets."""
+    Checks what Spark reads at a start: the metadata, the last commit and the last two offsets."""
     try:
-        # In this order: a driver that is just about to end may still write, offsets before commits.
+        # Commits first, because a driver that is about to end may still write, and writes offsets before commits.
         commits = _numbers(checkpoint / "commits")
         offsets = _numbers(checkpoint / "offsets")
         if (checkpoint / "metadata").exists():
@@ -49,7 +49,7 @@ def damage_in(checkpoint: Path) -> str | None:
 
 
 def set_aside(checkpoint: Path) -> Path:
-    """Move it out of the way, in the place of one that was moved before; returns where it is now."""
+    """Move it out of the way, over one that was moved before; returns where it is now."""
     aside = checkpoint.with_name("checkpoint.unusable")
     shutil.rmtree(aside, ignore_errors=True)
     checkpoint.rename(aside)

@@ -1,6 +1,6 @@
-"""An archive of the classes that Spark loads, which halves what its virtual machine does at a start.
+"""An archive of the classes that Spark loads (CDS), which halves the work of its virtual machine at a start.
 
-Recorded once for each Java and Spark, in the user's cache directory, by a process of its own:
+A process of its own records it once for each Java and Spark, in the user's cache directory:
 
     python -m culver.pipeline.spark.class_archive     starts a session, runs an empty batch, writes the archive
 
@@ -28,14 +28,16 @@ from culver.pipeline.spark.session_settings import session_settings
 
 _BACKGROUND = "--background"
 _END = b"end"
-_ended = threading.Event()  # this process was told to stop recording
+# Set when this process is told to stop recording.
+_ended = threading.Event()
 _WARM_SECONDS = 180.0
 _WRITE_SECONDS = 180.0
 _UNUSED_SECONDS = 30 * 24 * 3600.0
 
 
 def archive_path() -> Path | None:
-    """Where the archive for this Java and Spark is, or would be; None where the class path allows none."""
+    """The path of the archive for this Java and Spark, which need not exist; None where the class path allows
+    none."""
     entries = java.class_path()
     if any(os.path.isdir(entry) for entry in entries):
         return None
@@ -50,7 +52,7 @@ def archive_path() -> Path | None:
 
 
 def archive_options() -> list[str]:
-    """Options for Java: to use the archive if there is one. Never fails."""
+    """Options for Java that use the archive, if there is one. Never fails."""
     try:
         path = archive_path()
         return (
@@ -61,9 +63,9 @@ def archive_options() -> list[str]:
 
 
 def record(path: Path, *, watch_input: bool = False) -> bool:
-    """Record the archive; it appears at `path` as a whole. Returns False where another process is at it.
+    """Record the archive; it appears at `path` as a whole. Returns False where another process is recording it.
 
-    With `watch_input` the end of standard input ends it. Raises CulverError or OSError where it cannot be made."""
+    With `watch_input` it stops at the end of standard input. Raises CulverError or OSError where it fails."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.with_suffix(".lock").open("a") as lock:
         try:
@@ -85,7 +87,7 @@ def record(path: Path, *, watch_input: bool = False) -> bool:
 
 
 def _record(made: Path, directory: Path, watch_input: bool) -> None:
-    """One session with a query and a first batch; the virtual machine writes the archive when it exits."""
+    """Run one session with a query and a first batch; the virtual machine writes the archive when it exits."""
     signals = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
     signals.bind(str(directory / "signals"))
     signals.settimeout(_WARM_SECONDS)
@@ -125,7 +127,7 @@ def _record(made: Path, directory: Path, watch_input: bool) -> None:
 
 
 def _kill_at_end_of_input(machine: VirtualMachine, directory: Path) -> None:
-    """Whoever started this process is gone, or has no more use for it: whatever `_record` waits for, fails."""
+    """Make `_record` fail, whatever it waits for: the parent process is gone, or needs the archive no more."""
     while os.read(0, 4096):
         pass
     _ended.set()
@@ -135,7 +137,7 @@ def _kill_at_end_of_input(machine: VirtualMachine, directory: Path) -> None:
 
 
 def start_recording(output: Path) -> "subprocess.Popen[bytes] | None":
-    """A process that records in the background, if there is no archive and making one has not failed before.
+    """Start a process that records in the background, if there is no archive and recording has not failed before.
     Closing its input ends it. Never fails."""
     try:
         path = archive_path()

@@ -1,4 +1,4 @@
-"""Waiting for a file to be written to, without looking at it again and again."""
+"""Waits until a file is written, without polling it."""
 
 import ctypes
 import os
@@ -11,8 +11,8 @@ _POLL_SECONDS = 0.004
 
 
 class FileWatch:
-    """Wakes up when the file is written to by a process of this machine (Linux's inotify); where the system cannot
-    tell, after some milliseconds in any case. For one thread."""
+    """Wakes up when a process of this machine writes to the file (Linux's inotify); where the system cannot tell,
+    after some milliseconds. For one thread."""
 
     def __init__(self, path: Path) -> None:
         self._descriptor: int | None = None
@@ -28,7 +28,7 @@ class FileWatch:
         self._descriptor = descriptor
 
     def wait(self, timeout_seconds: float) -> None:
-        """Return when something was written since the last call, or when the time is over; it may return early."""
+        """Return when something was written since the last call, or after the timeout; it may return early."""
         if self._descriptor is None:
             time.sleep(min(timeout_seconds, _POLL_SECONDS))
         elif select.select([self._descriptor], [], [], timeout_seconds)[0]:

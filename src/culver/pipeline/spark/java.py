@@ -1,8 +1,8 @@
-"""Which Java there is, and the command line of a Spark process in it.
+"""Finds Java, and makes the command line of a Spark process.
 
-Spark's own scripts start one virtual machine to work out the command line of the next; writing it here saves
-a second at every start. A test compares it with what Spark's launcher says. This module imports nothing of
-PySpark, which takes longer than all it does.
+Spark's own scripts start one virtual machine to work out the command line of the next; writing it here saves a second
+at every start. A test compares it with what Spark's launcher says. This module does not import PySpark, which would
+take longer than all it does.
 """
 
 import importlib.util
@@ -37,7 +37,7 @@ _OPENED = (
     "java.base/sun.util.calendar",
     "java.security.jgss/sun.security.krb5",
 )
-# All that Spark's launcher gives but `--add-modules=jdk.incubator.vector`, which only its linear algebra uses.
+# The options of Spark's launcher without `--add-modules=jdk.incubator.vector`, which only linear algebra uses.
 MODULE_OPTIONS = (
     "-XX:+IgnoreUnrecognizedVMOptions",
     *(f"--add-opens={package}=ALL-UNNAMED" for package in _OPENED),
@@ -74,7 +74,7 @@ def spark_home() -> Path:
 def class_path() -> list[str]:
     """Spark's jars in a fixed order, and the configuration directories that the environment names.
 
-    Only jars by name: an archive of loaded classes is good for one list, and for none with a directory in it.
+    It names every jar, because an archive of loaded classes fits one list only, and none that has a directory.
     """
     home = spark_home()
     jars = sorted(str(path) for path in (home / "jars").glob("*.jar"))

@@ -1,6 +1,6 @@
-"""The driver's Java virtual machine: started directly, with an archive of loaded classes where there is one.
+"""The driver's Java virtual machine, started directly, with an archive of loaded classes if there is one.
 
-PySpark finds a machine that is already running by two environment variables; that is how it gets this one.
+PySpark uses a machine that already runs if two environment variables name it, and so it uses this one.
 """
 
 import contextlib
@@ -25,9 +25,9 @@ _MEMORY_SETTING = "spark.driver.memory"
 
 
 class VirtualMachine:
-    """Runs until `close`, or until this process ends: it watches its standard input.
+    """Runs until `close`, or until this process ends, because it watches its standard input.
 
-    Starting does not wait, so that the caller can import PySpark meanwhile; `connect` does.
+    The constructor does not wait for the machine, so that the caller can import PySpark meanwhile; `connect` does.
     """
 
     def __init__(self, settings: Mapping[str, str], options: Sequence[str] = ()) -> None:
@@ -53,11 +53,11 @@ class VirtualMachine:
             "PYTHONHASHSEED": "0",
         }
         if settings.get("spark.driver.bindAddress") == "127.0.0.1":
-            # Of all settings only this one keeps Spark's web interface, if it is on, to the loopback address.
+            # No other setting keeps Spark's web interface, if it is on, to the loopback address.
             environment.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         if settings["spark.master"].startswith(("local", "spark://")):
-            # With Spark's home its workers would put an archive of PySpark first on their path, without
-            # compiled modules, and import from there: half a second for each of five processes.
+            # With SPARK_HOME, workers would put an archive of PySpark without compiled modules first on their path
+            # and import from there, which takes half a second in each of five processes.
             environment.pop("SPARK_HOME", None)
         else:
             environment["SPARK_HOME"] = str(java.spark_home())
@@ -83,7 +83,7 @@ class VirtualMachine:
         os.environ["PYSPARK_GATEWAY_SECRET"] = secret
 
     def close(self, timeout_seconds: float = _EXIT_SECONDS) -> int | None:
-        """End it and wait; one that does not end is killed. Returns its exit code, None if it was killed."""
+        """End it and wait; kill it if it does not end in time. Returns its exit code, or None if it was killed."""
         assert self._process.stdin is not None
         with contextlib.suppress(OSError):
             self._process.stdin.close()
@@ -104,6 +104,6 @@ def _read_text(stream: IO[bytes]) -> str:
 
 
 def use_this_python() -> None:
-    """Workers must run this Python, with these packages; call it before the machine starts."""
+    """Have workers run this Python, with these packages. Call it before the machine starts."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable

@@ -1,4 +1,4 @@
-"""Spark's settings, for small batches that are quick; `docs/spark.md` gives the reasons. No import of PySpark."""
+"""Spark's settings for small, quick batches; `docs/spark.md` gives the reasons. Does not import PySpark."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -26,9 +26,9 @@ SETTINGS = {
     "spark.driver.extraJavaOptions": "-Xss8m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData",
     "spark.driver.memory": "1g",
     "spark.ui.enabled": "false",
-    "spark.ui.killEnabled": "false",  # where it is enabled, it is to look at
+    "spark.ui.killEnabled": "false",  # the interface is for looking only
     "spark.ui.showConsoleProgress": "false",
-    "spark.sql.adaptive.enabled": "false",  # streaming does without it, and says so at every start
+    "spark.sql.adaptive.enabled": "false",  # streaming ignores it, and warns at every start where it is on
     "spark.sql.catalogImplementation": "in-memory",
     "spark.sql.session.timeZone": "UTC",
     "spark.log.level": "WARN",
@@ -37,7 +37,7 @@ SETTINGS = {
 
 _CLUSTER_SETTINGS = {
     "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData",
-    # A batch is small and waited for: what one machine is slow with, or has lost, is tried on another at once.
+    # Somebody waits for every small batch, so a task that one machine has lost runs on another at once.
     "spark.task.maxFailures": "8",
     "spark.excludeOnFailure.enabled": "false",
     "spark.network.timeout": "30s",
@@ -46,8 +46,8 @@ _CLUSTER_SETTINGS = {
 }
 
 
-# One executor at the start instead of all that there are; after that `executors` says how many, and Spark's own rule,
-# which goes by how long tasks wait and executors idle, never comes to it.
+# One executor at the start instead of all that there are; after that `executors` says how many. Spark's own rule, by
+# how long tasks wait and executors idle, never applies.
 _ALLOCATION = "spark.dynamicAllocation."
 _ALLOCATION_SETTINGS = {
     f"{_ALLOCATION}enabled": "true",
@@ -60,8 +60,8 @@ _ALLOCATION_SETTINGS = {
 
 
 def executors_follow_slices(master: str, elastic: bool, extra: Mapping[str, str]) -> bool:
-    """Whether Culver says how many executors there are: on a cluster, where slices come and go, and where no setting
-    in `extra` lets Spark decide it."""
+    """Whether Culver decides how many executors there are: on a cluster, if slices come and go, and if no setting in
+    `extra` lets Spark decide."""
     return (
         elastic and not master.startswith("local") and not any(name.startswith(_ALLOCATION) for name in extra)
     )
@@ -70,8 +70,8 @@ def executors_follow_slices(master: str, elastic: bool, extra: Mapping[str, str]
 def session_settings(
     master: str, work_dir: Path, extra: Mapping[str, str], *, allocate: bool = False
 ) -> dict[str, str]:
-    """All settings of a session. `extra` wins over what Culver sets; options for Java are added to its own. With
-    `allocate` executors are there for `executors` to ask for."""
+    """All settings of a session. `extra` wins over Culver's own settings, but its options for Java are added to them.
+    With `allocate`, `executors` decides how many executors there are."""
     settings = {
         **SETTINGS,
         "spark.master": master,

@@ -1,4 +1,4 @@
-"""The Spark session and the streaming query in it, on a virtual machine that runs already."""
+"""Starts the Spark session and the streaming query in it, on a virtual machine that already runs."""
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
@@ -15,7 +15,7 @@ from culver.pipeline.spark.log_source import LogSource
 def start_query(
     options: Mapping[str, Any], progress: Callable[[str], None]
 ) -> tuple[SparkSession, StreamingQuery]:
-    """Start both; the settings are those with which the virtual machine was started."""
+    """Start both, with the settings of the virtual machine."""
     context = SparkContext.getOrCreate()
     threading.Thread(target=_start_worker, args=(context,), daemon=True).start()
     session = SparkSession.builder.getOrCreate()
@@ -41,7 +41,7 @@ def start_query(
 
 
 def _start_worker(context: SparkContext) -> None:
-    """Have a Python worker started and loaded while the session and the query are made, which takes as long."""
+    """Start and load a Python worker while the session and the query start, which takes as long."""
     context.parallelize([0], 1).foreachPartition(_nothing)
 
 

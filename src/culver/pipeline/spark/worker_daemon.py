@@ -1,18 +1,18 @@
 """The process that forks Spark's Python workers, with everything a worker needs already loaded.
 
-PySpark's own daemon imports nothing before it forks, so that every new worker spends a second or more on
-imports. Here they are done once; `gc.freeze` keeps the collection that PySpark runs after every task from
-walking, and copying, all of it.
+PySpark's own daemon imports nothing before it forks, so every new worker spends a second or more on imports. This one
+imports everything once. PySpark collects garbage after every task; `gc.freeze` keeps that from walking, and so
+copying, all that was imported.
 """
 
 import gc
 import os
 import sys
 
-# Set before NumPy is imported: a forked child must not inherit a pool of threads that are not there.
+# Set before NumPy is imported: a forked child must not inherit a thread pool whose threads do not exist there.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-# Spark puts an archive of itself first on the path, without compiled modules: a second slower to import.
+# Spark puts an archive of itself without compiled modules first on the path, which takes a second more to import.
 sys.path[:] = [entry for entry in sys.path if not entry.endswith(("pyspark.zip", "-src.zip"))]
 
 

@@ -1,8 +1,7 @@
-"""Processes that outlive the command which started them, found again by more than their number.
+"""Processes that outlive the command which started them, and how a later command finds them again.
 
-The system gives a process number to another process some time after the first has ended. What a record says is
-therefore the number together with the moment of the start and the run of the system; only a process that agrees in
-all three is ever signalled.
+The system reuses a process id some time after the process has ended. A record therefore holds the id together with
+the time of the start and the id of the boot, and only a process that agrees in all three is ever signalled.
 """
 
 import os
@@ -25,13 +24,13 @@ class ProcessRecord:
         return start_of(self.pid) == self.started
 
     def stop(self, patience_seconds: float) -> bool:
-        """Ask it to end, then make it; returns whether there was something to stop."""
+        """Ask it to end, then kill it; returns whether there was something to stop."""
         try:
             descriptor = os.pidfd_open(self.pid)
         except ProcessLookupError:
             return False
         try:
-            # From here on the descriptor is this process, whatever becomes of the number.
+            # From here on the descriptor means this process, even if its id is reused.
             if not self.running:
                 return False
             for number in (signal.SIGTERM, signal.SIGKILL):
@@ -46,7 +45,7 @@ class ProcessRecord:
 
 
 def record(role: str, pid: int) -> ProcessRecord:
-    """The record of a process that runs now. Raises ProcessLookupError if it has ended."""
+    """The record of a running process. Raises ProcessLookupError if it has ended."""
     started = start_of(pid)
     if started is None:
         raise ProcessLookupError(f"{role} ended at once")
@@ -54,7 +53,7 @@ def record(role: str, pid: int) -> ProcessRecord:
 
 
 def start_of(pid: int) -> str | None:
-    """When a process started; None if there is none, or only what its parent has not collected yet."""
+    """The boot, and when in it a process started; None if there is none, or only a zombie."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:

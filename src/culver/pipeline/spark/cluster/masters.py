@@ -1,6 +1,6 @@
-"""Spark masters: which addresses there are, and whether one answers.
+"""Addresses of Spark masters: whether one is valid, whether it answers, and how many cores it promises.
 
-Spark itself tries a master that does not answer for a minute, and then says so in a page of its log.
+Spark itself retries a master that does not answer for a minute, and then writes a page to its log.
 """
 
 import os
@@ -14,7 +14,7 @@ _CONNECT_SECONDS = 3.0
 
 
 def check_master(master: str) -> None:
-    """Raises InvalidConfiguration for what no Spark understands."""
+    """Raises InvalidConfiguration for an address that Spark does not understand."""
     if not _KNOWN.fullmatch(master):
         raise InvalidConfiguration(
             f"{master!r} is not the address of a Spark master; it is local[*], spark://HOST:PORT, yarn or k8s://...",
@@ -25,7 +25,7 @@ def check_master(master: str) -> None:
 def trouble_with(master: str) -> str | None:
     """Why a standalone master cannot be reached, as a sentence; None if one of its addresses answers.
 
-    Blocks for some seconds at most. Of YARN and Kubernetes it knows nothing."""
+    Blocks for some seconds at most. It cannot check YARN and Kubernetes, and returns None for them."""
     if not master.startswith("spark://"):
         return None
     reasons = []
@@ -40,8 +40,8 @@ def trouble_with(master: str) -> str | None:
 
 
 def parallelism(master: str) -> int:
-    """Into how many ranges a large batch is cut: the cores of a local master, or a guess for a cluster, as long as it
-    has not told its own."""
+    """How many ranges a large batch is cut into: the cores of a local master, or a guess for a cluster until it has
+    reported its cores."""
     inside = master.partition("[")[2].rstrip("]").split(",")
     if master.startswith("local-cluster") and len(inside) == 3:
         return max(1, int(inside[0]) * int(inside[1]))

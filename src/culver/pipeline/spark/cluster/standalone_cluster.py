@@ -1,10 +1,10 @@
-"""A standalone Spark cluster on this machine, for trying out what else runs on many: a Master and some Workers.
+"""A standalone Spark cluster on this machine, to try out what usually runs on many: a Master and some Workers.
 
     its directory
       cluster.json     the master's address and the processes; there while the cluster is up
       master.log, worker-1.log, ...
       work             what executors write
-      recovery         the Master's memory: one that is started again knows the applications and Workers of the last
+      recovery         the Master's state: after a restart it knows its applications and Workers again
 
 Everything listens on the loopback address only.
 """
@@ -29,7 +29,7 @@ HOST = "127.0.0.1"
 _START_SECONDS = 60.0
 _STOP_SECONDS = 10.0
 _POLL_SECONDS = 0.05
-# They only pass messages. An executor that was killed is started again, however often that happens.
+# The processes only pass messages. They start a killed executor again, however often that happens.
 _OPTIONS = (
     "-Xmx512m",
     "-XX:+UseSerialGC",
@@ -44,7 +44,7 @@ _WORKER_IS_UP = "Successfully registered with master"
 
 @dataclass(frozen=True, slots=True)
 class ClusterState:
-    """What is written down about a cluster that is up."""
+    """What `cluster.json` says about a cluster that is up."""
 
     master_url: str
     processes: tuple[ProcessRecord, ...]
@@ -57,7 +57,7 @@ class ClusterState:
 
 
 class StandaloneCluster:
-    """The cluster of one directory. No two commands at a time."""
+    """The cluster of one directory. Only one command at a time may use it."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory.absolute()
@@ -80,7 +80,7 @@ class StandaloneCluster:
     def up(
         self, workers: int, cores: int, memory: str, port: int, progress: Callable[[str], None]
     ) -> ClusterState:
-        """Start it and wait until every Worker is registered; takes down what it has started if that fails.
+        """Start it and wait until every Worker is registered; if that fails, stop what was started.
 
         Raises Conflict if it is up already or the port is taken, InvalidConfiguration without Java, Unavailable if
         a process does not start."""
