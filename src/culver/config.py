@@ -24,17 +24,15 @@ class GatewaySettings:
     max_body_bytes: int = 16 * 1024 * 1024
     max_message_bytes: int = 1024 * 1024  # of one WebSocket message, or one line of NDJSON
     max_connections: int = 4096
-    events_per_second: int = 100_000  # per client address; 0 switches the limit off
-    requests_per_second: int = 5_000  # per client address; 0 switches the limit off
+    events_per_second: int = 100_000  # for each client address; 0 switches the limit off
+    requests_per_second: int = 5_000  # for each client address; 0 switches the limit off
     poll_seconds: float = 60.0  # longest wait of one long poll
-    processes: int = (
-        1  # gateways of the site, each with its share of the subscriptions; the first is the site itself
-    )
+    processes: int = 1  # gateways, each with its share of the subscriptions; the first is the site itself
 
 
 @dataclass(frozen=True, slots=True)
 class EventSettings:
-    """What one event may be."""
+    """Limits of one event."""
 
     max_bytes: int = 256 * 1024
     max_attributes: int = 256
@@ -45,7 +43,7 @@ class EventSettings:
 
 @dataclass(frozen=True, slots=True)
 class FilterSettings:
-    """What one filter may be."""
+    """Limits of one filter."""
 
     max_length: int = 16_384  # characters
     max_depth: int = 64  # nesting of parentheses, NOT and arithmetic
@@ -55,13 +53,13 @@ class FilterSettings:
 
 
 UNLIMITED_FILTERS = FilterSettings(*(2**31,) * 5)
-"""For filters that were checked when they came in; the limits may have been lowered since."""
+"""For filters that were checked when they arrived; the limits may have been lowered since."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogSettings:
     segment_bytes: int = 64 * 1024 * 1024
-    max_pending_events: int = 100_000  # waiting for the group commit; more makes publishers wait
+    max_pending_events: int = 100_000  # that wait for the group commit; beyond that, publishers wait
     max_pending_bytes: int = 64 * 1024 * 1024
 
 
@@ -74,20 +72,24 @@ class RegistrySettings:
 
 @dataclass(frozen=True, slots=True)
 class PipelineSettings:
+    """The engine, and how its work is divided; see `CHOICES` for the values of some settings."""
+
     engine: str = "spark"
     spark_master: str = "local[*]"
     spark_conf: dict[str, str] = field(default_factory=dict)  # more settings of Spark, over Culver's own
     spark_ui: bool = False  # Spark's own web interface
-    batch_events: int = 8_000_000  # most events in one batch, which is as large as what waits
-    placement: str = "auto"  # of subscriptions on slices; or the name of one, see `plugins`
-    dimensions: int = 4  # that a subscription is placed by, at most, with mpartition
-    cuts: str = "quantiles"  # of a dimension into segments; or equal, of equal widths
-    slices: int = 0  # that the index is divided into; 0: one for each worker
-    elastic: bool = False  # slices are added under saturation, and removed when there are too many
-    slices_min: int = 1  # that an elastic pipeline keeps
-    slices_max: int = 32  # that it does not go beyond
-    forwarding: str = "adaptive"  # among candidates; or response-time, subscription-count, random
-    worker_memory_bytes: int = 0  # of each worker, for the placement auto; 0: this machine's, shared evenly
+    batch_events: int = 8_000_000  # most events in one batch, which otherwise takes all that wait
+    placement: str = "auto"  # how subscriptions are placed on slices
+    dimensions: int = 4  # by how many dimensions mpartition places a subscription at most
+    cuts: str = "quantiles"  # how a dimension is cut into segments: evenly by load, or by width
+    slices: int = 0  # parts of the index; 0: one for each worker
+    elastic: bool = False  # add slices under saturation, and remove them when there are too many
+    slices_min: int = 1  # least slices of an elastic pipeline
+    slices_max: int = 32  # most slices of an elastic pipeline
+    forwarding: str = "adaptive"  # the policy that chooses among an event's candidates
+    worker_memory_bytes: int = (
+        0  # memory of each worker, for the placement auto; 0: an even share of this machine's
+    )
 
 
 CHOICES: Mapping[str, tuple[str, ...]] = {
@@ -136,8 +138,8 @@ def load(
     environment: Mapping[str, str] | None = None,
     flags: Mapping[str, Any] | None = None,
 ) -> Settings:
-    """Settings from all their sources. `flags` maps "section.name" (or "data_dir") to a value; None is
-    not set. Raises InvalidConfiguration with the setting's name."""
+    """Settings from all their sources. `flags` maps "section.name" (or "data_dir") to a value, or to None where it
+    is not set. Raises InvalidConfiguration with the setting's name."""
     given = {name: (value, "the command line") for name, value in (flags or {}).items() if value is not None}
     settings = Settings()
     if path is not None:
@@ -184,7 +186,9 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, tuple[Any, st
     for variable, value in environment.items():
         if variable in known:
             values[known[variable]] = (value, variable)
-        elif variable.startswith(sections) and variable != "CULVER_LOG_LEVEL":  # which the command line reads
+        elif (
+            variable.startswith(sections) and variable != "CULVER_LOG_LEVEL"
+        ):  # the command line reads that one
             near = difflib.get_close_matches(variable, known, 1)
             hint = f"; did you mean {near[0]}?" if near else ""
             raise InvalidConfiguration(f"unknown setting {variable} in the environment{hint}", field=variable)
@@ -192,7 +196,7 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, tuple[Any, st
 
 
 def _apply(settings: Settings, values: Mapping[str, tuple[Any, str]]) -> Settings:
-    """The settings with these in place of their own; a table is laid over the one that is there."""
+    """The settings with these values in place of their own; a table is merged into the present one."""
     known = known_settings()
     for name, (value, source) in values.items():
         if name not in known:
@@ -253,7 +257,7 @@ def _convert(name: str, value: Any, kind: type, source: str) -> Any:
 
 
 def _table(name: str, value: Any, source: str) -> dict[str, str]:
-    """From a table of the file, or from text such as `spark.executor.memory=2g spark.executor.cores=2`."""
+    """A table of the file, or text such as `spark.executor.memory=2g spark.executor.cores=2`, as a dictionary."""
     if isinstance(value, str):
         pairs = [part.partition("=") for part in shlex.split(value)]
         value = {key: after for key, equals, after in pairs if equals} if all(p[1] for p in pairs) else None

@@ -1,8 +1,8 @@
-"""Hot: a checksum at the speed of memory, for the rows of notifications. CRC-32 takes six times as long.
+"""Hot: the checksum of a notification file's rows.
 
-Eight sums, one for each of eight words that follow one another, so that a vector holds them all. A word is mixed in
-by an exclusive or, a multiplication with an odd number and a shift that is added without carry, each of which can be
-undone: so two inputs that differ in one word alone never have the same checksum, and others only by chance.
+It keeps eight sums, one for each of eight consecutive words, so that one vector holds them all. It mixes a word in by
+an exclusive or, a multiplication by an odd number, and an exclusive or with a shift. Each step can be undone, so two
+inputs that differ in one word only never have the same checksum; others have it only by chance.
 """
 
 import numpy as np
@@ -10,12 +10,16 @@ from numpy.typing import NDArray
 
 from culver.jit import compiled
 
+# Measured on 64 MiB: this 5 to 8 GB/s, zlib.crc32 1.4 to 3 GB/s, xxhash's xxh3_64 22 to 31 GB/s. xxh3_64 would save
+# 6 ms of the write of such a file, which the disk dominates, but files of before carry this checksum: changing the
+# format would mean a second checksum and a dependency beside this one, not instead of it.
 _LANES = 8
-_FACTOR = 0x9E37_79B9_7F4A_7C15  # 2**64 divided by the golden ratio, made odd
+# 2**64 divided by the golden ratio, made odd.
+_FACTOR = 0x9E37_79B9_7F4A_7C15
 
 
 def checksum(rows: NDArray[np.uint16]) -> int:
-    """Of contiguous rows, in their order."""
+    """The checksum of contiguous rows, which depends on their order."""
     if rows.ctypes.data % 8:
         rows = rows.copy()
     whole = len(rows) // 4 * 4
@@ -27,7 +31,7 @@ def checksum(rows: NDArray[np.uint16]) -> int:
 
 def _words(rows: NDArray[np.uint16]) -> NDArray[np.uint64]:
     words = rows.view(np.uint64)
-    words.flags.writeable = False  # as those of a file are: the kernel is compiled for one kind
+    words.flags.writeable = False  # like those of a file, so that the kernel is compiled for one type only
     return words
 
 

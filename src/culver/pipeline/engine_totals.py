@@ -1,6 +1,6 @@
-"""What can be seen of a pipeline at one moment: plain records, and the adding up that they come from.
+"""What an engine has done since it started: totals that only grow, and the tally that adds them up.
 
-Counters only grow while a site runs, and begin at 0 with it; rates are differences between two observations.
+Rates are differences between two observations (`culver.control`).
 """
 
 import time
@@ -14,7 +14,7 @@ from culver.pipeline.operator_work import SliceWork
 from culver.pipeline.set_loads import LoadMeter, LoadReport
 
 BATCH_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-"""Upper bounds of the durations that batches are counted by; one more count is of those above all."""
+"""Upper bounds of the histogram of batch durations, which has one more count for longer ones."""
 
 _RECENT_BATCHES = 256
 _WORKERS_KEPT = 64
@@ -22,7 +22,7 @@ _WORKERS_KEPT = 64
 
 @dataclass(frozen=True, slots=True)
 class SliceTotals:
-    """All that was done for one slice; see `Work` for the members."""
+    """The sum of all work for one slice; see `SliceWork` for the members."""
 
     slice: int
     events: int = 0
@@ -57,7 +57,7 @@ class SliceTotals:
 
 @dataclass(frozen=True, slots=True)
 class SchemeTotals:
-    """All that the operator M of one filtering scheme did, in all slices."""
+    """The sum of all work of the operator M of one filtering scheme, in all slices."""
 
     scheme: str
     pairs: int = 0
@@ -66,58 +66,63 @@ class SchemeTotals:
 
 @dataclass(frozen=True, slots=True)
 class FileTotals:
-    """Notification files that workers have written; a file may hold what several slices found. The inline engine has
-    none: its results are written by delivery."""
+    """Notification files that workers have written, and the seconds until they were on disk. A file may hold what
+    several slices found. The inline engine writes none: delivery writes its results."""
 
     files: int = 0
     bytes: int = 0
-    seconds: float = 0.0  # until they were on disk
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class RecentBatch:
+    """How large one batch was, and how long it took."""
+
     events: int
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class BatchTotals:
-    """Batches are what an engine decides to do at once: a micro-batch of Spark, a range of the inline engine."""
+    """Batches are what an engine does at once: a micro-batch of Spark, a range of the inline engine. `counts` is a
+    histogram over BATCH_SECONDS, `recent` has the last batches, oldest first, and `stages` the seconds of the last
+    one's stages, by Spark's names."""
 
     count: int = 0
     events: int = 0
     seconds: float = 0.0
-    counts: tuple[int, ...] = (0,) * (len(BATCH_SECONDS) + 1)  # by duration, see BATCH_SECONDS
-    recent: tuple[RecentBatch, ...] = ()  # the last ones, oldest first
-    stages: Mapping[str, float] = field(
-        default_factory=dict
-    )  # seconds of the last one's, as Spark names them
+    counts: tuple[int, ...] = (0,) * (len(BATCH_SECONDS) + 1)
+    recent: tuple[RecentBatch, ...] = ()
+    stages: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class EngineObservation:
-    position: int  # matched and handed on below it
-    ahead: int = 0  # events matched behind a hole
-    waiting_files: int = 0  # in which those are
+    """An engine at one moment. Everything below `position` is matched and handed on; `ahead` events in
+    `waiting_files` are matched behind a hole. `workers` maps host:pid to the records that came from there."""
+
+    position: int
+    ahead: int = 0
+    waiting_files: int = 0
     blocks: int = 0  # results handed on
     slices: tuple[SliceTotals, ...] = ()
     written: FileTotals = field(default_factory=FileTotals)
-    workers: Mapping[str, int] = field(default_factory=dict)  # host:pid, and records that came from there
+    workers: Mapping[str, int] = field(default_factory=dict)
     batches: BatchTotals = field(default_factory=BatchTotals)
     spark_ui: str | None = None
-    schemes: tuple[SchemeTotals, ...] = ()  # by name; together what the slices say of M
-    load: LoadReport = field(default_factory=LoadReport)  # of the sets, lately
+    schemes: tuple[SchemeTotals, ...] = ()  # by name; together they are the work of M in all slices
+    load: LoadReport = field(default_factory=LoadReport)
 
 
 class EngineTally:
-    """Adds up what an engine's results tell. Not thread-safe."""
+    """Adds up the work that comes with an engine's results. Not thread-safe."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._loads = LoadMeter()
         self._blocks = 0
         self._slices: dict[int, SliceTotals] = {}
-        self._schemes: dict[str, SchemeTotals] = {}  # but for the columnar
+        self._schemes: dict[str, SchemeTotals] = {}  # all but the columnar one
         self._written = FileTotals()
         self._workers: dict[str, int] = {}
         self._batches = self._batch_events = 0
@@ -127,7 +132,7 @@ class EngineTally:
         self.stages: dict[str, float] = {}
 
     def add(self, work: Iterable[SliceWork]) -> None:
-        """A result was handed on."""
+        """Count a result that was handed on, and its work."""
         self._blocks += 1
         work = tuple(work)
         self._loads.add(work, self._clock())
@@ -145,7 +150,7 @@ class EngineTally:
                 )
             self._workers[each.worker] = self._workers.pop(each.worker, 0) + 1
             if len(self._workers) > _WORKERS_KEPT:
-                del self._workers[next(iter(self._workers))]  # the one that has been silent for longest
+                del self._workers[next(iter(self._workers))]  # the one that has been silent the longest
 
     def add_batch(self, events: int, seconds: float) -> None:
         self._batches += 1
@@ -179,11 +184,11 @@ class EngineTally:
         )
 
     def load(self) -> LoadReport:
-        """How the sets did, lately."""
+        """How the sets did in the last seconds."""
         return self._loads.report(self._clock())
 
     def _scheme_totals(self) -> tuple[SchemeTotals, ...]:
-        """The columnar scheme has done what no other has."""
+        """The columnar scheme did all the work that no other scheme reported."""
         others, slices = self._schemes.values(), self._slices.values()
         pairs = sum(each.pairs for each in slices) - sum(each.pairs for each in others)
         seconds = sum(each.m_seconds for each in slices) - sum(each.seconds for each in others)

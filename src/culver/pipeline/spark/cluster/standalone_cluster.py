@@ -19,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from culver.errors import Conflict, InvalidConfiguration, NotFound, Unavailable
+from culver.errors import Conflict, InvalidConfiguration, Unavailable
 from culver.pipeline.spark import java
 from culver.pipeline.spark.cluster import detached_processes
 from culver.pipeline.spark.cluster.detached_processes import ProcessRecord
@@ -107,16 +107,6 @@ class StandaloneCluster:
         except BaseException:
             self.down()
             raise
-        return state
-
-    def restart(self, role: str) -> ClusterState:
-        """Start again a process that has died, and wait until it is back at work. Raises Unavailable, NotFound."""
-        state = self.state()
-        if state is None or role not in {process.role for process in state.processes}:
-            raise NotFound(f"no {role} was started in {self._directory}")
-        state = self._start(state, role)
-        [process] = (process for process in state.processes if process.role == role)
-        self._wait_for(process, _MASTER_IS_UP if role == "master" else _WORKER_IS_UP)
         return state
 
     def down(self) -> list[ProcessRecord]:
