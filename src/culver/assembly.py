@@ -93,9 +93,9 @@ async def open_site(settings: Settings, progress: Progress = lambda text: None) 
                 "files are missing. Put them back, or move the whole data directory away to start empty"
             )
         hub.register(registry.registrations())
-        tracker = HeadTracker(log.next_offset, index.version, hub.frontier, index.placed.slices)
+        tracker = HeadTracker(log.next_offset, index.version, hub.frontier, index.placement.slices)
         flow = EventFlow(log, hub, group, tracker)
-        elastic = pipeline.elastic and isinstance(index.slicing, MPartition)
+        elastic = pipeline.elastic and isinstance(index.partitioner, MPartition)
         engine = engine_type(EngineSetup(pipeline, files, log, flow, flow.head, progress, elastic))
         flow.engine = engine
         committer = log.committer(flow.committed, clock_us, flow.committing)
@@ -123,7 +123,7 @@ async def open_site(settings: Settings, progress: Progress = lambda text: None) 
 
 def _slices(parts: SiteParts, observer: SiteObserver, meter: SliceMeter) -> Slices:
     index, settings = parts.index, parts.settings.pipeline
-    if not isinstance(index.slicing, MPartition):
+    if not isinstance(index.partitioner, MPartition):
         return FixedSlices(observer.observe, meter)
     return ElasticSlices(
         index,
@@ -131,7 +131,7 @@ def _slices(parts: SiteParts, observer: SiteObserver, meter: SliceMeter) -> Slic
         observer.observe,
         meter,
         partial(recent_events, parts.log),
-        dividing_of(settings) if index.placed.name == MPartition.name else None,
+        dividing_of(settings) if index.placement.name == MPartition.name else None,
         settings.forwarding,
         ElasticityController(elasticity_settings(settings)) if settings.elastic else None,
     )

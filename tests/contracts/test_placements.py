@@ -6,11 +6,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from culver.matching.index.compile.clause_table import concatenate, select_registrations
+from culver.matching.index.compile.clause_table import ClauseTable
 from culver.matching.index.compile.compiler import compile_entries
 from culver.matching.index.keys.batch_columns import BatchColumns
-from culver.matching.index.search.columnar_matcher import Part, Parts
-from culver.matching.index.segments.columnar_segment import in_memory
+from culver.matching.index.search.columnar_matcher import ColumnarMatcher
+from culver.matching.index.segments.columnar_segment import segment_in_memory
+from culver.matching.index.segments.segment_view import SegmentView
 from culver.matching.index.storage.partitioner import ANYWHERE
 from culver.placement.forwarding import Load
 from culver.placement.placement import NOWHERE, Chosen, Placement
@@ -34,7 +35,7 @@ def played(request: pytest.FixtureRequest) -> Scene:
 
 def made(name: str, slices: int, played: Scene) -> Placement:
     """Learnt from all that is to come."""
-    return placement_named(name).learnt(concatenate(played.portions)[0], slices)
+    return placement_named(name).learnt(ClauseTable.joined(played.portions), slices)
 
 
 def check(placement: Placement, holders: Holders, played: Scene) -> None:
@@ -100,11 +101,11 @@ def test_sets_that_really_match_find_what_the_reference_finds(name: str) -> None
             for number in range(len(placement.homes)):
                 events = np.flatnonzero(np.logical_or.reduce([each == number for each in sets]))
                 tables = [
-                    select_registrations(table, marks[:, number])
+                    table.select_registrations(marks[:, number])
                     for table, marks in zip(played.portions, held, strict=True)
                 ]
-                parts = [Part(in_memory(table)) for table in tables if len(table.numbers)]
-                matches = Parts(parts).match(BatchColumns(played.batch.take(events)), 0)
+                parts = [SegmentView(segment_in_memory(table)) for table in tables if len(table.numbers)]
+                matches = ColumnarMatcher(parts).match(BatchColumns(played.batch.take(events)), 0)
                 rows = np.repeat(events, np.diff(matches.offsets))
                 found += zip(rows.tolist(), matches.numbers.tolist(), strict=True)
             assert sorted(found) == sorted(map(tuple, played.pairs.tolist()))
@@ -177,7 +178,7 @@ def test_a_slice_of_a_batch_is_routed_by_its_own_rows(name: str) -> None:
 
 def test_slices_are_even_on_the_workloads(name: str) -> None:
     for each in ("W1", "W2", "W3"):
-        table, _ = concatenate(scene(each).portions)
+        table = ClauseTable.joined(scene(each).portions)
         placement = placement_named(name).learnt(table, 4)
         sizes = placement.assign(table).sum(axis=0)
         held = np.array(

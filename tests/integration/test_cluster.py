@@ -12,7 +12,7 @@ import pytest
 
 from culver.config import PipelineSettings, Settings
 from culver.errors import Conflict
-from culver.matching.index.storage.version_files import versions_in
+from culver.matching.index.storage.version_files import index_versions
 from culver.pipeline.set_loads import LoadFile
 from culver.pipeline.site_files import SiteFiles
 from culver.pipeline.spark.cluster.standalone_cluster import ClusterState, StandaloneCluster
@@ -56,7 +56,7 @@ async def check_shares(
 ) -> None:
     """After some batches with the same index no executor holds what is not of its slice, or of all."""
     files, before = SiteFiles(site.settings.data_dir), -1
-    while before != (newest := versions_in(files.index)[-1]):
+    while before != (newest := index_versions(files.index)[-1]):
         before = newest
         for _ in range(3):
             await publish(site, rng, expected, 20)

@@ -10,8 +10,8 @@ import pytest
 from culver.config import PipelineSettings, Settings
 from culver.control.elastic_slices import ElasticSlices
 from culver.errors import StorageFull
-from culver.matching.index import IndexWriter
-from culver.matching.index.storage.version_files import read_version, versions_in
+from culver.matching import IndexWriter
+from culver.matching.index.storage.version_files import index_versions, read_version
 from culver.site import RunningSite
 from support.events import random_event
 from support.scenes import Expectation, check, delivered, narrow_predicate, random_steps, run, subscribe
@@ -27,8 +27,8 @@ def settings_for(data_dir: Path, engine: str, placement: str, slices: int) -> Se
 
 
 def sets_on_disk(data_dir: Path) -> set[int]:
-    newest = read_version(data_dir / "index", versions_in(data_dir / "index")[-1])
-    return {part.set for part in newest.parts}
+    newest = read_version(data_dir / "index", index_versions(data_dir / "index")[-1])
+    return {part.set for part in newest.segments}
 
 
 @pytest.mark.parametrize("slices", [1, 2, 3, 4])
@@ -190,7 +190,7 @@ def test_a_site_divides_itself_and_on_a_full_disk_makes_room_first(
             # The versions before the first batch are wanted by no one, and go all the same.
             await random_steps(site, rng, expected, 3)
             await delivered(site)
-            await until(lambda: len(versions_in(tmp_path / "data" / "index")) < 5)
+            await until(lambda: len(index_versions(tmp_path / "data" / "index")) < 5)
             await site._housekeeping.keep_house()
             assert len(tries) == 1, "it is not tried again at once: every try writes most of the index"
 

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from culver.matching.index.compile.clause_table import ClauseTable
-from culver.matching.index.compile.key_lines import Line
+from culver.matching.index.compile.key_lines import KeyLine
 from culver.matching.index.segments import container
-from culver.matching.index.segments.columnar_segment import Segment
+from culver.matching.index.segments.columnar_segment import ColumnarSegment
 
 
 def described(table: ClauseTable) -> list[tuple[object, ...]]:
@@ -16,7 +16,7 @@ def described(table: ClauseTable) -> list[tuple[object, ...]]:
         for term in range(table.term_start[clause], table.term_start[clause + 1]):
             attribute, line = table.dimensions[table.term_dimension[term]]
             bounds: list[object] = table.term_bounds[term].tolist()
-            if line is Line.STRINGS:
+            if line is KeyLine.STRINGS:
                 bounds = [_literal(table, bounds[0], 2), _literal(table, bounds[1], 0)]
             terms.append((attribute, str(line), *map(str, bounds)))
         signed = table.needs[table.need_start[clause] : table.need_start[clause + 1]].tolist()
@@ -34,6 +34,6 @@ def _literal(table: ClauseTable, key: object, even: int) -> str:
     return f"{table.literals[place // 2]!r} {key % 2}"
 
 
-def from_chunks(chunks: Sequence[bytes]) -> Segment:
+def from_chunks(chunks: Sequence[bytes]) -> ColumnarSegment:
     """A segment in memory, from what `segment.encode` made."""
-    return Segment(container.decode(memoryview(b"".join(chunks)), "a segment in memory"), "memory")
+    return ColumnarSegment(container.decode(memoryview(b"".join(chunks)), "a segment in memory"), "memory")

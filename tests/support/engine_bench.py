@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from culver.config import PipelineSettings
 from culver.log import PublicationLog
-from culver.matching.index import Entry, IndexWriter
+from culver.matching import Entry, IndexWriter
 from culver.model.columns.event_batch import encode
 from culver.model.event import Event
 from culver.model.language.parser import parse

@@ -21,7 +21,7 @@ from culver.control.site_observation import (
 from culver.delivery.deliveries import Delivery, Gap
 from culver.errors import Conflict, CulverError, InvalidRequest, NotFound, TooManySubscriptions, Unavailable
 from culver.log.publication_log import CommitReceipt
-from culver.matching.index import compile_rows
+from culver.matching import compile_rows
 from culver.model.columns.value_rows import values_at
 from culver.model.event import Event
 from culver.model.language.evaluation import evaluate

@@ -23,6 +23,6 @@ def mapped_segments(directory: Path, pid: int | None = None) -> dict[str, int]:
 def files_of_slices(index: Path, version: int) -> list[set[str]]:
     """The segments that each slice of a version works on, or may work on. None of them stays mapped."""
     found = read_version(index, version)
-    homes = np.array(found.placed.homes)
-    shares = [set(sets_of(homes, own)) for own in range(found.placed.slices)]
-    return [{part.file for part in found.parts if part.set in share} for share in shares]
+    homes = np.array(found.placement.homes)
+    shares = [set(sets_of(homes, own)) for own in range(found.placement.slices)]
+    return [{part.file for part in found.segments if part.set in share} for share in shares]

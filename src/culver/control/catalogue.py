@@ -20,7 +20,7 @@ import numpy as np
 from culver.config import UNLIMITED_FILTERS
 from culver.control.compactor import Compactor
 from culver.errors import NotFound, Unavailable
-from culver.matching import ClauseTable, Entry, IndexWriter, compile_rows, select_registrations
+from culver.matching import ClauseTable, Entry, IndexWriter, compile_rows
 from culver.model.columns import read_columns
 from culver.model.language import Predicate, parse, prepare
 from culver.pipeline import HeadTracker
@@ -305,7 +305,7 @@ class Catalogue:
         return entries, tables
 
     def _on_version(self, registry_version: int, index_version: int) -> None:
-        self._tracker.indexed(registry_version, index_version, self._index.placed.slices)
+        self._tracker.indexed(registry_version, index_version, self._index.placement.slices)
         self._on_head_moved()
 
 
@@ -326,4 +326,4 @@ def _table(block: Block, compiled: ClauseTable | None) -> ClauseTable:
         compiled = compile_rows(prepared, np.arange(block.count), columns)
     numbers = compiled.numbers + block.number
     table = replace(compiled, numbers=numbers, since=np.full(len(numbers), block.since))
-    return table if not len(block.holes) else select_registrations(table, ~np.isin(numbers, block.holes))
+    return table if not len(block.holes) else table.select_registrations(~np.isin(numbers, block.holes))

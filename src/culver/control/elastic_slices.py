@@ -130,10 +130,10 @@ class ElasticSlices:
 
     def view(self) -> SlicesView:
         seen, rates = self._observe(), self._meter.rates()
-        placement, contents = self._index.divided()
+        placement, contents = self._index.division()
         assert isinstance(placement, MPartition)
         waiting, load = seen.queues.match, seen.pipeline.load
-        if load.division != self._index.placed.fingerprint():
+        if load.division != self._index.placement.fingerprint():
             load = LoadReport()  # the report is about other sets with the same numbers
         arrived = sum(load.arrivals) or 1.0
         sets: list[SetView] = []
@@ -184,7 +184,7 @@ class ElasticSlices:
         )
 
     def _placement(self) -> MPartition:
-        placement = self._index.slicing
+        placement = self._index.partitioner
         assert isinstance(placement, MPartition)
         return placement
 

@@ -22,7 +22,7 @@ from culver.config import PipelineSettings
 from culver.control.elasticity import ELASTIC_PLACEMENTS
 from culver.control.placement_trial import SAMPLE, Circumstances, seconds_per_event
 from culver.log import PublicationLog
-from culver.matching import ClauseTable, IndexWriter, Slicing, Undivided
+from culver.matching import ClauseTable, IndexWriter
 from culver.pipeline import access_point
 from culver.placement import (
     Choice,
@@ -78,14 +78,14 @@ def open_index(
         )
     weighed = _chosen(writer, settings, workers, log)
     choice = weighed.choice
-    divided = (writer.placed.name, writer.placed.slices)
+    divided = (writer.placement.name, writer.placement.slices)
     if writer.version and divided != (choice.name, choice.slices):
         problems.append(f"it is divided by {divided[0]} into {divided[1]}, and is to be by {choice.reason}")
     if problems:
         logger.warning("rebuilding the index from the registry: %s", "; ".join(problems))
         shutil.rmtree(directory)
         writer = IndexWriter(directory, filters)
-    writer.divide(_slicing(writer, weighed))
+    writer.divide(_placement(writer, weighed))
     return writer, choice
 
 
@@ -103,13 +103,13 @@ def dividing_of(settings: PipelineSettings) -> Dividing:
     return Dividing(settings.dimensions, cuts="equal" if settings.cuts == "equal" else "quantiles")
 
 
-def _slicing(writer: IndexWriter, weighed: WeighedChoice) -> Slicing:
+def _placement(writer: IndexWriter, weighed: WeighedChoice) -> Placement:
     choice = weighed.choice
-    if choice.name == Undivided.name:
-        return Undivided()
+    if choice.name == Replicated.name:
+        return Replicated(1)
     kind = placement_named(choice.name)
     if writer.version:
-        return kind.from_state(choice.slices, writer.placed.state)
+        return kind.from_state(choice.slices, writer.placement.state)
     return kind(choice.slices) if weighed.learnt is None else weighed.learnt
 
 
@@ -122,16 +122,16 @@ def _chosen(
         weighed = weigh(writer, settings, workers, log)
     else:
         choice = Choice(name, slices, f"{name}: as the setting pipeline.placement says")
-        if writer.version and writer.placed.name == name in ELASTIC_PLACEMENTS:
-            left = writer.placed.slices
+        if writer.version and writer.placement.name == name in ELASTIC_PLACEMENTS:
+            left = writer.placement.slices
             asked = f", though pipeline.slices says {slices}" if settings.slices not in (0, left) else ""
             choice = Choice(name, left, f"{choice.reason}, with as many slices as there were{asked}")
             if asked:
                 logger.warning("the index keeps its %d slices%s; culver slices adds and removes", left, asked)
         weighed = WeighedChoice(choice)
     choice = weighed.choice
-    if choice.name == Undivided.name or (choice.slices == 1 and choice.name not in ELASTIC_PLACEMENTS):
-        return WeighedChoice(Choice(Undivided.name, 1, choice.reason))
+    if choice.name == Replicated.name or (choice.slices == 1 and choice.name not in ELASTIC_PLACEMENTS):
+        return WeighedChoice(Choice(Replicated.name, 1, choice.reason))
     return weighed
 
 
@@ -148,7 +148,9 @@ def weigh(
     present = _present(writer, slices) if writer.version else None
     if slices == 1 or (size <= _LARGE * memory.worker_bytes and count < _MANY):
         return WeighedChoice(_elastic(present, slices) if settings.elastic else unweighed(slices, memory))
-    in_use = placement_named(writer.placed.name).from_state(writer.placed.slices, writer.placed.state)
+    in_use = placement_named(writer.placement.name).from_state(
+        writer.placement.slices, writer.placement.state
+    )
     sample = writer.sample(_representative(in_use), SAMPLE)
     copies = max(1.0, float(in_use.assign(sample).sum()) / max(1, len(sample.numbers)))
     memory = Memory(int(size / copies), memory.worker_bytes)
@@ -195,7 +197,7 @@ def _option(
 
 def _present(writer: IndexWriter, slices: int) -> Placement | None:
     """The placement of the index, if it may stay: it has as many slices, or its slices come and go."""
-    placed = writer.placed
+    placed = writer.placement
     kind = placement_named(placed.name)
     if placed.name == Replicated.name:
         return kind(slices)

@@ -24,7 +24,7 @@ from typing import TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from culver.matching import ClauseTable, Index, Memory, Part, concatenate, in_memory, select_registrations
+from culver.matching import ClauseTable, Index, SearchMemory
 from culver.pipeline import (
     BatchPlan,
     Collection,
@@ -94,12 +94,12 @@ def _affordable(
     sample: ClauseTable, events: pa.RecordBatch, directory: Path
 ) -> tuple[ClauseTable, pa.RecordBatch]:
     """As many registrations, and then as many events, as a trial has time for."""
-    few = _every(sample, len(sample.numbers) // _FEWEST)
+    few = sample.every(len(sample.numbers) // _FEWEST)
     probe = _Trial(Replicated(1), few, 1)
     for _ in range(2):  # the first time, kernels are loaded
         probe.run(_block(events, _FEWEST_EVENTS), directory)
     most = max(_FEWEST, int(_SECONDS / (_FEWEST_EVENTS * probe.seconds) * len(few.numbers)))
-    sample = _every(sample, -(-len(sample.numbers) // most))
+    sample = sample.every(-(-len(sample.numbers) // most))
     probe, count, before = _Trial(Replicated(1), sample, 1), _FEWEST_EVENTS, 0.0
     while count < _EVENTS:
         probe.run(_block(events, count), directory)
@@ -119,12 +119,8 @@ def _trials(placement: Placement, sample: ClauseTable, tasks: int) -> _Line:
     more = _Trial(placement, sample, tasks)
     step = -(-more.held() // max(1, _COPIES * len(sample.numbers)))
     if step > 1:
-        more = _Trial(placement, _every(sample, step), tasks)
-    return _Trial(placement, _every(more.table, _FEWER), tasks), more
-
-
-def _every(table: ClauseTable, step: int) -> ClauseTable:
-    return select_registrations(table, np.arange(len(table.numbers)) % max(1, step) == 0)
+        more = _Trial(placement, sample.every(step), tasks)
+    return _Trial(placement, more.table.every(_FEWER), tasks), more
 
 
 def _at(registrations: int, line: _Line, undivided: _Line) -> float:
@@ -162,7 +158,7 @@ class _Trial:
         self._start = int(table.since.max(initial=0))  # from here on, all registrations are in effect
         self._held = placement.assign(table)
         self._sets: dict[int, Index] = {}
-        self._memory = Memory()
+        self._memory = SearchMemory()
         unknown = np.zeros(len(placement.homes))
         counts = np.count_nonzero(self._held, axis=0)
         self._load = Load(placement.homes, placement.slices, counts, unknown, unknown, unknown, unknown)
@@ -210,8 +206,5 @@ class _Trial:
     def _index(self, number: int) -> Index:
         if number not in self._sets:
             kept = self._held[:, number]
-            table, _ = concatenate(
-                [select_registrations(self.table, kept)]
-            )  # without texts that no one needs
-            self._sets[number] = Index(1, [Part(in_memory(table))] if kept.any() else [])
+            self._sets[number] = Index.in_memory(self.table.select_registrations(kept))
         return self._sets[number]

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from culver.matching import Done, Index, counts_in, placed_in
+from culver.matching import Index, read_division
 from culver.pipeline.operators import route_events
 from culver.pipeline.set_loads import LoadReport
 from culver.placement import Chosen, Forwarding, Load, Placement, sets_of
@@ -19,7 +19,7 @@ class DividedIndex:
 
     def __init__(self, directory: Path, version: int) -> None:
         """Raises NotFound where there is no such version, StorageCorrupt."""
-        placed = placed_in(directory, version)
+        placed, registrations = read_division(directory, version)
         self.version = version
         self.slices = placed.slices
         self.placement: Placement | None = None
@@ -27,11 +27,10 @@ class DividedIndex:
         self.division = ""
         """Tells this way to number the sets from others; nothing where there is one."""
         self._homes = np.array(placed.homes)
-        self._registrations = np.zeros(len(placed.homes), np.int64)
+        self._registrations = registrations
         if len(placed.homes) > 1 or placed.slices > 1:
             self.placement = placement_named(placed.name).from_state(placed.slices, placed.state)
             self.division = placed.fingerprint()
-            self._registrations = counts_in(directory, version)
         self._directory = directory
         self._opened: dict[int, Index] = {}
         self._open_for: Sequence[int] | None = None  # slices: all that they need is open, and no more
@@ -85,11 +84,11 @@ class DividedIndex:
             self._opened[number] = Index.open(self._directory, self.version, number, filter_named)
         return self._opened[number]
 
-    def take_done(self) -> tuple[Done, ...]:
+    def take_scheme_work(self) -> tuple[tuple[str, int, float], ...]:
         """What schemes other than the columnar have done in all sets since the last call."""
-        done: dict[str, Done] = {}
+        done: dict[str, tuple[str, int, float]] = {}
         for index in self._opened.values():
-            for scheme, pairs, seconds in index.take_done():
+            for scheme, pairs, seconds in index.take_scheme_work():
                 _, more, longer = done.get(scheme, (scheme, 0, 0.0))
                 done[scheme] = (scheme, pairs + more, seconds + longer)
         return tuple([done[scheme] for scheme in sorted(done)]) if done else ()

@@ -15,7 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from culver.errors import StorageCorrupt
-from culver.matching import Found, Index, Memory
+from culver.matching import Found, Index, SearchMemory
 from culver.model.columns import concat
 from culver.pipeline.notifications import Notifications
 from culver.pipeline.operator_work import MatchMeter, SliceWork, with_join_time
@@ -105,7 +105,7 @@ def match_events(
     index_of: Callable[[int], Index],
     start: int,
     parts: Sequence[pa.RecordBatch],
-    memory: Memory,
+    memory: SearchMemory,
     sent: Sequence[Sequence[SetShare]] | None = None,
     meter: MatchMeter | None = None,
 ) -> Iterator[Found]:
@@ -144,7 +144,7 @@ def exit_point(
     version: int,
     parts: Sequence[pa.RecordBatch],
     found: Collection,
-    memory: Memory,
+    memory: SearchMemory,
     work: tuple[SliceWork, ...] = (),
 ) -> Notifications:
     """All that was found, in one slice or in several, grouped by registration. `work` is what it took so far."""
@@ -157,7 +157,7 @@ def exit_point(
     return Notifications(start, start + len(sizes), version, *groups, sizes, work)
 
 
-def payload_sizes(parts: Sequence[pa.RecordBatch], memory: Memory) -> NDArray[np.uint32]:
+def payload_sizes(parts: Sequence[pa.RecordBatch], memory: SearchMemory) -> NDArray[np.uint32]:
     """Of each event of a block. The memory, with which it was matched, lets go of it."""
     sizes = [memory.columns_of(part).payload_sizes() for part in parts]
     memory.let_go()

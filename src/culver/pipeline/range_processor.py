@@ -14,7 +14,7 @@ import pyarrow as pa
 from culver import matching
 from culver.errors import NotFound
 from culver.log import LogReader, ReadableLog
-from culver.matching import Memory
+from culver.matching import SearchMemory
 from culver.pipeline.batch_plan import BatchPlan
 from culver.pipeline.checksum import checksum
 from culver.pipeline.divided_index import DividedIndex
@@ -53,7 +53,7 @@ class RangeProcessor:
         self._log = log
         self._head = head
         self._index: DividedIndex | None = None
-        self._memory = Memory()
+        self._memory = SearchMemory()
         self._worker = worker_name()
 
     def process(self, start: int, end: int, plan: BatchPlan) -> Iterator[Notifications]:
@@ -154,7 +154,7 @@ class RangeProcessor:
             m_seconds=meter.seconds,
             ep_seconds=took - meter.seconds,
             worker=self._worker,
-            schemes=tuple(SchemeWork(*each) for each in index.take_done()),
+            schemes=tuple(SchemeWork(*each) for each in index.take_scheme_work()),
             division=index.division,
             sets=() if routed is None else meter.sets(),
         )

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culver.jit import compiled
-from culver.matching import MOST_EVENTS, Found, Grouping, Groups, Listed, Rows, Runs, room_for
+from culver.matching import MOST_EVENTS, Found, Grouping, Groups, Listed, Rows, Runs, result_buffer
 
 LAST = np.iinfo(np.int64).max
 _FEW_ROWS = 16  # of a registration in a part, on the average
@@ -76,7 +76,7 @@ def join(parts: Sequence[Groups], grouping: Grouping | None = None) -> Groups:
     numbers = np.concatenate([part.numbers for part in parts])
     if all(one.numbers[-1] < other.numbers[0] for one, other in itertools.pairwise(parts)):
         pairs = sum(len(part.rows) for part in parts)
-        rows = room_for(-(-pairs // 4)).view(np.uint16)[:pairs]
+        rows = result_buffer(-(-pairs // 4)).view(np.uint16)[:pairs]
         np.concatenate([part.rows for part in parts], out=rows)
         bounds = np.zeros(len(numbers) + 1, np.int64)
         np.cumsum(np.concatenate([np.diff(part.bounds) for part in parts]), out=bounds[1:])
@@ -92,7 +92,7 @@ def join(parts: Sequence[Groups], grouping: Grouping | None = None) -> Groups:
     )
     distinct = np.empty(len(numbers), np.int64)
     bounds = np.empty(len(numbers) + 1, np.int64)
-    joined = room_for(-(-len(rows) // 4)).view(np.uint16)[: len(rows)]
+    joined = result_buffer(-(-len(rows) // 4)).view(np.uint16)[: len(rows)]
     count = put_together(runs, numbers, begin, lengths, rows, distinct, bounds, joined)
     return Groups(distinct[:count], bounds[: count + 1], joined)
 

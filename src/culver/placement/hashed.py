@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from culver.matching import ClauseTable, mixed
+from culver.matching import ClauseTable, hash_keys
 from culver.placement.placement import Route, State, always, one_hot
 
 
@@ -33,7 +33,7 @@ class Hashed:
         return self.holders(table.numbers)
 
     def holders(self, numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
-        high = mixed(numbers) >> np.uint64(32)
+        high = hash_keys(numbers) >> np.uint64(32)
         return one_hot((high * np.uint64(self.slices)) >> np.uint64(32), self.slices)
 
     def route(self, batch: pa.RecordBatch) -> Route:

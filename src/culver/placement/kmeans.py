@@ -24,16 +24,14 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from culver.matching import (
-    INT64_MAX,
-    INT64_MIN,
+    HIGHEST_KEY,
+    LOWEST_KEY,
     BatchColumns,
     ClauseTable,
     Dimension,
-    Line,
+    KeyLine,
     event_keys,
     reals_of_keys,
-    select_clauses,
-    starts,
     term_bounds,
 )
 from culver.placement.kmeans_kernel import Clusters, Terms, cluster
@@ -47,7 +45,7 @@ _REHEARSALS = 2  # of the first registrations, so that centres are in place befo
 _REHEARSED = 1024
 _HUGEST = 1e140  # coordinates end here: the sum of their squares must be a number
 _ROWS = 1 << 15  # events routed at a time, so that their keys stay in the cache
-_REAL_LINES = (Line.NUMBERS, Line.REALS)
+_REAL_LINES = (KeyLine.NUMBERS, KeyLine.REALS)
 
 
 class KMeans:
@@ -71,7 +69,7 @@ class KMeans:
         if state.get("slices") != slices:
             raise ValueError(f"not the state of a {cls.name} placement with {slices} slices")
         try:
-            names = [(str(attribute), Line(line)) for attribute, line in state["dimensions"]]
+            names = [(str(attribute), KeyLine(line)) for attribute, line in state["dimensions"]]
             made._dimensions = {dimension: place for place, dimension in enumerate(names)}
             made._moments = np.array(state["moments"], np.float64).reshape(3, len(names))
             empty = _empty(slices, len(names))
@@ -87,7 +85,7 @@ class KMeans:
 
     def assign(self, table: ClauseTable) -> NDArray[np.bool_]:
         if np.any(np.diff(table.clause_registration) < 0):
-            table = select_clauses(table, np.argsort(table.clause_registration, kind="stable"))
+            table = table.select_clauses(np.argsort(table.clause_registration, kind="stable"))
         count = len(table.numbers)
         places = self._places(table.dimensions)
         dimension = places[table.term_dimension]
@@ -99,7 +97,7 @@ class KMeans:
         deviation = np.sqrt(squares / np.maximum(number, 1.0))
         scale = np.divide(1.0, deviation, out=np.zeros_like(deviation), where=deviation > 0.0)
         chosen = np.zeros(count, np.int64)
-        clause_start = starts(np.bincount(table.clause_registration, minlength=count))
+        clause_start = np.searchsorted(table.clause_registration, np.arange(count + 1))
         terms = Terms(clause_start, table.term_start, dimension, low, high, coordinate, pull)
         if not self._clusters.sizes.any():
             for _ in range(_REHEARSALS):
@@ -189,8 +187,8 @@ def _empty(slices: int, dimensions: int) -> Clusters:
         sizes=np.zeros(slices, np.int64),
         clauses=np.zeros(slices, np.int64),
         terms=np.zeros(shape, np.int64),
-        low=np.full(shape, INT64_MAX),
-        high=np.full(shape, INT64_MIN),
+        low=np.full(shape, HIGHEST_KEY),
+        high=np.full(shape, LOWEST_KEY),
         weight=np.zeros(shape, np.int64),
         centre=np.zeros(shape, np.float64),
     )
@@ -215,7 +213,7 @@ def _coordinates(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """The middle of each interval, of one with a single bound that bound; and how much it counts."""
     lows, highs = _values(low, is_real), _values(high, is_real)
-    no_low, no_high = low == INT64_MIN, high == INT64_MAX
+    no_low, no_high = low == LOWEST_KEY, high == HIGHEST_KEY
     middle = np.where(no_low, highs, np.where(no_high, lows, lows / 2 + highs / 2))
     pull = np.where(no_low | no_high, _HALF_LINE, 1.0)
     pull[(no_low & no_high) | (low > high)] = 0.0

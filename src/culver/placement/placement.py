@@ -19,13 +19,13 @@ Then every match is found, none is found twice, and nothing behind the slices ha
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from culver.matching import ANYWHERE, ClauseTable
+from culver.matching import ANYWHERE, ClauseTable, Partitioner
 
 State = dict[str, Any]  # JSON
 NOWHERE = -1  # as a set or a slice that gets an event: none does
@@ -49,42 +49,29 @@ class Route:
     choices: tuple[NDArray[np.int64], ...]
 
 
-class Placement(Protocol):
-    """Not thread-safe: one owner assigns and routes with it. Does no I/O.
+class Placement(Partitioner, Protocol):
+    """A partitioner of the index that also routes events. Not thread-safe: one owner assigns and routes with it. Does
+    no I/O.
 
     A route is right for all registrations that were assigned before it, by this object or by those whose state it was
-    made from. One that has seen more registrations than the sets hold is right, too: what has ended meanwhile, or
-    is yet to come, costs at most some events in vain.
+    made from. It stays right where sets hold fewer registrations than that: those that have ended, or are yet to
+    come, at most cost some events in vain.
     """
 
-    name: ClassVar[str]
-    slices: int
-    homes: NDArray[np.int64]  # (sets,): the slice that works on each set, or ANYWHERE
-
     def __init__(self, slices: int) -> None:
-        """As it is before it knows any registrations."""
+        """Make a placement that has not learnt anything."""
 
     @classmethod
     def learnt(cls, table: ClauseTable, slices: int, events: pa.RecordBatch | None = None) -> Self:
-        """As is good for registrations like these, and for events like these where some are given."""
+        """Make a placement that suits registrations like these, and events like these where some are given."""
 
     @classmethod
     def from_state(cls, slices: int, state: State) -> Self:
-        """As it was when `state` was taken. Raises ValueError where that is not the state of such a placement with so
-        many slices."""
-
-    def assign(self, table: ClauseTable) -> NDArray[np.bool_]:
-        """(registrations, sets): which sets hold each registration; at least one does. May learn."""
-
-    def holders(self, numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """(numbers, sets): the sets that must hear that these registrations have ended: the one that holds it
-        where the number tells, all of them where it does not."""
+        """Make a placement as it was when `state` was taken. Raises ValueError where that is not the state of such a
+        placement with so many slices."""
 
     def route(self, batch: pa.RecordBatch) -> Route:
-        """Which sets may get each event of the batch."""
-
-    def state(self) -> State:
-        """Everything that `assign` and `route` have learnt, as JSON; some kilobytes."""
+        """Say which sets may get each event of the batch."""
 
 
 def one_hot(chosen: NDArray[np.integer[Any]], count: int) -> NDArray[np.bool_]:

@@ -3,7 +3,7 @@
 import numpy as np
 import pyarrow as pa
 
-from culver.matching import INT64_MAX, INT64_MIN, ClauseTable, Line, real_of_key, reals_of_keys
+from culver.matching import HIGHEST_KEY, LOWEST_KEY, ClauseTable, KeyLine, real_of_key, reals_of_keys
 from culver.model import Event, Timestamp, Value
 from culver.model.columns import concat, encode
 
@@ -21,25 +21,25 @@ def draw_typical_events(table: ClauseTable) -> pa.RecordBatch:
     for place in np.argsort(-terms, kind="stable")[:_DIMENSIONS].tolist():
         name, line = table.dimensions[place]
         ends = table.term_bounds[table.term_dimension == place].reshape(-1)
-        ends = ends[(ends != INT64_MIN) & (ends != INT64_MAX)]
-        if line in (Line.NUMBERS, Line.REALS):
+        ends = ends[(ends != LOWEST_KEY) & (ends != HIGHEST_KEY)]
+        if line in (KeyLine.NUMBERS, KeyLine.REALS):
             ends = ends[np.isfinite(reals_of_keys(ends))]  # the next above the greatest real is none
-        if not len(ends) or line is Line.LISTS:
+        if not len(ends) or line is KeyLine.LISTS:
             continue
         for event, key in zip(data, random.choice(ends, _EVENTS).tolist(), strict=True):
             event.setdefault(name.removeprefix(_INNER), _value(key, line, table.literals))
     return concat(encode([Event({}, each, b"{}") for each in data], 0))
 
 
-def _value(key: int, line: Line, literals: tuple[bytes, ...]) -> Value:
+def _value(key: int, line: KeyLine, literals: tuple[bytes, ...]) -> Value:
     match line:
-        case Line.NUMBERS | Line.REALS:
+        case KeyLine.NUMBERS | KeyLine.REALS:
             return real_of_key(key)
-        case Line.STRINGS:
+        case KeyLine.STRINGS:
             return literals[min(key >> 1, len(literals) - 1)].decode(errors="replace")
-        case Line.BOOLEANS:
+        case KeyLine.BOOLEANS:
             return bool(key)
-        case Line.TIMESTAMPS:
+        case KeyLine.TIMESTAMPS:
             return Timestamp(key)
         case _:
             return key

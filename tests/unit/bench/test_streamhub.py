@@ -102,7 +102,7 @@ def test_all_divisions_and_operators_make_the_same_notifications_of_an_event(tmp
     per_event = set()
     for placement, slices in (("replicated", 1), ("hashed", 2), ("event-space", 3), ("kmeans", 2)):
         sliced_matching.store(
-            tmp_path / placement, sliced_matching.slicing_named(placement, slices, table), table
+            tmp_path / placement, sliced_matching.placement_for(placement, slices, table), table
         )
         own = tuple(range(slices))
         jobs = [

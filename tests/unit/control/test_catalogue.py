@@ -13,8 +13,8 @@ import pytest
 from culver.config import RegistrySettings
 from culver.control.catalogue import Catalogue
 from culver.errors import Conflict, InvalidFilter, NotFound
-from culver.matching.index import Entry, Index, IndexWriter
-from culver.matching.index.storage.version_files import versions_in
+from culver.matching import Entry, Index, IndexWriter
+from culver.matching.index.storage.version_files import index_versions
 from culver.model.columns.event_batch import encode
 from culver.model.formats import parse_event
 from culver.model.language.parser import parse
@@ -212,7 +212,7 @@ def test_old_index_versions_go_even_where_nothing_is_matched(tmp_path: Path) -> 
         for n in range(70):
             await site.catalog.add([spec(f"{n}")])
         await site.catalog.retire(0)
-        kept = versions_in(site.path / "index")
+        kept = index_versions(site.path / "index")
         assert kept[-1] == site.writer.version
         assert len(kept) <= 65
 

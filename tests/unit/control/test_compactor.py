@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from culver.control.compactor import Compactor
-from culver.matching.index import Entry, Index, IndexWriter
+from culver.matching import Entry, Index, IndexWriter
 from culver.matching.index.segments import container
 from culver.matching.index.storage.compaction import Compaction
 from culver.model.language.parser import parse

@@ -14,8 +14,7 @@ from culver.control.elasticity import ELASTIC_PLACEMENTS
 from culver.control.index_placement import open_index, weigh
 from culver.control.placement_trial import Circumstances, seconds_per_event
 from culver.log.files import FileLog
-from culver.matching.index import ClauseTable, IndexWriter, compile_rows
-from culver.matching.index.compile.clause_table import concatenate
+from culver.matching import ClauseTable, IndexWriter, compile_rows
 from culver.matching.index.compile.compiler import Entry, compile_entries
 from culver.model.language.parser import parse
 from culver.model.language.prepared_filter import prepare
@@ -29,7 +28,9 @@ COUNT, SLICES = 3_000, 4
 
 def subscriptions(name: str) -> ClauseTable:
     forms = draw(named(name), COUNT, 5).forms
-    return concatenate([compile_rows(prepare(form.text), form.numbers, form.columns) for form in forms])[0]
+    return ClauseTable.joined(
+        [compile_rows(prepare(form.text), form.numbers, form.columns) for form in forms]
+    )
 
 
 @pytest.fixture(scope="module")
@@ -149,10 +150,10 @@ def slices_after(tmp_path: Path, log: FileLog, placement: str, *wanted: int) -> 
     for slices in wanted:
         settings = PipelineSettings(engine="inline", placement=placement, slices=slices)
         writer, choice = open_index(tmp_path / "index", settings, 1, log, 1)
-        assert choice.slices == writer.placed.slices
+        assert choice.slices == writer.placement.slices
         if not writer.version:
             writer.publish(1, [Entry(n, parse(f"x > {n}")) for n in range(20)], [], 0)
-    return writer.placed.slices
+    return writer.placement.slices
 
 
 def test_an_index_that_is_divided_while_it_is_used_keeps_its_slices_and_says_so(

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from culver.matching.index.search.buffer_pool import room_for
+from culver.matching.index.search.buffer_pool import result_buffer
 
 SIZE = 1 << 18
 
@@ -12,37 +12,37 @@ def address(array: np.ndarray) -> int:
 
 
 def test_a_room_begins_at_a_page_and_has_the_size_that_was_asked_for() -> None:
-    held = [room_for(SIZE + size) for size in range(5)]
+    held = [result_buffer(SIZE + size) for size in range(5)]
     assert [address(room) % 4096 for room in held] == [0] * 5
     assert all(len(room) >= SIZE + size for size, room in enumerate(held))
 
 
 def test_room_that_nobody_holds_is_used_again() -> None:
-    room = room_for(SIZE)
+    room = result_buffer(SIZE)
     before = address(room)
     del room
-    assert address(room_for(SIZE)) == before
+    assert address(result_buffer(SIZE)) == before
 
 
 def test_room_is_not_used_again_while_a_view_of_it_is_held() -> None:
-    room = room_for(SIZE)
+    room = result_buffer(SIZE)
     result = room[10:20]
     result[:] = 7
     del room
     for _ in range(4):
-        room_for(SIZE)[:] = 0
+        result_buffer(SIZE)[:] = 0
     assert result.tolist() == [7] * 10
 
 
 def test_rooms_held_at_once_are_different() -> None:
-    rooms = [room_for(SIZE) for _ in range(5)]
+    rooms = [result_buffer(SIZE) for _ in range(5)]
     assert len({address(room) for room in rooms}) == 5
 
 
 def test_small_and_very_large_rooms_are_not_kept() -> None:
-    assert len(room_for(10)) == 10
-    kept = room_for(SIZE)
+    assert len(result_buffer(10)) == 10
+    kept = result_buffer(SIZE)
     before = address(kept)
     del kept
-    room_for((1 << 24) + 1)
-    assert address(room_for(SIZE)) == before
+    result_buffer((1 << 24) + 1)
+    assert address(result_buffer(SIZE)) == before

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from culver.matching.index.compile.compiler import Entry, compile_entries
-from culver.matching.index.compile.key_lines import INT64_MAX, INT64_MIN
+from culver.matching.index.compile.key_lines import HIGHEST_KEY, LOWEST_KEY
 from culver.matching.index.intrinsics.vectors import WINDOW
 from culver.matching.index.layout import chunks
 from culver.matching.index.layout.box_order import block_order, split
-from culver.matching.index.search.columnar_matcher import FOREVER, Part, merge_parts
+from culver.matching.index.search.columnar_matcher import ColumnarView
 from culver.matching.index.segments.columnar_segment import encode
+from culver.matching.index.segments.segment_view import FOREVER, SegmentView, merge_columnar
 from culver.model.language.parser import parse
 from support.clauses import described, from_chunks
 from support.filters import random_filter
@@ -25,8 +26,8 @@ def random_entries(rng: random.Random, count: int, step: int = 1, first: int = 0
     return [Entry(first + step * n, parse(random_filter(rng)), rng.randrange(100)) for n in range(count)]
 
 
-def part_of(entries: Sequence[Entry]) -> Part:
-    return Part(from_chunks(encode(compile_entries(entries))))
+def part_of(entries: Sequence[Entry]) -> ColumnarView:
+    return SegmentView(from_chunks(encode(compile_entries(entries))))
 
 
 def test_a_segment_gives_back_the_table_it_was_made_from() -> None:
@@ -40,7 +41,7 @@ def test_a_segment_gives_back_the_table_it_was_made_from() -> None:
 def test_a_merge_is_the_same_as_compiling_everything_at_once() -> None:
     rng = random.Random(SEED)
     even, odd = random_entries(rng, 200, 2), random_entries(rng, 200, 2, 1)
-    merged, ended = merge_parts([part_of(even), part_of(odd)], 0)
+    merged, ended = merge_columnar([part_of(even), part_of(odd)], 0)
     assert ended is None
     assert merged.numbers.tolist() == list(range(400))
     assert described(merged) == described(compile_entries(even + odd))
@@ -53,7 +54,7 @@ def test_a_merge_drops_what_ended_and_everything_only_that_used() -> None:
         Entry(3, parse("y > 5")),
     ]
     part = part_of(entries)
-    merged, ended = merge_parts([Part(part.segment, np.array([10, 11, FOREVER]))], 10)
+    merged, ended = merge_columnar([SegmentView(part.segment, np.array([10, 11, FOREVER]))], 10)
     assert merged.numbers.tolist() == [2, 3]
     assert ended is not None
     assert ended.tolist() == [11, FOREVER]
@@ -104,8 +105,8 @@ def test_a_chunk_gives_back_its_boxes_and_knows_the_rank_of_every_key() -> None:
     for count in (1, 64, 65, 4_096, 5_000):
         lows = rng.integers(-(2**50), 2**50, (count, 2))
         highs = lows + rng.integers(0, 2**45, (count, 2))
-        lows[::7, 0] = INT64_MIN
-        highs[::5, 1] = INT64_MAX
+        lows[::7, 0] = LOWEST_KEY
+        highs[::5, 1] = HIGHEST_KEY
         chunk = chunks.build(np.stack([lows, highs], axis=2).reshape(len(lows), -1), np.array([True, False]))
         restored = chunks.bounds_of(chunk.nodes, chunk.blocks, chunk.cuts)
         assert (restored[0][:count] == lows[chunk.order]).all()

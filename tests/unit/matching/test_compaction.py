@@ -3,6 +3,7 @@
 import random
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -10,11 +11,11 @@ import pytest
 from numpy.typing import NDArray
 
 from culver.errors import StorageFull
-from culver.matching.index import Entry, Index, IndexWriter
+from culver.matching import Entry, Index, IndexWriter
 from culver.matching.index.compile.clause_table import ClauseTable
 from culver.matching.index.segments import container
 from culver.matching.index.storage.compaction import Compaction
-from culver.matching.index.storage.partitioner import Undivided
+from culver.matching.index.storage.partitioner import Partitioner
 from culver.model.columns.event_batch import concat, encode
 from culver.model.event import Event
 from culver.model.language.evaluation import evaluate
@@ -259,9 +260,11 @@ def test_random_registrations_match_like_the_reference_whenever_compactions_come
 def test_sets_that_share_a_segment_are_compacted_one_by_one(tmp_path: Path) -> None:
     """Registrations that every set holds make the same segment in each, and a new process opens it once."""
 
-    class Everywhere(Undivided):
+    class Everywhere(Partitioner):
+        name = "everywhere"
+
         def __init__(self) -> None:
-            super().__init__(2)
+            self.slices = 2
             self.homes = np.arange(2)
 
         def assign(self, table: ClauseTable) -> NDArray[np.bool_]:
@@ -269,6 +272,9 @@ def test_sets_that_share_a_segment_are_compacted_one_by_one(tmp_path: Path) -> N
 
         def holders(self, numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
             return np.ones((len(numbers), 2), np.bool_)
+
+        def state(self) -> dict[str, Any]:
+            return {}
 
     writer = IndexWriter(tmp_path)
     writer.divide(Everywhere())

@@ -5,8 +5,7 @@ import itertools
 import pyarrow as pa
 
 from culver.matching.filter import Matches
-from culver.matching.filters.counting import CountingFilter
-from culver.matching.filters.counting_kernel import CHUNK
+from culver.matching.filters.counting import CHUNK, CountingFilter
 from culver.model.columns.event_batch import concat, encode
 from culver.model.event import Event
 from culver.model.language.parser import parse

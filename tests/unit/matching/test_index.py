@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 from culver.errors import Conflict, NotFound, StorageCorrupt, StorageError, StorageFull
-from culver.matching.index import Entry, Index, IndexWriter
+from culver.matching import Entry, Index, IndexWriter
 from culver.matching.index.segments import container
-from culver.matching.index.storage.version_files import version_path, versions_in
+from culver.matching.index.storage.version_files import index_versions, version_path
 from culver.model.columns.event_batch import concat, encode
 from culver.model.event import Event
 from culver.model.language.evaluation import evaluate
@@ -156,7 +156,7 @@ def test_retiring_keeps_what_is_needed_and_nothing_else(tmp_path: Path) -> None:
     everything = len(segments_in(tmp_path))
     still_open = Index.open(tmp_path, 4)
     writer.retire(8)
-    assert versions_in(tmp_path) == [8, 9, 10, 11]
+    assert index_versions(tmp_path) == [8, 9, 10, 11]
     assert len(segments_in(tmp_path)) < everything
     for version in range(8, 12):
         assert Index.open(tmp_path, version).count == 2_000 + version - 1
@@ -164,7 +164,7 @@ def test_retiring_keeps_what_is_needed_and_nothing_else(tmp_path: Path) -> None:
     with pytest.raises(NotFound):
         Index.open(tmp_path, 7)
     writer.retire(1_000)
-    assert versions_in(tmp_path) == [11]
+    assert index_versions(tmp_path) == [11]
     assert IndexWriter(tmp_path).version == 11
 
 
@@ -230,7 +230,7 @@ def test_a_disk_that_refuses_leaves_the_version_as_it_was(
         patched.setattr(container, "write", refuse)
         with pytest.raises(error):
             writer.publish(2, entries(5, 1), [], 0)
-    assert (writer.version, versions_in(tmp_path)) == (1, [1])
+    assert (writer.version, index_versions(tmp_path)) == (1, [1])
     writer.publish(2, entries(5, 1), [], 0)
     assert Index.open(tmp_path, 2).count == 6
 
@@ -245,7 +245,7 @@ def test_readers_see_whole_versions_while_the_writer_publishes(tmp_path: Path) -
 
     def read() -> None:
         while not done.is_set():
-            newest = versions_in(tmp_path)[-1]
+            newest = index_versions(tmp_path)[-1]
             try:
                 found = rows(Index.open(tmp_path, newest), batch)[0]
                 assert found == list(range(1, newest + 1))

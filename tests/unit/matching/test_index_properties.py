@@ -15,18 +15,19 @@ import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 
+from culver.matching import Entry, Index, IndexWriter, SearchMemory
 from culver.matching.filter import Matches, matches_of
 from culver.matching.filters import columnar
 from culver.matching.filters.columnar import ColumnarFilter
-from culver.matching.index import Entry, Index, IndexWriter, Memory
 from culver.matching.index.compile.bulk_compiler import compile_rows
-from culver.matching.index.compile.clause_table import ClauseTable, select_clauses
+from culver.matching.index.compile.clause_table import ClauseTable
 from culver.matching.index.compile.compiler import compile_entries
 from culver.matching.index.keys.batch_columns import BatchColumns
 from culver.matching.index.layout import chunks
-from culver.matching.index.search.columnar_matcher import FOREVER, Part, Parts, merge_parts
-from culver.matching.index.segments.columnar_segment import Segment, encode
-from culver.matching.index.storage import merge_policy, version_files
+from culver.matching.index.search.columnar_matcher import ColumnarMatcher
+from culver.matching.index.segments.columnar_segment import ColumnarSegment, encode
+from culver.matching.index.segments.segment_view import FOREVER, SegmentView, merge_columnar
+from culver.matching.index.storage import index_reader, merge_policy
 from culver.model.columns import event_batch as batches
 from culver.model.event import Event
 from culver.model.language.evaluation import evaluate
@@ -84,8 +85,8 @@ def gathered(
 ) -> Matches:
     """What is found for groups of registrations, listed event by event again."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(version_files, "_is_sparse", lambda parts, count: False)
-        memory = Memory()
+        patch.setattr(index_reader, "_is_sparse", lambda parts, count: False)
+        memory = SearchMemory()
         parts = [each.groups() for each in index.find(batch, first - first_row, first_row, chosen, memory)]
     groups = join(parts)
     assert (np.diff(groups.numbers) > 0).all()
@@ -107,7 +108,7 @@ def batch_of(events: Sequence[Event]) -> pa.RecordBatch:
     return batches.concat(batches.encode(events, 0))
 
 
-def paths_of(segments: Iterable[Segment]) -> Counter[str]:
+def paths_of(segments: Iterable[ColumnarSegment]) -> Counter[str]:
     """Which of the paths through the kernels these segments offer."""
     seen: Counter[str] = Counter()
     for segment in segments:
@@ -312,8 +313,8 @@ class IndexHistory:
                 for how, wanted, mask in (("all", expected, None), ("some", some, chosen)):
                     found = gathered(index, batch, first, self._rng.choice((0, 1, 60_000)), mask)
                     self._checker.same(f"{path}, {how} gathered", found, wanted, self._predicates, events)
-        parts = self._writer._current.parts
-        columnar = [stored.segment for stored in parts if isinstance(stored.segment, Segment)]
+        parts = self._writer._current.segments
+        columnar = [stored.segment for stored in parts if isinstance(stored.segment, ColumnarSegment)]
         self.seen += paths_of(columnar)
         self.seen["other schemes"] += len(columnar) < len(parts)
         self.seen["tombstones"] += sum(len(stored.tombstones) for stored in parts)
@@ -350,7 +351,7 @@ def test_families_match_like_the_reference_in_an_index_on_disk(
 # --- groups of certain sizes ----------------------------------------------------------------------------
 
 
-def check_group(family: Family, count: int, events: int, seed: int, groups: int) -> Segment:
+def check_group(family: Family, count: int, events: int, seed: int, groups: int) -> ColumnarSegment:
     """`count` boxes of the family in one segment, which must have so many groups, match like the reference."""
     rng = random.Random(seed)
     members = family.members(rng, count)
@@ -359,7 +360,7 @@ def check_group(family: Family, count: int, events: int, seed: int, groups: int)
     segment = from_chunks(encode(compile_entries(Entry(n, each) for n, each in numbered.items())))
     assert len(segment.arrays.group_needy) == groups
     checker = Checker(seed)
-    matches = Parts([Part(segment)]).match(BatchColumns(batch_of(drawn)), 0)
+    matches = ColumnarMatcher([SegmentView(segment)]).match(BatchColumns(batch_of(drawn)), 0)
     checker.same(f"a group of {count}", matches, checker.truth(numbered, drawn), numbered, drawn)
     return segment
 
@@ -401,7 +402,7 @@ def test_as_many_boxes_as_ranks_allow_are_one_chunk_and_one_more_are_two(more: i
     near = [np.nextafter(every[::900], to) for to in (every[::900], 0.0, 1.0)]
     values = np.concatenate([*near, [every.min(), every.max(), 0.0, 1.0]])
     batch = batch_of([Event({}, {"x": x}, b"{}") for x in values.tolist()])
-    matches = Parts([Part(segment)]).match(BatchColumns(batch), 0)
+    matches = ColumnarMatcher([SegmentView(segment)]).match(BatchColumns(batch), 0)
     for row, x in enumerate(values.tolist()):
         found = np.sort(matches.numbers[matches.offsets[row] : matches.offsets[row + 1]])
         expected_numbers = np.flatnonzero((bounds[:, 0] <= x) & (x <= bounds[:, 1]))
@@ -424,7 +425,7 @@ def without_empty(table: ClauseTable) -> ClauseTable:
     """The clauses that can hold, which are all that a segment keeps."""
     empty = table.term_bounds[:, 0] > table.term_bounds[:, 1]
     clause = np.repeat(np.arange(len(table.clause_registration)), np.diff(table.term_start))
-    return select_clauses(table, np.setdiff1d(np.arange(len(table.clause_registration)), clause[empty]))
+    return table.select_clauses(np.setdiff1d(np.arange(len(table.clause_registration)), clause[empty]))
 
 
 @pytest.mark.timeout(1800)
@@ -443,9 +444,9 @@ def test_segments_of_families_give_back_their_tables_and_merge_to_what_compiling
                 table = compile_entries(some)
                 segment = from_chunks(encode(table))
                 assert described(segment.table()) == described(without_empty(table)), f"seed {seed}"
-                parts.append(Part(segment))
+                parts.append(SegmentView(segment))
                 wholes += some
-            merged, _ = merge_parts(parts, 0)
+            merged, _ = merge_columnar(parts, 0)
             expected = without_empty(compile_entries(wholes))
             assert described(merged) == described(expected), f"seed {seed}"
             again = from_chunks(encode(merged))

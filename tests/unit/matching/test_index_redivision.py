@@ -9,10 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from culver.errors import StorageFull
-from culver.matching.index import Entry, IndexWriter, Memory
-from culver.matching.index.compile.clause_table import concatenate
+from culver.matching import ClauseTable, Entry, IndexWriter, SearchMemory
 from culver.matching.index.segments import container
-from culver.matching.index.storage.partitioner import Slicing
+from culver.matching.index.storage.partitioner import Partitioner
 from culver.model.language.parser import parse
 from culver.pipeline.divided_index import DividedIndex
 from culver.pipeline.operators import events_for_slice, match_events
@@ -32,7 +31,7 @@ def answers(directory: Path, version: int, played: Scene, forwarding: str) -> li
     routed = index.route(forwarding_named(forwarding)(), LoadReport(), 0, [played.batch])
     for own in range(index.slices):
         sent = None if routed is None else [events_for_slice(own, chosen) for chosen in routed]
-        for each in match_events(index.set, 0, [played.batch], Memory(), sent):
+        for each in match_events(index.set, 0, [played.batch], SearchMemory(), sent):
             groups = each.groups()
             numbers = np.repeat(groups.numbers, np.diff(groups.bounds))
             found += zip(numbers.tolist(), groups.rows.tolist(), strict=True)
@@ -54,7 +53,7 @@ def test_answers_are_the_same_after_any_slices_came_and_went(
     played = scene("several applications")
     directory = tmp_path_factory.mktemp("index")
     writer = IndexWriter(directory)
-    placement = MPartition.learnt(concatenate(played.portions)[0], 2)
+    placement = MPartition.learnt(ClauseTable.joined(played.portions), 2)
     writer.divide(placement)
     writer.publish(1, [], [], 0, played.portions[:1])
     other = Entry(10**9, parse("absent IS NULL"), 0, "counting")  # in the rest, as text
@@ -72,26 +71,26 @@ def test_answers_are_the_same_after_any_slices_came_and_went(
             change = placement.with_slice_removed(which % placement.slices)
         redivide(writer, change)
         placement = change.placement
-        assert writer.placed.slices == placement.slices
+        assert writer.placement.slices == placement.slices
         assert answers(directory, writer.version, played, forwarding) == before
     # What is written then goes on from there, and another process finds it.
     writer.publish(4, [], [(int(played.portions[-1].numbers[1]), 0)], 0)
-    assert IndexWriter(directory).placed == writer.placed
+    assert IndexWriter(directory).placement == writer.placement
 
 
 def test_a_division_that_has_nothing_in_common_with_the_one_before(tmp_path: Path) -> None:
     played = scene("several applications")
-    table = concatenate(played.portions)[0]
+    table = ClauseTable.joined(played.portions)
     writer = IndexWriter(tmp_path)
     writer.divide(MPartition(3))
     writer.publish(1, [], [(int(table.numbers[0]), 10)], 0, played.portions)
     before = answers(tmp_path, 1, played, "adaptive")
-    present: Slicing = writer.slicing
+    present: Partitioner | None = writer.partitioner
     assert isinstance(present, MPartition)
     redivide(writer, anew(present, MPartition.learnt(table, 3)))
     assert answers(tmp_path, writer.version, played, "adaptive") == before
     assert writer.contents()[0][0] < len(table.numbers) / 2, "most are in layers now"
-    present = writer.slicing
+    present = writer.partitioner
     assert isinstance(present, MPartition)
     redivide(writer, anew(present, MPartition(1)))
     assert answers(tmp_path, writer.version, played, "adaptive") == before
@@ -111,7 +110,7 @@ def test_not_while_a_compaction_is_under_way(tmp_path: Path) -> None:
         redivide(writer, anew(MPartition(2), MPartition(1)))
     writer.abandon(compaction)
     redivide(writer, anew(MPartition(2), MPartition(1)))
-    assert writer.placed.slices == 1
+    assert writer.placement.slices == 1
 
 
 def test_on_a_full_disk_nothing_changes_and_what_was_written_is_deleted(
@@ -133,7 +132,7 @@ def test_on_a_full_disk_nothing_changes_and_what_was_written_is_deleted(
             raise OSError(errno.ENOSPC, "refused")
         write(path, chunks)
 
-    change = anew(MPartition(3), MPartition.learnt(concatenate(played.portions)[0], 3))
+    change = anew(MPartition(3), MPartition.learnt(ClauseTable.joined(played.portions), 3))
     with monkeypatch.context() as patched:
         patched.setattr(container, "write", until_full)
         with pytest.raises(StorageFull):
@@ -141,7 +140,7 @@ def test_on_a_full_disk_nothing_changes_and_what_was_written_is_deleted(
     assert len(list(tmp_path.iterdir())) == len(files) + 3
     writer.retire(1)
     assert sorted(tmp_path.iterdir()) == files
-    assert (writer.version, writer.placed.state["layers"]) == (1, [])
+    assert (writer.version, writer.placement.state["layers"]) == (1, [])
     assert answers(tmp_path, 1, played, "adaptive") == before
     redivide(writer, change)
     assert answers(tmp_path, writer.version, played, "adaptive") == before

@@ -10,45 +10,45 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from culver.jit import fixed
-from culver.matching.index.compile.clause_table import starts
+from culver.matching.index.compile.clause_table import run_starts
 from culver.matching.index.compile.compiler import compile_entries
-from culver.matching.index.compile.key_lines import Line, real_key
+from culver.matching.index.compile.key_lines import KeyLine, real_key
 from culver.matching.index.keys.batch_columns import BatchColumns
 from culver.matching.index.keys.key_kernels import Programs
 from culver.matching.index.keys.literals import Literals, literals_of
 from culver.matching.index.layout.segment_arrays import addresses_of
-from culver.matching.index.segments.columnar_segment import in_memory
+from culver.matching.index.segments.columnar_segment import segment_in_memory
 from culver.model.columns.event_batch import concat, deserialise, encode, serialise
 from culver.model.event import Event
 from culver.model.values import Kind, Timestamp, Value, kind_of
 from support.events import NAMES, events, random_event
 
 ASKED = (*NAMES, *("data." + name for name in NAMES), "type", "missing")
-DIMENSIONS = tuple((name, line) for name in ASKED for line in Line)
+DIMENSIONS = tuple((name, line) for name in ASKED for line in KeyLine)
 LITERALS = sorted({b"", b"a", b"b", b"abc", b"abcdefgh", b"abcdefghi", b"abcdefghj", "\u00e9".encode()})
 
 
 def as_literals(texts: Sequence[bytes]) -> Literals:
-    begins = starts(np.array([len(text) for text in texts], np.int64))
+    begins = run_starts(np.array([len(text) for text in texts], np.int64))
     return literals_of(fixed(begins), fixed(np.frombuffer(b"".join(texts), np.uint8)))
 
 
-def key_of(value: Value | None, line: Line) -> int | None:
+def key_of(value: Value | None, line: KeyLine) -> int | None:
     """The slow way; None: no key."""
     kind = None if value is None else kind_of(value)
     match line, kind:
-        case (Line.NUMBERS, Kind.INTEGER | Kind.REAL) | (Line.REALS, Kind.REAL):
+        case (KeyLine.NUMBERS, Kind.INTEGER | Kind.REAL) | (KeyLine.REALS, Kind.REAL):
             assert isinstance(value, int | float)
             return real_key(float(value))
-        case (Line.INTEGERS, Kind.INTEGER) | (Line.BOOLEANS, Kind.BOOLEAN):
+        case (KeyLine.INTEGERS, Kind.INTEGER) | (KeyLine.BOOLEANS, Kind.BOOLEAN):
             assert isinstance(value, int)
             return int(value)
-        case Line.TIMESTAMPS, Kind.TIMESTAMP:
+        case KeyLine.TIMESTAMPS, Kind.TIMESTAMP:
             assert isinstance(value, Timestamp)
             return value.microseconds
-        case Line.LISTS, Kind.STRINGS:
+        case KeyLine.LISTS, Kind.STRINGS:
             return 0
-        case Line.STRINGS, Kind.STRING:
+        case KeyLine.STRINGS, Kind.STRING:
             assert isinstance(value, str)
             place = bisect_left(LITERALS, value.encode())
             return 2 * place + (place < len(LITERALS) and LITERALS[place] == value.encode())
@@ -63,7 +63,7 @@ def check(batch: pa.RecordBatch, expected: Sequence[Event]) -> None:
     assert set(there.tolist()) <= {0, 1}
     assert found == [key_of(event.value(name), line) for name, line in DIMENSIONS for event in expected]
     for place, (name, line) in enumerate(DIMENSIONS):
-        if line is not Line.STRINGS and (alone := columns.keys((name, line))) is not None:
+        if line is not KeyLine.STRINGS and (alone := columns.keys((name, line))) is not None:
             own = slice(place * len(expected), (place + 1) * len(expected))
             assert np.array_equal(alone[0], keys[own])
             assert np.array_equal(alone[1], there[own])
@@ -109,7 +109,7 @@ def test_sizes_of_payloads_are_those_of_the_events() -> None:
 
 
 def test_arrays_that_kernels_would_misread_are_refused() -> None:
-    arrays = in_memory(compile_entries([])).arrays
+    arrays = segment_in_memory(compile_entries([])).arrays
     with pytest.raises(TypeError, match="since"):
         addresses_of(arrays._replace(since=arrays.since.astype(np.float64)))
     with pytest.raises(TypeError, match="needs"):

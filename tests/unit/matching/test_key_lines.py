@@ -7,9 +7,9 @@ import numpy as np
 from hypothesis import example, given, settings, strategies as st
 
 from culver.matching.index.compile.key_lines import (
-    INT64_MAX,
-    INT64_MIN,
-    Line,
+    HIGHEST_KEY,
+    LOWEST_KEY,
+    KeyLine,
     after_prefix,
     lower_keys,
     move_string_bounds,
@@ -31,12 +31,12 @@ EDGES: list[int | float] = [
 
 numbers = st.one_of(
     st.sampled_from(EDGES),
-    st.integers(INT64_MIN, INT64_MAX),
+    st.integers(LOWEST_KEY, HIGHEST_KEY),
     st.integers(-5, 5),
     st.floats(allow_nan=False, allow_infinity=False),
     st.integers(-(2**54), 2**54).map(float),
 )
-event_integers = numbers.filter(lambda n: isinstance(n, int) and INT64_MIN <= n <= INT64_MAX)
+event_integers = numbers.filter(lambda n: isinstance(n, int) and LOWEST_KEY <= n <= HIGHEST_KEY)
 event_reals = numbers.filter(lambda n: isinstance(n, float))
 
 
@@ -50,7 +50,9 @@ def near(value: int | float) -> list[int | float]:
     reals = [real, math.nextafter(real, math.inf), math.nextafter(real, -math.inf)]
     candidates = [*reals, *(integer + step for step in (-2, -1, 0, 1, 2))]
     return [
-        n for n in candidates if (math.isfinite(n) if isinstance(n, float) else INT64_MIN <= n <= INT64_MAX)
+        n
+        for n in candidates
+        if (math.isfinite(n) if isinstance(n, float) else LOWEST_KEY <= n <= HIGHEST_KEY)
     ]
 
 
@@ -76,7 +78,7 @@ def holds(
 )
 @example(low=2**53 + 1, low_closed=False, high=None, high_closed=False, others=[2**53 + 1])
 @example(low=-0.0, low_closed=False, high=0.0, high_closed=True, others=[0.0, -0.0, 0])
-@example(low=MAX_REAL, low_closed=False, high=None, high_closed=False, others=[MAX_REAL, INT64_MAX])
+@example(low=MAX_REAL, low_closed=False, high=None, high_closed=False, others=[MAX_REAL, HIGHEST_KEY])
 def test_an_interval_holds_exactly_what_its_bounds_allow(
     low: int | float | None,
     low_closed: bool,
@@ -86,21 +88,21 @@ def test_an_interval_holds_exactly_what_its_bounds_allow(
 ) -> None:
     intervals = number_intervals(low, low_closed, high, high_closed)
     for low_key, high_key in intervals:
-        assert INT64_MIN <= low_key <= INT64_MAX
-        assert INT64_MIN <= high_key <= INT64_MAX
+        assert LOWEST_KEY <= low_key <= HIGHEST_KEY
+        assert LOWEST_KEY <= high_key <= HIGHEST_KEY
     candidates = [*others, *EDGES, *([] if low is None else near(low)), *([] if high is None else near(high))]
     for value in candidates:
-        if isinstance(value, int) and not INT64_MIN <= value <= INT64_MAX:
+        if isinstance(value, int) and not LOWEST_KEY <= value <= HIGHEST_KEY:
             continue
         assert inside(value, intervals) is holds(value, low, low_closed, high, high_closed), value
 
 
-def on_lines(value: int | float, lines: list[tuple[Line, tuple[int, int]]]) -> bool:
+def on_lines(value: int | float, lines: list[tuple[KeyLine, tuple[int, int]]]) -> bool:
     """Whether the value's key lies in one of the intervals, as events are given keys."""
     for line, (low, high) in lines:
-        if line is Line.NUMBERS or (line is Line.REALS and isinstance(value, float)):
+        if line is KeyLine.NUMBERS or (line is KeyLine.REALS and isinstance(value, float)):
             key = real_key(float(value))
-        elif line is Line.INTEGERS and isinstance(value, int):
+        elif line is KeyLine.INTEGERS and isinstance(value, int):
             key = value
         else:
             continue
@@ -178,4 +180,4 @@ def test_many_bounds_become_the_same_keys_as_one() -> None:
         assert lower_keys(np.array(bounds), both).tolist() == lows
         assert upper_keys(np.array(bounds), closed).tolist() == highs
     nothing = np.array([math.nan])
-    assert (lower_keys(nothing, True)[0], upper_keys(nothing, True)[0]) == (INT64_MIN, INT64_MAX)
+    assert (lower_keys(nothing, True)[0], upper_keys(nothing, True)[0]) == (LOWEST_KEY, HIGHEST_KEY)

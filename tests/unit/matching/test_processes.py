@@ -7,21 +7,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-from culver.matching import warm_up
-from culver.matching.index import Entry, Index, IndexWriter
-from culver.matching.index.keys import key_kernels
-from culver.matching.index.needs import need_cache, row_needs
-from culver.matching.index.results import grouping, listed_matches
-from culver.matching.index.search import match_kernels
-from culver.model.columns.event_batch import concat, encode
-from culver.model.event import Event
+from culver.matching import Entry, IndexWriter, warm_up
 from culver.model.language.parser import parse
 
 MATCH = """
 import json, sys, time
 from pathlib import Path
 from culver.matching import warm_up
-from culver.matching.index import Index
+from culver.matching import Index
 from culver.model.columns.event_batch import concat, encode
 from culver.model.event import Event
 
@@ -42,8 +35,43 @@ count(np.array([0, 1], np.int32), np.array([1, -1], np.int32), np.array([0, 1, 3
 assert counts.tolist() == [0, 2, 0]
 """
 
+WARM = """
+import sys
+from pathlib import Path
+from culver.matching import Entry, Index, IndexWriter, warm_up
+from culver.matching.index.keys import key_kernels
+from culver.matching.index.needs import need_cache, row_needs
+from culver.matching.index.results import grouping, listed_matches
+from culver.matching.index.search import match_kernels
+from culver.model.columns import concat, encode
+from culver.model import Event
+from culver.model.language import parse
+
+directory = Path(sys.argv[1])
+warm_up()
+every = [
+    *(match_kernels.match_segments, key_kernels.fill_keys, key_kernels.payload_sizes),
+    *(grouping.spread_matches, listed_matches.pack),
+    *(row_needs.count, row_needs.fill, row_needs.drop_repeated),
+    *(need_cache.find_texts, need_cache.find_numbers, need_cache.place_texts, need_cache.place_numbers),
+]
+before = [list(kernel.signatures) for kernel in every]
+assert all(len(signatures) == 1 for signatures in before), before
+first = Event({}, {"x": 0.5, "s": "ab", "l": ("a", "a")}, b"{}")
+written = concat(encode([first, Event({"s": "b"}, {"x": 3}, b"{}")], 0))
+with Index.open(directory, 5) as index:
+    for batch in (written, written.slice(1, 1)):
+        index.match(batch)
+        index.match(batch, 10)
+many = ", ".join(map(str, range(40)))
+texts = ("y > 1", "'a' IN l", f"x IN ({many})", "s IS NOT NULL AND x + 1 > x")
+others = [Entry(number, parse(text), 5) for number, text in enumerate(texts, 9)]
+IndexWriter(directory).publish(6, others, [(1, 7)], 0)
+Index.open(directory, 6).match(written, 0)
+assert [list(kernel.signatures) for kernel in every] == before
+"""
+
 TEXTS = ("x >= 2", "s = 'ab' AND x < 1", "s LIKE '%b' AND x = 3", "TRUE")
-OTHERS = ("y > 1", "'a' IN l", f"x IN ({', '.join(map(str, range(40)))})", "s IS NOT NULL AND x + 1 > x")
 
 
 def publish(directory: Path) -> None:
@@ -86,23 +114,5 @@ def test_processes_that_start_at_once_share_an_empty_kernel_cache(tmp_path: Path
 
 
 def test_warming_up_leaves_nothing_to_compile(tmp_path: Path) -> None:
-    warm_up()
     publish(tmp_path)
-    every = [
-        *(match_kernels.match_segments, key_kernels.fill_keys, key_kernels.payload_sizes),
-        *(grouping.spread_matches, listed_matches.pack),
-        *(row_needs.count, row_needs.fill, row_needs.drop_repeated),
-        *(need_cache.find_texts, need_cache.find_numbers, need_cache.place_texts, need_cache.place_numbers),
-    ]
-    before = [list(getattr(kernel, "signatures")) for kernel in every]  # noqa: B009 (Numba adds it)
-    assert all(len(signatures) == 1 for signatures in before)
-    index = Index.open(tmp_path, 5)
-    first = Event({}, {"x": 0.5, "s": "ab", "l": ("a", "a")}, b"{}")
-    written = concat(encode([first, Event({"s": "b"}, {"x": 3}, b"{}")], 0))
-    for batch in (written, written.slice(1, 1)):
-        index.match(batch)
-        index.match(batch, 10)
-    others = [Entry(number, parse(text), 5) for number, text in enumerate(OTHERS, 9)]
-    IndexWriter(tmp_path).publish(6, others, [(1, 7)], 0)
-    Index.open(tmp_path, 6).match(written, 0)
-    assert [list(getattr(kernel, "signatures")) for kernel in every] == before  # noqa: B009
+    output_of(start(WARM, str(tmp_path)))

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from culver.errors import InvalidConfiguration
+from culver.matching import Entry, Index, IndexWriter, SearchMemory
 from culver.matching.filter import Filter
-from culver.matching.index import Entry, Index, IndexWriter, Memory
 from culver.matching.index.segments.text_segment import TextSegment
 from culver.matching.index.storage.version_files import read_version
 from culver.model.columns.event_batch import concat, encode
@@ -52,7 +52,7 @@ def entries(first: int, count: int, scheme: str, since: int = 0) -> list[Entry]:
 
 def schemes_in(directory: Path, version: int) -> list[tuple[str, int]]:
     return sorted(
-        (stored.segment.scheme, len(stored.segment)) for stored in read_version(directory, version).parts
+        (stored.segment.scheme, len(stored.segment)) for stored in read_version(directory, version).segments
     )
 
 
@@ -161,8 +161,8 @@ def test_what_is_found_by_registration_has_every_scheme_in_its_time(
     batch = batch_of(*[{"x": n % 2 - 1} for n in range(count + 1)])
     chosen = np.arange(count + 1) % 3 > 0 if some else None
     with Index.open(tmp_path, 1, filters=filter_named) as index:
-        groups = join([each.groups() for each in index.find(batch, 90, 10, chosen, Memory())])
-        assert [scheme for scheme, _, _ in index.take_done()] == ["counting", "reference"]
+        groups = join([each.groups() for each in index.find(batch, 90, 10, chosen, SearchMemory())])
+        assert [scheme for scheme, _, _ in index.take_scheme_work()] == ["counting", "reference"]
     expected = [
         (n, 10 + row)
         for n in range(30)
@@ -200,10 +200,10 @@ def test_what_each_scheme_did_is_told_once(tmp_path: Path) -> None:
     writer.publish(1, [*entries(1, 2, "columnar"), *entries(3, 3, "counting")], [], 0)
     with Index.open(tmp_path, 1, filters=filter_named) as index:
         rows(index, batch_of({"x": 1}, {"x": 1}, {"x": 2}))
-        ((scheme, pairs, seconds),) = index.take_done()
+        ((scheme, pairs, seconds),) = index.take_scheme_work()
         assert (scheme, pairs) == ("counting", 6)
         assert 0 < seconds < 60
-        assert index.take_done() == ()
+        assert index.take_scheme_work() == ()
 
 
 def test_a_scheme_that_cannot_be_had_is_refused_and_not_passed_over(tmp_path: Path) -> None:
@@ -221,7 +221,7 @@ def test_texts_come_back_as_they_were_written(tmp_path: Path) -> None:
     texts: Sequence[str] = ("name = 'Zoë 🐎'", "x = 1", "x  =  1", "note LIKE '%''%'")
     added = [Entry(9 - n, parse(text), n, "reference") for n, text in enumerate(texts)]
     IndexWriter(tmp_path).publish(1, added, [], 0)
-    (stored,) = read_version(tmp_path, 1).parts
+    (stored,) = read_version(tmp_path, 1).segments
     assert isinstance(stored.segment, TextSegment)
     content = stored.segment.content()
     assert (content.numbers.tolist(), content.since.tolist()) == ([6, 7, 8, 9], [3, 2, 1, 0])

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from culver.errors import StorageCorrupt
-from culver.matching.index.search.buffer_pool import room_for
+from culver.matching.index.search.buffer_pool import result_buffer
 from culver.pipeline import notifications
 from culver.pipeline.notification_collector import NotificationCollector
 from culver.pipeline.notifications import (
@@ -59,7 +59,7 @@ def test_file_reads_as_it_was_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize("step", [1 << 30, 1 << 16], ids=["at once", "in steps"])
 def test_many_rows_read_as_they_were_written(tmp_path: Path, shift: int, surplus: int, step: int) -> None:
     pairs = (1 << 19) + surplus
-    rows = room_for(pairs // 4 + 1).view(np.uint16)[shift : shift + pairs]
+    rows = result_buffer(pairs // 4 + 1).view(np.uint16)[shift : shift + pairs]
     rows[:] = np.arange(pairs) % 50_000
     bounds = np.array([0, 50_000, pairs], np.int64)
     written = Notifications(5, 50_006, 7, np.array([3, 9]), bounds, rows, np.zeros(50_001, np.uint32))

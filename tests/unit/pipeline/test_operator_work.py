@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from culver.config import LogSettings
 from culver.log.files import FileLog
-from culver.matching.index import Entry, IndexWriter
+from culver.matching import Entry, IndexWriter
 from culver.model.columns import event_batch as batches
 from culver.model.language.parser import parse
 from culver.pipeline.batch_plan import BatchPlan

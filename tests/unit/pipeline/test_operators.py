@@ -7,8 +7,8 @@ import pytest
 
 from culver.bench.workloads import named
 from culver.errors import StorageCorrupt
+from culver.matching import Entry, Index, IndexWriter, SearchMemory
 from culver.matching.groups import Found
-from culver.matching.index import Entry, Index, IndexWriter, Memory
 from culver.matching.index.compile.compiler import compile_entries
 from culver.model.columns import event_batch as batches
 from culver.model.event import Event
@@ -76,8 +76,8 @@ def test_operators_give_what_the_reference_gives(tmp_path: Path) -> None:
     events = [random_event(rng) for _ in range(60)]
     index = Index.open(tmp_path, 1)
     parts = access_point(1_000, 1_060, pieces(events, 1_000, [1, 20, 39]))
-    found = collected(match_events(lambda _: index, 1_000, parts, Memory()))
-    result = exit_point(1_000, 1, parts, found, Memory())
+    found = collected(match_events(lambda _: index, 1_000, parts, SearchMemory()))
+    result = exit_point(1_000, 1, parts, found, SearchMemory())
     index.close()
     assert (result.start, result.end) == (1_000, 1_060)
     assert result.sizes.tolist() == [len(event.payload) for event in events]
@@ -93,8 +93,8 @@ def test_exit_point_without_a_match_still_covers_the_range(tmp_path: Path) -> No
     writer.publish(1, [Entry(1, parse("a = 'nothing has this'"))], [], 0)
     index = Index.open(tmp_path, 1)
     parts = access_point(5, 8, pieces([Event({}, {"a": 1}, b"{}")] * 3, 5, [3]))
-    found = collected(match_events(lambda _: index, 5, parts, Memory()))
-    result = exit_point(5, 1, parts, found, Memory())
+    found = collected(match_events(lambda _: index, 5, parts, SearchMemory()))
+    result = exit_point(5, 1, parts, found, SearchMemory())
     index.close()
     assert (result.start, result.end, len(result.numbers), len(result.rows)) == (5, 8, 0, 0)
     assert result.bounds.tolist() == [0]

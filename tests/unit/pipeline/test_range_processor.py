@@ -9,9 +9,8 @@ import pytest
 
 from culver.config import LogSettings
 from culver.log.files import FileLog
-from culver.matching.index import Entry, IndexWriter
-from culver.matching.index.compile.clause_table import concatenate
-from culver.matching.index.storage import version_files
+from culver.matching import ClauseTable, Entry, IndexWriter
+from culver.matching.index.storage import index_reader
 from culver.model.columns import event_batch as batches
 from culver.model.language.parser import parse
 from culver.pipeline.batch_plan import BatchPlan
@@ -94,11 +93,11 @@ def test_slices_with_several_sets_find_what_the_reference_finds(
     if sparse != "by itself":
         turns = {"all listed": [True], "all gathered": [False], "mixed": [True, False, False]}[sparse]
         turn = itertools.cycle(turns)
-        monkeypatch.setattr(version_files, "_is_sparse", lambda parts, count: next(turn))
+        monkeypatch.setattr(index_reader, "_is_sparse", lambda parts, count: next(turn))
     played = scene("several applications")
     files = SiteFiles(tmp_path)
     writer = IndexWriter(files.index)
-    placement = MPartition.learnt(concatenate(played.portions)[0], slices)
+    placement = MPartition.learnt(ClauseTable.joined(played.portions), slices)
     assert slices == 1 or len(placement.homes) > 3 * slices
     writer.divide(placement)
     for version, table in enumerate(played.portions, 1):

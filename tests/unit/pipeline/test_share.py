@@ -7,8 +7,7 @@ import pytest
 
 from culver.config import LogSettings
 from culver.log.files import FileLog
-from culver.matching.index import IndexWriter
-from culver.matching.index.compile.clause_table import concatenate
+from culver.matching import ClauseTable, IndexWriter
 from culver.pipeline.batch_plan import BatchPlan
 from culver.pipeline.head import Head
 from culver.pipeline.range_processor import RangeProcessor
@@ -24,7 +23,7 @@ def write_index(index: Path) -> None:
     """Two versions."""
     played = scene("several applications")
     writer = IndexWriter(index)
-    writer.divide(MPartition.learnt(concatenate(played.portions)[0], SLICES))
+    writer.divide(MPartition.learnt(ClauseTable.joined(played.portions), SLICES))
     writer.publish(1, [], [], 0, played.portions[:-1])
     writer.publish(2, [], [], 0, played.portions[-1:])
 

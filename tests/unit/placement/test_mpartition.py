@@ -10,7 +10,7 @@ from culver.bench.workloads import named
 from culver.matching.index.compile.bulk_compiler import compile_rows
 from culver.matching.index.compile.clause_table import ClauseTable
 from culver.matching.index.compile.compiler import Entry, compile_entries
-from culver.matching.index.compile.key_lines import Line, real_key
+from culver.matching.index.compile.key_lines import KeyLine, real_key
 from culver.model.columns.event_batch import concat, encode
 from culver.model.event import Event
 from culver.model.language.parser import parse
@@ -195,16 +195,16 @@ def test_segments_are_described_in_values(by_price: EventSpace) -> None:
 @pytest.mark.parametrize(
     ("key", "line", "value"),
     [
-        (real_key(math.nextafter(10.0, 11.0)), Line.NUMBERS, 10.0),
-        (real_key(-0.5), Line.REALS, -0.5),
-        (9007199254740993, Line.INTEGERS, 9007199254740993),
-        (1, Line.BOOLEANS, True),
-        (1_700_000_000_000_000, Line.TIMESTAMPS, "2023-11-14T22:13:20+00:00"),
-        (int.from_bytes(b"northern") - 2**63, Line.STRINGS, "northern"),
-        (int.from_bytes("h\u00e9".encode().ljust(8, b"\0")) - 2**63, Line.STRINGS, "h\u00e9"),
+        (real_key(math.nextafter(10.0, 11.0)), KeyLine.NUMBERS, 10.0),
+        (real_key(-0.5), KeyLine.REALS, -0.5),
+        (9007199254740993, KeyLine.INTEGERS, 9007199254740993),
+        (1, KeyLine.BOOLEANS, True),
+        (1_700_000_000_000_000, KeyLine.TIMESTAMPS, "2023-11-14T22:13:20+00:00"),
+        (int.from_bytes(b"northern") - 2**63, KeyLine.STRINGS, "northern"),
+        (int.from_bytes("h\u00e9".encode().ljust(8, b"\0")) - 2**63, KeyLine.STRINGS, "h\u00e9"),
     ],
 )
-def test_every_type_of_boundary_can_be_shown(key: int, line: Line, value: Value) -> None:
+def test_every_type_of_boundary_can_be_shown(key: int, line: KeyLine, value: Value) -> None:
     assert shown(key, line) == value
 
 
@@ -240,4 +240,4 @@ def test_dimensions_are_not_added_beyond_what_a_slice_may_hold() -> None:
 
 @pytest.mark.parametrize("key", [-(2**63), 2**63 - 1, 253_402_300_800_000_000])
 def test_cuts_beyond_what_a_date_can_be_are_shown(key: int) -> None:
-    assert str(shown(key, Line.TIMESTAMPS)).startswith(("0001-01-01T", "9999-12-31T23:59:59"))
+    assert str(shown(key, KeyLine.TIMESTAMPS)).startswith(("0001-01-01T", "9999-12-31T23:59:59"))

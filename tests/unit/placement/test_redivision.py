@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from numpy.typing import NDArray
 
-from culver.matching.index.compile.clause_table import ClauseTable, concatenate, select_registrations
+from culver.matching.index.compile.clause_table import ClauseTable
 from culver.matching.index.compile.compiler import Entry, compile_entries
-from culver.matching.index.compile.key_lines import Line
+from culver.matching.index.compile.key_lines import KeyLine
 from culver.model.columns.event_batch import concat, encode
 from culver.model.event import Event
 from culver.model.language.evaluation import evaluate
@@ -36,7 +36,7 @@ def next_division(placement: MPartition, step: tuple[bool, int]) -> Redivision[M
 
 @functools.cache
 def table_of(name: str) -> ClauseTable:
-    return concatenate(scene(name).portions)[0]
+    return ClauseTable.joined(scene(name).portions)
 
 
 @functools.cache
@@ -69,7 +69,7 @@ def test_moved_registrations_are_where_assigning_anew_would_put_them(
         kept = np.flatnonzero(redivided.kept >= 0)
         moved[:, redivided.kept[kept]] = held[:, kept]
         among: NDArray[np.bool_] = np.logical_or.reduce(held[:, redivided.sources], axis=1)
-        filled = placement.assign(select_registrations(table, among))
+        filled = placement.assign(table.select_registrations(among))
         moved[np.ix_(among, redivided.changed)] = filled[:, redivided.changed]
         assert np.array_equal(moved, anew)
         assert not set(redivided.kept[kept].tolist()) & set(redivided.changed.tolist())
@@ -98,7 +98,7 @@ def test_a_new_slice_takes_half_of_each_segment_of_the_loaded_one_and_leaves_the
 
 def test_a_second_slice_brings_backups_even_where_nothing_can_be_halved() -> None:
     one, none = np.zeros(1, np.int64), np.empty(0, np.int64)
-    divisions = tuple(Ranges((name, Line.NUMBERS), none, one, none) for name in "xy")
+    divisions = tuple(Ranges((name, KeyLine.NUMBERS), none, one, none) for name in "xy")
     alone = MPartition(1, [Layer(divisions, 1)])
     redivided = alone.with_slice_added(0)
     table = compile_entries([Entry(1, parse("x = 1 AND y = 1"))])

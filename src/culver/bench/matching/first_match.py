@@ -33,7 +33,7 @@ from culver.plugins import filter_named
 
 directory = Path(sys.argv[2])
 if sys.argv[1] == "columnar":
-    from culver.matching.index import Index
+    from culver.matching import Index
     target = Index.open(directory / "index", 1)
 else:
     target = filter_named(sys.argv[1])()

@@ -20,7 +20,7 @@ from culver.bench.pipeline.bare_matcher import Bare, measure_bare
 from culver.bench.site_process import SiteProcess
 from culver.bench.throughput import BATCH, measure_throughput
 from culver.bench.workloads import Workload
-from culver.matching import versions_in
+from culver.matching import index_versions
 
 _SEED = 1
 _SAMPLED_PER_SECOND = 5_000  # events that a live subscriber gets, at most
@@ -104,7 +104,9 @@ class _Run:
     def _matcher(self) -> Bare:
         self._tell("the bare matcher on all cores")
         index = self._directory / "site" / "index"
-        return measure_bare(index, versions_in(index)[-1], self._name, _SEED + 1, self._plan.matcher_seconds)
+        return measure_bare(
+            index, index_versions(index)[-1], self._name, _SEED + 1, self._plan.matcher_seconds
+        )
 
     def _idle(self, site: SiteProcess) -> float:
         self._tell(f"idle for {self._plan.idle_seconds:g} s")

@@ -17,8 +17,9 @@ from culver.bench.matching.matching_bench import one_core
 from culver.bench.streamhub import sliced_matching, streamhub_paper
 from culver.bench.streamhub.streamhub_findings import Finding, Quoted
 from culver.bench.streamhub.streamhub_plan import SEED, StreamhubPlan
-from culver.matching import ClauseTable, Memory, Undivided
+from culver.matching import ClauseTable, SearchMemory
 from culver.pipeline import DividedIndex, LoadReport, events_for_slice, match_events, warm_up_operators
+from culver.placement import Replicated
 from culver.plugins import forwarding_named
 
 FIGURE = "10"
@@ -68,7 +69,7 @@ def findings_of(costs: Costs) -> list[Finding]:
     """The costs, and each placement's against hashing."""
     findings: list[Finding] = []
     for (what, placement, count), cost in costs.items():
-        slices = 1 if placement == Undivided.name else SLICES
+        slices = 1 if placement == Replicated.name else SLICES
         for part, ours in (("AP", cost.access_point), ("M", cost.matching), ("AP + M", cost.both)):
             findings.append(
                 _finding(what, "µs", ours, part, count, placement, slices, None, "paper: only drawn")
@@ -101,9 +102,9 @@ def _keep_best(costs: dict[tuple[str, str, int], Cost], key: tuple[str, str, int
 def _store(directory: Path, placement: str, table: ClauseTable) -> Cost:
     """Deciding is done twice, once by itself: what is left of the whole is M's."""
     started = time.perf_counter()
-    sliced_matching.slicing_named(placement, SLICES, table).assign(table)
+    sliced_matching.placement_for(placement, SLICES, table).assign(table)
     decided = time.perf_counter()
-    sliced_matching.store(directory, sliced_matching.slicing_named(placement, SLICES, table), table)
+    sliced_matching.store(directory, sliced_matching.placement_for(placement, SLICES, table), table)
     stored = time.perf_counter()
     scale = 1e6 / len(table.numbers)
     deciding = (decided - started) * scale
@@ -119,7 +120,7 @@ def _match(directory: Path, events: pa.RecordBatch) -> Cost:
 
 
 def _matched(index: DividedIndex, events: pa.RecordBatch) -> Cost:
-    memory, forwarding = Memory(), forwarding_named("adaptive")()
+    memory, forwarding = SearchMemory(), forwarding_named("adaptive")()
     started = time.perf_counter()
     routed = index.route(forwarding, LoadReport(), 0, [events])
     routing = time.perf_counter() - started

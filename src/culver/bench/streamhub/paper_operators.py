@@ -26,7 +26,7 @@ from culver.bench.pipeline.backlog import fill_log
 from culver.bench.streamhub import sliced_matching, streamhub_paper
 from culver.bench.streamhub.streamhub_findings import Finding, Quoted
 from culver.bench.streamhub.streamhub_plan import SEED, StreamhubPlan
-from culver.matching import MOST_EVENTS, Found, Memory, Undivided
+from culver.matching import MOST_EVENTS, Found, SearchMemory
 from culver.pipeline import (
     Collection,
     DividedIndex,
@@ -39,7 +39,7 @@ from culver.pipeline import (
     match_events,
     warm_up_operators,
 )
-from culver.placement import Chosen
+from culver.placement import Chosen, Replicated
 from culver.plugins import forwarding_named, open_reader
 
 FIGURE = "8"
@@ -79,7 +79,7 @@ class _Stage:
         self._job = job
         self._reader = open_reader(job.log.absolute().as_uri())
         self._index = DividedIndex(job.index, sliced_matching.VERSION)
-        self._memory = Memory()
+        self._memory = SearchMemory()
         self._forwarding = forwarding_named("adaptive")()
         step = min(MOST_EVENTS, job.end - job.start)
         self.blocks = [(at, min(job.end, at + step)) for at in range(job.start, job.end, step)]
@@ -204,7 +204,7 @@ def measure(plan: StreamhubPlan, tell: Tell) -> list[Finding]:
             for placement, slices in _divisions(plan.slices):
                 tell(f"figure 8: {count:,} subscriptions, {placement}, {slices} slices")
                 index = Path(directory) / f"{count}-{placement}-{slices}"
-                sliced_matching.store(index, sliced_matching.slicing_named(placement, slices, table), table)
+                sliced_matching.store(index, sliced_matching.placement_for(placement, slices, table), table)
                 wholes = [
                     Job(operator, log, index, 0, plan.log_events, (), plan.operator_seconds)
                     for operator in OPERATORS
@@ -221,9 +221,9 @@ def measure(plan: StreamhubPlan, tell: Tell) -> list[Finding]:
 
 
 def _divisions(slices: Sequence[int]) -> Iterator[tuple[str, int]]:
-    yield Undivided.name, 1
+    yield Replicated.name, 1
     for placement in sliced_matching.PLACEMENTS:
-        if placement != Undivided.name:
+        if placement != Replicated.name:
             yield from ((placement, number) for number in slices if number > 1)
 
 

@@ -6,8 +6,9 @@ from pathlib import Path
 from culver.bench.matching.drawn_subscriptions import Form, draw
 from culver.bench.streamhub.streamhub_plan import SEED
 from culver.bench.workloads import Workload, named
-from culver.matching import ClauseTable, IndexWriter, Slicing, Undivided, compile_rows, concatenate
+from culver.matching import ClauseTable, IndexWriter, compile_rows
 from culver.model.language import prepare
+from culver.placement import Placement, Replicated
 from culver.plugins import placement_named
 
 PLACEMENTS = ("hashed", "event-space", "kmeans", "replicated")
@@ -24,19 +25,21 @@ def table_of(count: int) -> ClauseTable:
 
 
 def compiled(forms: Sequence[Form]) -> ClauseTable:
-    return concatenate([compile_rows(prepare(form.text), form.numbers, form.columns) for form in forms])[0]
+    return ClauseTable.joined(
+        [compile_rows(prepare(form.text), form.numbers, form.columns) for form in forms]
+    )
 
 
-def slicing_named(placement: str, slices: int, table: ClauseTable) -> Slicing:
+def placement_for(placement: str, slices: int, table: ClauseTable) -> Placement:
     """What divides the index, learnt from what is to be in it; nothing where there is one slice, or every slice would
     hold all."""
-    if slices == 1 or placement == Undivided.name:
-        return Undivided()
+    if slices == 1 or placement == Replicated.name:
+        return Replicated(1)
     return placement_named(placement).learnt(table, slices)
 
 
-def store(directory: Path, slicing: Slicing, table: ClauseTable) -> None:
+def store(directory: Path, placement: Placement, table: ClauseTable) -> None:
     """Write the subscriptions as VERSION of an index, on disk when it returns."""
     writer = IndexWriter(directory)
-    writer.divide(slicing)
+    writer.divide(placement)
     writer.publish(VERSION, [], [], 0, [table])

@@ -64,7 +64,7 @@ def store_repeatedly(
 def _store(directory: Path, slices: int, forms: Sequence[Form]) -> float:
     started = time.perf_counter()
     table = sliced_matching.compiled(forms)
-    sliced_matching.store(directory, sliced_matching.slicing_named("hashed", slices, table), table)
+    sliced_matching.store(directory, sliced_matching.placement_for("hashed", slices, table), table)
     return time.perf_counter() - started
 
 

@@ -14,7 +14,7 @@ from culver.bench.streamhub.sliced_matching import workload
 from culver.bench.streamhub.streamhub_findings import Finding, Quoted
 from culver.bench.streamhub.streamhub_plan import SEED, StreamhubPlan
 from culver.bench.streamhub.streamhub_site import Sites, client, sites_with_subscriptions
-from culver.matching import Undivided
+from culver.placement import Replicated
 
 FIGURE = "11"
 RATE = "events"
@@ -31,7 +31,7 @@ def measure(plan: StreamhubPlan, tell: Tell) -> list[Finding]:
     cores = len(os.sched_getaffinity(0))
     settings = [SparkSetting(placement, cores) for placement in plan.whole_placements]
     if plan.one_core and cores > 1:
-        settings.append(SparkSetting(Undivided.name, 1))
+        settings.append(SparkSetting(Replicated.name, 1))
     tell(f"figure 11: {_SAMPLE_EVENTS:,} events matched, to count notifications")
     per_event = float(np.mean(distributions(plan.whole_subscriptions, _SAMPLE_EVENTS).per_event))
     rates: dict[SparkSetting, float] = {}
@@ -69,7 +69,7 @@ def findings_of(rates: Mapping[SparkSetting, float], subscriptions: int, per_eve
             part="spark",
             subscriptions=subscriptions,
             placement=setting.placement,
-            slices=1 if setting.placement == Undivided.name else setting.cores,
+            slices=1 if setting.placement == Replicated.name else setting.cores,
             paper=quoted,
             note="" if papers_size else "paper: at 100,000 subscriptions",
         )
@@ -90,7 +90,7 @@ def findings_of(rates: Mapping[SparkSetting, float], subscriptions: int, per_eve
                     setting, "against hashed", "times", rate / hashed, streamhub_paper.CLUSTERED_THROUGHPUT
                 )
             )
-    one, all_of_them = rates.get(SparkSetting(Undivided.name, 1)), SparkSetting(Undivided.name, most)
+    one, all_of_them = rates.get(SparkSetting(Replicated.name, 1)), SparkSetting(Replicated.name, most)
     if one and most > 1 and all_of_them in rates:
         scaled = rates[all_of_them] / one / most
         findings.append(

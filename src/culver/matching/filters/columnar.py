@@ -25,8 +25,9 @@ from culver.matching.index.compile.bulk_compiler import compile_rows
 from culver.matching.index.compile.clause_table import ClauseTable
 from culver.matching.index.compile.compiler import Entry, compile_entries
 from culver.matching.index.keys.batch_columns import BatchColumns
-from culver.matching.index.search.columnar_matcher import FOREVER, Part, Parts, merge_parts
-from culver.matching.index.segments.columnar_segment import Segment, in_memory
+from culver.matching.index.search.columnar_matcher import ColumnarMatcher, ColumnarView
+from culver.matching.index.segments.columnar_segment import ColumnarSegment, segment_in_memory
+from culver.matching.index.segments.segment_view import FOREVER, SegmentView, merge_columnar
 from culver.matching.index.storage import merge_policy
 from culver.model.language import Predicate, Prepared
 
@@ -63,7 +64,7 @@ class ColumnarFilter:
 
     def match(self, batch: pa.RecordBatch) -> Matches:
         self._settle()
-        return Parts([piece.part for piece in self._pieces]).match(BatchColumns(batch), 0)
+        return ColumnarMatcher([piece.view for piece in self._pieces]).match(BatchColumns(batch), 0)
 
     def __len__(self) -> int:
         self._compile()
@@ -119,8 +120,8 @@ class ColumnarFilter:
         self._changed = True
         self._end(table.numbers)
         small = [piece for piece in self._free() if len(piece.segment) <= merge_policy.SMALLEST]
-        table, _ = merge_parts([piece.part for piece in small], 0, table)
-        self._replace(small, _Piece(in_memory(table)))
+        table, _ = merge_columnar([piece.view for piece in small], 0, [table])
+        self._replace(small, _Piece(segment_in_memory(table)))
 
     def _end(self, numbers: NDArray[np.int64]) -> None:
         for piece in self._pieces:
@@ -132,7 +133,7 @@ class ColumnarFilter:
             chosen = _choose(small)
             if not chosen:
                 return
-            self._replace(chosen, _merged([piece.part for piece in chosen]))
+            self._replace(chosen, _merged([piece.view for piece in chosen]))
 
     def _begin_merge(self, quiet: bool) -> None:
         if self._merge is None:
@@ -154,11 +155,11 @@ class ColumnarFilter:
 class _Piece:
     """A segment and its tombstones, which are changed in place: only the filter's owner sees them."""
 
-    __slots__ = ("in_effect", "part", "segment")
+    __slots__ = ("in_effect", "segment", "view")
 
-    def __init__(self, segment: Segment) -> None:
+    def __init__(self, segment: ColumnarSegment) -> None:
         self.segment = segment
-        self.part = Part(segment)
+        self.view = SegmentView(segment)
         self.in_effect = len(segment)
 
     def end(self, numbers: NDArray[np.int64]) -> None:
@@ -170,22 +171,22 @@ class _Piece:
         places = places[there]
         if not len(places):
             return
-        until = self.part.until
+        until = self.view.until
         if until is None:
             until = np.full(len(own), FOREVER)
-            self.part = Part(self.segment, until)
+            self.view = SegmentView(self.segment, until)
         self.in_effect -= int(np.count_nonzero(until[places]))
         until[places] = 0  # a window that ends where the log begins
 
-    def snapshot(self) -> Part:
-        """The part as it is now, whatever becomes of the tombstones."""
-        until = self.part.until
-        return Part(self.segment, None if until is None else until.copy())
+    def snapshot(self) -> ColumnarView:
+        """The view as it is now, whatever becomes of the tombstones."""
+        until = self.view.until
+        return SegmentView(self.segment, None if until is None else until.copy())
 
-    def ended_since(self, before: Part) -> NDArray[np.int64]:
+    def ended_since(self, before: ColumnarView) -> NDArray[np.int64]:
         """The numbers marked as removed since that snapshot. Not all that are marked: a number that was replaced
         is marked in one piece and in effect in another."""
-        until = self.part.until
+        until = self.view.until
         if until is None:
             return np.empty(0, np.int64)
         ended = until == 0 if before.until is None else until != before.until
@@ -193,7 +194,7 @@ class _Piece:
         return numbers
 
     def memory_bytes(self) -> int:
-        until = self.part.until
+        until = self.view.until
         tombstones = 0 if until is None else until.nbytes
         return tombstones + sum(array.nbytes for array in self.segment.arrays)
 
@@ -203,7 +204,7 @@ class _Merge:
 
     def __init__(self, sources: Sequence[_Piece]) -> None:
         self.sources = tuple(sources)
-        self._parts = [piece.snapshot() for piece in sources]
+        self._views = [piece.snapshot() for piece in sources]
         self._result: _Piece | None = None
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="culver-merge")
@@ -222,13 +223,13 @@ class _Merge:
         if self._error is not None:
             raise self._error
         if self._result is not None:
-            for source, before in zip(self.sources, self._parts, strict=True):
+            for source, before in zip(self.sources, self._views, strict=True):
                 self._result.end(source.ended_since(before))
         return self._result
 
     def _run(self) -> None:
         try:
-            self._result = _merged(self._parts)
+            self._result = _merged(self._views)
         except BaseException as exc:
             self._error = exc
 
@@ -241,6 +242,6 @@ def _choose(pieces: Sequence[_Piece], quiet: bool = False) -> list[_Piece]:
     return [pieces[place] for place in places]
 
 
-def _merged(parts: Sequence[Part]) -> _Piece | None:
-    table, _ = merge_parts(parts, 0)
-    return _Piece(in_memory(table)) if len(table.numbers) else None
+def _merged(views: Sequence[ColumnarView]) -> _Piece | None:
+    table, _ = merge_columnar(views, 0)
+    return _Piece(segment_in_memory(table)) if len(table.numbers) else None

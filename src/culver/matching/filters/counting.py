@@ -22,24 +22,21 @@ Changes are gathered and rebuild the tables at the next match.
 """
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from culver.jit import fixed
+from culver.jit import Bytes, Integers, Shorts, compiled, fixed
 from culver.matching.filter import Matches
-from culver.matching.filters.counting_kernel import BLOCK, CHUNK, CountingArrays, count
 from culver.matching.index.compile.clause_table import (
     ClauseTable,
-    concatenate,
     pool_places,
-    select_registrations,
-    starts,
+    run_starts,
 )
 from culver.matching.index.compile.compiler import Entry, compile_entries
-from culver.matching.index.compile.key_lines import INT64_MAX, INT64_MIN
+from culver.matching.index.compile.key_lines import HIGHEST_KEY, LOWEST_KEY
 from culver.matching.index.keys.batch_columns import BatchColumns
 from culver.matching.index.keys.key_kernels import Programs
 from culver.matching.index.keys.literals import literals_of
@@ -50,6 +47,28 @@ _MAX_ROWS = 8_192  # worked on at a time
 
 _EQUAL, _LOWER, _UPPER = 0, 1, 2  # the tables of a dimension, in this order
 _NOTHING = compile_entries([])
+
+
+CHUNK = 1 << 15  # clauses whose counters are worked on together: they stay in the first cache
+BLOCK = 64  # counters looked at together; divides CHUNK
+
+Places = NDArray[np.uint16]  # of clauses in their chunk
+
+
+class CountingArrays(NamedTuple):
+    """All read-only. For each chunk, three tables per dimension: =, >= and <=; and the needs of the pool."""
+
+    numbers: Integers  # per registration
+    registration: Shorts  # per clause
+    missing: NDArray[Any]  # per clause, as an event begins; bytes where these suffice, a multiple of BLOCK
+    table_start: Integers
+    bounds: Integers
+    bound_start: Integers
+    bound_clauses: Places
+    met_start: Integers  # need -> the clauses that want it met
+    met_clauses: Places
+    unmet_start: Integers  # need -> the clauses that want it not met
+    unmet_clauses: Places
 
 
 class CountingFilter:
@@ -81,7 +100,7 @@ class CountingFilter:
         lengths = [np.diff(piece.offsets) for piece in pieces]
         numbers = [piece.numbers for piece in pieces]
         nothing = np.empty(0, np.int64)
-        return Matches(starts(np.concatenate([nothing, *lengths])), np.concatenate([nothing, *numbers]))
+        return Matches(run_starts(np.concatenate([nothing, *lengths])), np.concatenate([nothing, *numbers]))
 
     @property
     def nbytes(self) -> int:
@@ -103,8 +122,8 @@ class CountingFilter:
         added = compile_entries(Entry(number, predicate) for number, predicate in self._fresh.items())
         if self._stored:
             gone = np.array(sorted(self._gone), np.int64)
-            kept = select_registrations(self._table, np.isin(self._table.numbers, gone, invert=True))
-            self._table, _ = concatenate([kept, added])
+            kept = self._table.select_registrations(np.isin(self._table.numbers, gone, invert=True))
+            self._table = ClauseTable.joined([kept, added])
         else:
             self._table = added
         self._stored.update(self._fresh)
@@ -120,7 +139,7 @@ class _Counting:
         self._programs = Programs(table.dimensions)
         self._needs = Needs(table.pool)
         self._literals = literals_of(
-            fixed(starts(np.array([len(text) for text in table.literals], np.int64))),
+            fixed(run_starts(np.array([len(text) for text in table.literals], np.int64))),
             fixed(np.frombuffer(b"".join(table.literals), np.uint8)),
         )
         clauses = len(table.clause_registration)
@@ -184,8 +203,8 @@ def _predicates(
     low, high = table.term_bounds[:, 0], table.term_bounds[:, 1]
     clause = np.repeat(np.arange(len(table.clause_registration)), np.diff(table.term_start))
     equal = low == high
-    upper = ~equal & (high != INT64_MAX)
-    lower = ~equal & ((low != INT64_MIN) | ~upper)  # also what only asks for a value, whichever
+    upper = ~equal & (high != HIGHEST_KEY)
+    lower = ~equal & ((low != LOWEST_KEY) | ~upper)  # also what only asks for a value, whichever
     chosen = ((_EQUAL, equal, low), (_LOWER, lower, low), (_UPPER, upper, high))
     return (
         np.concatenate([3 * table.term_dimension[rows] + sort for sort, rows, _ in chosen]),
@@ -215,3 +234,127 @@ def _runs(
         clauses=(clause[order] % CHUNK).astype(np.uint16),
         clause_start=np.searchsorted(group, every),
     )
+
+
+@compiled
+def _first_from(bounds: Integers, low: int, high: int, value: int) -> int:
+    """The first place in bounds[low:high] whose bound is at least `value`; `high` where there is none."""
+    while low < high:
+        middle = (low + high) >> 1
+        if bounds[middle] < value:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@compiled
+def _copy(source: NDArray[Any], target: NDArray[Any]) -> None:
+    # To Numba, an assignment to a slice is something else, and ten times slower.
+    for i in range(len(target)):
+        target[i] = source[i]
+
+
+@compiled
+def _any(words: NDArray[np.uint64]) -> bool:
+    together = words[0]
+    for i in range(1, len(words)):
+        together |= words[i]
+    return bool(together != 0)
+
+
+@compiled
+def _tick(missing: NDArray[Any], clauses: Places, step: int) -> None:
+    # Hot: nearly all of the time is spent here. The places are unsigned, which spares a test for negative ones.
+    for i in range(len(clauses)):
+        missing[clauses[i]] += step
+
+
+@compiled
+def _tick_values(
+    arrays: CountingArrays,
+    chunk: int,
+    row: int,
+    rows: int,
+    values: Integers,
+    there: Bytes,
+    missing: NDArray[Any],
+) -> None:
+    """Count the predicates on the values of one event that hold."""
+    start = arrays.bound_start
+    dimensions = len(values) // rows
+    for dimension in range(dimensions):
+        if there[dimension * rows + row] == 0:
+            continue
+        value = values[dimension * rows + row]
+        table = 3 * (chunk * dimensions + dimension)
+        equal = arrays.table_start[table]
+        lower = arrays.table_start[table + 1]
+        upper = arrays.table_start[table + 2]
+        end = arrays.table_start[table + 3]
+        place = _first_from(arrays.bounds, equal, lower, value)
+        if place < lower and arrays.bounds[place] == value:
+            _tick(missing, arrays.bound_clauses[start[place] : start[place + 1]], -1)
+        place = _first_from(arrays.bounds, lower, upper, value)
+        if place < upper and arrays.bounds[place] == value:
+            place += 1
+        _tick(missing, arrays.bound_clauses[start[lower] : start[place]], -1)
+        place = _first_from(arrays.bounds, upper, end, value)
+        _tick(missing, arrays.bound_clauses[start[place] : start[end]], -1)
+
+
+@compiled
+def count(
+    arrays: CountingArrays,
+    pool: int,
+    rows: int,
+    values: Integers,
+    there: Bytes,
+    held_start: Integers,
+    held_needs: Shorts,
+) -> tuple[Integers, Integers]:
+    """Match a batch: offsets per row, and the numbers of the registrations, distinct for each row.
+
+    `values` and `there` are dimensions x rows: a key, and 0 where the event has none. A row meets the needs
+    held_needs[held_start[row] : held_start[row + 1]], out of a pool of `pool`.
+    """
+    clauses = len(arrays.registration)
+    chunks = (clauses + CHUNK - 1) // CHUNK
+    buffer = np.empty(min(CHUNK, len(arrays.missing)), arrays.missing.dtype)
+    full = np.zeros(BLOCK, np.uint8)
+    full_words = full.view(np.uint64)
+    last_row = np.full(len(arrays.numbers), -1, np.int32)  # in which each registration has matched
+    offsets = np.zeros(rows + 1, np.int64)
+    numbers = np.empty(max(256, 4 * rows), np.int64)
+    found = 0
+    for row in range(rows):
+        for chunk in range(chunks):
+            first_clause = chunk * CHUNK
+            missing = buffer[: min(CHUNK, len(arrays.missing) - first_clause)]
+            _copy(arrays.missing[first_clause : first_clause + len(missing)], missing)
+            _tick_values(arrays, chunk, row, rows, values, there, missing)
+            for i in range(held_start[row], held_start[row + 1]):
+                need = chunk * pool + held_needs[i]
+                met = arrays.met_clauses[arrays.met_start[need] : arrays.met_start[need + 1]]
+                _tick(missing, met, -1)
+                unmet = arrays.unmet_clauses[arrays.unmet_start[need] : arrays.unmet_start[need + 1]]
+                _tick(missing, unmet, 1)
+            for first in range(0, len(missing), BLOCK):
+                block = missing[first : first + BLOCK]
+                for i in range(BLOCK):  # without a branch, so that it is vectorised
+                    full[i] = block[i] == 0
+                if not _any(full_words):
+                    continue
+                if found + BLOCK > len(numbers):
+                    larger = np.empty(2 * len(numbers), np.int64)
+                    larger[:found] = numbers[:found]
+                    numbers = larger
+                for i in range(BLOCK):
+                    if full[i] != 0:
+                        registration = arrays.registration[first_clause + first + i]
+                        if last_row[registration] != row:
+                            last_row[registration] = row
+                            numbers[found] = arrays.numbers[registration]
+                            found += 1
+        offsets[row + 1] = found
+    return offsets, numbers[:found]

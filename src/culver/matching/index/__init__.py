@@ -1,38 +1,27 @@
-"""The compiled index: immutable segments in files, versions that name them, and kernels that match.
+"""The compiled index: from clauses to files, and from events to matches.
 
-compiler   predicates -> clause table           container   file format
-bulk       rows of one prepared filter -> same   segment     a compiled segment
-table      clauses in columns, merging           snapshot    versions; reading one (Index)
-layout     clause table -> segment arrays        writer      making versions (IndexWriter)
-restoring  and back                              compaction  merging segments beside everything else
-chunks     boxes as trees of 64-way nodes        tiers       which segments to merge
-order      which boxes lie near one another      tombstones  what has ended in a segment
-columns    a batch as keys                       matcher     a batch against segments
-literals   strings among a segment's literals    kernels     the inner loops
-residual   what is no interval                   vectors     their vector instructions
-portable   keys that mean the same everywhere    gathering   matches by registration as they are found
-texts      segments of other schemes             gatherer    the same with memory that is used again
-content    segments of any scheme                beside      matching with other schemes
-listing    matches event by event, made small    grouping    those by registration
+    predicates                                                     events, an Arrow batch
+        |  compile      clauses in columns                             |  keys       a 64-bit key for each value
+        v                                                              |  needs      what is no interval
+    ClauseTable                                                        |
+        |  layout       arrays that an event searches quickly          |
+        v                                                              v
+    SegmentArrays --- segments: a file, mapped by any number of processes --- search --> Matches, event by event
+                                   |                                             |
+                                   |                                             '-- results --> Groups, by
+                                   v                                                             registration
+                        storage: versions that name segments; IndexWriter makes them, Index reads one
 
-Under `residual`: lookups (which needs a value meets), recall (which it met before), arithmetic (needs that
-compute), held (needs per row).
+The rooms, from the lowest up. Each depends on lower ones only, and its own page says what comes in and what goes out.
+
+    intrinsics    what kernels need of the processor: vectors of 64, memory by address
+    compile       predicates -> clause table
+    layout        clause table -> arrays of a segment, and back
+    keys          batches of events -> keys
+    needs         batches of events -> the needs that each row meets
+    segments      a segment in a file
+    search        events against segments
+    results       matches by registration
+    storage       versions, writing, merging, reading
+    warm_up       loads every kernel before the first event
 """
-
-from culver.matching.index.compile.bulk_compiler import compile_rows
-from culver.matching.index.compile.bulk_plan import compiles_by_column
-from culver.matching.index.compile.clause_table import ClauseTable, select_registrations
-from culver.matching.index.compile.compiler import Entry
-from culver.matching.index.storage.index_writer import IndexWriter
-from culver.matching.index.storage.version_files import Index, Memory
-
-__all__ = [
-    "ClauseTable",
-    "Entry",
-    "Index",
-    "IndexWriter",
-    "Memory",
-    "compile_rows",
-    "compiles_by_column",
-    "select_registrations",
-]

@@ -4,13 +4,14 @@ import numpy as np
 import pyarrow as pa
 
 from culver.matching.index.compile.compiler import Entry, compile_entries
-from culver.matching.index.compile.key_lines import Line
+from culver.matching.index.compile.key_lines import KeyLine
 from culver.matching.index.keys.batch_columns import BatchColumns
 from culver.matching.index.keys.portable_keys import event_hashes, event_keys
 from culver.matching.index.results import grouping, listed_matches
 from culver.matching.index.results.gatherer import Gatherer
-from culver.matching.index.search.columnar_matcher import Part, Parts
-from culver.matching.index.segments.columnar_segment import in_memory
+from culver.matching.index.search.columnar_matcher import ColumnarMatcher
+from culver.matching.index.segments.columnar_segment import segment_in_memory
+from culver.matching.index.segments.segment_view import SegmentView
 from culver.model import Domain, Event
 from culver.model.columns import encode as encode_events
 from culver.model.language import (
@@ -43,11 +44,11 @@ def warm_up() -> None:
     grouping.load()
     listed_matches.load()
     # Two segments, so that their results are joined.
-    parts = [Part(in_memory(compile_entries(entries))) for _ in range(2)]
+    views = [SegmentView(segment_in_memory(compile_entries(entries))) for _ in range(2)]
     batch: pa.RecordBatch
     for batch in encode_events([Event({}, {"number": 1, "text": "ab", "list": ("a",)}, b"{}")], 0):
-        Parts(parts).match(BatchColumns(batch), 0)
+        ColumnarMatcher(views).match(BatchColumns(batch), 0)
         BatchColumns(batch).payload_sizes()
-        Gatherer().find(parts[0], BatchColumns(batch), np.zeros(1, np.uint16), 0).groups()
-        event_keys(BatchColumns(batch), ("text", Line.STRINGS))
-        event_hashes(BatchColumns(batch), ("text", Line.STRINGS))
+        Gatherer().find(views[0], BatchColumns(batch), np.zeros(1, np.uint16), 0).groups()
+        event_keys(BatchColumns(batch), ("text", KeyLine.STRINGS))
+        event_hashes(BatchColumns(batch), ("text", KeyLine.STRINGS))

@@ -24,7 +24,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from culver.jit import Integers
-from culver.matching import BatchColumns, ClauseTable, Dimension, Line, event_keys, select_registrations
+from culver.matching import BatchColumns, ClauseTable, Dimension, KeyLine, event_keys
 from culver.placement.divisions.division import Division
 from culver.placement.divisions.hash_division import of_points
 from culver.placement.divisions.layer import Layer, marks
@@ -98,15 +98,13 @@ def learn(
         ]
         layers.append(Layer(tuple(turned), slices))
         held += _sizes(grown.chosen, grown.members, slices).sum(axis=0).max()
-        table = select_registrations(table, ~grown.members)
+        table = table.select_registrations(~grown.members)
     return tuple(layers)
 
 
 def sampled(table: ClauseTable) -> ClauseTable:
     count = len(table.numbers)
-    if count <= SAMPLE:
-        return table
-    return select_registrations(table, np.arange(count) % (count // SAMPLE + 1) == 0)
+    return table if count <= SAMPLE else table.every(count // SAMPLE + 1)
 
 
 def _candidates(
@@ -120,7 +118,7 @@ def _candidates(
         dimension = terms.table.dimensions[place]
         spans = terms.on(dimension)
         divisions: list[Division] = [_ranges(spans, dimension, slices, way, columns)]
-        if way != "equal" or dimension[1] is Line.STRINGS:
+        if way != "equal" or dimension[1] is KeyLine.STRINGS:
             divisions.append(of_points(spans, dimension, slices))
         for division in divisions:
             narrow, reached = marks(division, terms, slices)

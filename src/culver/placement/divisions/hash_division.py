@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from culver.jit import Integers, Shorts
-from culver.matching import BatchColumns, Dimension, Line, event_hashes
+from culver.matching import BatchColumns, Dimension, KeyLine, event_hashes
 from culver.placement.divisions.division_kernels import Held, mark_buckets, owners_of_hashes
 from culver.placement.divisions.term_spans import Spans
 from culver.placement.placement import State
@@ -72,7 +72,7 @@ class Buckets:
         owners, weights = (np.array(state[name], np.int64) for name in ("owners", "weights"))
         if not len(owners) == len(weights) == BUCKETS:
             raise ValueError(f"there are {BUCKETS} buckets")
-        return cls((str(state["attribute"]), Line(state["line"])), owners, weights)
+        return cls((str(state["attribute"]), KeyLine(state["line"])), owners, weights)
 
     def describe(self, slices: int) -> list[dict[str, Any]]:
         counts = np.bincount(self.owners, minlength=slices)

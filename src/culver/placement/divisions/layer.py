@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culver.jit import Integers
-from culver.matching import BatchColumns, Line
+from culver.matching import BatchColumns, KeyLine
 from culver.model import Event
 from culver.model.columns import concat, encode
 from culver.placement.divisions.division import Division
@@ -81,8 +81,8 @@ class Layer:
 def load_layer_kernels() -> None:
     """Load the kernels that route events, or compile them where they never were."""
     one, none = np.zeros(1, np.int64), np.empty(0, np.int64)
-    strings, table = ("s", Line.STRINGS), np.zeros(BUCKETS, np.int64)
-    divisions = (Ranges(("n", Line.NUMBERS), none, one, none), Ranges(strings, none, one, none))
+    strings, table = ("s", KeyLine.STRINGS), np.zeros(BUCKETS, np.int64)
+    divisions = (Ranges(("n", KeyLine.NUMBERS), none, one, none), Ranges(strings, none, one, none))
     layer = Layer((*divisions, Buckets(strings, table, table)), 1)
     layer.route(BatchColumns(concat(encode([Event({}, {"n": 1.5, "s": "a"}, b"{}")], 0))), 0)
 

@@ -8,7 +8,15 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from culver.jit import Integers, Shorts
-from culver.matching import BatchColumns, Dimension, Line, event_keys, real_keys, real_of_key, reals_of_keys
+from culver.matching import (
+    BatchColumns,
+    Dimension,
+    KeyLine,
+    event_keys,
+    real_keys,
+    real_of_key,
+    reals_of_keys,
+)
 from culver.placement.divisions.division import nearest_to_half
 from culver.placement.divisions.division_kernels import Held, mark_ranges, owners_of_keys
 from culver.placement.divisions.term_spans import Spans
@@ -90,7 +98,7 @@ class Ranges:
     @classmethod
     def from_state(cls, state: State) -> Self:
         cuts, owners, ticks = (np.array(state[name], np.int64) for name in ("cuts", "owners", "ticks"))
-        return cls((str(state["attribute"]), Line(state["line"])), cuts, owners, ticks)
+        return cls((str(state["attribute"]), KeyLine(state["line"])), cuts, owners, ticks)
 
     def describe(self, slices: int) -> list[dict[str, Any]]:
         values = [None, *(shown(key, self.dimension[1]) for key in self.cuts.tolist()), None]
@@ -158,7 +166,7 @@ def at_equal_widths(dimension: Dimension, points: Integers, slices: int) -> Rang
     if not len(points):
         return Ranges(dimension, points, np.zeros(1, np.int64), points)
     low, high = int(points[0]), int(points[-1])
-    is_real = dimension[1] in (Line.NUMBERS, Line.REALS)
+    is_real = dimension[1] in (KeyLine.NUMBERS, KeyLine.REALS)
 
     def equal(count: int) -> Integers:
         shares = np.arange(1, count) / count
@@ -171,17 +179,17 @@ def at_equal_widths(dimension: Dimension, points: Integers, slices: int) -> Rang
     return Ranges(dimension, cuts, np.arange(len(cuts) + 1), equal(TICKS + 1))
 
 
-def shown(key: int, line: Line) -> Any:
+def shown(key: int, line: KeyLine) -> Any:
     """The value of a key, near enough for people: a key may be the next above a bound."""
     match line:
-        case Line.NUMBERS | Line.REALS:
+        case KeyLine.NUMBERS | KeyLine.REALS:
             return float(f"{real_of_key(key):.12g}")
-        case Line.STRINGS:
+        case KeyLine.STRINGS:
             head = (key ^ -(1 << 63)) & ((1 << 64) - 1)
             return head.to_bytes(8, "big").rstrip(b"\0").decode(errors="replace")
-        case Line.TIMESTAMPS:
+        case KeyLine.TIMESTAMPS:
             return (_EPOCH + datetime.timedelta(microseconds=min(max(key, _FIRST_US), _LAST_US))).isoformat()
-        case Line.BOOLEANS:
+        case KeyLine.BOOLEANS:
             return bool(key)
         case _:
             return key

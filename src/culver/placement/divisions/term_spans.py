@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culver.jit import Integers
-from culver.matching import ClauseTable, Dimension, point_hashes, term_bounds
+from culver.matching import ClauseTable, Dimension, term_bounds, term_hashes
 
 
 class Spans:
@@ -35,7 +35,7 @@ class Spans:
     @cached_property
     def points(self) -> tuple[NDArray[np.bool_], NDArray[np.uint64]]:
         """Which rows are equalities, and the hashes of their values (anything for the others)."""
-        return point_hashes(self._table, self._rows)
+        return term_hashes(self._table, self._rows)
 
     def finite_ends(self) -> Integers:
         """Where intervals begin and end, ascending; sides without a bound are left out, and what is empty."""

@@ -18,14 +18,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from culver.matching.index.compile.clause_table import ClauseTable, Dimension, sort_terms, starts
+from culver.matching.index.compile.clause_table import ClauseTable, Dimension, run_starts, sort_terms
 from culver.matching.index.compile.constraint_codec import constraint_to_text
 from culver.matching.index.compile.key_lines import (
     EMPTY,
     EVERYTHING,
     EXACT,
     Interval,
-    Line,
+    KeyLine,
     after_prefix,
     lower_keys,
     move_string_bounds,
@@ -55,11 +55,11 @@ _LOWEST, _HIGHEST = -float(EXACT), float(EXACT)
 _NUMBER, _PREFIX = Domain.NUMBER, PatternShape.PREFIX
 
 LINE_OF_DOMAIN = {
-    Domain.NUMBER: Line.NUMBERS,
-    Domain.STRING: Line.STRINGS,
-    Domain.BOOLEAN: Line.BOOLEANS,
-    Domain.TIMESTAMP: Line.TIMESTAMPS,
-    Domain.STRINGS: Line.LISTS,
+    Domain.NUMBER: KeyLine.NUMBERS,
+    Domain.STRING: KeyLine.STRINGS,
+    Domain.BOOLEAN: KeyLine.BOOLEANS,
+    Domain.TIMESTAMP: KeyLine.TIMESTAMPS,
+    Domain.STRINGS: KeyLine.LISTS,
 }
 
 Term = tuple[int, Interval]  # dimension, bounds
@@ -137,7 +137,7 @@ class _Builder:
                     last = attribute
                     dimension = late_dimensions.get(attribute)
                     if dimension is None:
-                        dimension = late_dimensions[attribute] = ~self._dimension(attribute, Line.NUMBERS)
+                        dimension = late_dimensions[attribute] = ~self._dimension(attribute, KeyLine.NUMBERS)
                     term_dimensions.append(dimension)
                     ranges.append(constraint)
                     continue
@@ -203,7 +203,7 @@ class _Builder:
         bounds[late] = _number_bounds(self._ranges)
         bounds[~late] = np.array(self._bounds, np.int64).reshape(-1, 2)
         term_dimension = dimension_place[np.where(late, ~term_dimension, term_dimension)]
-        is_string = np.array([line is Line.STRINGS for _, line in dimensions], np.bool_)
+        is_string = np.array([line is KeyLine.STRINGS for _, line in dimensions], np.bool_)
         strings = np.flatnonzero(is_string[term_dimension])
         if len(strings):
             moved = move_string_bounds(bounds[strings, 0], bounds[strings, 1], literal_place)
@@ -213,10 +213,10 @@ class _Builder:
                 numbers=np.array([entry.number for entry in ordered], np.int64),
                 since=np.array([entry.since for entry in ordered], np.int64),
                 clause_registration=np.array(self._owners, np.int64),
-                term_start=starts(np.array(self._term_counts, np.int64)),
+                term_start=run_starts(np.array(self._term_counts, np.int64)),
                 term_dimension=term_dimension,
                 term_bounds=bounds,
-                need_start=starts(np.array(self._need_counts, np.int64)),
+                need_start=run_starts(np.array(self._need_counts, np.int64)),
                 needs=np.array(self._needs, np.int64),
                 dimensions=tuple(dimensions),
                 literals=tuple(literals),
@@ -253,10 +253,10 @@ class _Builder:
         if constraint.domain is Domain.STRING:
             places = self._literal(low), self._literal(high)
             interval = string_interval(places[0], closed[0], places[1], closed[1])
-            return [(self._dimension(attribute, Line.STRINGS), interval)]
+            return [(self._dimension(attribute, KeyLine.STRINGS), interval)]
         if constraint.domain is Domain.TIMESTAMP:
             interval, _ = number_intervals(_microseconds(low), closed[0], _microseconds(high), closed[1])
-            return [(self._dimension(attribute, Line.TIMESTAMPS), interval)]
+            return [(self._dimension(attribute, KeyLine.TIMESTAMPS), interval)]
         assert not isinstance(low, str | tuple | Timestamp)
         assert not isinstance(high, str | tuple | Timestamp)
         lines = number_lines(low, closed[0], high, closed[1])
@@ -265,24 +265,24 @@ class _Builder:
     def _point(self, attribute: str, value: int | float | str | bool | Timestamp) -> list[Term]:
         if isinstance(value, str):
             place = self._place(value.encode())
-            return [(self._dimension(attribute, Line.STRINGS), string_interval(place, True, place, True))]
+            return [(self._dimension(attribute, KeyLine.STRINGS), string_interval(place, True, place, True))]
         if isinstance(value, bool):
-            return [(self._dimension(attribute, Line.BOOLEANS), (int(value), int(value)))]
+            return [(self._dimension(attribute, KeyLine.BOOLEANS), (int(value), int(value)))]
         if isinstance(value, Timestamp):
             moment = value.microseconds
-            return [(self._dimension(attribute, Line.TIMESTAMPS), (moment, moment))]
+            return [(self._dimension(attribute, KeyLine.TIMESTAMPS), (moment, moment))]
         if _LOWEST < value < _HIGHEST:
             key = real_key(value)
-            return [(self._dimension(attribute, Line.NUMBERS), (key, key))]
+            return [(self._dimension(attribute, KeyLine.NUMBERS), (key, key))]
         lines = number_lines(value, True, value, True)
         return [(self._dimension(attribute, line), interval) for line, interval in lines]
 
     def _prefix(self, attribute: str, text: str) -> Term:
         first = text.encode()
         low, high = self._place(first), self._place(after_prefix(first))
-        return self._dimension(attribute, Line.STRINGS), string_interval(low, True, high, False)
+        return self._dimension(attribute, KeyLine.STRINGS), string_interval(low, True, high, False)
 
-    def _dimension(self, attribute: str, line: Line) -> int:
+    def _dimension(self, attribute: str, line: KeyLine) -> int:
         return self._dimensions.setdefault((attribute, line), len(self._dimensions))
 
     def _literal(self, value: object) -> int | None:

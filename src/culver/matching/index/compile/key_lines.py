@@ -17,9 +17,9 @@ The values of an attribute lie on lines, each with its own keys, which keep the 
 An integer beyond 2^53 has no key of its own on NUMBERS, but lies on the right side of every bound below 2^53.
 A constraint with a bound beyond that becomes two: one on INTEGERS, one on REALS.
 
-    x > 5                              NUMBERS   [key(5.0) + 1, INT64_MAX]
-    x > 9007199254740993  (2^53 + 1)   INTEGERS  [9007199254740994, INT64_MAX]
-                                    or REALS     [key(9007199254740994.0), INT64_MAX]
+    x > 5                              NUMBERS   [key(5.0) + 1, HIGHEST_KEY]
+    x > 9007199254740993  (2^53 + 1)   INTEGERS  [9007199254740994, HIGHEST_KEY]
+                                    or REALS     [key(9007199254740994.0), HIGHEST_KEY]
 """
 
 import enum
@@ -29,9 +29,9 @@ import struct
 import numpy as np
 from numpy.typing import NDArray
 
-INT64_MIN = -(2**63)
-INT64_MAX = 2**63 - 1
-EMPTY = (INT64_MAX, INT64_MIN)
+LOWEST_KEY = -(2**63)
+HIGHEST_KEY = 2**63 - 1
+EMPTY = (HIGHEST_KEY, LOWEST_KEY)
 _MIRROR = 0x7FFF_FFFF_FFFF_FFFF
 _MAX_REAL = math.nextafter(math.inf, 0.0)
 _REAL = struct.Struct("<d")
@@ -42,7 +42,7 @@ EXACT = 2**53  # below it, every integer is a real
 Interval = tuple[int, int]
 
 
-class Line(enum.StrEnum):
+class KeyLine(enum.StrEnum):
     """What orders the values of a dimension; see above."""
 
     NUMBERS = "numbers"
@@ -54,7 +54,7 @@ class Line(enum.StrEnum):
     LISTS = "lists"
 
 
-EVERYTHING: Interval = (INT64_MIN, INT64_MAX)
+EVERYTHING: Interval = (LOWEST_KEY, HIGHEST_KEY)
 
 
 def real_key(value: float) -> int:
@@ -84,29 +84,29 @@ def number_intervals(
     low: int | float | None, low_closed: bool, high: int | float | None, high_closed: bool
 ) -> tuple[Interval, Interval]:
     """The integers and the keys of the reals that lie between two bounds; None is no bound."""
-    integer_low, real_low = (INT64_MIN, INT64_MIN) if low is None else _lower(low, low_closed)
+    integer_low, real_low = (LOWEST_KEY, LOWEST_KEY) if low is None else _lower(low, low_closed)
     if high is None:
-        integer_high, real_high = INT64_MAX, INT64_MAX
+        integer_high, real_high = HIGHEST_KEY, HIGHEST_KEY
     else:
         # The upper bound is the lower bound of the mirrored line; negation is exact for both types.
         integer_mirror, real_mirror = _lower_values(-high, high_closed)
         integer_high = -integer_mirror
-        real_high = INT64_MIN if real_mirror is None else real_key(-real_mirror)
-    if integer_low > integer_high or integer_low > INT64_MAX or integer_high < INT64_MIN:
+        real_high = LOWEST_KEY if real_mirror is None else real_key(-real_mirror)
+    if integer_low > integer_high or integer_low > HIGHEST_KEY or integer_high < LOWEST_KEY:
         integers = EMPTY
     else:
-        integers = (max(integer_low, INT64_MIN), min(integer_high, INT64_MAX))
+        integers = (max(integer_low, LOWEST_KEY), min(integer_high, HIGHEST_KEY))
     return integers, ((real_low, real_high) if real_low <= real_high else EMPTY)
 
 
 def number_lines(
     low: int | float | None, low_closed: bool, high: int | float | None, high_closed: bool
-) -> list[tuple[Line, Interval]]:
+) -> list[tuple[KeyLine, Interval]]:
     """The intervals, on one line or on two, whose members are the numbers between two bounds."""
     integers, reals = number_intervals(low, low_closed, high, high_closed)
     if all(bound is None or -EXACT < bound < EXACT for bound in (low, high)):
-        return [(Line.NUMBERS, reals)]
-    both = [(Line.INTEGERS, integers), (Line.REALS, reals)]
+        return [(KeyLine.NUMBERS, reals)]
+    both = [(KeyLine.INTEGERS, integers), (KeyLine.REALS, reals)]
     return [(line, interval) for line, interval in both if interval != EMPTY]
 
 
@@ -115,7 +115,7 @@ def lower_keys(bounds: NDArray[np.float64], closed: NDArray[np.bool_] | bool) ->
     keys = real_keys(bounds)
     keys += np.logical_not(closed)
     keys += keys == -1  # which would be -0.0: it has the key of 0.0
-    keys[np.isnan(bounds)] = INT64_MIN
+    keys[np.isnan(bounds)] = LOWEST_KEY
     return keys
 
 
@@ -124,13 +124,13 @@ def upper_keys(bounds: NDArray[np.float64], closed: NDArray[np.bool_] | bool) ->
     keys = real_keys(bounds)
     keys -= np.logical_not(closed)
     keys -= keys == -1
-    keys[np.isnan(bounds)] = INT64_MAX
+    keys[np.isnan(bounds)] = HIGHEST_KEY
     return keys
 
 
 def _lower(bound: int | float, closed: bool) -> tuple[int, int]:
     integer, real = _lower_values(bound, closed)
-    return integer, INT64_MAX if real is None else real_key(real)
+    return integer, HIGHEST_KEY if real is None else real_key(real)
 
 
 def _lower_values(bound: int | float, closed: bool) -> tuple[int, float | None]:
@@ -152,8 +152,8 @@ def _lower_values(bound: int | float, closed: bool) -> tuple[int, float | None]:
 
 def string_interval(low: int | None, low_closed: bool, high: int | None, high_closed: bool) -> Interval:
     """The keys between two literals, given by their places; None is no bound."""
-    lower = INT64_MIN if low is None else 2 * low + (1 if low_closed else 2)
-    upper = INT64_MAX if high is None else 2 * high + (1 if high_closed else 0)
+    lower = LOWEST_KEY if low is None else 2 * low + (1 if low_closed else 2)
+    upper = HIGHEST_KEY if high is None else 2 * high + (1 if high_closed else 0)
     return lower, upper
 
 
@@ -175,7 +175,7 @@ def used_literals(lows: NDArray[np.int64], highs: NDArray[np.int64]) -> NDArray[
 
 
 def _bounded(keys: NDArray[np.int64]) -> NDArray[np.bool_]:
-    result: NDArray[np.bool_] = (keys != INT64_MIN) & (keys != INT64_MAX)
+    result: NDArray[np.bool_] = (keys != LOWEST_KEY) & (keys != HIGHEST_KEY)
     return result
 
 

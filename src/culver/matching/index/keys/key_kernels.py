@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from culver.jit import Bytes, Integers, compiled
 from culver.matching.index.compile.clause_table import Dimension
-from culver.matching.index.compile.key_lines import Line
+from culver.matching.index.compile.key_lines import KeyLine
 from culver.matching.index.intrinsics.raw_memory import bit_at, bytes_at, long_at, short_at
 from culver.matching.index.keys.literals import DECIDING, string_keys
 from culver.model import Kind
@@ -34,13 +34,13 @@ _MOST_PROGRAMS = 256
 # The ways from a value to a key, see `bounds`.
 _ITSELF, _REAL, _ROUNDED, _STRING, _BOOLEAN, _LIST, _NONE = range(7)
 _WAYS = {
-    Line.NUMBERS: {Kind.INTEGER: _ROUNDED, Kind.REAL: _REAL},
-    Line.INTEGERS: {Kind.INTEGER: _ITSELF},
-    Line.REALS: {Kind.REAL: _REAL},
-    Line.STRINGS: {Kind.STRING: _STRING},
-    Line.TIMESTAMPS: {Kind.TIMESTAMP: _ITSELF},
-    Line.BOOLEANS: {Kind.BOOLEAN: _BOOLEAN},
-    Line.LISTS: {Kind.STRINGS: _LIST},
+    KeyLine.NUMBERS: {Kind.INTEGER: _ROUNDED, Kind.REAL: _REAL},
+    KeyLine.INTEGERS: {Kind.INTEGER: _ITSELF},
+    KeyLine.REALS: {Kind.REAL: _REAL},
+    KeyLine.STRINGS: {Kind.STRING: _STRING},
+    KeyLine.TIMESTAMPS: {Kind.TIMESTAMP: _ITSELF},
+    KeyLine.BOOLEANS: {Kind.BOOLEAN: _BOOLEAN},
+    KeyLine.LISTS: {Kind.STRINGS: _LIST},
 }
 
 

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culver.jit import Bytes, Integers, Shorts, compiled
-from culver.matching.index.compile.clause_table import ClauseTable, Dimension, starts
-from culver.matching.index.compile.key_lines import INT64_MAX, INT64_MIN, Line
+from culver.matching.index.compile.clause_table import ClauseTable, Dimension, run_starts
+from culver.matching.index.compile.key_lines import HIGHEST_KEY, LOWEST_KEY, KeyLine
 from culver.matching.index.keys.batch_columns import BatchColumns, Keys
 from culver.matching.index.keys.literals import head_of
 
@@ -28,7 +28,7 @@ _ALL = slice(None)
 _SIGN = np.uint64(1 << 63)
 
 
-def mixed(keys: NDArray[np.int64]) -> NDArray[np.uint64]:
+def hash_keys(keys: NDArray[np.int64]) -> NDArray[np.uint64]:
     """A hash of each key whose bits all depend on all bits of the key (the finaliser of SplitMix64)."""
     bits = keys.astype(np.uint64) + _STEP
     bits ^= bits >> np.uint64(30)
@@ -55,16 +55,14 @@ def term_bounds(
     return low, high
 
 
-def point_hashes(
-    table: ClauseTable, terms: NDArray[np.int64]
-) -> tuple[NDArray[np.bool_], NDArray[np.uint64]]:
+def term_hashes(table: ClauseTable, terms: NDArray[np.int64]) -> tuple[NDArray[np.bool_], NDArray[np.uint64]]:
     """Which of these terms are equalities with one value, and the hash of that value (anything for the others)."""
     bounds = table.term_bounds[terms]
     low, high = bounds[:, 0], bounds[:, 1]
     strings = _is_string(table)[table.term_dimension[terms]]
     # Between two literals lies more than one string.
     is_point = (low == high) & (~strings | (low & 1 == 1))
-    hashes = mixed(low)
+    hashes = hash_keys(low)
     rows = np.flatnonzero(strings & is_point)
     if len(rows):
         _, mixes = _literal_keys(table.literals)
@@ -75,7 +73,7 @@ def point_hashes(
 def event_keys(columns: BatchColumns, dimension: Dimension) -> Keys | None:
     """The events' keys on a dimension, to be compared with `term_bounds`, and where there are any; None: nowhere."""
     attribute, line = dimension
-    if line is not Line.STRINGS:
+    if line is not KeyLine.STRINGS:
         return columns.keys(dimension)
     strings = columns.strings(attribute)
     if strings is None:
@@ -88,11 +86,11 @@ def event_keys(columns: BatchColumns, dimension: Dimension) -> Keys | None:
 def event_hashes(
     columns: BatchColumns, dimension: Dimension
 ) -> tuple[NDArray[np.uint64], NDArray[np.uint8]] | None:
-    """The hashes of the events' values on a dimension, to be compared with `point_hashes`; as `event_keys`."""
+    """The hashes of the events' values on a dimension, to be compared with `term_hashes`; as `event_keys`."""
     attribute, line = dimension
-    if line is not Line.STRINGS:
+    if line is not KeyLine.STRINGS:
         found = columns.keys(dimension)
-        return None if found is None else (mixed(found[0]), found[1])
+        return None if found is None else (hash_keys(found[0]), found[1])
     strings = columns.strings(attribute)
     if strings is None:
         return None
@@ -102,12 +100,12 @@ def event_hashes(
 
 
 def _is_string(table: ClauseTable) -> NDArray[np.bool_]:
-    return np.array([line is Line.STRINGS for _, line in table.dimensions], np.bool_)
+    return np.array([line is KeyLine.STRINGS for _, line in table.dimensions], np.bool_)
 
 
 def _look_up(heads: NDArray[np.int64], keys: NDArray[np.int64]) -> NDArray[np.int64]:
     """The head for each key; keys that are no bound stay."""
-    bounded = (keys != INT64_MIN) & (keys != INT64_MAX)
+    bounded = (keys != LOWEST_KEY) & (keys != HIGHEST_KEY)
     if bounded.all():
         return heads[keys]
     result = keys.copy()
@@ -118,7 +116,7 @@ def _look_up(heads: NDArray[np.int64], keys: NDArray[np.int64]) -> NDArray[np.in
 def _literal_keys(literals: Sequence[bytes]) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
     """Heads and hashes of literals."""
     count = len(literals)
-    begins = starts(np.fromiter(map(len, literals), np.int64, count)).astype(np.int32)
+    begins = run_starts(np.fromiter(map(len, literals), np.int64, count)).astype(np.int32)
     data = np.frombuffer(b"".join(literals), np.uint8)
     valid = np.ones(count, np.uint8)
     begins.flags.writeable = False  # as in the columns of a batch, so that kernels have one signature

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 
 from culver.jit import Integers, compiled
-from culver.matching.index.compile.clause_table import ClauseTable, first_of_runs, starts
-from culver.matching.index.compile.key_lines import Line
+from culver.matching.index.compile.clause_table import ClauseTable, first_of_runs, run_starts
+from culver.matching.index.compile.key_lines import KeyLine
 
 
 class Access:
@@ -29,7 +29,7 @@ class Access:
         terms[self._access_terms] = False
         needs = np.ones(len(table.needs), np.bool_)
         needs[self._access_needs] = False
-        kept_terms, kept_needs = starts(terms.astype(np.int64)), starts(needs.astype(np.int64))
+        kept_terms, kept_needs = run_starts(terms.astype(np.int64)), run_starts(needs.astype(np.int64))
         return replace(
             table,
             term_start=kept_terms[table.term_start],
@@ -42,7 +42,9 @@ class Access:
     def _by_value(self) -> None:
         table = self._table
         bounds = table.term_bounds
-        is_flag = np.array([line in (Line.BOOLEANS, Line.LISTS) for _, line in table.dimensions], np.bool_)
+        is_flag = np.array(
+            [line in (KeyLine.BOOLEANS, KeyLine.LISTS) for _, line in table.dimensions], np.bool_
+        )
         terms = np.flatnonzero(bounds[:, 0] == bounds[:, 1])
         terms = terms[~is_flag[table.term_dimension[terms]]]  # half of all events have the value: no help
         terms = terms[np.lexsort((bounds[terms, 0], table.term_dimension[terms]))]
@@ -64,7 +66,7 @@ class Access:
         self.key_value = bounds[key_term, 0]
         dimension = table.term_dimension[key_term]
         self.dimensions = np.unique(dimension)
-        self.start = starts(
+        self.start = run_starts(
             np.bincount(np.searchsorted(self.dimensions, dimension), minlength=len(self.dimensions))
         )
 

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culver.jit import Integers
-from culver.matching.index.compile.clause_table import ClauseTable, gather, starts
-from culver.matching.index.compile.key_lines import Line
+from culver.matching.index.compile.clause_table import ClauseTable, run_members, run_starts
+from culver.matching.index.compile.key_lines import KeyLine
 from culver.matching.index.intrinsics.vectors import LANES, WINDOW
 from culver.matching.index.layout import chunks
 from culver.matching.index.layout.box_order import split
@@ -22,7 +22,7 @@ class Boxes:
         self.bucket = bucket[rows[begin[:-1]]]
         self._table = table
         self._is_real = np.array(
-            [line in (Line.NUMBERS, Line.REALS) for _, line in table.dimensions], np.bool_
+            [line in (KeyLine.NUMBERS, KeyLine.REALS) for _, line in table.dimensions], np.bool_
         )
         # Room for what it comes to if all bounds differ and are spread evenly.
         widths = table.term_start[rows[begin[:-1]] + 1] - table.term_start[rows[begin[:-1]]]
@@ -53,17 +53,17 @@ class Boxes:
         self.needs = _concatenated(self._needs)
         cells = [cell for _, _, _, cell in self._axes]
         self.arrays: dict[str, NDArray[Any]] = {
-            "group_dimension_start": starts(np.array([len(d) for d in dimensions], np.int64)),
+            "group_dimension_start": run_starts(np.array([len(d) for d in dimensions], np.int64)),
             "group_dimension": _concatenated(dimensions),
-            "group_chunks": starts(np.array(chunk_counts, np.int64)),
+            "group_chunks": run_starts(np.array(chunk_counts, np.int64)),
             "group_needy": np.array(needy, np.int32),
-            "chunk_blocks": starts(np.array([blocks for blocks, _, _ in self._chunks], np.int64)),
-            "chunk_axes": starts(np.array([count for _, count, _ in self._chunks], np.int64)),
-            "chunk_nodes": starts(np.array([entries for _, _, entries in self._chunks], np.int64)),
+            "chunk_blocks": run_starts(np.array([blocks for blocks, _, _ in self._chunks], np.int64)),
+            "chunk_axes": run_starts(np.array([count for _, count, _ in self._chunks], np.int64)),
+            "chunk_nodes": run_starts(np.array([entries for _, _, entries in self._chunks], np.int64)),
             "axis_low": np.array([low for low, _, _, _ in self._axes], np.int64),
             "axis_high": np.array([high for _, high, _, _ in self._axes], np.int64),
-            "axis_cuts": starts(np.array([count for _, _, count, _ in self._axes], np.int64)),
-            "axis_cells": starts(np.array([len(cell.before) for cell in cells], np.int64)),
+            "axis_cuts": run_starts(np.array([count for _, _, count, _ in self._axes], np.int64)),
+            "axis_cells": run_starts(np.array([len(cell.before) for cell in cells], np.int64)),
             "axis_origin": np.array([cell.origin for cell in cells], np.float64),
             "axis_scale": np.array([cell.scale for cell in cells], np.float64),
             "axis_real": np.array([cell.real for cell in cells], np.int32),
@@ -74,7 +74,9 @@ class Boxes:
             "slot_registration": self._slots.array(),
         }
         # Where no box has needs, nothing is said about those of slots.
-        self.slot_needs = starts(_concatenated(self._need_counts)) if any(needy) else np.empty(0, np.int64)
+        self.slot_needs = (
+            run_starts(_concatenated(self._need_counts)) if any(needy) else np.empty(0, np.int64)
+        )
 
     def _add_group(self, rows: Integers, bounds: Integers, dimensions: Integers) -> int:
         """Add the boxes of one group; how many chunks they make."""
@@ -89,7 +91,7 @@ class Boxes:
             if len(table.needs):
                 counts = table.need_start[clauses + 1] - table.need_start[clauses]
                 self._need_counts += [counts, np.zeros(surplus, np.int64)]
-                self._needs.append(table.needs[gather(table.need_start, clauses)])
+                self._needs.append(table.needs[run_members(table.need_start, clauses)])
             self._nodes.add(chunk.nodes)
             self._chunks.append((chunk.blocks, len(dimensions), len(chunk.nodes)))
             for low, high, cuts, cells in zip(

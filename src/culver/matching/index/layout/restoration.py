@@ -6,7 +6,13 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from culver.matching.index.compile.clause_table import ClauseTable, Dimension, gather, sort_terms, starts
+from culver.matching.index.compile.clause_table import (
+    ClauseTable,
+    Dimension,
+    run_members,
+    run_starts,
+    sort_terms,
+)
 from culver.matching.index.intrinsics.vectors import LANES
 from culver.matching.index.layout import chunks
 from culver.matching.index.layout.segment_arrays import SegmentArrays
@@ -43,14 +49,14 @@ def restore(arrays: SegmentArrays, dimensions: tuple[Dimension, ...], pool: tupl
             needs.append(own)
             if access.need[bucket] >= 0:
                 need_counts[-1] = own_counts + 1
-                needs[-1] = np.insert(own, starts(own_counts)[:-1], access.need[bucket])
+                needs[-1] = np.insert(own, run_starts(own_counts)[:-1], access.need[bucket])
     return replace(
         singles,
         clause_registration=np.concatenate([singles.clause_registration, *owners]),
-        term_start=starts(np.concatenate([np.diff(singles.term_start), *counts])),
+        term_start=run_starts(np.concatenate([np.diff(singles.term_start), *counts])),
         term_dimension=np.concatenate([singles.term_dimension, *term_dimensions]),
         term_bounds=np.concatenate([singles.term_bounds, *term_bounds]),
-        need_start=starts(np.concatenate([np.diff(singles.need_start), *need_counts])),
+        need_start=run_starts(np.concatenate([np.diff(singles.need_start), *need_counts])),
         needs=np.concatenate([singles.needs, *needs]),
     )
 
@@ -104,10 +110,10 @@ def _singles(
             clause_registration=np.concatenate(
                 [arrays.free_registration.astype(np.int64), words[:-1, 2] >> 32]
             ),
-            term_start=starts(np.bincount(clause, minlength=len(every))),
+            term_start=run_starts(np.bincount(clause, minlength=len(every))),
             term_dimension=np.concatenate(dimension, dtype=np.int64)[order],
             term_bounds=np.concatenate(bounds)[order],
-            need_start=starts(np.bincount(clause_of_need, minlength=len(every))),
+            need_start=run_starts(np.bincount(clause_of_need, minlength=len(every))),
             needs=np.concatenate(needs, dtype=np.int64)[np.argsort(clause_of_need, kind="stable")],
             dimensions=dimensions,
             literals=_literals(arrays),
@@ -135,7 +141,7 @@ def _needs_of_slots(arrays: SegmentArrays, slots: Integers) -> tuple[Integers, I
     if not len(arrays.slot_needs):
         return np.zeros(len(slots), np.int64), np.empty(0, np.int64)
     start = arrays.slot_needs.astype(np.int64)
-    return np.diff(start)[slots], arrays.needs[gather(start, slots)].astype(np.int64)
+    return np.diff(start)[slots], arrays.needs[run_members(start, slots)].astype(np.int64)
 
 
 def _literals(arrays: SegmentArrays) -> tuple[bytes, ...]:

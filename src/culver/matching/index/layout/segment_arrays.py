@@ -87,11 +87,11 @@ def addresses_of(arrays: SegmentArrays) -> Integers:
     for (name, scalar), array in zip(_FIELDS.items(), each, strict=True):
         if array.dtype != scalar or not array.flags.c_contiguous or not array.flags.aligned:
             raise TypeError(f"array {name} is not aligned {np.dtype(scalar)} without gaps")
-    return np.array([number for array in each for number in place_of(array)], np.int64)
+    return np.array([number for array in each for number in address_and_length(array)], np.int64)
 
 
-def place_of(array: NDArray[Any]) -> tuple[int, int]:
-    """The address and the length."""
+def address_and_length(array: NDArray[Any]) -> tuple[int, int]:
+    """An array as kernels get it that read by address."""
     return array.ctypes.data, len(array)
 
 

@@ -44,7 +44,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culver.jit import Integers, compiled
-from culver.matching.index.compile.clause_table import ClauseTable, first_of_runs, select_clauses, starts
+from culver.matching.index.compile.clause_table import ClauseTable, first_of_runs, run_starts
 from culver.matching.index.compile.key_lines import EVERYTHING
 from culver.matching.index.layout.access_conditions import Access
 from culver.matching.index.layout.box_groups import Boxes
@@ -60,14 +60,14 @@ def lay_out(table: ClauseTable) -> SegmentArrays:
     access = Access(table)
     rest = access.without_access()
     boxed, begin, single, free = _sort_out(rest, access.bucket)
-    clauses = _Clauses(select_clauses(rest, single))
+    clauses = _Clauses(rest.select_clauses(single))
     boxes = Boxes(rest, access.bucket, boxed, begin)
     literals = b"".join(table.literals)
     every = np.arange(access.buckets + 1)
     arrays = {
         "numbers": table.numbers,
         "since": table.since,
-        "literal_start": starts(np.array([len(literal) for literal in table.literals], np.int64)),
+        "literal_start": run_starts(np.array([len(literal) for literal in table.literals], np.int64)),
         "literal_bytes": np.frombuffer(literals, np.uint8),
         "access_dimension": access.dimensions,
         "access_start": access.start,
@@ -156,7 +156,7 @@ def _without_empty(table: ClauseTable) -> ClauseTable:
         return table
     kept = np.ones(len(table.clause_registration), np.bool_)
     kept[np.searchsorted(table.term_start, empty, side="right") - 1] = False
-    return select_clauses(table, np.flatnonzero(kept))
+    return table.select_clauses(np.flatnonzero(kept))
 
 
 def _shapes(table: ClauseTable) -> Integers:
@@ -193,7 +193,7 @@ class _Clauses:
         self.words[:count][decided, :2] = table.term_bounds[first[decided]]
         self.words[:count, 2] = dimension | (table.clause_registration << 32)
         self.words[:, 1] -= self.words[:, 0]  # as an unsigned number
-        self.words[:, 3] = starts(np.diff(table.term_start) - decided) | (table.need_start << 32)
+        self.words[:, 3] = run_starts(np.diff(table.term_start) - decided) | (table.need_start << 32)
         self.term_dimension = table.term_dimension[later]
         self.term_bounds = table.term_bounds[later]
         self.needs = table.needs

@@ -14,7 +14,7 @@ Different conditions may share a token, so candidates are checked in full.
 import numpy as np
 
 from culver.jit import Integers, Ranks, compiled
-from culver.matching.index.compile.key_lines import INT64_MAX
+from culver.matching.index.compile.key_lines import HIGHEST_KEY
 
 TOKENS = 1 << 14  # a byte each, half of the first cache
 ALWAYS = 0  # the token that every event marks
@@ -68,7 +68,7 @@ def clause_tokens(
     # Ranges come last, however rare: an event that has any value there marks their token.
     for dimension in range(dimensions):
         frequency[token_of_dimension(dimension)] += len(terms) + len(needs)
-    frequency[ALWAYS] = INT64_MAX
+    frequency[ALWAYS] = HIGHEST_KEY
     result = np.empty(2 * (len(term_start) - 1), np.uint16)
     for clause in range(len(term_start) - 1):
         one = np.int64(ALWAYS)

@@ -14,16 +14,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from culver.matching.index.compile.key_lines import Line, reals_of_keys
+from culver.matching.index.compile.key_lines import KeyLine, reals_of_keys
 from culver.matching.index.keys.batch_columns import BatchColumns
-from culver.matching.index.needs.row_needs import Part
+from culver.matching.index.needs.row_needs import ColumnNeeds
 from culver.model import Kind, Timestamp, Value
 from culver.model.language import Arithmetic, Attribute, Comparison, Literal, Operand, Operator, compute
 
 _EXACT_REAL = 2**53  # integers up to here are reals too
 _FEW_ROWS = 8  # below, going row by row costs less
 
-_LINES = {Kind.INTEGER: Line.INTEGERS, Kind.REAL: Line.REALS}
+_LINES = {Kind.INTEGER: KeyLine.INTEGERS, Kind.REAL: KeyLine.REALS}
 _COMPARE: dict[Operator, Callable[[Any, Any], NDArray[np.bool_]]] = {
     Operator.EQUAL: operator.eq,
     Operator.NOT_EQUAL: operator.ne,
@@ -52,7 +52,7 @@ class Calculations:
         self._places = np.array([place for place, _ in needs], np.int32)
         self._start = np.arange(len(needs) + 1)
 
-    def part(self, columns: BatchColumns) -> Part | None:
+    def part(self, columns: BatchColumns) -> ColumnNeeds | None:
         """The rows of which each comparison is true; None: no row, for any."""
         rows: list[Rows] = []
         codes: list[int] = []
@@ -70,7 +70,7 @@ class Calculations:
         if not rows:
             return None
         counts = [len(each) for each in rows]
-        return Part(
+        return ColumnNeeds(
             np.concatenate(rows).astype(np.int32),
             np.repeat(np.array(codes, np.int32), counts),
             self._start,

@@ -15,7 +15,7 @@ import numpy as np
 
 from culver.jit import Bytes, Integers, Shorts, compiled
 from culver.matching.index.keys.batch_columns import Strings
-from culver.matching.index.needs.row_needs import Part, drop_repeated, starts_of
+from culver.matching.index.needs.row_needs import ColumnNeeds, drop_repeated, starts_of
 
 K = TypeVar("K", bytes, int)
 
@@ -87,7 +87,7 @@ class TextMemory(_Memory[bytes]):
     def forget(self) -> None:
         self._known, self._table = {}, _text_table({})
 
-    def parts(self, rows: Shorts, column: Strings, repeated: bool = False) -> list[Part]:
+    def parts(self, rows: Shorts, column: Strings, repeated: bool = False) -> list[ColumnNeeds]:
         """What the items of a column meet; item i belongs to row rows[i]. With `repeated`, a row may have
         several items, of the same value too."""
         table = self._table
@@ -96,7 +96,7 @@ class TextMemory(_Memory[bytes]):
             column.starts, column.data, column.valid,
             table.slots, table.hashes, table.text_start, table.text, codes,
         )  # fmt: skip
-        parts = [Part(rows, codes, table.start, table.needs)]
+        parts = [ColumnNeeds(rows, codes, table.start, table.needs)]
         if missing:
             parts.append(self._look_up(rows, codes, column))
         if repeated:
@@ -104,7 +104,7 @@ class TextMemory(_Memory[bytes]):
                 drop_repeated(part.rows, part.codes, np.full(len(part.start) - 1, -1, np.int32))
         return parts
 
-    def _look_up(self, rows: Shorts, codes: Shorts, column: Strings) -> Part:
+    def _look_up(self, rows: Shorts, codes: Shorts, column: Strings) -> ColumnNeeds:
         items = np.flatnonzero(codes == _UNKNOWN)
         data = column.data
         known = self._known
@@ -123,7 +123,7 @@ class TextMemory(_Memory[bytes]):
                 met.append(needs)
         if self._wants_table(len(met)):
             self._table = _text_table(dict(known))
-        return Part(rows[items], np.array(found, np.int32), *starts_of(met))
+        return ColumnNeeds(rows[items], np.array(found, np.int32), *starts_of(met))
 
 
 class NumberMemory(_Memory[int]):
@@ -137,19 +137,19 @@ class NumberMemory(_Memory[int]):
     def forget(self) -> None:
         self._known, self._table = {}, _number_table({})
 
-    def parts(self, rows: Shorts, keys: Integers, valid: Bytes) -> list[Part]:
+    def parts(self, rows: Shorts, keys: Integers, valid: Bytes) -> list[ColumnNeeds]:
         """What the values of a column meet; value i is that of row rows[i]."""
         table = self._table
         codes = np.empty(len(keys), np.int32)
         keys = keys.view()
         keys.flags.writeable = False  # some columns come so; one signature for all
         missing = find_numbers(keys, valid, table.slots, table.keys, codes)
-        parts = [Part(rows, codes, table.start, table.needs)]
+        parts = [ColumnNeeds(rows, codes, table.start, table.needs)]
         if missing:
             parts.append(self._look_up(rows, codes, keys))
         return parts
 
-    def _look_up(self, rows: Shorts, codes: Shorts, keys: Integers) -> Part:
+    def _look_up(self, rows: Shorts, codes: Shorts, keys: Integers) -> ColumnNeeds:
         items = np.flatnonzero(codes == _UNKNOWN)
         distinct, found = np.unique(keys[items], return_inverse=True)
         known = self._known
@@ -159,7 +159,7 @@ class NumberMemory(_Memory[int]):
             met.append(self._learn(key, self._meets(key), 0) if needs is None else needs)
         if self._wants_table(len(met)):
             self._table = _number_table(dict(known))
-        return Part(rows[items], found.astype(np.int32), *starts_of(met))
+        return ColumnNeeds(rows[items], found.astype(np.int32), *starts_of(met))
 
 
 def _text_table(known: dict[bytes, Shorts]) -> _Texts:

@@ -21,14 +21,14 @@ from culver.jit import Integers, Shorts, compiled
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class RowNeeds:
     """Row i meets the needs `needs[start[i] : start[i + 1]]`: distinct, in no particular order."""
 
     start: NDArray[np.int64]
     needs: NDArray[np.int32]
 
 
-class Part(NamedTuple):
+class ColumnNeeds(NamedTuple):
     """Some needs of some rows, as drawn above. No two parts, and no two items of a row, share a need."""
 
     rows: Shorts
@@ -37,7 +37,7 @@ class Part(NamedTuple):
     needs: Shorts
 
 
-def gather(parts: Sequence[Part], rows: int) -> Held:
+def gather(parts: Sequence[ColumnNeeds], rows: int) -> RowNeeds:
     """What all parts say about a batch of `rows` rows."""
     start = np.zeros(rows + 1, np.int64)
     for part in parts:
@@ -47,7 +47,7 @@ def gather(parts: Sequence[Part], rows: int) -> Held:
     ends = start[:rows].copy()
     for part in parts:
         fill(part.rows, part.codes, part.start, part.needs, ends, needs)
-    return Held(start, needs)
+    return RowNeeds(start, needs)
 
 
 def starts_of(lists: Sequence[Shorts]) -> tuple[Integers, Shorts]:

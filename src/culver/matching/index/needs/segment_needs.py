@@ -17,12 +17,12 @@ from culver.matching.index.compile.constraint_codec import (
     constraint_from_text,
     packed_constraints,
 )
-from culver.matching.index.compile.key_lines import Line, real_of_key
+from culver.matching.index.compile.key_lines import KeyLine, real_of_key
 from culver.matching.index.keys.batch_columns import BatchColumns
 from culver.matching.index.needs.computed_needs import Calculations
 from culver.matching.index.needs.need_cache import NumberMemory, Remembered, TextMemory
 from culver.matching.index.needs.need_lookup import Lookup, TextLookup
-from culver.matching.index.needs.row_needs import Held, Part, gather
+from culver.matching.index.needs.row_needs import ColumnNeeds, RowNeeds, gather
 from culver.model import Domain, Kind, Timestamp
 from culver.model.language import Comparison, Computed
 
@@ -37,10 +37,10 @@ _KINDS = {
     Domain.STRINGS: (Kind.STRINGS,),
 }
 _LINES = {
-    Kind.INTEGER: Line.INTEGERS,
-    Kind.REAL: Line.REALS,
-    Kind.BOOLEAN: Line.BOOLEANS,
-    Kind.TIMESTAMP: Line.TIMESTAMPS,
+    Kind.INTEGER: KeyLine.INTEGERS,
+    Kind.REAL: KeyLine.REALS,
+    Kind.BOOLEAN: KeyLine.BOOLEANS,
+    Kind.TIMESTAMP: KeyLine.TIMESTAMPS,
 }
 
 
@@ -63,16 +63,16 @@ class Needs:
         """How much is remembered, between batches at most `max_remembered`."""
         return self._remembered.size
 
-    def evaluate(self, columns: BatchColumns) -> Held:
+    def evaluate(self, columns: BatchColumns) -> RowNeeds:
         """The needs that each row meets."""
         if not self.count:
-            return Held(np.zeros(columns.rows + 1, np.int64), np.empty(0, np.int32))
+            return RowNeeds(np.zeros(columns.rows + 1, np.int64), np.empty(0, np.int32))
         read = self._read
         if read is None:
             read = self._read = _read(self._pool, self._remembered)
         attributes, calculations = read
         rows = np.arange(columns.rows, dtype=np.int32)
-        parts: list[Part] = []
+        parts: list[ColumnNeeds] = []
         for needs in attributes:
             needs.add_parts(columns, rows, parts)
         if calculations is not None and (part := calculations.part(columns)) is not None:
@@ -116,7 +116,7 @@ class _OfAttribute:
             for memory in self._ready[1].values():
                 memory.forget()
 
-    def add_parts(self, columns: BatchColumns, rows: Shorts, parts: list[Part]) -> None:
+    def add_parts(self, columns: BatchColumns, rows: Shorts, parts: list[ColumnNeeds]) -> None:
         name = self._name
         kinds = columns.attribute(name)
         if not kinds:
@@ -127,7 +127,7 @@ class _OfAttribute:
         presence, memories = ready
         if len(presence):
             there = columns.present(name).astype(np.int32) - np.int32(1)
-            parts.append(Part(rows, there, np.array([0, len(presence)]), presence))
+            parts.append(ColumnNeeds(rows, there, np.array([0, len(presence)]), presence))
         for kind in kinds:
             memory = memories.get(kind)
             if memory is None:

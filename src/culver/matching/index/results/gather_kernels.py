@@ -19,7 +19,7 @@ import numpy as np
 from culver.jit import Bytes, Integers, Masks, Ranks, Shorts, compiled
 from culver.matching.index.intrinsics.vectors import LANES, MOVED, emit, move, ones, transpose
 from culver.matching.index.layout.segment_arrays import SegmentArrays
-from culver.matching.index.search.match_kernels import TILE, no_findings, search_tile, widest_group
+from culver.matching.index.search.box_search import TILE, no_findings, search_tile, widest_group
 
 _PAGE = LANES
 

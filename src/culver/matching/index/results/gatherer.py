@@ -7,8 +7,9 @@ from culver.matching.groups import Groups, Rows
 from culver.matching.index.intrinsics.vectors import LANES
 from culver.matching.index.keys.batch_columns import BatchColumns
 from culver.matching.index.results.gather_kernels import Pages, by_registration, gather_rows, turn_over
-from culver.matching.index.search.buffer_pool import room_for
-from culver.matching.index.search.columnar_matcher import FOREVER, Part
+from culver.matching.index.search.buffer_pool import result_buffer
+from culver.matching.index.search.columnar_matcher import ColumnarView
+from culver.matching.index.segments.segment_view import FOREVER
 
 _MOST_KEPT = 1 << 17  # pages that there is memory for between calls
 _NEVER_ENDED = np.empty(0, np.int64)
@@ -21,7 +22,7 @@ class Gatherer:
         self._pages = _pages(0, 0)
         self._slot_rows: Ranks = np.empty(0, np.uint16)
 
-    def find(self, part: Part, columns: BatchColumns, row_of: Rows, start: int) -> "Gathered":
+    def find(self, part: ColumnarView, columns: BatchColumns, row_of: Rows, start: int) -> "Gathered":
         """What the events of a batch match in one segment. Event i is row `row_of[i]` (ascending), and row r is at
         log position `start + r`."""
         segment = part.segment
@@ -54,7 +55,9 @@ class Gatherer:
 class Gathered:
     """Implements `Found`."""
 
-    def __init__(self, memory: Gatherer, part: Part, pages: Pages, used: int, bits: int, start: int) -> None:
+    def __init__(
+        self, memory: Gatherer, part: ColumnarView, pages: Pages, used: int, bits: int, start: int
+    ) -> None:
         self.pairs = bits
         self._memory = memory
         self._part = part
@@ -73,7 +76,7 @@ class Gathered:
         turn_over(self._pages, self._used, slot_rows, slot_begin)
         most = min(len(segment), self.pairs)
         numbers, bounds = np.empty(most + 1, np.int64), np.empty(most + 1, np.int64)
-        rows = room_for(self.pairs // 4 + LANES).view(np.uint16)
+        rows = result_buffer(self.pairs // 4 + LANES).view(np.uint16)
         count, total = by_registration(
             segment.arrays, *segment.slots_of(), slot_begin, slot_rows, until, windowed, self._start, numbers, bounds,
             rows,

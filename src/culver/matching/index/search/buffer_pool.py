@@ -24,7 +24,7 @@ _lock = threading.Lock()
 _rooms: list[NDArray[np.int64]] = []
 
 
-def room_for(size: int) -> NDArray[np.int64]:
+def result_buffer(size: int) -> NDArray[np.int64]:
     """Room for so many numbers; what is in it is nonsense. It belongs to whoever holds it or a view of it."""
     if not _SMALLEST <= size <= _LARGEST:
         return np.empty(size, np.int64)

@@ -8,8 +8,6 @@ container of kind "segment"
 """
 
 import itertools
-import weakref
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,8 +15,8 @@ from numpy.typing import NDArray
 
 from culver.errors import StorageCorrupt
 from culver.jit import Shorts, compiled
-from culver.matching.index.compile.clause_table import ClauseTable, find, starts
-from culver.matching.index.compile.key_lines import Line
+from culver.matching.index.compile.clause_table import ClauseTable, find_numbers, run_starts
+from culver.matching.index.compile.key_lines import KeyLine
 from culver.matching.index.intrinsics.vectors import LANES
 from culver.matching.index.keys.key_kernels import Programs
 from culver.matching.index.keys.literals import literals_of
@@ -27,13 +25,12 @@ from culver.matching.index.layout.segment_arrays import SegmentArrays
 from culver.matching.index.layout.segment_layout import lay_out
 from culver.matching.index.needs.segment_needs import Needs
 from culver.matching.index.segments import container
-from culver.matching.index.segments.text_segment import KIND as TEXTS, TextSegment
 from culver.model import COLUMNAR
 
 KIND = "segment"
 
 
-class Segment:
+class ColumnarSegment:
     """Registrations in ascending order of number. Immutable; safe to share between threads."""
 
     scheme: ClassVar[str] = COLUMNAR
@@ -47,7 +44,7 @@ class Segment:
         if opened.kind != KIND:
             raise StorageCorrupt(f"{source} is a {opened.kind}, not a segment")
         self.arrays = SegmentArrays(*(opened.arrays[name] for name in SegmentArrays._fields))
-        self.dimensions = tuple((name, Line(line)) for name, line in opened.meta["dimensions"])
+        self.dimensions = tuple((name, KeyLine(line)) for name, line in opened.meta["dimensions"])
         self.programs = Programs(self.dimensions)
         self.pool = _texts(opened.arrays["pool_start"], opened.arrays["pool_bytes"])
         self.needs = Needs(self.pool)
@@ -76,7 +73,7 @@ class Segment:
 
     def places(self, numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """Where these registrations are, and which of them are here at all."""
-        return find(self.arrays.numbers, numbers)
+        return find_numbers(self.arrays.numbers, numbers)
 
 
 def encode(table: ClauseTable) -> list[bytes]:
@@ -84,12 +81,12 @@ def encode(table: ClauseTable) -> list[bytes]:
     return container.encode(KIND, _meta(table), _arrays(table))
 
 
-def in_memory(table: ClauseTable) -> Segment:
+def segment_in_memory(table: ClauseTable) -> ColumnarSegment:
     """The same without the detour by a container. Arrays of the table may become those of the segment."""
     arrays = {name: array.view() for name, array in _arrays(table).items()}
     for array in arrays.values():
         array.flags.writeable = False  # as those of a file are: kernels are compiled for one kind
-    return Segment(container.Container(KIND, _meta(table), arrays), "memory")
+    return ColumnarSegment(container.Container(KIND, _meta(table), arrays), "memory")
 
 
 def _meta(table: ClauseTable) -> dict[str, Any]:
@@ -100,33 +97,9 @@ def _meta(table: ClauseTable) -> dict[str, Any]:
 def _arrays(table: ClauseTable) -> dict[str, NDArray[Any]]:
     texts = [text.encode() for text in table.pool]
     arrays: dict[str, NDArray[Any]] = lay_out(table)._asdict()
-    arrays["pool_start"] = starts(np.array([len(text) for text in texts], np.int64))
+    arrays["pool_start"] = run_starts(np.array([len(text) for text in texts], np.int64))
     arrays["pool_bytes"] = np.frombuffer(b"".join(texts), np.uint8)
     return arrays
-
-
-AnySegment = Segment | TextSegment
-
-_open: "weakref.WeakValueDictionary[tuple[str, int, int, int], AnySegment]" = weakref.WeakValueDictionary()
-_checked: set[tuple[str, int, int, int]] = set()
-_MOST_CHECKED = 10_000
-
-
-def open_segment(path: Path) -> AnySegment:
-    """Map a segment file of any scheme. Versions share segments, so one that is open in this process is not read
-    again, and one that was open is not checked again: a worker that takes turns with slices opens them often. Raises
-    FileNotFoundError, StorageCorrupt."""
-    status = path.stat()
-    key = (str(path), status.st_ino, status.st_mtime_ns, status.st_size)
-    segment = _open.get(key)
-    if segment is None:
-        opened = container.read(path, check_body=key not in _checked)
-        segment = TextSegment(opened) if opened.kind == TEXTS else Segment(opened, str(path))
-        _open[key] = segment
-        if len(_checked) >= _MOST_CHECKED:
-            _checked.clear()
-        _checked.add(key)
-    return segment
 
 
 def _texts(start: NDArray[np.int64], data: NDArray[np.uint8]) -> tuple[str, ...]:

@@ -1,13 +1,13 @@
-"""A segment of another scheme than `columnar`: filters as text, from which the filter that matches them is made.
+"""A segment of a scheme other than `columnar`: filters as text, and the filter that is made of them.
 
 container of kind "texts"
   meta     {"scheme": ..., "count": registrations}
   arrays   numbers, since              per registration, ascending by number
            text_start, text_bytes      what each was written as
 
-The filter is made once in a process, however many versions name the segment, and only where events are matched: a
-text of two conditions takes about 0.1 ms to parse. Those parsed lately are remembered, for a new segment mostly holds
-what was in the small ones before it.
+A process makes the filter once, however many versions name the segment, and only if it matches events: a text of two
+conditions takes about 0.1 ms to parse. Recently parsed texts are remembered, because a new segment mostly holds what
+was in the small ones before it.
 """
 
 import itertools
@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 
 from culver.config import UNLIMITED_FILTERS
 from culver.matching.filter import Filter, Matches
-from culver.matching.index.compile.clause_table import find, starts
-from culver.matching.index.compile.compiler import Entry
+from culver.matching.index.compile.clause_table import ClauseTable, find_numbers, run_starts
+from culver.matching.index.compile.compiler import Entry, compile_entries
 from culver.matching.index.segments import container
 from culver.model import Event
 from culver.model.columns import encode as encode_events
@@ -36,21 +36,26 @@ _PROBE = Event({}, {}, b"{}")
 
 Integers = NDArray[np.int64]
 Filters = Callable[[str], Callable[[], Filter]]
-"""What makes an empty filter of a scheme; it may raise InvalidConfiguration for one that it does not know."""
+"""Makes an empty filter of a scheme; raises InvalidConfiguration for a scheme that it does not know."""
 
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """Registrations of one scheme, ascending by number."""
+    """Registrations of one scheme other than `columnar`, ascending by number."""
 
     scheme: str
     numbers: Integers
     since: Integers
     texts: tuple[str, ...]
 
+    def select_registrations(self, kept: NDArray[np.bool_]) -> "Texts":
+        """Keep only the registrations marked in `kept`."""
+        chosen = itertools.compress(self.texts, kept.tolist())
+        return Texts(self.scheme, self.numbers[kept], self.since[kept], tuple(chosen))
+
 
 def texts_of(scheme: str, entries: Sequence[Entry]) -> Texts:
-    """The numbers must be distinct."""
+    """The texts of entries, whose numbers must be distinct."""
     ordered = sorted(entries, key=lambda entry: entry.number)
     return Texts(
         scheme,
@@ -60,19 +65,17 @@ def texts_of(scheme: str, entries: Sequence[Entry]) -> Texts:
     )
 
 
-def entries_of(texts: Texts) -> list[Entry]:
-    """The opposite of `texts_of`."""
+def compile_texts(texts: Texts) -> ClauseTable:
+    """The clauses of the texts, parsed again: a partitioner looks at clauses, whatever the scheme."""
     columns = zip(texts.numbers.tolist(), texts.texts, texts.since.tolist(), strict=True)
-    return [Entry(number, _parsed(text), since, texts.scheme) for number, text, since in columns]
+    return compile_entries(
+        Entry(number, _parsed(text), since, texts.scheme) for number, text, since in columns
+    )
 
 
-def select_texts(texts: Texts, kept: NDArray[np.bool_]) -> Texts:
-    chosen = itertools.compress(texts.texts, kept.tolist())
-    return Texts(texts.scheme, texts.numbers[kept], texts.since[kept], tuple(chosen))
-
-
-def concatenate_texts(parts: Sequence[Texts]) -> tuple[Texts, Integers]:
-    """All of them as one, and where in the row of all each of them stood."""
+def join_texts(parts: Sequence[Texts]) -> tuple[Texts, Integers]:
+    """Put several of one scheme together, and tell where each registration comes from: entry i of the result is
+    registration `origin[i]` of the parts put one after another."""
     numbers = np.concatenate([part.numbers for part in parts])
     origin = np.argsort(numbers, kind="stable")
     since = np.concatenate([part.since for part in parts])
@@ -89,8 +92,8 @@ class TextArrays(NamedTuple):
 
 
 class TextSegment:
-    """Registrations in ascending order of number. Immutable but for the filter, which is made when it is first asked
-    for; safe to share between threads, who match one after another."""
+    """Registrations in ascending order of number. Immutable but for the filter, which is made on first use. Threads
+    may share it; they match one after another."""
 
     __slots__ = ("__weakref__", "_filter", "_lock", "arrays", "scheme")
 
@@ -109,8 +112,8 @@ class TextSegment:
         return Texts(self.scheme, self.arrays.numbers, self.arrays.since, texts)
 
     def places(self, numbers: Integers) -> tuple[Integers, NDArray[np.bool_]]:
-        """Where these registrations are, and which of them are here at all."""
-        return find(self.arrays.numbers, numbers)
+        """The places of these registrations, and which of them are here at all."""
+        return find_numbers(self.arrays.numbers, numbers)
 
     def prepare(self, filters: Filters) -> None:
         """Make the filter, unless there is one."""
@@ -128,7 +131,7 @@ class TextSegment:
             content = self.content()
             made.add(zip(content.numbers.tolist(), map(_parsed, content.texts), strict=True))
             for probe in encode_events([_PROBE], 0):
-                made.match(probe)  # so that tables are built and kernels loaded before events wait
+                made.match(probe)  # builds tables and loads kernels before events wait for them
             self._filter = made
         return self._filter
 
@@ -139,7 +142,7 @@ def encode(texts: Texts) -> list[bytes]:
     arrays = TextArrays(
         texts.numbers,
         texts.since,
-        starts(np.array([len(each) for each in data], np.int64)),
+        run_starts(np.array([len(each) for each in data], np.int64)),
         np.frombuffer(b"".join(data), np.uint8),
     )
     meta = {"scheme": texts.scheme, "count": len(texts.numbers)}

@@ -4,9 +4,9 @@
                                    |            publish, publish, ...                 |
     another thread                 +--> run: merge, lay out, write, map the file -----+
 
-What it reads never changes: segments are immutable, and of the tombstones it has those of the moment when it was
-planned. A registration that ends while it runs is still in the new segment; `install` takes the tombstone over.
-A process that ends meanwhile leaves a file that no version names, and `IndexWriter.retire` deletes it.
+What it reads never changes: segments are immutable, and it has the tombstones of the moment when it was planned. A
+registration that ends while it runs is still in the new segment, and `install` takes the tombstone over. A process
+that ends meanwhile leaves a file that no version names; `IndexWriter.retire` deletes it.
 """
 
 import threading
@@ -15,18 +15,20 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from culver.matching.index.segments import container
-from culver.matching.index.segments.columnar_segment import AnySegment, open_segment
-from culver.matching.index.storage.segment_content import encode, merge
-from culver.matching.index.storage.version_files import SEGMENT_SUFFIX, StoredPart
+from culver.matching.index.segments.segment_file import AnySegment, encode_segment, open_segment
+from culver.matching.index.storage.segment_merge import merge_segments
+from culver.matching.index.storage.version_files import SEGMENT_SUFFIX, StoredSegment
 
 
 class Compaction:
     """Made by `IndexWriter.plan_compaction`, which remembers it until it is installed or abandoned."""
 
-    def __init__(self, directory: Path, version: int, sources: Sequence[StoredPart], horizon: int) -> None:
+    def __init__(self, directory: Path, version: int, sources: Sequence[StoredSegment], horizon: int) -> None:
         self.sources = tuple(sources)
-        self.file = ""  # set before the file appears
-        self.segment: AnySegment | None = None  # None when it is done: nothing is left of the sources
+        self.file = ""
+        """The file that it makes; named before the file appears."""
+        self.segment: AnySegment | None = None
+        """The segment that it has made. None when it is done: nothing is left of the sources."""
         self.done = False
         self._directory = directory
         self._version = version
@@ -38,15 +40,15 @@ class Compaction:
         return sum(len(source.segment) for source in self.sources)
 
     def run(self) -> None:
-        """Do the work; call it once, from any thread. Takes seconds for a million registrations. Raises OSError,
-        and returns early, not `done`, where it is cancelled."""
-        content, _ = merge(self.sources, self._horizon)
+        """Do the work. Call it once, from any thread; a million registrations take seconds. Raises OSError. Returns
+        early, not `done`, where it is cancelled."""
+        content, _ = merge_segments(self.sources, self._horizon)
         if len(content.numbers) and not self._cancelled.is_set():
-            chunks = encode(content)
+            pieces = encode_segment(content)
             if self._cancelled.is_set():
                 return
-            self.file = segment_file(self._version, self.sources[0].set, chunks)
-            container.write(self._directory / self.file, chunks)
+            self.file = segment_file_name(self._version, self.sources[0].set, pieces)
+            container.write(self._directory / self.file, pieces)
             self.segment = open_segment(self._directory / self.file)
         self.done = not self._cancelled.is_set()
 
@@ -55,9 +57,9 @@ class Compaction:
         self._cancelled.set()
 
 
-def segment_file(version: int, place: int, chunks: Sequence[bytes]) -> str:
-    """The name of a segment that is made after `version`, in the set at `place`."""
+def segment_file_name(version: int, set_number: int, pieces: Sequence[bytes]) -> str:
+    """The name of a segment that is made after `version`, in a set."""
     crc = 0
-    for chunk in chunks:
-        crc = zlib.crc32(chunk, crc)
-    return f"{version:020d}-{place}-{crc:08x}{SEGMENT_SUFFIX}"
+    for piece in pieces:
+        crc = zlib.crc32(piece, crc)
+    return f"{version:020d}-{set_number}-{crc:08x}{SEGMENT_SUFFIX}"

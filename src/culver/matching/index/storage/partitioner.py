@@ -5,8 +5,10 @@
       set 1      segment                       home 0: slice 0 does
       set 2      segment  segment  segment     home 1: slice 1 does
 
-Who decides is a placement (see `culver.placement`). The writer asks it about every registration that comes or ends,
-and puts what it has learnt into each version, for those who send events to the slices.
+A partitioner decides which sets hold a registration. The writer asks it about every registration that comes or ends,
+and stores what it has learnt with each version, for those who send events to the slices. A placement (see
+`culver.placement`) is a partitioner that also routes events. Without a partitioner there is one set, which holds
+everything.
 """
 
 import json
@@ -20,29 +22,30 @@ from numpy.typing import NDArray
 
 from culver.matching.index.compile.clause_table import ClauseTable
 
-ANYWHERE = -1  # the home of a set that every slice may work on
+ANYWHERE = -1
+"""The home of a set that every slice may work on."""
 
 
-class Slicing(Protocol):
-    """As much of a placement as the writer needs."""
-
+class Partitioner(Protocol):
     name: ClassVar[str]
     slices: int
-    homes: NDArray[np.int64]  # (sets,): the slice that works on each set, or ANYWHERE
+    homes: NDArray[np.int64]
+    """By set: the slice that works on it, or ANYWHERE."""
 
     def assign(self, table: ClauseTable) -> NDArray[np.bool_]:
-        """(registrations, sets): which sets hold each registration."""
+        """Say which sets hold each registration, as an array (registrations, sets). At least one does. May learn."""
 
     def holders(self, numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """(numbers, sets): which sets must hear that these registrations have ended."""
+        """Say which sets must hear that these registrations have ended, as an array (numbers, sets): the ones that
+        hold it where the number tells, all of them where it does not."""
 
     def state(self) -> dict[str, Any]:
-        """What it has learnt, as JSON."""
+        """Everything that it has learnt, as JSON; some kilobytes."""
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
-    """What a version says of the placement that divided it."""
+class PlacementRecord:
+    """What a version stores about the partitioner that divided it. The default is an index in one set."""
 
     name: str = "replicated"
     slices: int = 1
@@ -50,35 +53,19 @@ class Placed:
     state: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def by(cls, slicing: Slicing) -> Self:
-        return cls(slicing.name, slicing.slices, tuple(slicing.homes.tolist()), slicing.state())
+    def of(cls, partitioner: Partitioner | None) -> Self:
+        if partitioner is None:
+            return cls()
+        homes = tuple(partitioner.homes.tolist())
+        return cls(partitioner.name, partitioner.slices, homes, partitioner.state())
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> Self:
+        return cls(stored["name"], stored["slices"], tuple(stored["homes"]), stored["state"])
 
     def fingerprint(self) -> str:
         """The same for the same division, in every process."""
         return f"{zlib.crc32(json.dumps(asdict(self), sort_keys=True).encode()):08x}"
 
-    @classmethod
-    def read(cls, stored: Mapping[str, Any]) -> Self:
-        return cls(stored["name"], stored["slices"], tuple(stored["homes"]), stored["state"])
 
-
-UNDIVIDED = Placed()
-
-
-class Undivided:
-    """One set with everything in it, which every worker may map: the placement `replicated`."""
-
-    name: ClassVar[str] = "replicated"
-
-    def __init__(self, slices: int = 1) -> None:
-        self.slices = slices
-        self.homes = np.array([ANYWHERE])
-
-    def assign(self, table: ClauseTable) -> NDArray[np.bool_]:
-        return np.ones((len(table.numbers), 1), np.bool_)
-
-    def holders(self, numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
-        return np.ones((len(numbers), 1), np.bool_)
-
-    def state(self) -> dict[str, Any]:
-        return {}
+UNDIVIDED = PlacementRecord()

@@ -1,4 +1,4 @@
-"""Which registrations of a segment have ended, and where. Few beside the segment, so only these are listed."""
+"""Which registrations of a segment have ended, and where. They are few, so only they are listed."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from culver.matching.index.search.columnar_matcher import FOREVER
+from culver.matching.index.segments.segment_view import FOREVER
 
 Integers = NDArray[np.int64]
 
@@ -22,7 +22,7 @@ class Tombstones:
         return len(self.places)
 
     def joined(self, places: Integers, until: Integers) -> "Tombstones":
-        """With more; of two for one place the earlier end holds."""
+        """Add more. Of two for one place the earlier end holds."""
         if not len(places):
             return self
         every = np.concatenate([self.places, places])
@@ -36,27 +36,29 @@ class Tombstones:
         return int(np.count_nonzero(self.until <= horizon))
 
     def spread(self, count: int) -> Integers | None:
-        """As matching wants it: the end of each of `count` registrations; None where none has ended."""
+        """The end of each of `count` registrations, as a `SegmentView` has it; None where none has ended."""
         if not len(self.places):
             return None
         until = np.full(count, FOREVER)
         until[self.places] = self.until
         return until
 
+    @classmethod
+    def gathered(cls, until: Integers | None) -> "Tombstones":
+        """The opposite of `spread`."""
+        if until is None:
+            return NO_TOMBSTONES
+        places = np.flatnonzero(until != FOREVER)
+        return cls(places, until[places])
 
-NONE = Tombstones(np.empty(0, np.int64), np.empty(0, np.int64))
 
-
-def gathered(until: Integers) -> Tombstones:
-    """The opposite of `spread`."""
-    places = np.flatnonzero(until != FOREVER)
-    return Tombstones(places, until[places])
+NO_TOMBSTONES = Tombstones(np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 def columns_of_ends(
     ended: Sequence[tuple[int, int]], together: Sequence[tuple[Integers, int]] = ()
 ) -> tuple[Integers, Integers]:
-    """(number, position) pairs, and (numbers, position) pairs, as two columns."""
+    """Turn (number, position) pairs, and (numbers, position) pairs, into two columns."""
     pairs = np.array(ended, np.int64).reshape(-1, 2)
     numbers = [pairs[:, 0], *(numbers for numbers, _ in together)]
     until = [pairs[:, 1], *(np.full(len(numbers), position, np.int64) for numbers, position in together)]

@@ -1,4 +1,4 @@
-"""The values of one parameter in many rows, whatever they came in: an array, an Arrow array, a sequence.
+"""The values of one parameter in many rows, from a NumPy array, an Arrow array or a sequence.
 
 Domain.NUMBER      values: float64 or integers
 Domain.BOOLEAN     values: 0 and 1
@@ -24,14 +24,14 @@ _NOTHING: NDArray[np.int64] = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class ParameterColumn:
     domain: Domain | None
     values: NDArray[Any]
     distinct: list[str]
     source: Values
 
     def originals(self, rows: NDArray[np.int64]) -> list[Any]:
-        """The values of some rows as `Prepared.bind` takes them."""
+        """The values of some rows, as `Prepared.bind` takes them."""
         if self.domain is Domain.TIMESTAMP:
             return [Timestamp(moment) for moment in self.values[rows].tolist()]
         if isinstance(self.source, np.ndarray):
@@ -41,8 +41,8 @@ class Column:
         return [self.source[row] for row in rows.tolist()]
 
 
-def column_of(source: Values) -> Column:
-    """Never fails: what is wrong with single values is for `bind` to say."""
+def column_of(source: Values) -> ParameterColumn:
+    """Never fails: `Prepared.bind` reports what is wrong with single values."""
     if isinstance(source, pa.ChunkedArray):
         source = source.combine_chunks()
     if isinstance(source, pa.Array):
@@ -51,54 +51,54 @@ def column_of(source: Values) -> Column:
         return _from_sequence(source)
     match source.dtype.kind:
         case "f":
-            return Column(Domain.NUMBER, source.astype(np.float64, copy=False), [], source)
+            return ParameterColumn(Domain.NUMBER, source.astype(np.float64, copy=False), [], source)
         case "i" | "u":
-            return Column(Domain.NUMBER, source, [], source)
+            return ParameterColumn(Domain.NUMBER, source, [], source)
         case "b":
-            return Column(Domain.BOOLEAN, source.view(np.uint8), [], source)
+            return ParameterColumn(Domain.BOOLEAN, source.view(np.uint8), [], source)
         case "M":
             moments = source.astype(_MICROSECONDS, copy=False).view(np.int64)
-            return Column(Domain.TIMESTAMP, moments, [], source)
+            return ParameterColumn(Domain.TIMESTAMP, moments, [], source)
         case "U":
             return _from_arrow(pa.array(source, pa.large_string()), source)
-    return Column(None, _NOTHING, [], source)
+    return ParameterColumn(None, _NOTHING, [], source)
 
 
-def _from_sequence(source: Sequence[Any] | NDArray[Any]) -> Column:
+def _from_sequence(source: Sequence[Any] | NDArray[Any]) -> ParameterColumn:
     kinds = set(map(type, source))
     if kinds == {str}:
         try:
             return _from_arrow(pa.array(source, pa.large_string()), source)
         except UnicodeEncodeError:  # a lone surrogate
-            return Column(None, _NOTHING, [], source)
+            return ParameterColumn(None, _NOTHING, [], source)
     if kinds == {Timestamp}:
         moments = np.array([timestamp.microseconds for timestamp in source], np.int64)
-        return Column(Domain.TIMESTAMP, moments, [], source)
+        return ParameterColumn(Domain.TIMESTAMP, moments, [], source)
     if kinds == {bool}:
-        return Column(Domain.BOOLEAN, np.array(source, np.uint8), [], source)
+        return ParameterColumn(Domain.BOOLEAN, np.array(source, np.uint8), [], source)
     if kinds and kinds <= {int, float}:
-        # An integer that is no real becomes one that is as large: beyond 2^53 rows go by the originals.
-        return Column(Domain.NUMBER, np.array(source, np.float64), [], source)
-    return Column(None, _NOTHING, [], source)
+        # Beyond 2^53 an integer loses digits here, but such rows are bound from the originals.
+        return ParameterColumn(Domain.NUMBER, np.array(source, np.float64), [], source)
+    return ParameterColumn(None, _NOTHING, [], source)
 
 
-def _from_arrow(array: pa.Array, source: Values) -> Column:
+def _from_arrow(array: pa.Array, source: Values) -> ParameterColumn:
     kind = array.type
     if array.null_count:
-        return Column(None, _NOTHING, [], source)
+        return ParameterColumn(None, _NOTHING, [], source)
     if _is_text(kind):
         array = array.dictionary_encode()
         kind = array.type
     if pa.types.is_dictionary(kind):
         if not _is_text(kind.value_type) or array.dictionary.null_count:
-            return Column(None, _NOTHING, [], source)
+            return ParameterColumn(None, _NOTHING, [], source)
         places = array.indices.to_numpy(zero_copy_only=False)
-        return Column(Domain.STRING, places, array.dictionary.to_pylist(), source)
+        return ParameterColumn(Domain.STRING, places, array.dictionary.to_pylist(), source)
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind):
         return column_of(array.to_numpy(zero_copy_only=False))
     if pa.types.is_timestamp(kind) and kind.tz is not None:
         return column_of(array.to_numpy(zero_copy_only=False))
-    return Column(None, _NOTHING, [], source)
+    return ParameterColumn(None, _NOTHING, [], source)
 
 
 def _is_text(kind: pa.DataType) -> bool:

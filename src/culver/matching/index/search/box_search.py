@@ -1,0 +1,273 @@
+"""The second step of matching: the boxes that the events of a tile lie in, chunk by chunk.
+
+Hot. `segment_layout` draws the arrays, and `chunks` what a chunk is.
+
+    tile of 128 events --> bucket_search: clauses, and work: (row, group, chunk) ...
+                               |  by chunk, so that a chunk is searched while it is in the cache
+                               v
+                           ranks of the keys, 16 bits a dimension
+                               |
+                               v
+                           root --> branches --> leaves: a mask of 64 boxes for each leaf
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from culver.jit import Bytes, Integers, Masks, Ranks, Shorts, compiled
+from culver.matching.index.intrinsics.vectors import LANES, WINDOW, count_up_to, lowest, real_of, within
+from culver.matching.index.layout.segment_arrays import SegmentArrays
+from culver.matching.index.layout.tokens import TOKENS
+from culver.matching.index.search.bucket_search import collect
+
+# Events that go through a chunk together, while it is in the cache.
+TILE = 128
+# Entries of a node for each dimension: lows and spans.
+_NODE = 2 * LANES
+
+
+# Each step takes the arrays that it needs out of the segment once: inside the loops, Numba would count references at
+# every further mention of an array, and at every call.
+
+
+@compiled
+def _by_chunk(work: Integers, listed: int, chunks: int, starts: Integers, ordered: Integers) -> None:
+    """Put the work on one chunk together, so that it is done while the chunk is in the cache. `starts` is zero, and
+    zero again afterwards."""
+    if 16 * listed < chunks:
+        chunk_of = np.empty(listed, np.int64)
+        for i in range(listed):
+            chunk_of[i] = work[3 * i + 2]
+        ordered[:listed] = np.argsort(chunk_of, kind="mergesort")
+        return
+    for i in range(listed):
+        starts[work[3 * i + 2] + 1] += 1
+    for chunk in range(chunks):
+        starts[chunk + 1] += starts[chunk]
+    for i in range(listed):
+        chunk = work[3 * i + 2]
+        ordered[starts[chunk]] = i
+        starts[chunk] += 1
+    for chunk in range(chunks + 1):
+        starts[chunk] = 0
+
+
+@compiled
+def _rank(
+    segment: SegmentArrays,
+    rows: int,
+    values: Integers,
+    work: Integers,
+    ordered: Integers,
+    listed: int,
+    ranks: Ranks,
+) -> None:
+    """Fill `ranks`, work x dimensions: how many cuts of its axis are at or below each key.
+
+    The cells tell where to begin looking. Nearly always the 16 cuts from there on decide, all compared at once; where
+    cells are fuller, the axis says how many halvings come first. Cuts of later cells are above the key, and behind
+    the last cut of an axis there is room for all that is looked at."""
+    group_start, group_dimension = segment.group_dimension_start, segment.group_dimension
+    chunk_axes = segment.chunk_axes
+    axis_cuts, axis_cells, axis_real = segment.axis_cuts, segment.axis_cells, segment.axis_real
+    axis_origin, axis_scale, axis_steps = segment.axis_origin, segment.axis_scale, segment.axis_steps
+    cuts, cells = segment.cuts, segment.cells
+    at = 0
+    for i in range(listed):
+        item = ordered[i]
+        row, group, chunk = work[3 * item], work[3 * item + 1], work[3 * item + 2]
+        first = group_start[group]
+        for d in range(group_start[group + 1] - first):
+            axis = chunk_axes[chunk] + d
+            key = values[group_dimension[first + d] * rows + row]
+            position = real_of(key) if axis_real[axis] != 0 else float(key)
+            place = (position - axis_origin[axis]) * axis_scale[axis]
+            last = axis_cells[axis + 1] - axis_cells[axis] - 2
+            place = place if place > 0.0 else 0.0
+            cell = last if place >= last else int(place)
+            low = axis_cuts[axis] + cells[axis_cells[axis] + cell]
+            half = np.int64(WINDOW // 2) << axis_steps[axis]
+            while half >= WINDOW:
+                low = low + half if cuts[low + half - 1] <= key else low
+                half >>= 1
+            low += count_up_to(cuts, low, key) - axis_cuts[axis]
+            # The greatest key is not above what fills the room behind the last one.
+            low = min(low, cells[axis_cells[axis + 1] - 1])
+            ranks[at] = low
+            at += 1
+
+
+@compiled
+def _search(
+    segment: SegmentArrays,
+    held_start: Integers,
+    held_needs: Shorts,
+    held: Bytes,
+    work: Integers,
+    ordered: Integers,
+    listed: int,
+    ranks: Ranks,
+    slots: Integers,
+    masks: Masks,
+    begins: Integers,
+    ends: Integers,
+) -> tuple[Integers, Masks]:
+    """Find the boxes that the events lie in, chunk by chunk. What item i of the work finds goes to places begins[i]
+    up to ends[i]: the first slot of a block, and a mask of its 64. Returns slots and masks, larger where they had to
+    grow."""
+    group_start, group_needy = segment.group_dimension_start, segment.group_needy
+    chunk_blocks, chunk_nodes, nodes = segment.chunk_blocks, segment.chunk_nodes, segment.nodes
+    slot_needs, needs = segment.slot_needs, segment.needs
+    one = np.uint64(1)
+    rank = count = 0
+    for i in range(listed):
+        item = ordered[i]
+        row, group, chunk = work[3 * item], work[3 * item + 1], work[3 * item + 2]
+        begins[item] = count
+        width = group_start[group + 1] - group_start[group]
+        blocks = chunk_blocks[chunk + 1] - chunk_blocks[chunk]
+        if count + blocks >= len(slots):
+            longer = np.empty(2 * (count + blocks), np.int64)
+            wider = np.empty(2 * (count + blocks), np.uint64)
+            longer[:count], wider[:count] = slots[:count], masks[:count]
+            slots, masks = longer, wider
+        needy = group_needy[group] != 0
+        if needy:
+            for n in range(held_start[row], held_start[row + 1]):
+                held[held_needs[n]] = 1
+        step = width * _NODE
+        supers = (blocks + LANES - 1) // LANES
+        at = chunk_nodes[chunk]
+        near_supers = one
+        if supers > 1:
+            near_supers = ~np.uint64(0)
+            for d in range(width):
+                near_supers &= within(nodes, at + d * _NODE, ranks[rank + d])
+            at += step
+        leaves = at + supers * step if blocks > 1 else at
+        while near_supers != 0:
+            super_block = lowest(near_supers)
+            near_supers &= near_supers - one
+            near = one
+            if blocks > 1:
+                near = ~np.uint64(0)
+                for d in range(width):
+                    near &= within(nodes, at + super_block * step + d * _NODE, ranks[rank + d])
+            while near != 0:
+                block = super_block * LANES + lowest(near)
+                near &= near - one
+                hits = ~np.uint64(0)
+                for d in range(width):
+                    hits &= within(nodes, leaves + block * step + d * _NODE, ranks[rank + d])
+                slot = (chunk_blocks[chunk] + block) * LANES
+                if needy:
+                    left = hits
+                    while left != 0:
+                        hit = slot + lowest(left)
+                        for n in range(slot_needs[hit], slot_needs[hit + 1]):
+                            need = needs[n]
+                            if (held[need] == 0) if need >= 0 else (held[~need] != 0):
+                                hits ^= left & (~left + one)
+                                break
+                        left &= left - one
+                slots[np.uintp(count)] = slot
+                masks[np.uintp(count)] = hits
+                count += hits != 0
+        if needy:
+            for n in range(held_start[row], held_start[row + 1]):
+                held[held_needs[n]] = 0
+        ends[item] = count
+        rank += width
+    return slots, masks
+
+
+class Findings(NamedTuple):
+    """What the events of a tile find, in memory that is used again for the next tile.
+
+    Row r, counted from the tile's first, finds the registrations found[runs[r] : runs[r + 1]]. The items of `work`
+    (row, group, chunk), which come by rows, find boxes: item i those in places begins[i] up to ends[i] of `slots`,
+    where a block begins, and `masks`. `ordered` are the items by chunk, and by row within it."""
+
+    found: Shorts
+    runs: Integers
+    work: Integers
+    ordered: Integers
+    begins: Integers
+    ends: Integers
+    slots: Integers
+    masks: Masks
+    ranks: Ranks
+    held: Bytes
+    marked: Bytes
+    starts: Integers
+
+
+@compiled
+def no_findings(segment: SegmentArrays) -> Findings:
+    none = np.empty(0, np.int64)
+    return Findings(
+        np.empty(4096, np.int32), np.empty(TILE + 1, np.int64), np.empty(3 * 4 * TILE, np.int64), none, none, none,
+        np.empty(4096, np.int64), np.empty(4096, np.uint64), np.empty(4 * TILE, np.uint16),
+        np.zeros(len(segment.need_bucket), np.uint8), np.zeros(TOKENS, np.uint8),
+        np.zeros(len(segment.chunk_axes), np.int64),
+    )  # fmt: skip
+
+
+@compiled
+def widest_group(segment: SegmentArrays) -> int:
+    """The dimensions of the group that has most."""
+    widest = 1
+    for group in range(len(segment.group_needy)):
+        widest = max(widest, segment.group_dimension_start[group + 1] - segment.group_dimension_start[group])
+    return widest
+
+
+@compiled
+def search_tile(
+    segment: SegmentArrays,
+    widest: int,
+    tile: int,
+    end: int,
+    rows: int,
+    values: Integers,
+    there: Bytes,
+    held_start: Integers,
+    held_needs: Shorts,
+    memory: Findings,
+) -> tuple[Findings, int]:
+    """Search for the rows from `tile` up to `end`. Also returns how many items of work there are. See `match_rows`
+    for the arguments."""
+    held = memory.held
+    found, _, work, listed = collect(
+        segment, tile, end, rows, values, there, held_start, held_needs, held, memory.marked, memory.found,
+        memory.runs, memory.work,
+    )  # fmt: skip
+    ordered, begins, ends = memory.ordered, memory.begins, memory.ends
+    if listed > len(ordered):
+        ordered = np.empty(listed, np.int64)
+        begins = np.empty(listed, np.int64)
+        ends = np.empty(listed, np.int64)
+    _by_chunk(work, listed, len(segment.chunk_axes) - 1, memory.starts, ordered)
+    ranks = memory.ranks
+    if listed * widest > len(ranks):
+        ranks = np.empty(2 * listed * widest, np.uint16)
+    _rank(segment, rows, values, work, ordered, listed, ranks)
+    slots, masks = _search(
+        segment, held_start, held_needs, held, work, ordered, listed, ranks, memory.slots, memory.masks, begins, ends
+    )  # fmt: skip
+    findings = Findings(
+        found,
+        memory.runs,
+        work,
+        ordered,
+        begins,
+        ends,
+        slots,
+        masks,
+        ranks,
+        held,
+        memory.marked,
+        memory.starts,
+    )
+    return findings, listed

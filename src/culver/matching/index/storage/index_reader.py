@@ -1,0 +1,186 @@
+"""Reading an index: one version, opened, against which events are matched."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from culver.matching.filter import Matches, select_rows, spread_rows
+from culver.matching.groups import Found
+from culver.matching.index.compile.clause_table import ClauseTable
+from culver.matching.index.keys.batch_columns import BatchColumns
+from culver.matching.index.results.gatherer import Gatherer
+from culver.matching.index.results.grouping import Grouping
+from culver.matching.index.results.listed_matches import Listed
+from culver.matching.index.search.columnar_matcher import ColumnarMatcher, ColumnarView
+from culver.matching.index.search.text_matcher import TextMatcher, TextView, join_matches
+from culver.matching.index.segments.columnar_segment import segment_in_memory
+from culver.matching.index.segments.segment_view import SegmentView
+from culver.matching.index.segments.text_segment import Filters
+from culver.matching.index.storage.version_files import columnar_views, read_version, text_views
+
+_FEW_ROWS = 64
+
+
+class SearchMemory:
+    """Working memory of `Index.find`, used again from call to call. Not thread-safe."""
+
+    def __init__(self) -> None:
+        self.grouping = Grouping()
+        self.gatherer = Gatherer()
+        self._columns: BatchColumns | None = None
+
+    def columns_of(self, batch: pa.RecordBatch) -> BatchColumns:
+        """The columns of a batch, kept until another batch comes or `let_go`: several sets, of several slices, ask
+        about the same one."""
+        columns = self._columns
+        if columns is None or columns.batch is not batch:
+            columns = self._columns = BatchColumns(batch)
+        return columns
+
+    def let_go(self) -> None:
+        """Forget the last batch."""
+        self._columns = None
+
+
+class Index:
+    """One version, memory-mapped. Immutable, safe to share between threads; processes share its pages.
+
+    Files that are deleted while it is open stay readable for it. The mapping ends with `close` and the last use of
+    what `match` returned.
+    """
+
+    def __init__(
+        self, version: int, views: Sequence[ColumnarView], text_matcher: TextMatcher | None = None
+    ) -> None:
+        every: list[ColumnarView | TextView] = [*views, *(() if text_matcher is None else text_matcher.views)]
+        self.version = version
+        self.count = sum(view.in_effect() for view in every)
+        """How many registrations have not ended."""
+        # Numbers grow with time, so in this order the results of segments mostly just follow one another.
+        self._matcher: ColumnarMatcher | None = ColumnarMatcher(sorted(views, key=_first_number))
+        ends = [view.segment.arrays.numbers[[0, -1]] for view in every if len(view.segment)]
+        self.numbers = (int(min(e[0] for e in ends)), int(max(e[1] for e in ends))) if ends else (0, 0)
+        """The lowest and the highest number there may be in what `match` returns."""
+        self._text_matcher = text_matcher
+
+    @classmethod
+    def open(
+        cls, directory: Path, version: int, only_set: int | None = None, filters: Filters | None = None
+    ) -> "Index":
+        """Open a whole version, or one set of it. `filters` makes the filters of schemes other than `columnar`;
+        without it, a version that needs one is refused with a ValueError. Raises NotFound where there is no such
+        version, StorageCorrupt where a file of it is damaged."""
+        stored = read_version(directory, version, only_set).segments
+        views, others = columnar_views(stored), text_views(stored)
+        if not others:
+            return cls(version, views)
+        if filters is None:
+            raise ValueError(f"version {version} has segments of scheme {others[0].segment.scheme}")
+        return cls(version, views, TextMatcher(others, filters))
+
+    @classmethod
+    def in_memory(cls, table: ClauseTable) -> "Index":
+        """An index of these clauses without any file."""
+        if not len(table.numbers):
+            return cls(1, [])
+        return cls(1, [SegmentView(segment_in_memory(ClauseTable.joined([table])))])
+
+    def match(self, batch: pa.RecordBatch, first_offset: int = 0) -> Matches:
+        """Find the registrations that each event of `batch` matches. Row i is the event at log offset
+        `first_offset + i`, and a registration takes part where `since <= offset < until`."""
+        return self._match(BatchColumns(batch), first_offset)
+
+    def _match(self, columns: BatchColumns, first_offset: int) -> Matches:
+        found = self._open_matcher().match(columns, first_offset)
+        if self._text_matcher is None:
+            return found
+        positions = np.arange(first_offset, first_offset + columns.rows)
+        return join_matches([found, self._text_matcher.match(columns.batch, positions)])
+
+    def match_some(self, batch: pa.RecordBatch, chosen: NDArray[np.bool_], first_offset: int = 0) -> Matches:
+        """Do as `match` for the chosen events only; the others match nothing."""
+        return self._match_some(BatchColumns(batch), chosen, first_offset)
+
+    def _match_some(
+        self, columns: BatchColumns, chosen: NDArray[np.bool_] | None, first_offset: int
+    ) -> Matches:
+        matcher = self._open_matcher()
+        if chosen is None or chosen.all():
+            return self._match(columns, first_offset)
+        batch = columns.batch
+        rows = np.flatnonzero(chosen)
+        if matcher.changes_within(first_offset, first_offset + batch.num_rows):
+            found = select_rows(matcher.match(columns, first_offset), rows)
+        else:
+            # Each registration is in effect for all events or for none: it does not matter where an event is.
+            found = matcher.match(BatchColumns(batch.take(pa.array(rows))), first_offset)
+        if self._text_matcher is not None:
+            others = self._text_matcher.match(batch.take(pa.array(rows)), first_offset + rows)
+            found = join_matches([found, others])
+        return spread_rows(found, rows, batch.num_rows)
+
+    def find(
+        self,
+        batch: pa.RecordBatch,
+        start: int,
+        first_row: int,
+        chosen: NDArray[np.bool_] | None,
+        memory: SearchMemory,
+    ) -> Iterator[Found]:
+        """Do as `match_some`, with results to be grouped by registration. The events are the rows from `first_row`
+        on, and row r is at log offset `start + r`."""
+        matcher, count = self._open_matcher(), batch.num_rows
+        if not matcher.views and self._text_matcher is None:
+            return
+        if _is_sparse(matcher, count if chosen is None else int(np.count_nonzero(chosen))):
+            columns, first = memory.columns_of(batch), start + first_row
+            yield Listed(self._match_some(columns, chosen, first), self.numbers, first_row)
+            return
+        rows = np.arange(first_row, first_row + count).astype(np.uint16)
+        if chosen is not None and not chosen.all():
+            rows, batch = rows[chosen], batch.take(pa.array(np.flatnonzero(chosen)))
+        step = matcher.rows_at_a_time
+        for begin in range(0, len(rows), step):
+            columns = BatchColumns(batch.slice(begin, step))
+            for view in matcher:
+                yield memory.gatherer.find(view, columns, rows[begin : begin + step], start)
+        if self._text_matcher is not None:
+            found = self._text_matcher.match(batch, start + rows.astype(np.int64))
+            matches = spread_rows(found, rows.astype(np.int64) - first_row, count)
+            yield Listed(matches, self.numbers, first_row)
+
+    def take_scheme_work(self) -> tuple[tuple[str, int, float], ...]:
+        """The pairs found and seconds taken by each scheme other than `columnar` since the last call: (scheme, pairs,
+        seconds). For one owner, who matches."""
+        return () if self._text_matcher is None else self._text_matcher.take_work()
+
+    def close(self) -> None:
+        self._matcher = None
+
+    def __enter__(self) -> "Index":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _open_matcher(self) -> ColumnarMatcher:
+        if self._matcher is None:
+            raise ValueError("the index is closed")
+        return self._matcher
+
+
+def _is_sparse(matcher: ColumnarMatcher, count: int) -> bool:
+    """Whether to list pairs for so many events. Gathering looks at every registration, which does not pay where there
+    are fewer pairs than registrations."""
+    return count <= _FEW_ROWS or matcher.matches_per_row() * count < matcher.registrations
+
+
+def _first_number(view: ColumnarView) -> int:
+    numbers = view.segment.arrays.numbers
+    return int(numbers[0]) if len(numbers) else 0
