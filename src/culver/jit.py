@@ -1,8 +1,8 @@
 """The arrays that kernels see, and how kernels are compiled.
 
-Kernels are compiled on first use and kept in Numba's cache on disk (beside the package where that is
-writable, in the user's cache directory otherwise). Numba replaces cache files as a whole, so processes that
-start at once at worst compile the same kernel twice. Kernels release the GIL.
+Numba compiles a kernel on first use and keeps it in its cache on disk, beside the package where that is writable and
+in the user's cache directory otherwise. It replaces cache files as a whole, so processes that start at once at worst
+compile the same kernel twice. Kernels release the GIL.
 """
 
 from collections.abc import Callable
@@ -23,14 +23,17 @@ Bytes = NDArray[np.uint8]
 Masks = NDArray[np.uint64]
 
 
-def fixed(array: NDArray[T]) -> NDArray[T]:
-    """The same, read-only: to kernels, anything else is another signature."""
+def read_only(array: NDArray[T]) -> NDArray[T]:
+    """The array, or a view of it, that cannot be written through. Numba compiles a kernel anew for writeable arrays,
+    and those of a mapped file are read-only."""
+    if not array.flags.writeable:
+        return array
     view = array.view()
     view.flags.writeable = False
     return view
 
 
 def compiled(function: F) -> F:
-    """Numba's compiler as a decorator that keeps the function's type."""
+    """Compile a kernel. A decorator that keeps the function's type."""
     result: F = numba.njit(cache=True, nogil=True)(function)
     return result

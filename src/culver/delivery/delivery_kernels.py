@@ -5,7 +5,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from culver.jit import Integers, Masks, Shorts, compiled
+from culver.jit import Integers, Masks, Shorts, compiled, read_only
 from culver.matching import count_pairs, finish, lay_out
 
 Rows = NDArray[np.uint16]
@@ -17,26 +17,16 @@ def load() -> None:
     """Load the kernels, or compile them where they never were, before events wait for them."""
     none, few = np.zeros(0, np.int64), np.zeros(0, np.uint16)
     room = np.zeros(0, np.int32)
-    tally(constant(none), 0, constant(none), room)
+    tally(read_only(none), 0, read_only(none), room)
     allot(0, room, none, np.zeros(1, np.int64))
-    gather(constant(none), 0, constant(none), constant(few), 0, room, few)
-    find(constant(none), none, none, none)
-    copy_kept(np.zeros(0, np.bool_), constant(none), constant(few), few)
-    meet(constant(none), constant(none), none)
-    note_pairs(constant(none), constant(np.zeros(1, np.int64)), constant(few), 0, 0, none, few)
+    gather(read_only(none), 0, read_only(none), read_only(few), 0, room, few)
+    find(read_only(none), none, none, none)
+    copy_kept(np.zeros(0, np.bool_), read_only(none), read_only(few), few)
+    meet(read_only(none), read_only(none), none)
+    note_pairs(read_only(none), read_only(np.zeros(1, np.int64)), read_only(few), 0, 0, none, few)
     group_pairs(none, few, 0, room, np.zeros(0, np.uint64), none, np.zeros(1, np.int64), few)
-    arrays = constant(none), constant(few), np.zeros(0, np.uint32)
-    count(constant(none), none, none, *arrays, 0, 0, np.zeros((0, 4), np.int64))
-
-
-def constant(array: NDArray[N]) -> NDArray[N]:
-    """The array, or a view that cannot be written through: to Numba, arrays in a mapped file and in memory are alike
-    then."""
-    if not array.flags.writeable:
-        return array
-    view = array.view()
-    view.setflags(write=False)
-    return view
+    arrays = read_only(none), read_only(few), np.zeros(0, np.uint32)
+    count(read_only(none), none, none, *arrays, 0, 0, np.zeros((0, 4), np.int64))
 
 
 @compiled

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from culver.config import DeliverySettings
 from culver.delivery import delivery_kernels
-from culver.delivery.delivery_kernels import constant, meet
+from culver.delivery.delivery_kernels import meet
 from culver.delivery.live_buffer import LiveBuffer
 from culver.delivery.mailboxes.cursor_store import CursorStore
 from culver.delivery.mailboxes.mailbox_columns import NONE
@@ -30,6 +30,7 @@ from culver.delivery.ranges.notification_ranges import Range
 from culver.delivery.shares import WHOLE, Share
 from culver.delivery.subscriber_sessions import DurableSession, LiveSession
 from culver.errors import Conflict, InvalidRequest, NotFound, StorageError, Unavailable
+from culver.jit import read_only
 from culver.log import ReadableLog
 from culver.pipeline import Notifications, notification_file_name
 from culver.registry import Block, Registration
@@ -399,9 +400,9 @@ class Hub:
         connected = self._connected
         if connected is None:
             every = np.array(sorted({*self._buffers, *self._durable_numbers}), np.int64)
-            self._connected = connected = constant(every)
+            self._connected = connected = read_only(every)
         places = np.empty(min(len(numbers), len(connected)), np.int64)
-        found = places[: meet(constant(numbers), connected, places)]
+        found = places[: meet(read_only(numbers), connected, places)]
         return list(zip(numbers[found].tolist(), found.tolist(), strict=True))
 
 

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from culver.delivery.delivery_kernels import allot, constant, count, gather, meet, tally
+from culver.delivery.delivery_kernels import allot, count, gather, meet, tally
 from culver.delivery.mailboxes.mailbox_columns import NEVER, NONE
 from culver.delivery.ranges.notification_ranges import Level, Range, Ranges, merge, plan_merges, prune
+from culver.jit import read_only
 from support.notifications import make_notifications, rows_by_number
 
 
@@ -65,7 +66,7 @@ def test_rows_are_gathered_by_group_in_the_order_of_the_files(seed: int) -> None
             expected.setdefault(group, []).extend(shift + row for row in own)
         bounds = np.cumsum([0, *map(len, rows)], dtype=np.int64)
         flat = np.array([row for own in rows for row in own], np.uint16)
-        files.append((shift, constant(np.array(groups, np.int64)), constant(bounds), constant(flat)))
+        files.append((shift, read_only(np.array(groups, np.int64)), read_only(bounds), read_only(flat)))
     expected = {group: rows for group, rows in sorted(expected.items()) if rows}
     room = np.zeros(span, np.int32)
     count = sum(tally(of_file, low, begins, room) for _, of_file, begins, _ in files)
@@ -84,7 +85,7 @@ def test_numbers_are_found_among_fewer_and_among_more_others(seed: int) -> None:
     choose = random.Random(seed)
     numbers, others = (sorted(choose.sample(range(60), choose.randrange(60))) for _ in range(2))
     places = np.empty(min(len(numbers), len(others)), np.int64)
-    found = meet(constant(np.array(numbers, np.int64)), constant(np.array(others, np.int64)), places)
+    found = meet(read_only(np.array(numbers, np.int64)), read_only(np.array(others, np.int64)), places)
     assert [numbers[place] for place in places[:found]] == [n for n in numbers if n in others]
 
 
@@ -99,8 +100,8 @@ def test_rows_are_counted_where_they_lie_at_or_above_the_floor_of_their_mailbox(
         floor, pending, size, oldest = counted.T
         floor[:] = [choose.choice((0, item.start, choose.randrange(220))) for _ in range(8)]
         known = slots != NONE
-        arrays = constant(n.bounds), constant(n.rows), np.sort(n.sizes)
-        count(constant(n.numbers), n.numbers[known], slots[known], *arrays, n.start, item.start, counted)
+        arrays = read_only(n.bounds), read_only(n.rows), np.sort(n.sizes)
+        count(read_only(n.numbers), n.numbers[known], slots[known], *arrays, n.start, item.start, counted)
         largest = sorted(n.sizes.tolist(), reverse=True)
         for slot in range(8):
             numbers = n.numbers[slots == slot].tolist()

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from culver.jit import fixed
+from culver.jit import read_only
 from culver.matching.index.compile.clause_table import run_starts
 from culver.matching.index.compile.compiler import compile_entries
 from culver.matching.index.compile.key_lines import KeyLine, real_key
@@ -30,7 +30,7 @@ LITERALS = sorted({b"", b"a", b"b", b"abc", b"abcdefgh", b"abcdefghi", b"abcdefg
 
 def as_literals(texts: Sequence[bytes]) -> Literals:
     begins = run_starts(np.array([len(text) for text in texts], np.int64))
-    return literals_of(fixed(begins), fixed(np.frombuffer(b"".join(texts), np.uint8)))
+    return literals_of(read_only(begins), read_only(np.frombuffer(b"".join(texts), np.uint8)))
 
 
 def key_of(value: Value | None, line: KeyLine) -> int | None:

@@ -14,7 +14,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from culver.delivery.delivery_kernels import constant, find
+from culver.delivery.delivery_kernels import find
+from culver.jit import read_only
 
 NONE: Final = -1
 """No slot: the number is unknown, ended, or belongs to a live subscription."""
@@ -137,7 +138,7 @@ class Numbers:
     def slots_of(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
         """The slot of each number, or NONE. The numbers ascend."""
         slots = np.empty(len(numbers), np.int64)
-        find(constant(numbers), *self.known(), slots)
+        find(read_only(numbers), *self.known(), slots)
         return slots
 
     def known(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -21,11 +21,12 @@ from numpy.typing import NDArray
 
 from culver.config import DeliverySettings
 from culver.delivery.deliveries import Gap, GapReason
-from culver.delivery.delivery_kernels import constant, count
+from culver.delivery.delivery_kernels import count
 from culver.delivery.mailboxes.gap_ledger import Gaps
 from culver.delivery.mailboxes.mailbox_columns import NEVER, NONE, Columns, Numbers
 from culver.delivery.mailboxes.subscription_names import Names
 from culver.delivery.ranges.notification_ranges import Range, Ranges
+from culver.jit import read_only
 from culver.pipeline import Notifications
 from culver.registry import Block, Registration
 
@@ -389,7 +390,7 @@ class Mailboxes:
         sizes = n.sizes.copy()
         sizes.sort()
         count(
-            constant(n.numbers), known, slots, constant(n.bounds), constant(n.rows), sizes, n.start, item.start,
+            read_only(n.numbers), known, slots, read_only(n.bounds), read_only(n.rows), sizes, n.start, item.start,
             self._columns.counted,
         )  # fmt: skip
 

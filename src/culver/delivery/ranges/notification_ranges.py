@@ -15,8 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from culver.delivery.delivery_kernels import allot, constant, copy_kept, gather, tally
+from culver.delivery.delivery_kernels import allot, copy_kept, gather, tally
 from culver.delivery.ranges.small_ranges import Loose
+from culver.jit import read_only
 from culver.matching import MOST_EVENTS
 from culver.pipeline import Notifications, aligned_rows, notification_file_name
 
@@ -154,7 +155,7 @@ def merge(ranges: Sequence[Range]) -> Notifications:
     parts = [_cut(item) for item in ranges]
     low, span, groups, distinct = _groups_of([part.numbers for part in parts])
     arrays = [
-        (part.start - start, constant(group), constant(part.bounds), constant(part.rows))
+        (part.start - start, read_only(group), read_only(part.bounds), read_only(part.rows))
         for group, part in zip(groups, parts, strict=True)
     ]
     room = np.zeros(span, np.int32)  # rows; what one merge takes is far from 2 ** 31 of them
@@ -191,7 +192,7 @@ def prune(notifications: Notifications, keep: NDArray[np.bool_]) -> Notification
     n = notifications
     bounds = np.concatenate([[0], np.cumsum(np.diff(n.bounds)[keep])]).astype(np.int64)
     rows = aligned_rows(int(bounds[-1]))
-    copy_kept(keep, constant(n.bounds), constant(n.rows), rows)
+    copy_kept(keep, read_only(n.bounds), read_only(n.rows), rows)
     return Notifications(n.start, n.end, n.index_version, n.numbers[keep], bounds, rows, n.sizes)
 
 

@@ -12,8 +12,9 @@ brings is noted right away, so that little is left to do at once when there are 
 import numpy as np
 from numpy.typing import NDArray
 
-from culver.delivery.delivery_kernels import N, constant, group_pairs, note_pairs
+from culver.delivery.delivery_kernels import N, group_pairs, note_pairs
 from culver.delivery.mailboxes.mailbox_columns import NEVER
+from culver.jit import read_only
 from culver.matching import MOST_EVENTS, Groups, sorted_groups
 from culver.pipeline import Notifications
 
@@ -52,7 +53,7 @@ class Loose:
         if end > len(self._rows):
             self._numbers = _larger(self._numbers, self._pairs, end)
             self._rows = _larger(self._rows, self._pairs, end)
-        whole = constant(numbers), constant(part.bounds), constant(rows)
+        whole = read_only(numbers), read_only(part.bounds), read_only(rows)
         note_pairs(*whole, part.start - start, self._pairs, self._numbers, self._rows)
         self._parts.append(part)
         self._pairs = end

@@ -28,7 +28,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from culver.jit import Bytes, Integers, Shorts, compiled, fixed
+from culver.jit import Bytes, Integers, Shorts, compiled, read_only
 from culver.matching.filter import Matches
 from culver.matching.index.compile.clause_table import (
     ClauseTable,
@@ -139,8 +139,8 @@ class _Counting:
         self._programs = Programs(table.dimensions)
         self._needs = Needs(table.pool)
         self._literals = literals_of(
-            fixed(run_starts(np.array([len(text) for text in table.literals], np.int64))),
-            fixed(np.frombuffer(b"".join(table.literals), np.uint8)),
+            read_only(run_starts(np.array([len(text) for text in table.literals], np.int64))),
+            read_only(np.frombuffer(b"".join(table.literals), np.uint8)),
         )
         clauses = len(table.clause_registration)
         of_table, bounds, of_clause = _predicates(table)
@@ -160,17 +160,17 @@ class _Counting:
         counters = np.ones(-(-clauses // BLOCK) * BLOCK, np.uint8 if most < 2**8 else np.int64)
         counters[:clauses] = missing
         self._arrays = CountingArrays(
-            numbers=fixed(table.numbers),
-            registration=fixed(table.clause_registration.astype(np.int32)),
-            missing=fixed(counters),
-            table_start=fixed(tables.start),
-            bounds=fixed(tables.keys),
-            bound_start=fixed(tables.run_start),
-            bound_clauses=fixed(tables.clauses),
-            met_start=fixed(met.clause_start),
-            met_clauses=fixed(met.clauses),
-            unmet_start=fixed(unmet.clause_start),
-            unmet_clauses=fixed(unmet.clauses),
+            numbers=read_only(table.numbers),
+            registration=read_only(table.clause_registration.astype(np.int32)),
+            missing=read_only(counters),
+            table_start=read_only(tables.start),
+            bounds=read_only(tables.keys),
+            bound_start=read_only(tables.run_start),
+            bound_clauses=read_only(tables.clauses),
+            met_start=read_only(met.clause_start),
+            met_clauses=read_only(met.clauses),
+            unmet_start=read_only(unmet.clause_start),
+            unmet_clauses=read_only(unmet.clauses),
         )
 
     @property

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from culver.jit import Integers, Shorts
+from culver.jit import Integers, Shorts, read_only
 from culver.matching import BatchColumns, Dimension, KeyLine, event_hashes
 from culver.placement.divisions.division_kernels import Held, mark_buckets, owners_of_hashes
 from culver.placement.divisions.term_spans import Spans
@@ -39,8 +39,7 @@ class Buckets:
         if found is None:
             choice[:, place] = -1
         else:
-            hashes, there = found[0].view(), found[1].view()
-            hashes.flags.writeable = there.flags.writeable = False  # so that the kernel has one signature
+            hashes, there = read_only(found[0]), read_only(found[1])
             owners_of_hashes(hashes, there, _SHIFT, self.owners, place, choice)
 
     def turned(self, by: int, slices: int) -> Self:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from culver.jit import Integers, Shorts
+from culver.jit import Integers, Shorts, read_only
 from culver.matching import (
     BatchColumns,
     Dimension,
@@ -60,8 +60,7 @@ class Ranges:
         if found is None:
             choice[:, place] = -1
         else:
-            keys, there = found[0].view(), found[1].view()
-            keys.flags.writeable = there.flags.writeable = False  # so that the kernel has one signature
+            keys, there = read_only(found[0]), read_only(found[1])
             owners_of_keys(keys, there, self.cuts, self.owners, place, choice)
 
     def turned(self, by: int, slices: int) -> Self:

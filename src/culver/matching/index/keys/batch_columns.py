@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from culver.jit import Integers, fixed
+from culver.jit import Integers, read_only
 from culver.matching.index.compile.clause_table import Dimension
 from culver.matching.index.keys.key_kernels import Programs, fill_keys, payload_sizes
 from culver.matching.index.keys.literals import Literals, literals_of
@@ -27,7 +27,7 @@ _pointer_of.restype, _pointer_of.argtypes = ctypes.c_void_p, (ctypes.py_object, 
 
 Keys = tuple[NDArray[np.int64], NDArray[np.uint8]]
 
-_NO_LITERALS = literals_of(fixed(np.zeros(1, np.int64)), fixed(np.zeros(0, np.uint8)))
+_NO_LITERALS = literals_of(read_only(np.zeros(1, np.int64)), read_only(np.zeros(0, np.uint8)))
 
 
 @dataclass(frozen=True, slots=True)

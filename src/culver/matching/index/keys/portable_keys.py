@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from culver.jit import Bytes, Integers, Shorts, compiled
+from culver.jit import Bytes, Integers, Shorts, compiled, read_only
 from culver.matching.index.compile.clause_table import ClauseTable, Dimension, run_starts
 from culver.matching.index.compile.key_lines import HIGHEST_KEY, LOWEST_KEY, KeyLine
 from culver.matching.index.keys.batch_columns import BatchColumns, Keys
@@ -116,10 +116,9 @@ def _look_up(heads: NDArray[np.int64], keys: NDArray[np.int64]) -> NDArray[np.in
 def _literal_keys(literals: Sequence[bytes]) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
     """Heads and hashes of literals."""
     count = len(literals)
-    begins = run_starts(np.fromiter(map(len, literals), np.int64, count)).astype(np.int32)
+    begins = read_only(run_starts(np.fromiter(map(len, literals), np.int64, count)).astype(np.int32))
     data = np.frombuffer(b"".join(literals), np.uint8)
     valid = np.ones(count, np.uint8)
-    begins.flags.writeable = False  # as in the columns of a batch, so that kernels have one signature
     heads, hashes = np.zeros(count, np.int64), np.zeros(count, np.uint64)
     _fill_heads(begins, data, valid, heads)
     _fill_hashes(begins, data, valid, hashes)

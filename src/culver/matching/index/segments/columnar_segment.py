@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culver.errors import StorageCorrupt
-from culver.jit import Shorts, compiled
+from culver.jit import Shorts, compiled, read_only
 from culver.matching.index.compile.clause_table import ClauseTable, find_numbers, run_starts
 from culver.matching.index.compile.key_lines import KeyLine
 from culver.matching.index.intrinsics.vectors import LANES
@@ -83,9 +83,7 @@ def encode(table: ClauseTable) -> list[bytes]:
 
 def segment_in_memory(table: ClauseTable) -> ColumnarSegment:
     """The same without the detour by a container. Arrays of the table may become those of the segment."""
-    arrays = {name: array.view() for name, array in _arrays(table).items()}
-    for array in arrays.values():
-        array.flags.writeable = False  # as those of a file are: kernels are compiled for one kind
+    arrays = {name: read_only(array) for name, array in _arrays(table).items()}
     return ColumnarSegment(container.Container(KIND, _meta(table), arrays), "memory")
 
 
