@@ -1,0 +1,388 @@
+"""What every site does, whoever speaks with it: one suite for the running site, for the remote site of a further
+gateway process over a real socket, and for the fake site of the other tests."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from culver.assembly import open_site
+from culver.config import PipelineSettings, RegistrySettings, Settings
+from culver.control import Slices
+from culver.delivery import Delivery, Gap, Share
+from culver.errors import Conflict, InvalidFilter, InvalidRequest, NotFound, TooManySubscriptions
+from culver.model.event import Event
+from culver.model.language.parser import parse
+from culver.registry import Registration, SubscriptionSpec
+from culver.roles import Observation, Publications, Session, Sessions, Site, Subscriptions
+from culver.site import RemoteSite
+from culver.site.peer import Peer
+from culver.site.remote_site import ServedSite
+from support.fake_site import FakeSite
+from support.gateway import run
+from support.subscriptions import block_spec
+from support.until import until
+
+WAIT_SECONDS = 20.0
+# A change of a kernel has it compiled at the first start.
+START_SECONDS = 120.0
+
+
+@asynccontextmanager
+async def running_site(settings: Settings) -> AsyncIterator[Site]:
+    async with open_site(settings) as site:
+        await until(lambda: site.observation.ready, START_SECONDS)
+        yield site
+
+
+@asynccontextmanager
+async def remote_site(settings: Settings) -> AsyncIterator[Site]:
+    async with open_site(settings) as site:
+        await until(lambda: site.observation.ready, START_SECONDS)
+        served = ServedSite(site, site._parts.live, is_gone=lambda: False, sent_elsewhere=lambda: 7)
+        here, there = Peer(served, lambda message: None), Peer(None, lambda message: None)
+        ends = socket.socketpair()
+        await here.connect(ends[0])
+        await there.connect(ends[1])
+        try:
+            yield RemoteSite(settings, Share(), [0], there, site._parts.hub)
+        finally:
+            there.close()
+            await asyncio.gather(here.lost.wait(), there.lost.wait())
+
+
+@asynccontextmanager
+async def fake_site(settings: Settings) -> AsyncIterator[Site]:
+    yield FakeSite(settings)
+
+
+Play = Callable[[Callable[[Site], Awaitable[None]]], None]
+
+
+@pytest.fixture(params=[running_site, remote_site, fake_site])
+def play(request: pytest.FixtureRequest, tmp_path: Path) -> Play:
+    """Runs a scenario with a new site, which holds ten subscriptions at most and two slices."""
+    opened: Callable[[Settings], AbstractAsyncContextManager[Site]] = request.param
+    settings = Settings(
+        data_dir=tmp_path / "data",
+        pipeline=PipelineSettings(engine="inline", placement="mpartition", slices=2),
+        registry=RegistrySettings(max_subscriptions=10),
+    )
+
+    async def main(scenario: Callable[[Site], Awaitable[None]]) -> None:
+        async with opened(settings) as site:
+            assert site.settings is settings
+            await scenario(site)
+
+    return lambda scenario: run(main(scenario))
+
+
+def spec(text: str, name: str | None = None, *, durable: bool = True) -> SubscriptionSpec:
+    return SubscriptionSpec(parse(text), name, durable)
+
+
+def events(*values: int) -> list[Event]:
+    return [Event({}, {"a": value}, b'{"a": %d}' % value) for value in values]
+
+
+async def add(site: Site, text: str, name: str | None = None) -> Registration:
+    (registration,) = await site.subscriptions.add([spec(text, name)])
+    return registration
+
+
+async def add_live(site: Site, text: str) -> Registration:
+    live = spec(text, site.sessions.new_live_id(), durable=False)
+    (registration,) = await site.subscriptions.add([live])
+    return registration
+
+
+async def receive(session: Session, count: int) -> list[Delivery | Gap]:
+    """That many, in as many calls as it takes."""
+    items: list[Delivery | Gap] = []
+    while len(items) < count:
+        more = await session.receive(count - len(items), WAIT_SECONDS)
+        assert more, f"only {items} came"
+        items += more
+    return items
+
+
+async def offsets(session: Session, count: int) -> list[int]:
+    return [item.offset for item in await receive(session, count) if isinstance(item, Delivery)]
+
+
+async def names(site: Site) -> list[str]:
+    return [each.id for each in await site.subscriptions.page(None, 100)]
+
+
+@pytest.mark.parametrize("role", [Publications, Subscriptions, Sessions, Session, Slices, Observation])
+def test_every_method_of_a_role_is_covered_here(role: type) -> None:
+    tested = Path(__file__).read_text(encoding="utf-8")
+    methods = [name for name in vars(role) if not name.startswith("_")]
+    assert [name for name in methods if f".{name}" not in tested] == []
+
+
+# --- publications -------------------------------------------------------------------------------------
+
+
+def test_publications_get_offsets_in_their_order(play: Play) -> None:
+    async def scenario(site: Site) -> None:
+        answers = [site.publications.publish(events(1, 2)), site.publications.publish(events(3))]
+        receipts = await asyncio.gather(*answers)
+        assert [(each.first_offset, each.next_offset) for each in receipts] == [(0, 2), (2, 3)]
+
+    play(scenario)
+
+
+# --- subscriptions ------------------------------------------------------------------------------------
+
+
+def test_subscription_gets_every_matching_event_from_its_position_on(play: Play) -> None:
+    async def scenario(site: Site) -> None:
+        await site.publications.publish(events(5))
+        first, second = await site.subscriptions.add([spec("a > 1", "first"), spec("a > 2")])
+        assert (first.id, first.filter, first.since, first.until, first.durable) == (
+            "first",
+            "a > 1",
+            1,
+            None,
+            True,
+        )
+        assert second.id not in ("", "first")
+        await site.publications.publish(events(1, 2, 3))
+        session = await site.sessions.open(first)
+        assert await receive(session, 2) == [
+            Delivery("first", 2, b'{"a": 2}'),
+            Delivery("first", 3, b'{"a": 3}'),
+        ]
+        await session.close()
+
+    play(scenario)
+
+
+def test_subscriptions_are_added_all_or_none(play: Play) -> None:
+    async def scenario(site: Site) -> None:
+        await add(site, "a > 1", "taken")
+        with pytest.raises(Conflict) as caught:
+            await site.subscriptions.add([spec("a > 2", "new"), spec("a > 3", "taken")])
+        assert caught.value.field == "id"
+        with pytest.raises(TooManySubscriptions):
+            await site.subscriptions.add([spec("TRUE") for _ in range(10)])
+        with pytest.raises(TooManySubscriptions):
+            await site.subscriptions.add_block(block_spec("q", [["x", 1.0]] * 10))
+        assert await names(site) == ["taken"]
+
+    play(scenario)
+
+
+def test_replaced_subscription_goes_by_its_new_filter(play: Play) -> None:
+    async def scenario(site: Site) -> None:
+        await add(site, "a > 1", "s")
+        await site.publications.publish(events(2))
+        replaced = await site.subscriptions.replace(spec("a < 1", "s"))
+        assert (replaced.since, replaced.filter) == (1, "a < 1")
+        assert await site.subscriptions.get("s") == replaced
+        await site.publications.publish(events(2, 0))
+        session = await site.sessions.open(replaced, 0)
+        assert await offsets(session, 1) == [2]
+        await session.close()
+        with pytest.raises(NotFound):
+            await site.subscriptions.replace(spec("TRUE", "nobody"))
+        with pytest.raises(Conflict) as caught:
+            await site.subscriptions.replace(spec("TRUE", "s", durable=False))
+        assert caught.value.field == "durable"
+
+    play(scenario)
+
+
+def test_removed_subscription_is_gone(play: Play) -> None:
+    async def scenario(site: Site) -> None:
+        registration = await add(site, "a > 1", "s")
+        session = await site.sessions.open(registration)
+        ended = await site.subscriptions.remove("s")
+        assert (ended.number, ended.until, ended.removed) == (registration.number, 0, True)
+        with pytest.raises(NotFound):
+            await session.receive(1, WAIT_SECONDS)
+        await session.close()
+        for refused in (site.subscriptions.get, site.subscriptions.remove):
+            with pytest.raises(NotFound):
+                await refused("s")
+        assert await names(site) == []
+
+    play(scenario)
+
+
+def test_pages_are_ordered_and_continue_behind_an_id(play: Play) -> None:
+    async def scenario(site: Site) -> None:
+        await site.subscriptions.add([spec("TRUE", name) for name in ("c", "a", "d", "b")])
+        page = await site.subscriptions.page(None, 3)
+        assert [each.id for each in page] == ["a", "b", "c"]
+        assert [each.id for each in await site.subscriptions.page("c", 3)] == ["d"]
+        assert await site.subscriptions.page("d", 3) == []
+
+    play(scenario)
+
+
+def test_rows_of_a_set_are_subscriptions_and_leave_together(play: Play) -> None:
+    async def scenario(site: Site) -> None:
+        block = await site.subscriptions.add_block(block_spec("q", [["x", 1.0], ["y", 2.0]]))
+        assert (block.name, block.first, block.count, block.since, block.values) == ("q", 0, 2, 0, b"")
+        more = await site.subscriptions.add_block(block_spec("q", [["z", 3.0]], first=2))
+        assert (more.first, more.count) == (2, 1)
+        await site.subscriptions.add_block(block_spec("p", [["z", 3.0]]))
+        sets = await site.subscriptions.sets(None, 10)
+        assert [(each.name, each.count, each.next) for each in sets] == [("p", 1, 1), ("q", 3, 3)]
+        assert [each.name for each in await site.subscriptions.sets("p", 10)] == ["q"]
+        assert [each.name for each in await site.subscriptions.sets(None, 1)] == ["p"]
+        assert (await site.subscriptions.get("q.1")).filter == "symbol = 'y' AND close >= 2.0"
+        assert await site.subscriptions.remove_set("q") == 3
+        assert await names(site) == ["p.0"]
+        with pytest.raises(NotFound):
+            await site.subscriptions.remove_set("q")
+
+    play(scenario)
+
+
+def test_rows_are_added_all_or_none(play: Play) -> None:
+    async def scenario(site: Site) -> None:
+        with pytest.raises(InvalidFilter) as wrong:
+            await site.subscriptions.add_block(block_spec("q", [["x", 1.0], ["y", float("nan")]]))
+        assert (wrong.value.details["row"], wrong.value.details["parameter"]) == (1, 2)
+        with pytest.raises(Conflict) as taken:
+            await site.subscriptions.add_block(block_spec("q", [["x", 1.0]], first=5))
+        assert taken.value.details["next"] == 0
+        assert await names(site) == []
+
+    play(scenario)
+
+
+# --- sessions -----------------------------------------------------------------------------------------
+
+
+def test_deliveries_come_again_until_they_are_acknowledged(play: Play) -> None:
+    async def scenario(site: Site) -> None:
+        registration = await add(site, "a > 0", "s")
+        await site.publications.publish(events(1, 2, 3))
+        session = await site.sessions.open(registration)
+        assert session.registration == registration
+        assert await offsets(session, 3) == [0, 1, 2]
+        assert await session.receive(1, 0) == []
+        assert await site.sessions.pending([registration]) == [3]
+        await session.acknowledge(0)
+        assert await site.sessions.pending([registration]) == [2]
+        session.rewind(-1)
+        assert await offsets(session, 2) == [1, 2], "never before what is acknowledged"
+        with pytest.raises(InvalidRequest) as caught:
+            await session.acknowledge(3)
+        assert caught.value.field == "delivery_id"
+        await session.close()
+        again = await site.sessions.open(registration)
+        assert await offsets(again, 2) == [1, 2]
+        skipping = await site.sessions.open(registration, 1)
+        assert await offsets(skipping, 1) == [2]
+        assert await site.sessions.pending([registration]) == [2]
+        await again.close()
+        await skipping.close()
+
+    play(scenario)
+
+
+def test_session_waits_for_the_next_event(play: Play) -> None:
+    async def scenario(site: Site) -> None:
+        session = await site.sessions.open(await add(site, "a > 0"))
+        assert await session.receive(1, 0.01) == []
+        waiting = asyncio.create_task(session.receive(5, None))
+        await site.publications.publish(events(0, 1))
+        (item,) = await waiting
+        assert isinstance(item, Delivery)
+        assert item.offset == 1
+        await session.close()
+
+    play(scenario)
+
+
+def test_live_subscription_ends_with_its_session(play: Play) -> None:
+    async def scenario(site: Site) -> None:
+        registration = await add_live(site, "a > 0")
+        assert registration.id.startswith("live-")
+        session = await site.sessions.open(registration)
+        await site.publications.publish(events(1))
+        assert await offsets(session, 1) == [0]
+        await session.acknowledge(0)
+        assert await site.sessions.pending([registration]) == [0]
+        await session.close()
+        with pytest.raises(NotFound):
+            await site.subscriptions.get(registration.id)
+
+    play(scenario)
+
+
+def test_live_subscriber_that_comes_back_hears_of_its_gap(play: Play) -> None:
+    async def scenario(site: Site) -> None:
+        await site.publications.publish(events(1, 2))
+        registration = await add_live(site, "a > 0")
+        session = await site.sessions.open(registration, 0)
+        await site.publications.publish(events(3))
+        gap, delivery = await receive(session, 2)
+        assert isinstance(gap, Gap)
+        assert (gap.start, gap.end, gap.reason) == (1, 2, "disconnected")
+        assert isinstance(delivery, Delivery)
+        assert delivery.offset == 2
+        await session.close()
+
+    play(scenario)
+
+
+def test_mailboxes_of_the_only_gateway_are_here(play: Play) -> None:
+    async def scenario(site: Site) -> None:
+        ids = {site.sessions.new_live_id() for _ in range(20)}
+        assert len(ids) == 20
+        assert [site.sessions.elsewhere(each) for each in ("s", *ids)] == [None] * 21
+
+    play(scenario)
+
+
+# --- slices and observation ---------------------------------------------------------------------------
+
+
+def test_slices_are_added_and_removed(play: Play) -> None:
+    async def scenario(site: Site) -> None:
+        await site.observation.refresh()
+        assert [each.slice for each in site.slices.view().slices] == [0, 1]
+        assert len((await site.slices.add(1)).slices) == 3
+        assert len((await site.slices.add(split=None)).slices) == 4
+        for left in (3, 2, 1):
+            assert len((await site.slices.remove(0)).slices) == left
+        with pytest.raises(NotFound, match="there is only slice 0"):
+            await site.slices.add(1)
+        with pytest.raises(NotFound, match="there is only slice 0"):
+            await site.slices.remove(1)
+        with pytest.raises(Conflict, match="the last slice"):
+            await site.slices.remove(0)
+        await site.observation.refresh()
+        assert len(site.slices.view().slices) == 1
+
+    play(scenario)
+
+
+def test_observation_tells_how_the_site_is_doing(play: Play) -> None:
+    async def scenario(site: Site) -> None:
+        async def refreshed() -> int:
+            await site.observation.refresh()
+            return int(site.observation.status()["subscriptions"])
+
+        await add(site, "TRUE")
+        await site.publications.publish(events(1, 2))
+        while await refreshed() == 0:  # noqa: ASYNC110 - housekeeping counts them once a second
+            await asyncio.sleep(0.02)
+        status, seen = site.observation.status(), site.observation.observe()
+        assert site.observation.ready
+        assert (status["ready"], status["state"], status["log_first_offset"]) == (True, "running", 0)
+        assert (status["log_next_offset"], status["delivered_offset"]) == (2, 2)
+        assert status["engine"] == seen.engine
+        assert (seen.ready, seen.log_next_offset, seen.subscriptions) == (True, 2, 1)
+        assert seen.pipeline.position == 2
+
+    play(scenario)
