@@ -109,7 +109,7 @@ def test_binary_messages_are_refused_with_1003() -> None:
 def test_a_message_beyond_the_limit_is_refused_with_1009() -> None:
     async def scenario() -> None:
         async with stock_socket(FakeSite(gateway_settings(max_message_bytes=1_000))) as socket:
-            await socket.send(json.dumps({"op": "ping", "ref": "x" * 1_000}))
+            await socket.send(json.dumps({"op": "publish", "events": [{"text": "x" * 1_000}]}))
             assert await close_of(socket) == 1009
 
     run(scenario())

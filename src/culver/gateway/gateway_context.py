@@ -12,7 +12,7 @@ from starlette.types import Receive
 
 from culver.config import Settings
 from culver.errors import RateLimited, Unavailable
-from culver.gateway.metrics.gateway_metrics import Metrics
+from culver.gateway.metrics.gateway_metrics import GatewayMetrics
 from culver.gateway.rate_limits import TokenBuckets, address_key
 from culver.roles import Site
 
@@ -55,7 +55,7 @@ class Gateway:
     ) -> None:
         self.site = site
         self.settings: Settings = site.settings
-        self.metrics = Metrics(site)
+        self.metrics = GatewayMetrics(site)
         self.heartbeat_seconds = heartbeat_seconds
         self.now_us = now_us
         self.stopping = False

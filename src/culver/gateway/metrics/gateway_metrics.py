@@ -1,17 +1,19 @@
-"""What `/metrics` tells: counters of the gateway, and the site's positions read when they are asked for."""
+"""The metrics of `/metrics`: the gateway counts, and asks the site for its figures with every request."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from culver.gateway.metrics.pipeline_metrics import PipelineCollector
-from culver.gateway.metrics.publish_metrics import PublishMetrics
+from culver.model import Event
 from culver.roles import Site
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+_PUBLISH_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 
 _POSITIONS = {
     "subscriptions": ("culver_subscriptions", "Subscriptions in effect"),
@@ -22,13 +24,23 @@ _POSITIONS = {
 }
 
 
-class Metrics:
+class GatewayMetrics:
     """The metrics of one app, in a registry of its own so that two apps in a process do not mix."""
 
     def __init__(self, site: Site) -> None:
         self.registry = CollectorRegistry(auto_describe=False)
-        self.published = PublishMetrics()
-        self.registry.register(self.published)
+        self._events = Counter(
+            "culver_events_published", "Events acknowledged to publishers", registry=self.registry
+        )
+        self._event_bytes = Counter(
+            "culver_event_bytes_published", "Payload bytes of those events", registry=self.registry
+        )
+        self._publish_seconds = Histogram(
+            "culver_publish_seconds",
+            "Time from a decoded batch to its acknowledgement",
+            buckets=_PUBLISH_SECONDS,
+            registry=self.registry,
+        )
         self.deliveries = Counter(
             "culver_deliveries_sent", "Deliveries sent to subscribers", ["kind"], registry=self.registry
         )
@@ -44,11 +56,17 @@ class Metrics:
         self.registry.register(_SiteCollector(site))
         self.registry.register(PipelineCollector(site))
 
+    def count_publication(self, events: Sequence[Event], seconds: float) -> None:
+        """Count a publication that took so long from its decoding to its acknowledgement."""
+        self._events.inc(len(events))
+        self._event_bytes.inc(sum([len(event.payload) for event in events]))
+        self._publish_seconds.observe(seconds)
+
     def render(self) -> bytes:
         return generate_latest(self.registry)
 
     def deliveries_sent(self) -> int:
-        """Of all kinds together."""
+        """Sums the deliveries of all kinds."""
         samples = [sample for family in self.deliveries.collect() for sample in family.samples]
         return int(sum(sample.value for sample in samples if sample.name.endswith("_total")))
 

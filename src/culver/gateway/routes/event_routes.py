@@ -3,7 +3,6 @@
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
@@ -44,18 +43,12 @@ async def publish_events(request: Request) -> Response:
     return _accepted(len(events), receipt.first_offset, receipt.next_offset)
 
 
-def publish(gateway: Gateway, events: Sequence[Event]) -> "asyncio.Future[CommitReceipt]":
+async def publish(gateway: Gateway, events: Sequence[Event]) -> CommitReceipt:
     """Hand decoded events to the site, and count them when they are acknowledged."""
-    answer = gateway.site.publications.publish(events)
-    answer.add_done_callback(partial(_count, gateway, events, time.perf_counter()))
-    return answer
-
-
-def _count(
-    gateway: Gateway, events: Sequence[Event], started: float, answer: "asyncio.Future[CommitReceipt]"
-) -> None:
-    if not answer.cancelled() and answer.exception() is None:
-        gateway.metrics.published.acknowledged(events, time.perf_counter() - started)
+    started = time.perf_counter()
+    receipt = await gateway.site.publications.publish(events)
+    gateway.metrics.count_publication(events, time.perf_counter() - started)
+    return receipt
 
 
 async def _publish_stream(request: Request, gateway: Gateway) -> Response:

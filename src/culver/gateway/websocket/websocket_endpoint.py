@@ -7,6 +7,7 @@ A client that does not read stops the pumps and then the reader: nothing grows.
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -32,7 +33,6 @@ from culver.gateway.gateway_context import Gateway, Interrupted, Interruption, c
 from culver.gateway.live_sessions import open_live
 from culver.gateway.problems import encode_problem, problem_document
 from culver.gateway.redirection import check_here
-from culver.gateway.routes.event_routes import publish
 from culver.gateway.routes.subscription_routes import check_durable, live_spec
 from culver.gateway.websocket.message_references import Reference, check_reference, find_reference
 from culver.gateway.websocket.outbox import Outbox, Window
@@ -99,6 +99,7 @@ class _Connection:
         self._socket = socket
         self._client = client_of(handshake)
         self._interruption = interruption
+        self._max_bytes = gateway.settings.gateway.max_message_bytes
         self._outbox = Outbox(socket)
         self._window = Window(_MAX_IN_WORK, _MAX_BYTES_IN_WORK)
         self._attachments: dict[str, _Attachment] = {}
@@ -155,14 +156,13 @@ class _Connection:
     # --- messages in ------------------------------------------------------------------------------------
 
     async def _read(self) -> None:
-        longest = self._gateway.settings.gateway.max_message_bytes
         while True:
             message = await self._socket.receive(self._take)
             if isinstance(message, bytes):
                 self.verdict = (UNSUPPORTED_DATA, "send JSON as text messages")
                 return
-            if len(message) > longest:
-                self.verdict = (MESSAGE_TOO_BIG, f"at most {longest} bytes fit one message")
+            if len(message) > self._max_bytes:
+                self.verdict = (MESSAGE_TOO_BIG, f"at most {self._max_bytes} bytes fit one message")
                 return
             await self._gateway.await_request(self._client)
             await self._accept(message)
@@ -171,7 +171,7 @@ class _Connection:
         """Publish at once where nothing is to be waited for and nothing is wrong, as with most messages. Returns
         False for any other message, which the reader then takes apart."""
         size = len(text)
-        if size >= THREAD_BYTES or _PUBLISH not in text:
+        if size >= THREAD_BYTES or size > self._max_bytes or _PUBLISH not in text:
             return False
         publication = read_quickly(text, self._gateway.settings.events)
         if publication is None or not self._window.try_enter(size):
@@ -231,21 +231,32 @@ class _Connection:
     # --- operations -------------------------------------------------------------------------------------
 
     def _publish(self, events: Sequence[Event], reference: Reference, size: int) -> None:
-        """Without a task, for this is what most messages are. Raises Unavailable."""
+        """Publish without a task, for most messages are publications. Raises Unavailable."""
+        started = time.perf_counter()
         try:
-            answer = publish(self._gateway, events)
+            answer = self._gateway.site.publications.publish(events)
         except BaseException:
             self._window.leave(size)
             raise
         self._publications.add(answer)
-        answer.add_done_callback(partial(self._published, reference, size))
+        answer.add_done_callback(partial(self._published, events, started, reference, size))
 
-    def _published(self, reference: Reference, size: int, answer: "asyncio.Future[CommitReceipt]") -> None:
-        """Acknowledge, here and now where nothing is in the way; what waits to be sent stays in the window."""
+    def _published(
+        self,
+        events: Sequence[Event],
+        started: float,
+        reference: Reference,
+        size: int,
+        answer: "asyncio.Future[CommitReceipt]",
+    ) -> None:
+        """Acknowledge at once where nothing is in the way; a message that waits to be sent stays in the window."""
         self._publications.discard(answer)
+        failed = answer.cancelled() or answer.exception() is not None
+        if not failed:
+            self._gateway.metrics.count_publication(events, time.perf_counter() - started)
         if answer.cancelled() or self._ending:
             self._window.leave(size)
-        elif answer.exception() is not None:
+        elif failed:
             self._start(self._work(lambda: answer, reference, size))
         else:
             first, following = answer.result()
