@@ -11,8 +11,7 @@ Importing this module is cheap: each name below is loaded when it is first used.
 from typing import TYPE_CHECKING
 
 from culver.lazy import lazy_names
-
-__version__ = "0.1.0"
+from culver.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from culver.client import (

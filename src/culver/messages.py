@@ -119,6 +119,9 @@ class NewSubscription(Replacement, frozen=True, kw_only=True):
     id: DurableId | None = None
 
 
+NewSubscriptions = Annotated[list[NewSubscription], Meta(extra_json_schema={"minItems": 1})]
+
+
 class Subscription(_Answer, frozen=True, kw_only=True):
     """A subscription as the site has it. Every matching event from position `since` on is delivered; of a
     durable one, `pending` wait, unacknowledged. A live one (another client's, while it is connected) has no

@@ -1,7 +1,6 @@
 """The application: every route, and what stands before them."""
 
 import logging
-from collections.abc import Awaitable, Callable
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -13,6 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from culver.errors import CulverError, Elsewhere, InvalidRequest, NotFound, Unavailable
+from culver.gateway.api.operations import Operation
 from culver.gateway.gateway_context import Gateway, Interrupted, client_of, gateway_of
 from culver.gateway.origins import SAFE_METHODS, check_origin
 from culver.gateway.problems import internal_problem, problem_document, problem_response
@@ -37,8 +37,6 @@ _ALWAYS_ANSWERED = frozenset(
     {"/healthz", "/readyz", "/metrics", "/v1/pipeline", "/v1/slices", "/v1/gateways"}
 )
 
-Endpoint = Callable[[Request], Awaitable[Response]]
-
 
 def create_app(site: Site, *, heartbeat_seconds: float = 15.0) -> Starlette:
     """The ASGI application in front of a site. `app.state.gateway.stop()` ends its long requests; the
@@ -50,35 +48,26 @@ def create_app(site: Site, *, heartbeat_seconds: float = 15.0) -> Starlette:
     )
     app.router.redirect_slashes = False
     app.router.default = _unknown_path
+    app.state.operations = OPERATIONS
     app.state.gateway = Gateway(site, heartbeat_seconds=heartbeat_seconds)
     return app
 
 
+OPERATIONS = (
+    *event_routes.operations,
+    *subscription_routes.operations,
+    *set_routes.operations,
+    *polling_routes.operations,
+    *stream_routes.operations,
+    *filter_routes.operations,
+    *slice_routes.operations,
+    *operation_routes.operations,
+)
+
+
 def _routes() -> list[BaseRoute]:
     return [
-        _route("POST", "/v1/events", event_routes.publish_events),
-        _route("POST", "/v1/subscriptions", subscription_routes.create),
-        _route("GET", "/v1/subscriptions", subscription_routes.list_page),
-        _route("GET", "/v1/subscriptions/{id}", subscription_routes.read),
-        _route("PUT", "/v1/subscriptions/{id}", subscription_routes.replace),
-        _route("DELETE", "/v1/subscriptions/{id}", subscription_routes.remove),
-        _route("GET", "/v1/subscriptions/{id}/events", polling_routes.poll),
-        _route("POST", "/v1/subscriptions/{id}/ack", polling_routes.acknowledge),
-        _route("GET", "/v1/subscriptions/{id}/stream", stream_routes.stream_durable),
-        _route("POST", "/v1/sets/{name}", set_routes.add_rows),
-        _route("GET", "/v1/sets", set_routes.list_sets),
-        _route("DELETE", "/v1/sets/{name}", set_routes.remove_set),
-        _route("GET", "/v1/stream", stream_routes.stream_live),
-        _route("POST", "/v1/filters/test", filter_routes.test),
-        _route("POST", "/v1/filters/explain", filter_routes.explain),
-        _route("GET", "/v1/pipeline", operation_routes.pipeline),
-        _route("GET", "/v1/slices", slice_routes.view),
-        _route("POST", "/v1/slices", slice_routes.add),
-        _route("DELETE", "/v1/slices/{number}", slice_routes.remove),
-        _route("GET", "/v1/gateways", operation_routes.gateways),
-        Route("/healthz", operation_routes.health, methods=["GET"]),
-        Route("/readyz", operation_routes.readiness, methods=["GET"]),
-        Route("/metrics", operation_routes.prometheus, methods=["GET"]),
+        *map(_route, OPERATIONS),
         Route("/openapi.json", operation_routes.describe, methods=["GET"]),
         Route("/docs", operation_routes.docs_page, methods=["GET"]),
         Route("/", operation_routes.home, methods=["GET"]),
@@ -86,10 +75,11 @@ def _routes() -> list[BaseRoute]:
     ]
 
 
-def _route(method: str, path: str, endpoint: Endpoint) -> Route:
-    route = Route(path, endpoint, methods=[method])
-    # Starlette adds HEAD to GET; a HEAD of a stream or a long poll would do its work for nothing.
-    route.methods = {method}
+def _route(operation: Operation) -> Route:
+    route = Route(operation.path, operation.respond, methods=[operation.method], name=operation.name)
+    if operation.path.startswith("/v1/"):
+        # Starlette adds HEAD to GET; a HEAD of a stream or a long poll would do its work for nothing.
+        route.methods = {operation.method}
     return route
 
 

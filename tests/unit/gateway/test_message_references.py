@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from culver.errors import InvalidRequest
-from culver.gateway.websocket.message_references import check_reference, find_reference
+from culver.gateway.websocket.client_messages import check_reference, find_reference
 
 FOUND: list[tuple[str, Any]] = [
     ('{"op": "publish", "ref": 7, "events": [{"n": 9223372036854775808}]}', 7),

@@ -9,13 +9,13 @@ from starlette.routing import Route, WebSocketRoute
 
 from culver.config import Settings
 from culver.gateway.api.openapi import document
-from culver.gateway.app import create_app
+from culver.gateway.app import OPERATIONS, create_app
 from culver.gateway.problems import KINDS
 from support.fake_site import FakeSite
 from support.gateway import memory_client, run
 
 UNDESCRIBED = {"/", "/docs", "/openapi.json"}
-DOCUMENT = document(Settings())
+DOCUMENT = document(Settings(), OPERATIONS)
 
 
 def routes() -> set[tuple[str, str]]:

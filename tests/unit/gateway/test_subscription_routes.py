@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from culver.config import Settings
+from culver.gateway.routes.subscription_routes import timestamp_text
 from culver.model.language.parser import parse
 from culver.registry.registry import SubscriptionSpec
 from support.fake_site import FakeSite
@@ -305,3 +306,15 @@ def test_a_live_subscription_is_listed_and_belongs_to_its_connection() -> None:
             assert (await client.delete("/v1/subscriptions/live-1")).status_code == 204
 
     run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("microseconds", "text"),
+    [
+        (0, "1970-01-01T00:00:00.000000Z"),
+        (1_893_456_000_000_001, "2030-01-01T00:00:00.000001Z"),
+        (-1, "1969-12-31T23:59:59.999999Z"),
+    ],
+)
+def test_times_are_rfc_3339_in_utc(microseconds: int, text: str) -> None:
+    assert timestamp_text(microseconds) == text

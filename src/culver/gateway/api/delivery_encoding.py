@@ -1,49 +1,32 @@
-"""Deliveries as JSON. Payloads are spliced in as they are: they were checked where they entered."""
+"""Deliveries as messages. A payload goes into a message as it is: it was checked when it entered."""
 
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
-from typing import Any
 
 import msgspec
 
 from culver.delivery import Delivery, Gap
+from culver.messages import DeliveredEvent, EventItem, GapItem
 
 MAX_BATCH_DELIVERIES = 256
 MAX_BATCH_BYTES = 256 * 1024
 
-Item = Delivery | Gap
+Received = Delivery | Gap
 
 encode = msgspec.json.Encoder().encode
 
 
-def timestamp_text(microseconds: int) -> str:
-    """RFC 3339 in UTC."""
-    moment = datetime.fromtimestamp(microseconds // 1_000_000, UTC).replace(
-        microsecond=microseconds % 1_000_000
-    )
-    return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
+def delivered_event(delivery: Delivery) -> DeliveredEvent:
+    return DeliveredEvent(delivery.id, delivery.offset, msgspec.Raw(delivery.payload))
 
 
-def delivery_members(delivery: Delivery) -> dict[str, Any]:
-    return {
-        "delivery_id": delivery.id,
-        "offset": delivery.offset,
-        "event": msgspec.Raw(delivery.payload),
-    }
+def item_of(received: Received) -> EventItem | GapItem:
+    """The item of long polling and Server-Sent Events."""
+    if isinstance(received, Delivery):
+        return EventItem(received.id, received.offset, msgspec.Raw(received.payload))
+    return GapItem(received.start, received.end, received.dropped, received.reason)
 
 
-def gap_members(gap: Gap) -> dict[str, Any]:
-    return {"start": gap.start, "end": gap.end, "dropped": gap.dropped, "reason": gap.reason}
-
-
-def item_members(item: Item) -> dict[str, Any]:
-    """An ITEM of long polling and Server-Sent Events."""
-    if isinstance(item, Delivery):
-        return {"type": "event", **delivery_members(item)}
-    return {"type": "gap", **gap_members(item)}
-
-
-def batches(items: Sequence[Item]) -> Iterator[list[Delivery] | Gap]:
+def batches(items: Sequence[Received]) -> Iterator[list[Delivery] | Gap]:
     """Cut items, in order, into gaps and runs of deliveries that fit one message."""
     run: list[Delivery] = []
     size = 0
@@ -65,14 +48,14 @@ def batches(items: Sequence[Item]) -> Iterator[list[Delivery] | Gap]:
 class ReceiveLimit:
     """How many deliveries to ask for at once, so that about `MAX_BATCH_BYTES` come.
 
-    Follows the sizes seen: it starts low, because nothing is known about a subscription's events yet, and
-    halves at least when one batch was too heavy."""
+    It follows the sizes that were seen: it starts low, because nothing is known about a subscription's events yet,
+    and at least halves when one batch was too heavy."""
 
     def __init__(self, highest: int = MAX_BATCH_DELIVERIES) -> None:
         self._highest = highest
         self.value = min(16, highest)
 
-    def observe(self, items: Sequence[Item]) -> None:
+    def observe(self, items: Sequence[Received]) -> None:
         if not items:
             return
         size = sum(len(item.payload) for item in items if isinstance(item, Delivery))

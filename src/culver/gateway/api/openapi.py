@@ -1,379 +1,203 @@
-"""The OpenAPI 3.1 document of the API, built in code; `/docs` lists its operations."""
+"""The OpenAPI 3.1 document of the API, made from the operations and their messages; `/docs` lists them."""
 
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, get_args
+
+import msgspec
+from starlette.responses import Response
 
 from culver.config import Settings
-from culver.gateway.api.api_schemas import (
-    EXAMPLE_CLOUDEVENT,
-    EXAMPLE_EVENT,
-    EXAMPLE_FILTER,
-    EXAMPLE_ROWS,
-    SCHEME,
-    all_schemas,
-)
+from culver.gateway.api.operations import JSON, PATH_PARAMETERS, Operation
 from culver.gateway.problems import KINDS, PROBLEM_TYPE, STATUS_OF_FIELD
+from culver.messages import ClientMessage, EventObject, Problem, ServerMessage
+from culver.model import COLUMNAR
+from culver.plugins import FILTERS
+from culver.version import __version__
 
 Node = dict[str, Any]
 
-_API_VERSION = "1"
-_JSON = "application/json"
-_ALWAYS = (404, 405, 429, 500, 503)
+_REFERENCE = "#/components/schemas/{name}"
 
 
-def document(settings: Settings) -> Node:
+def document(settings: Settings, operations: Iterable[Operation]) -> Node:
     """A new document each time; the limits in it are those of `settings`."""
+    operations = list(operations)
+    schemas = _Schemas(operations, settings)
+    paths: dict[str, Node] = {}
+    for operation in operations:
+        item = paths.setdefault(operation.path, {})
+        if operation.path_parameters:
+            item["parameters"] = [_path_parameter(name) for name in operation.path_parameters]
+        item[operation.method.lower()] = _operation(operation, schemas)
+    tags = {each.group.tag: each.group.description for each in operations}
     return {
         "openapi": "3.1.0",
         "info": {
             "title": "Culver",
-            "version": _API_VERSION,
+            "version": __version__,
             "description": "Content-based publish/subscribe: publish events with typed attributes, subscribe "
-            "with conditions over them. The WebSocket protocol at /v1/ws does the same over one connection.",
+            "with conditions over them. The WebSocket protocol at /v1/ws does the same over one connection: it "
+            "takes each `ClientMessage` and sends each `ServerMessage` among the schemas.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "servers": [{"url": "/"}],
-        "tags": [
-            {"name": "events", "description": "Publishing"},
-            {"name": "subscriptions", "description": "Durable subscriptions"},
-            {"name": "sets", "description": "Many subscriptions of one form"},
-            {"name": "receiving", "description": "Long polling and Server-Sent Events"},
-            {"name": "filters", "description": "Trying filters out"},
-            {"name": "operations", "description": "For operators"},
-        ],
-        "paths": _event_paths()
-        | _subscription_paths()
-        | _set_paths()
-        | _receiving_paths(settings)
-        | _slice_paths()
-        | _other_paths(),
-        "components": {"schemas": all_schemas(settings), "responses": _problem_responses()},
+        "tags": [{"name": name, "description": description} for name, description in tags.items()],
+        "paths": paths,
+        "components": {"schemas": schemas.components, "responses": _problem_responses()},
     }
 
 
-def _event_paths() -> Node:
-    formats: dict[str, Node] = {
-        _JSON: {
-            "schema": {"oneOf": [_ref("Event"), {"type": "array", "items": _ref("Event"), "minItems": 1}]},
-            "examples": {
-                "one": {"summary": "One event", "value": EXAMPLE_EVENT},
-                "batch": {"summary": "A batch", "value": [EXAMPLE_EVENT, {"symbol": "EMCA", "price": 5}]},
-            },
-        },
-        "application/x-ndjson": {
-            "schema": {"type": "string", "description": "One event a line, published while it arrives"},
-            "example": '{"symbol": "ACME", "price": 21.5}\n{"symbol": "ACME", "price": 22}\n',
-        },
-        "application/cloudevents+json": {"schema": _ref("Event"), "example": EXAMPLE_CLOUDEVENT},
-        "application/cloudevents-batch+json": {
-            "schema": {"type": "array", "items": _ref("Event")},
-            "example": [EXAMPLE_CLOUDEVENT],
-        },
-    }
-    publish = _operation(
-        "publishEvents",
-        "events",
-        "Publish one event, a batch or a stream",
-        {"200": _answer("The events are on disk", "Accepted")},
-        (400, 403, 413, 415, 507),
-        description="With a `ce-specversion` header the body is the data of a CloudEvent in binary mode. In a "
-        "stream of lines an error's problem has `line` and `accepted`, the number of events acknowledged "
-        "before it.",
-        requestBody={"required": True, "content": formats},
-    )
-    return {"/v1/events": {"post": publish}}
+class _Schemas:
+    """The schema of every type that an operation takes or gives, with the limits of the settings in it."""
 
+    def __init__(self, operations: Iterable[Operation], settings: Settings) -> None:
+        kinds: dict[Any, None] = dict.fromkeys([Problem, ClientMessage, ServerMessage])
+        queries = {each.query: None for each in operations if each.query is not None}
+        for each in operations:
+            answers = each.answer if isinstance(each.answer, tuple) else (each.answer,)
+            kinds |= dict.fromkeys(
+                kind for kind in (each.body, *answers, *each.messages) if _is_message(kind)
+            )
+        every = [*kinds, *queries]
+        found, components = msgspec.json.schema_components(every, ref_template=_REFERENCE)
+        # msgspec gives tuples where JSON has lists.
+        plain = msgspec.json.decode(msgspec.json.encode([found, components]))
+        self._schemas: dict[Any, Node] = dict(zip(every, plain[0], strict=True))
+        self.components: dict[str, Node] = plain[1]
+        self.components["Problem"]["properties"]["code"]["enum"] = list(KINDS)
+        self.components["ClientMessage"] = self._schemas[ClientMessage]
+        self.components["ServerMessage"] = self._schemas[ServerMessage]
+        self.components["Event"] = msgspec.json.decode(msgspec.json.encode(msgspec.json.schema(EventObject)))
+        _add_limits(self.components, settings)
+        self._queries = {kind: self.components.pop(kind.__name__) for kind in queries}
 
-def _subscription_paths() -> Node:
-    create = _operation(
-        "createSubscription",
-        "subscriptions",
-        "Make a durable subscription, or many",
-        {
-            "201": {
-                "description": "Made; every matching event from `since` on is delivered",
-                "headers": {"Location": {"schema": {"type": "string"}, "description": "For a single one"}},
-                "content": {_JSON: {"schema": {"oneOf": [_ref("Subscription"), _ref("Created")]}}},
+    def of(self, kind: Any) -> Node:
+        """The schema of a type, or of any one of several."""
+        return (
+            {"anyOf": [self._schemas[each] for each in kind]}
+            if isinstance(kind, tuple)
+            else self._schemas[kind]
+        )
+
+    def example(self, kind: Any) -> Any:
+        """An example made of those that the fields have."""
+        struct = next((each for each in get_args(kind) if hasattr(each, "__struct_fields__")), kind)
+        properties = self.components[struct.__name__]["properties"]
+        return {
+            name: _present(schema)["examples"][0]
+            for name, schema in properties.items()
+            if "examples" in _present(schema)
+        }
+
+    def parameters(self, kind: Any) -> list[Node]:
+        query = self._queries[kind]
+        return [
+            {
+                "name": name,
+                "in": "query",
+                "required": name in query["required"],
+                "schema": _parameter_schema(schema),
+                **{key: _present(schema)[key] for key in ("description",) if key in _present(schema)},
+                **({"example": _present(schema)["examples"][0]} if name in query["required"] else {}),
             }
-        },
-        (400, 403, 409, 413, 415),
-        description="An array makes all of its subscriptions or none.",
-        requestBody=_body(
-            {"oneOf": [_ref("NewSubscription"), _ref("NewSubscriptions")]},
-            {"id": "alerts", "filter": EXAMPLE_FILTER},
-        ),
-    )
-    page = _operation(
-        "listSubscriptions",
-        "subscriptions",
-        "List subscriptions by id",
-        {"200": _answer("A page", "SubscriptionPage")},
-        (400,),
-        parameters=[
-            _query("after", {"type": "string"}, "Begin after this id"),
-            _query("limit", {"type": "integer", "minimum": 1, "maximum": 1000, "default": 100}, "Page size"),
-        ],
-    )
-    found = {"200": _answer("The subscription", "Subscription")}
+            for name, schema in query["properties"].items()
+        ]
+
+
+def _is_message(kind: Any) -> bool:
+    return kind not in (None, Response, type(None)) and not isinstance(kind, dict)
+
+
+def _present(schema: Node) -> Node:
+    """The schema of a member that is there: without null where that stands for leaving it out."""
+    options = [each for each in schema.get("anyOf", ()) if each != {"type": "null"}]
+    return options[0] if len(options) == 1 else schema
+
+
+def _parameter_schema(schema: Node) -> Node:
+    default = {"default": schema["default"]} if schema.get("default") is not None else {}
     return {
-        "/v1/subscriptions": {"post": create, "get": page},
-        "/v1/subscriptions/{id}": {
-            "parameters": [_PATH_ID],
-            "get": _operation("readSubscription", "subscriptions", "Read a subscription", found, (400,)),
-            "put": _operation(
-                "replaceSubscription",
-                "subscriptions",
-                "Give a subscription another filter and other options",
-                found,
-                (400, 403, 409, 413, 415),
-                requestBody=_body(_ref("Replacement"), {"filter": "price > 30"}),
-            ),
-            "delete": _operation(
-                "removeSubscription",
-                "subscriptions",
-                "End a subscription",
-                {"204": {"description": "Ended"}},
-                (400, 403),
-            ),
+        key: value for key, value in _present(schema).items() if key not in ("description", "examples")
+    } | default
+
+
+def _add_limits(components: dict[str, Node], settings: Settings) -> None:
+    """Requests are the structs that allow no other members."""
+    events, registry, delivery = settings.events, settings.registry, settings.delivery
+    keywords: dict[str, Node] = {
+        "filter": {"maxLength": settings.filters.max_length},
+        "scheme": {"enum": sorted(FILTERS), "default": COLUMNAR},
+        "rows": {"minItems": 1, "maxItems": registry.max_rows},
+        "columns": {"minItems": 1},
+        "events": {"minItems": 1, "maxItems": events.max_batch},
+        "max_count": {"maximum": delivery.mailbox_count, "default": delivery.mailbox_count},
+        "max_bytes": {"maximum": delivery.mailbox_bytes, "default": delivery.mailbox_bytes},
+        "max_age_seconds": {
+            "maximum": delivery.mailbox_age_seconds,
+            "default": delivery.mailbox_age_seconds,
         },
     }
+    for component in components.values():
+        if component.get("additionalProperties") is False:
+            for name in component["properties"].keys() & keywords.keys():
+                _present(component["properties"][name]).update(keywords[name])
 
 
-def _set_paths() -> Node:
-    add = _operation(
-        "addRows",
-        "sets",
-        "Add rows to a set: one durable subscription each",
-        {"201": _answer("All of them are on disk, and in effect from `since` on", "Rows")},
-        (400, 403, 409, 413, 415),
-        description="Row i of the answer's `first`, `first` + 1, ... is subscription `NAME.i`. All rows are added or "
-        "none. The parameters in the query are those of an Arrow stream; with JSON they are in the body.",
-        parameters=[
-            _query("filter", _TEXT_SCHEMA, "A filter with `?` in place of values"),
-            _query("first", _COUNT_SCHEMA, "Refuse unless the first row gets this number"),
-            _query("expires_in_seconds", {"type": "number"}, "When the subscriptions end by themselves"),
-            _query("max_count", _COUNT_SCHEMA, "Of each mailbox"),
-            _query("max_bytes", _COUNT_SCHEMA, "Of each mailbox"),
-            _query("max_age_seconds", _COUNT_SCHEMA, "Of each mailbox"),
-        ],
-        requestBody={
-            "required": True,
-            "content": {
-                _JSON: {"schema": _ref("NewRows"), "example": EXAMPLE_ROWS},
-                "application/vnd.apache.arrow.stream": {
-                    "schema": {
-                        "type": "string",
-                        "description": "An Arrow IPC stream, one column per parameter",
-                    }
-                },
-            },
-        },
-    )
-    page = _operation(
-        "listSets",
-        "sets",
-        "List sets by name",
-        {"200": _answer("A page", "SetPage")},
-        (400,),
-        parameters=[
-            _query("after", _TEXT_SCHEMA, "Begin after this name"),
-            _query("limit", {"type": "integer", "minimum": 1, "maximum": 1000, "default": 100}, "Page size"),
-        ],
-    )
-    remove = _operation(
-        "removeSet",
-        "sets",
-        "End all subscriptions named NAME.0, NAME.1, ...",
-        {"200": _answer("How many have ended", "RemovedSet")},
-        (400, 403),
-    )
-    name = {"name": "name", "in": "path", "required": True, "schema": _TEXT_SCHEMA, "example": "quotes"}
-    return {
-        "/v1/sets": {"get": page},
-        "/v1/sets/{name}": {"parameters": [name], "post": add, "delete": remove},
+def _operation(operation: Operation, schemas: _Schemas) -> Node:
+    node: Node = {
+        "operationId": operation.name,
+        "tags": [operation.group.tag],
+        "summary": operation.summary,
     }
+    if operation.description is not None:
+        node["description"] = operation.description
+    parameters = [*operation.parameters]
+    if operation.query is not None:
+        parameters = [*schemas.parameters(operation.query), *parameters]
+    if parameters:
+        node["parameters"] = parameters
+    if operation.body is not None:
+        content = {"schema": schemas.of(operation.body), "example": schemas.example(operation.body)}
+        node["requestBody"] = {"required": not operation.takes_no_body, "content": {JSON: content}}
+    if operation.contents is not None:
+        node["requestBody"] = {"required": True, "content": operation.contents}
+    node["responses"] = _responses(operation, schemas)
+    return node
 
 
-def _receiving_paths(settings: Settings) -> Node:
-    longest = settings.gateway.poll_seconds
-    poll = _operation(
-        "pollSubscription",
-        "receiving",
-        "Wait for what a durable subscription gets",
-        {"200": _answer("What waited, or came first; empty when the time is up", "Items")},
-        (307, 400, 409),
-        parameters=[
-            _query("limit", {"type": "integer", "minimum": 1, "maximum": 1000, "default": 100}, "Most items"),
-            _query(
-                "wait",
-                {"type": "number", "minimum": 0, "default": min(30.0, longest)},
-                f"Seconds to wait for the first; more than {longest:g} counts as {longest:g}",
-            ),
-            _query("after", {"type": "string"}, "Skip up to this delivery id, without acknowledging it"),
-        ],
-    )
-    acknowledge = _operation(
-        "acknowledge",
-        "receiving",
-        "Be done with everything up to a delivery",
-        {"200": _answer("Acknowledged, durably", "Acknowledged")},
-        (307, 400, 403, 409, 413, 415),
-        requestBody=_body(_ref("Acknowledgement"), {"delivery_id": "alerts:17"}),
-    )
-    last_id = {
-        "name": "Last-Event-ID",
-        "in": "header",
-        "schema": {"type": "string"},
-        "description": "The last delivery id seen before a reconnection",
+def _responses(operation: Operation, schemas: _Schemas) -> Node:
+    responses: Node = {
+        str(status): {"$ref": f"#/components/responses/Problem{status}"}
+        for status in sorted(_problem_statuses(operation))
     }
-    stream = {"200": {"description": "A stream", "content": {"text/event-stream": {"schema": _STREAM}}}}
-    return {
-        "/v1/subscriptions/{id}/events": {"parameters": [_PATH_ID], "get": poll},
-        "/v1/subscriptions/{id}/ack": {"parameters": [_PATH_ID], "post": acknowledge},
-        "/v1/subscriptions/{id}/stream": {
-            "parameters": [_PATH_ID],
-            "get": _operation(
-                "streamSubscription",
-                "receiving",
-                "Server-Sent Events of a durable subscription",
-                stream,
-                (307, 400, 409),
-                parameters=[last_id],
-            ),
-        },
-        "/v1/stream": {
-            "get": _operation(
-                "streamFilter",
-                "receiving",
-                "Server-Sent Events of a live subscription",
-                stream,
-                (400, 403),
-                description="The subscription lives as long as the connection.",
-                parameters=[
-                    _query("filter", {"type": "string"}, "The filter", required=True, example=EXAMPLE_FILTER),
-                    _query("scheme", SCHEME, "The filter that matches it"),
-                    last_id,
-                ],
-            )
-        },
-    }
+    for status, result in {operation.status: operation.result, **(operation.other_answers or {})}.items():
+        answer = responses[str(status)] = {"description": result}
+        if isinstance(operation.answer, dict):
+            answer["content"] = operation.answer
+        elif _is_message(operation.answer):
+            answer["content"] = {JSON: {"schema": schemas.of(operation.answer)}}
+        if operation.headers is not None:
+            answer["headers"] = operation.headers
+    return dict(sorted(responses.items()))
 
 
-def _slice_paths() -> Node:
-    add = _operation(
-        "addSlice",
-        "operations",
-        "Add a slice, which takes half of another",
-        {"201": _answer("Added; every event from the next batch on is matched with it", "SlicesView")},
-        (400, 403, 409, 413, 415),
-        description="Without a body, or without `split`, the most loaded slice is split.",
-        requestBody={**_body(_ref("NewSlice"), {"split": 0}), "required": False},
-    )
-    remove = _operation(
-        "removeSlice",
-        "operations",
-        "Remove a slice; its neighbours take over what it has",
-        {"200": _answer("Removed; others may have another number now", "SlicesView")},
-        (400, 403, 409),
-    )
-    number = {"name": "number", "in": "path", "required": True, "schema": _COUNT_SCHEMA, "example": 1}
-    seen: Node = {"200": _answer("What each slice holds and does", "SlicesView")}
-    return {
-        "/v1/slices": {"get": _bare("slices", "Which slices has the index?", seen), "post": add},
-        "/v1/slices/{number}": {"parameters": [number], "delete": remove},
-    }
+def _problem_statuses(operation: Operation) -> set[int]:
+    statuses = {405, 429, 500, 503, *operation.problems}
+    if not operation.group.takes_any_query:
+        statuses.add(400)
+    if operation.path_parameters:
+        statuses.add(404)
+    if operation.method != "GET":
+        statuses.add(403)
+    if operation.body is not None or operation.contents is not None:
+        statuses |= {413, 415}
+    return statuses
 
 
-def _other_paths() -> Node:
-    test = _operation(
-        "testFilter",
-        "filters",
-        "Try a filter on a sample event",
-        {"200": _answer("Whether it matches, and by which clause", "FilterTestResult")},
-        (400, 403, 413, 415),
-        requestBody=_body(_ref("FilterTest"), {"filter": EXAMPLE_FILTER, "event": EXAMPLE_EVENT}),
-    )
-    explain = _operation(
-        "explainFilter",
-        "filters",
-        "The clauses that a filter comes down to",
-        {"200": _answer("An event matches when some clause does", "Clauses")},
-        (400, 403, 413, 415),
-        requestBody=_body(_ref("FilterText"), {"filter": EXAMPLE_FILTER}),
-    )
-    status = {_JSON: {"schema": _ref("Status")}}
-    ready: Node = {
-        "200": {"description": "Published events reach subscribers", "content": status},
-        "503": {"description": "Not yet, or no longer", "content": status},
-    }
-    health = {"200": {"description": "The process lives", "content": {_JSON: {"schema": {"type": "object"}}}}}
-    observed: Node = {"200": _answer("Counters since the start, and the queues now", "SiteObservation")}
-    listed: Node = {"200": _answer("The first is the site's own", "Gateways")}
-    text: Node = {"text/plain": {"schema": {"type": "string"}}}
-    return {
-        "/v1/filters/test": {"post": test},
-        "/v1/filters/explain": {"post": explain},
-        "/v1/pipeline": {"get": _bare("pipeline", "What do the operators do, and what waits?", observed)},
-        "/v1/gateways": {"get": _bare("gateways", "Which gateways has the site?", listed)},
-        "/healthz": {"get": _bare("health", "Does the process live?", health)},
-        "/readyz": {"get": _bare("readiness", "Do published events reach subscribers?", ready)},
-        "/metrics": {
-            "get": _bare(
-                "metrics", "Metrics for Prometheus", {"200": {"description": "Metrics", "content": text}}
-            )
-        },
-    }
-
-
-_TEXT_SCHEMA: Node = {"type": "string"}
-_COUNT_SCHEMA: Node = {"type": "integer", "minimum": 0}
-_STREAM: Node = {
-    "type": "string",
-    "description": "Messages `subscribed`, `event` (with the delivery id), `gap`, `ended` and `error`; a "
-    "comment as heartbeat",
-}
-_PATH_ID: Node = {
-    "name": "id",
-    "in": "path",
-    "required": True,
-    "schema": {"type": "string"},
-    "example": "alerts",
-}
-
-
-def _operation(
-    name: str, tag: str, summary: str, answers: Node, problems: tuple[int, ...], **more: Any
-) -> Node:
-    responses = dict(answers)
-    for status in sorted({*problems, *_ALWAYS}):
-        responses[str(status)] = {"$ref": f"#/components/responses/Problem{status}"}
-    return {"operationId": name, "tags": [tag], "summary": summary, **more, "responses": responses}
-
-
-def _bare(name: str, summary: str, responses: Node) -> Node:
-    return {"operationId": name, "tags": ["operations"], "summary": summary, "responses": responses}
-
-
-def _answer(description: str, schema: str) -> Node:
-    return {"description": description, "content": {_JSON: {"schema": _ref(schema)}}}
-
-
-def _body(schema: Node, example: Any) -> Node:
-    return {"required": True, "content": {_JSON: {"schema": schema, "example": example}}}
-
-
-def _query(name: str, schema: Node, description: str, *, required: bool = False, **more: Any) -> Node:
-    return {
-        "name": name,
-        "in": "query",
-        "required": required,
-        "schema": schema,
-        "description": description,
-        **more,
-    }
-
-
-def _ref(name: str) -> Node:
-    return {"$ref": f"#/components/schemas/{name}"}
+def _path_parameter(name: str) -> Node:
+    parameter = PATH_PARAMETERS[name]
+    schema = _parameter_schema(msgspec.json.decode(msgspec.json.encode(msgspec.json.schema(parameter.kind))))
+    return {"name": name, "in": "path", "required": True, "schema": schema, "example": parameter.example}
 
 
 def _problem_responses() -> Node:
@@ -382,13 +206,15 @@ def _problem_responses() -> Node:
     for code, kind in KINDS.items():
         codes.setdefault(kind.status, []).append(code)
     retry = {"Retry-After": {"schema": {"type": "integer"}, "description": "Seconds"}}
-    where = {"Location": {"schema": _TEXT_SCHEMA, "description": "The same, at the gateway that has it"}}
+    where = {
+        "Location": {"schema": {"type": "string"}, "description": "The same, at the gateway that has it"}
+    }
     headers = {307: where, 429: retry, 503: retry}
     responses: Node = {}
     for status, names in sorted(codes.items()):
         responses[f"Problem{status}"] = {
             "description": "Codes: " + ", ".join(names),
-            "content": {PROBLEM_TYPE: {"schema": _ref("Problem")}},
+            "content": {PROBLEM_TYPE: {"schema": {"$ref": _REFERENCE.format(name="Problem")}}},
             **({"headers": headers[status]} if status in headers else {}),
         }
     return responses

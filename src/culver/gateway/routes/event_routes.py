@@ -5,26 +5,65 @@ import time
 from collections.abc import Callable, Sequence
 
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
 
 from culver.errors import CulverError, InvalidRequest, Unavailable
-from culver.gateway.api.delivery_encoding import encode
-from culver.gateway.api.request_fields import Query
+from culver.gateway.api.operations import JSON, Operations
+from culver.gateway.api.request_bodies import line_too_large, media_type, read_body
 from culver.gateway.cpu_work import compute
 from culver.gateway.gateway_context import Gateway, Interrupted, client_of, gateway_of
-from culver.gateway.routes.request_bodies import line_too_large, media_type, read_body
 from culver.log import CommitReceipt
+from culver.messages import EVENT_EXAMPLE, Accepted
 from culver.model import Event
 from culver.model.formats import NDJSON, LineSplitter, decode_body, decode_lines
+
+operations = Operations("events", "Publishing")
 
 _BINARY_MARK = "ce-specversion"
 _CHUNK_EVENTS = 1_000
 _CHUNK_BYTES = 1024 * 1024
 
 
-async def publish_events(request: Request) -> Response:
+_EVENT = {"$ref": "#/components/schemas/Event"}
+_CLOUDEVENT = {
+    "specversion": "1.0",
+    "id": "1",
+    "source": "/exchange",
+    "type": "quote",
+    "data": {"symbol": "ACME", "price": 21.5},
+}
+_CONTENTS = {
+    JSON: {
+        "schema": {"oneOf": [_EVENT, {"type": "array", "items": _EVENT, "minItems": 1}]},
+        "examples": {
+            "one": {"summary": "One event", "value": EVENT_EXAMPLE},
+            "batch": {"summary": "A batch", "value": [EVENT_EXAMPLE, {"symbol": "EMCA", "price": 5}]},
+        },
+    },
+    NDJSON: {
+        "schema": {"type": "string", "description": "One event a line, published while it arrives"},
+        "example": '{"symbol": "ACME", "price": 21.5}\n{"symbol": "ACME", "price": 22}\n',
+    },
+    "application/cloudevents+json": {"schema": _EVENT, "example": _CLOUDEVENT},
+    "application/cloudevents-batch+json": {
+        "schema": {"type": "array", "items": _EVENT, "minItems": 1},
+        "example": [_CLOUDEVENT],
+    },
+}
+
+
+@operations.add(
+    "POST",
+    "/v1/events",
+    "publishEvents",
+    "Publish one event, a batch or a stream",
+    "The events are on disk",
+    contents=_CONTENTS,
+    problems=(507,),
+    description="With a `ce-specversion` header the body is the data of a CloudEvent in binary mode. In a "
+    "stream of lines an error's problem has `line` and `accepted`, the number of events acknowledged before it.",
+)
+async def publish_events(request: Request) -> Accepted:
     gateway = gateway_of(request)
-    Query(request.query_params, ())
     if media_type(request.headers) == NDJSON and _BINARY_MARK not in request.headers:
         return await _publish_stream(request, gateway)
     if "content-type" not in request.headers and _BINARY_MARK not in request.headers:
@@ -40,7 +79,7 @@ async def publish_events(request: Request) -> Response:
         raise InvalidRequest("the body holds no event", field="body")
     gateway.take_events(client_of(request), len(events))
     receipt = await publish(gateway, events)
-    return _accepted(len(events), receipt.first_offset, receipt.next_offset)
+    return Accepted(receipt.first_offset, receipt.next_offset, accepted=len(events))
 
 
 async def publish(gateway: Gateway, events: Sequence[Event]) -> CommitReceipt:
@@ -51,7 +90,7 @@ async def publish(gateway: Gateway, events: Sequence[Event]) -> CommitReceipt:
     return receipt
 
 
-async def _publish_stream(request: Request, gateway: Gateway) -> Response:
+async def _publish_stream(request: Request, gateway: Gateway) -> Accepted:
     """Publish lines while more of them arrive. An error ends the stream; what came before it is published,
     and the problem says how much of that was acknowledged."""
     chunks = _Chunks(gateway)
@@ -76,7 +115,7 @@ async def _publish_stream(request: Request, gateway: Gateway) -> Response:
         raise failure
     if chunks.first_offset is None:
         raise InvalidRequest("the stream holds no event", field="body", accepted=0)
-    return _accepted(chunks.accepted, chunks.first_offset, chunks.next_offset)
+    return Accepted(chunks.first_offset, chunks.next_offset, accepted=chunks.accepted)
 
 
 async def _feed(request: Request, gateway: Gateway, chunks: "_Chunks") -> None:
@@ -155,8 +194,3 @@ class _Chunks:
                 self.first_offset = receipt.first_offset
             self.next_offset = receipt.next_offset
             self.accepted += len(chunk)
-
-
-def _accepted(count: int, first_offset: int, next_offset: int) -> Response:
-    answer = {"accepted": count, "first_offset": first_offset, "next_offset": next_offset}
-    return Response(encode(answer), media_type="application/json")

@@ -6,62 +6,93 @@ from importlib import resources
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from culver.control import SiteObservation
 from culver.gateway.api import openapi
 from culver.gateway.api.delivery_encoding import encode
+from culver.gateway.api.operations import JSON, Operations
 from culver.gateway.gateway_context import gateway_of
 from culver.gateway.metrics import gateway_metrics
 from culver.gateway.redirection import url_of
+from culver.messages import GatewayEntry, Gateways, Health, SiteStatus
+
+operations = Operations("operations", "For operators", takes_any_query=True)
 
 
-async def health(request: Request) -> Response:
+@operations.add("GET", "/healthz", "health", "Does the process live?", "The process lives")
+async def health(request: Request) -> Health:
     """The process lives and its event loop turns."""
-    return Response(encode({"status": "ok"}), media_type="application/json")
+    return Health(status="ok")
 
 
+@operations.add(
+    "GET",
+    "/readyz",
+    "readiness",
+    "Do published events reach subscribers?",
+    "Published events reach subscribers",
+    answer=SiteStatus,
+    other_answers={503: "Not yet, or no longer"},
+)
 async def readiness(request: Request) -> Response:
-    """200 while published events reach subscribers, otherwise 503; the site's status either way."""
     gateway = gateway_of(request)
     await gateway.site.observation.refresh()
     ready = gateway.site.observation.ready and not gateway.stopping
     document = {**gateway.site.observation.status(), "ready": ready}
     headers = None if ready else {"Retry-After": "1"}
-    return Response(encode(document), 200 if ready else 503, headers, "application/json")
+    return Response(encode(document), 200 if ready else 503, headers, JSON)
 
 
+@operations.add(
+    "GET",
+    "/metrics",
+    "metrics",
+    "Metrics for Prometheus",
+    "Metrics",
+    answer={"text/plain": {"schema": {"type": "string"}}},
+)
 async def prometheus(request: Request) -> Response:
     gateway = gateway_of(request)
     await gateway.site.observation.refresh()
     return Response(gateway.metrics.render(), media_type=gateway_metrics.CONTENT_TYPE)
 
 
-async def pipeline(request: Request) -> Response:
-    """What each operator and each slice has done since the start, and what waits."""
+@operations.add(
+    "GET",
+    "/v1/pipeline",
+    "pipeline",
+    "What do the operators do, and what waits?",
+    "Counters since the start, and the queues now",
+)
+async def pipeline(request: Request) -> SiteObservation:
     gateway = gateway_of(request)
     await gateway.site.observation.refresh()
     seen = gateway.site.observation.observe()
-    seen = replace(seen, deliveries_sent=seen.deliveries_sent + gateway.metrics.deliveries_sent())
-    return Response(encode(seen), media_type="application/json")
+    return replace(seen, deliveries_sent=seen.deliveries_sent + gateway.metrics.deliveries_sent())
 
 
-async def gateways(request: Request) -> Response:
-    """The site's gateways, and what each of them has."""
-    site = gateway_of(request).site
-    await site.observation.refresh()
-    members = [
-        {
-            "number": each.number,
-            "url": url_of(request, each.port),
-            "state": each.state,
-            "subscriptions": each.subscriptions,
-            "sessions": each.sessions,
-        }
-        for each in site.observation.observe().gateways
-    ]
-    return Response(encode({"gateways": members}), media_type="application/json")
+@operations.add(
+    "GET", "/v1/gateways", "gateways", "Which gateways has the site?", "The first is the site's own"
+)
+async def gateways(request: Request) -> Gateways:
+    observation = gateway_of(request).site.observation
+    await observation.refresh()
+    return Gateways(
+        gateways=[
+            GatewayEntry(
+                number=each.number,
+                url=url_of(request, each.port),
+                state=each.state,
+                subscriptions=each.subscriptions,
+                sessions=each.sessions,
+            )
+            for each in observation.observe().gateways
+        ]
+    )
 
 
 async def describe(request: Request) -> Response:
-    return Response(encode(openapi.document(gateway_of(request).settings)), media_type="application/json")
+    document = openapi.document(gateway_of(request).settings, request.app.state.operations)
+    return Response(encode(document), media_type=JSON)
 
 
 async def docs_page(request: Request) -> Response:

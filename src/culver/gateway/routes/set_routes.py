@@ -9,28 +9,43 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from starlette.datastructures import Headers
+from starlette.datastructures import Headers, QueryParams
 from starlette.requests import Request
-from starlette.responses import Response
 
 from culver.errors import CulverError, InvalidFilter, InvalidRequest, TooLarge
-from culver.gateway.api.request_fields import Fields, Query, parse_json
+from culver.gateway.api.operations import JSON, NoParameters, Operations
+from culver.gateway.api.request_bodies import media_type, read_body
+from culver.gateway.api.request_reader import read_body_as, read_query_as
 from culver.gateway.cpu_work import compute
 from culver.gateway.gateway_context import Gateway, gateway_of
 from culver.gateway.routes.arrow_bodies import read_table
-from culver.gateway.routes.request_bodies import media_type, read_body
-from culver.gateway.routes.subscription_routes import answer, read_lifetime_and_limits
+from culver.gateway.routes.subscription_routes import lifetime_and_limits
 from culver.matching import compiles_by_column
+from culver.messages import (
+    AcceptedRows,
+    NewRows,
+    RemovedSet,
+    RowsQuery,
+    SetPage,
+    SetPageQuery,
+    SubscriptionSet,
+)
 from culver.model.columns import Columns, column_of_array, column_of_values
 from culver.model.language import Prepared, prepare
-from culver.registry import BlockSpec, SetSummary, check_set_name
+from culver.registry import BlockSpec, check_set_name
 
 ARROW_STREAM = "application/vnd.apache.arrow.stream"
-_JSON = "application/json"
-_QUERY = ("filter", "first", "expires_in_seconds", "max_count", "max_bytes", "max_age_seconds")
-_DEFAULT_PAGE = 100
-_MAX_PAGE = 1_000
-_MAX_FIRST = 10**18
+
+operations = Operations("sets", "Many subscriptions of one form")
+_CONTENTS = {
+    JSON: {
+        "schema": {"$ref": "#/components/schemas/NewRows"},
+        "example": {"filter": "symbol = ? AND price >= ?", "rows": [["ACME", 20], ["EMCA", 7.5]]},
+    },
+    ARROW_STREAM: {
+        "schema": {"type": "string", "description": "An Arrow IPC stream, one column per parameter"}
+    },
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,103 +61,95 @@ class _Form:
         return whole + (column_part + row_part if self.by_column else row_part + column_part)
 
 
-async def add_rows(request: Request) -> Response:
+@operations.add(
+    "POST",
+    "/v1/sets/{name}",
+    "addRows",
+    "Add rows to a set: one durable subscription each",
+    "All of them are on disk, and in effect from `since` on",
+    status=201,
+    query=RowsQuery,
+    contents=_CONTENTS,
+    messages=(NewRows,),
+    problems=(409,),
+    description="Row i of the answer's `first`, `first` + 1, ... is subscription `NAME.i`. All rows are added or "
+    "none. The parameters in the query are those of an Arrow stream; with JSON they are in the body.",
+)
+async def add_rows(request: Request) -> AcceptedRows:
     gateway = gateway_of(request)
-    name = _path_name(request)
+    name = request.path_params["name"]
     is_arrow = _is_arrow(request.headers)
-    query = Query(request.query_params, _QUERY if is_arrow else ())
+    if not is_arrow:
+        read_query_as(NoParameters, request.query_params)
     body = await read_body(request, gateway.settings.gateway.max_body_bytes)
     read = _read_arrow if is_arrow else _read_json
-    spec, form = await compute(len(body), read, gateway, name, body, query)
+    spec, form = await compute(len(body), read, gateway, name, body, request.query_params)
     try:
         block = await gateway.site.subscriptions.add_block(spec)
     except (InvalidFilter, TooLarge) as exc:
         raise _located(exc, form) from exc
-    members = {
-        "set": block.name,
-        "count": block.count,
-        "first": block.first,
-        "next": block.first + block.count,
-        "since": block.since,
-    }
-    return answer(members, 201)
+    return AcceptedRows(block.name, block.first, block.count, block.since, next=block.first + block.count)
 
 
-async def list_sets(request: Request) -> Response:
-    gateway = gateway_of(request)
-    query = Query(request.query_params, ("after", "limit"))
-    limit = query.integer("limit", _DEFAULT_PAGE, 1, _MAX_PAGE)
-    after = query.text("after")
-    page = await gateway.site.subscriptions.sets(None if after is None else check_set_name(after), limit)
-    return answer(
-        {"sets": [_members(each) for each in page], "next": page[-1].name if len(page) == limit else None}
+@operations.add("GET", "/v1/sets", "listSets", "List sets by name", "A page")
+async def list_sets(request: Request, query: SetPageQuery) -> SetPage:
+    after = None if query.after is None else check_set_name(query.after)
+    page = await gateway_of(request).site.subscriptions.sets(after, query.limit)
+    return SetPage(
+        sets=[
+            SubscriptionSet(set=each.name, count=each.count, next=each.next, filters=tuple(each.filters))
+            for each in page
+        ],
+        next=page[-1].name if len(page) == query.limit else None,
     )
 
 
-async def remove_set(request: Request) -> Response:
-    Query(request.query_params, ())
-    count = await gateway_of(request).site.subscriptions.remove_set(_path_name(request))
-    return answer({"removed": count})
-
-
-def _members(summary: SetSummary) -> dict[str, Any]:
-    return {
-        "set": summary.name,
-        "count": summary.count,
-        "next": summary.next,
-        "filters": list(summary.filters),
-    }
-
-
-def _path_name(request: Request) -> str:
-    return check_set_name(request.path_params["name"])
+@operations.add(
+    "DELETE",
+    "/v1/sets/{name}",
+    "removeSet",
+    "End all subscriptions named NAME.0, NAME.1, ...",
+    "How many have ended",
+)
+async def remove_set(request: Request) -> RemovedSet:
+    count = await gateway_of(request).site.subscriptions.remove_set(request.path_params["name"])
+    return RemovedSet(removed=count)
 
 
 def _is_arrow(headers: Headers) -> bool:
     kind = media_type(headers)
-    if kind not in (_JSON, ARROW_STREAM):
+    if kind not in (JSON, ARROW_STREAM):
         raise InvalidRequest(
-            f"send the rows as {_JSON} or {ARROW_STREAM}, not {kind or 'without a content type'}",
+            f"send the rows as {JSON} or {ARROW_STREAM}, not {kind or 'without a content type'}",
             field="content-type",
             status=415,
         )
     return kind == ARROW_STREAM
 
 
-def _read_json(gateway: Gateway, name: str, body: bytes, query: Query) -> tuple[BlockSpec, _Form]:
-    fields = Fields(parse_json(body))
-    options = read_lifetime_and_limits(gateway, fields)
-    text, first = fields.text("filter"), fields.optional_integer("first", 0, _MAX_FIRST)
-    rows, columns = fields.any("rows"), fields.any("columns")
-    fields.close()
-    if (rows is None) == (columns is None):
+def _read_json(gateway: Gateway, name: str, body: bytes, query: QueryParams) -> tuple[BlockSpec, _Form]:
+    rows = read_body_as(NewRows, body)
+    options = lifetime_and_limits(gateway, rows.expires_in_seconds, rows.mailbox)
+    if (rows.rows is None) == (rows.columns is None):
         raise InvalidRequest("give the values as either rows or columns", field="rows")
-    form = _Form(by_column=rows is None)
-    given: list[Any] = _lists(rows if columns is None else columns, form)
-    prepared = prepare(text, gateway.settings.filters)
-    if rows is not None:
-        _check_count(gateway, prepared, len(given))
-        given = _transposed(given, prepared.parameters)
+    form = _Form(by_column=rows.rows is None)
+    given: Sequence[Sequence[Any]] = rows.columns or ()
+    prepared = prepare(rows.filter, gateway.settings.filters)
+    if rows.rows is not None:
+        _check_count(gateway, prepared, len(rows.rows))
+        given = _transposed(rows.rows, prepared.parameters)
     _check_shape(gateway, prepared, given, form)
     try:
         arrays = tuple(column_of_values(column, place + 1) for place, column in enumerate(given))
     except InvalidFilter as exc:
         raise _located(exc, form) from exc
-    return BlockSpec(name, prepared, arrays, first, **options), form
+    return BlockSpec(name, prepared, arrays, rows.first, **options), form
 
 
-def _read_arrow(gateway: Gateway, name: str, body: bytes, query: Query) -> tuple[BlockSpec, _Form]:
-    mailbox = {
-        limit: query.integer(limit, 0, 1, 2**62)
-        for limit in ("max_count", "max_bytes", "max_age_seconds")
-        if query.text(limit) is not None
-    }
-    members: dict[str, Any] = {"mailbox": mailbox} if mailbox else {}
-    if query.text("expires_in_seconds") is not None:
-        members["expires_in_seconds"] = query.seconds("expires_in_seconds", 0, float("inf"))
-    options = read_lifetime_and_limits(gateway, Fields(members))
-    first = None if query.text("first") is None else query.integer("first", 0, 0, _MAX_FIRST)
-    prepared = prepare(query.required("filter"), gateway.settings.filters)
+def _read_arrow(gateway: Gateway, name: str, body: bytes, query: QueryParams) -> tuple[BlockSpec, _Form]:
+    rows = read_query_as(RowsQuery, query)
+    options = lifetime_and_limits(gateway, rows.expires_in_seconds, rows, prefix="")
+    prepared = prepare(rows.filter, gateway.settings.filters)
     table = read_table(body)
     form = _Form()
     _check_shape(gateway, prepared, table.columns, form)
@@ -154,20 +161,10 @@ def _read_arrow(gateway: Gateway, name: str, body: bytes, query: Query) -> tuple
         raise _located(exc, form) from exc
     except (pa.ArrowException, UnicodeError) as exc:
         raise InvalidRequest(f"the columns cannot be read: {exc}", field="body") from exc
-    return BlockSpec(name, prepared, arrays, first, **options), form
+    return BlockSpec(name, prepared, arrays, rows.first, **options), form
 
 
-def _lists(value: Any, form: _Form) -> list[list[Any]]:
-    if not isinstance(value, list):
-        raise InvalidRequest(f"{form.field(None, None)} must be an array", field=form.field(None, None))
-    for place, item in enumerate(value):
-        if not isinstance(item, list):
-            field = form.field(None, place + 1) if form.by_column else form.field(place, None)
-            raise InvalidRequest(f"{field} must be an array of values", field=field)
-    return value
-
-
-def _transposed(rows: list[list[Any]], parameters: int) -> list[Sequence[Any]]:
+def _transposed(rows: Sequence[Sequence[Any]], parameters: int) -> list[Sequence[Any]]:
     for place, row in enumerate(rows):
         if len(row) != parameters:
             raise InvalidFilter(

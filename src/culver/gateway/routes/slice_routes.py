@@ -1,48 +1,45 @@
 """The slices of the index: `/v1/slices`, to look at, add and remove."""
 
 from starlette.requests import Request
-from starlette.responses import Response
 
 from culver.control import SlicesView
-from culver.errors import NotFound
-from culver.gateway.api.delivery_encoding import encode
-from culver.gateway.api.request_fields import Fields, Query, parse_json
+from culver.gateway.api.operations import Operations
 from culver.gateway.gateway_context import gateway_of
-from culver.gateway.routes.request_bodies import read_body, require_json
+from culver.messages import NewSlice
 
-_MOST = 2**31 - 1
+operations = Operations("operations", "For operators")
 
 
-async def view(request: Request) -> Response:
-    Query(request.query_params, ())
+@operations.add(
+    "GET", "/v1/slices", "slices", "Which slices has the index?", "What each slice holds and does"
+)
+async def view(request: Request) -> SlicesView:
     site = gateway_of(request).site
     await site.observation.refresh()
-    return _answer(site.slices.view())
+    return site.slices.view()
 
 
-async def add(request: Request) -> Response:
-    """The body may be left out."""
-    gateway = gateway_of(request)
-    Query(request.query_params, ())
-    body = await read_body(request, gateway.settings.gateway.max_body_bytes)
-    split = None
-    if body:
-        require_json(request.headers)
-        fields = Fields(parse_json(body))
-        split = fields.optional_integer("split", 0, _MOST)
-        fields.close()
-    return _answer(await gateway.site.slices.add(split), 201)
+@operations.add(
+    "POST",
+    "/v1/slices",
+    "addSlice",
+    "Add a slice, which takes half of another",
+    "Added; every event from the next batch on is matched with it",
+    status=201,
+    problems=(404, 409),
+    description="Without a body, or without `split`, the most loaded slice is split.",
+)
+async def add(request: Request, body: NewSlice | None) -> SlicesView:
+    return await gateway_of(request).site.slices.add(None if body is None else body.split)
 
 
-async def remove(request: Request) -> Response:
-    Query(request.query_params, ())
-    number: str = request.path_params["number"]
-    if not (number.isascii() and number.isdigit() and int(number[:20]) <= _MOST):
-        raise NotFound(
-            f"there is no slice {number[:100]!r}; GET /v1/slices lists those there are", field="number"
-        )
-    return _answer(await gateway_of(request).site.slices.remove(int(number)))
-
-
-def _answer(seen: SlicesView, status: int = 200) -> Response:
-    return Response(encode(seen), status, media_type="application/json")
+@operations.add(
+    "DELETE",
+    "/v1/slices/{number}",
+    "removeSlice",
+    "Remove a slice; its neighbours take over what it has",
+    "Removed; others may have another number now",
+    problems=(409,),
+)
+async def remove(request: Request) -> SlicesView:
+    return await gateway_of(request).site.slices.remove(int(request.path_params["number"]))

@@ -18,19 +18,15 @@ from starlette.types import Receive, Scope, Send
 
 from culver.delivery import Delivery
 from culver.errors import CulverError, NotFound
-from culver.gateway.api.delivery_encoding import (
-    Item,
-    ReceiveLimit,
-    batches,
-    encode,
-    gap_members,
-    item_members,
-)
-from culver.gateway.api.request_fields import Query, check_delivery_id, offset_within
+from culver.gateway.api.delivery_encoding import Received, ReceiveLimit, batches, encode, item_of
+from culver.gateway.api.operations import Operations
+from culver.gateway.api.request_reader import check_delivery_id, offset_within
 from culver.gateway.gateway_context import Gateway, Interrupted, gateway_of
 from culver.gateway.live_sessions import open_live
 from culver.gateway.problems import encode_problem, problem_document
 from culver.gateway.routes.subscription_routes import durable_registration, live_spec
+from culver.messages import StreamEnd, StreamQuery, StreamStart
+from culver.model import DELIVERY_ID
 from culver.roles import Session
 
 _HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
@@ -40,21 +36,56 @@ _FAREWELL_SECONDS = 0.5
 _logger = logging.getLogger(__name__)
 
 
-async def stream_live(request: Request) -> Response:
-    """A live subscription that lives as long as the connection."""
+operations = Operations("receiving", "Long polling and Server-Sent Events")
+_STREAM = {
+    "text/event-stream": {
+        "schema": {
+            "type": "string",
+            "description": "Messages `subscribed`, `event` (with the delivery id), `gap`, `ended` and `error`; a "
+            "comment as heartbeat",
+        }
+    }
+}
+_LAST_ID_HEADER = {
+    "name": "Last-Event-ID",
+    "in": "header",
+    "schema": {"type": "string", "pattern": DELIVERY_ID},
+    "description": "The last delivery id seen before a reconnection",
+}
+
+
+@operations.add(
+    "GET",
+    "/v1/stream",
+    "streamFilter",
+    "Server-Sent Events of a live subscription",
+    "A stream",
+    answer=_STREAM,
+    parameters=(_LAST_ID_HEADER,),
+    problems=(403,),
+    description="The subscription lives as long as the connection.",
+)
+async def stream_live(request: Request, query: StreamQuery) -> Response:
     gateway = gateway_of(request)
-    query = Query(request.query_params, ("filter", "scheme"))
-    text = query.required("filter")
     last = request.headers.get(_LAST_ID)
     after = check_delivery_id(last, _LAST_ID)[1] if last else None
-    spec = await live_spec(gateway, gateway.site.sessions.new_live_id(), text, query.text("scheme"))
+    spec = await live_spec(gateway, gateway.site.sessions.new_live_id(), query.filter, query.scheme)
     return EventStream(gateway, await open_live(gateway.site, spec, after))
 
 
+@operations.add(
+    "GET",
+    "/v1/subscriptions/{id}/stream",
+    "streamSubscription",
+    "Server-Sent Events of a durable subscription",
+    "A stream",
+    answer=_STREAM,
+    parameters=(_LAST_ID_HEADER,),
+    problems=(307, 409),
+)
 async def stream_durable(request: Request) -> Response:
     """A durable subscription; `Last-Event-ID` acknowledges and goes on after it."""
     gateway = gateway_of(request)
-    Query(request.query_params, ())
     registration = await durable_registration(request)
     last = request.headers.get(_LAST_ID)
     after = offset_within(registration.id, last, _LAST_ID) if last else None
@@ -108,14 +139,14 @@ class EventStream(Response):
 
     async def _pump(self, send: Send) -> None:
         registration = self._session.registration
-        hello = {"subscription": registration.id, "since": registration.since}
-        await _send(send, b"retry: 2000\n" + _message("subscribed", encode(hello)))
+        start = StreamStart(registration.id, registration.since)
+        await _send(send, b"retry: 2000\n" + _message("subscribed", encode(start)))
         limit = ReceiveLimit()
         while True:
             try:
                 items = await self._session.receive(limit.value, self._gateway.heartbeat_seconds)
             except NotFound:
-                await _send(send, _message("ended", encode({"subscription": registration.id})))
+                await _send(send, _message("ended", encode(StreamEnd(registration.id))))
                 return
             if not items:
                 await _send(send, b": heartbeat\n\n")
@@ -123,19 +154,19 @@ class EventStream(Response):
             limit.observe(items)
             await self._send_items(send, items)
 
-    async def _send_items(self, send: Send, items: Sequence[Item]) -> None:
+    async def _send_items(self, send: Send, items: Sequence[Received]) -> None:
         metrics = self._gateway.metrics
         for batch in batches(items):
             if isinstance(batch, list):
                 await _send(send, b"".join(map(_delivery_message, batch)))
                 metrics.deliveries.labels("sse").inc(len(batch))
             else:
-                await _send(send, _message("gap", encode({"type": "gap", **gap_members(batch)})))
+                await _send(send, _message("gap", encode(item_of(batch))))
                 metrics.gaps.labels(batch.reason).inc()
 
 
 def _delivery_message(delivery: Delivery) -> bytes:
-    data = encode(item_members(delivery))
+    data = encode(item_of(delivery))
     if b"\n" in data or b"\r" in data:
         # Line ends between JSON tokens mean nothing to JSON and everything to this format.
         data = data.replace(b"\n", b" ").replace(b"\r", b" ")

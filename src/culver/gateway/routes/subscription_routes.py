@@ -1,81 +1,121 @@
 """`/v1/subscriptions`: make, list, read, replace and remove durable subscriptions."""
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import quote
 
+from msgspec.structs import asdict
 from starlette.requests import Request
 from starlette.responses import Response
 
 from culver.errors import Conflict, CulverError, InvalidFilter, InvalidRequest, TooLarge
-from culver.gateway.api.delivery_encoding import encode, timestamp_text
-from culver.gateway.api.request_fields import Fields, Query, check_subscription_id, parse_json, prefixed
+from culver.gateway.api.delivery_encoding import encode
+from culver.gateway.api.operations import JSON, Operations
+from culver.gateway.api.request_reader import check_subscription_id, prefixed
 from culver.gateway.cpu_work import compute
 from culver.gateway.gateway_context import Gateway, gateway_of
 from culver.gateway.redirection import check_here
-from culver.gateway.routes.request_bodies import read_body, require_json
+from culver.messages import (
+    CreatedSubscription,
+    CreatedSubscriptions,
+    Mailbox,
+    NewSubscription,
+    NewSubscriptions,
+    PageQuery,
+    Replacement,
+    Subscription,
+    SubscriptionPage,
+)
 from culver.model import COLUMNAR
 from culver.model.language import Predicate, parse
 from culver.plugins import FILTERS
 from culver.registry import Registration, SubscriptionSpec, check_id
 
-_JSON = "application/json"
-_DEFAULT_PAGE = 100
-_MAX_PAGE = 1_000
-_LONGEST_LIFE_SECONDS = 100 * 365 * 24 * 3600
-_PARSE_WEIGHT = 8  # a character of a filter costs about as much as this many bytes of an event
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+# A character of a filter costs about as much as this many bytes of an event.
+_PARSE_WEIGHT = 8
+
+operations = Operations("subscriptions", "Durable subscriptions")
 
 
-async def create(request: Request) -> Response:
+@operations.add(
+    "POST",
+    "/v1/subscriptions",
+    "createSubscription",
+    "Make a durable subscription, or many",
+    "Made; every matching event from `since` on is delivered",
+    answer=(Subscription, CreatedSubscriptions),
+    status=201,
+    headers={"Location": {"schema": {"type": "string"}, "description": "For a single one"}},
+    problems=(409,),
+    description="An array makes all of its subscriptions or none.",
+)
+async def create(request: Request, body: NewSubscription | NewSubscriptions) -> Response:
     gateway = gateway_of(request)
-    Query(request.query_params, ())
-    content = await _read_json(request, gateway)
-    if isinstance(content, list):
-        return await _create_all(gateway, content)
-    spec = await _read_spec(gateway, content, with_id=True)
+    if isinstance(body, list):
+        return Response(encode(await _create_all(gateway, body)), 201, media_type=JSON)
+    options = _spec_options(gateway, body)
+    spec = SubscriptionSpec(await parse_filter(gateway, body.filter), **options)
     (registration,) = await gateway.site.subscriptions.add([spec])
-    location = f"/v1/subscriptions/{quote(registration.id)}"
-    return answer(subscription_members(gateway, registration, 0), 201, {"Location": location})
+    location = {"Location": f"/v1/subscriptions/{quote(registration.id)}"}
+    return Response(encode(_subscription(gateway, registration, 0)), 201, location, JSON)
 
 
-async def list_page(request: Request) -> Response:
+@operations.add("GET", "/v1/subscriptions", "listSubscriptions", "List subscriptions by id", "A page")
+async def list_page(request: Request, query: PageQuery) -> SubscriptionPage:
     gateway = gateway_of(request)
-    query = Query(request.query_params, ("after", "limit"))
-    limit = query.integer("limit", _DEFAULT_PAGE, 1, _MAX_PAGE)
-    after = query.text("after")
-    if after is not None:
-        check_subscription_id(after, "after")
-    page = await gateway.site.subscriptions.page(after, limit)
+    if query.after is not None:
+        check_subscription_id(query.after, "after")
+    page = await gateway.site.subscriptions.page(query.after, query.limit)
     pending = await gateway.site.sessions.pending(page)
-    members = [subscription_members(gateway, *each) for each in zip(page, pending, strict=True)]
-    return answer({"subscriptions": members, "next": page[-1].id if len(page) == limit else None})
+    return SubscriptionPage(
+        subscriptions=[_subscription(gateway, *each) for each in zip(page, pending, strict=True)],
+        next=page[-1].id if len(page) == query.limit else None,
+    )
 
 
-async def read(request: Request) -> Response:
+@operations.add(
+    "GET", "/v1/subscriptions/{id}", "readSubscription", "Read a subscription", "The subscription"
+)
+async def read(request: Request) -> Subscription:
     gateway = gateway_of(request)
-    Query(request.query_params, ())
-    return await _answer_one(gateway, await gateway.site.subscriptions.get(_path_id(request)))
+    return await _with_pending(gateway, await gateway.site.subscriptions.get(request.path_params["id"]))
 
 
-async def replace(request: Request) -> Response:
+@operations.add(
+    "PUT",
+    "/v1/subscriptions/{id}",
+    "replaceSubscription",
+    "Give a subscription another filter and other options",
+    "The subscription",
+    problems=(409,),
+)
+async def replace(request: Request, body: Replacement) -> Subscription:
     gateway = gateway_of(request)
-    Query(request.query_params, ())
-    subscription = _path_id(request)
-    content = await _read_json(request, gateway)
-    spec = await _read_spec(gateway, content, with_id=False, subscription=subscription)
-    return await _answer_one(gateway, await gateway.site.subscriptions.replace(spec))
+    options = _spec_options(gateway, body) | {"id": request.path_params["id"]}
+    spec = SubscriptionSpec(await parse_filter(gateway, body.filter), **options)
+    return await _with_pending(gateway, await gateway.site.subscriptions.replace(spec))
 
 
+@operations.add(
+    "DELETE",
+    "/v1/subscriptions/{id}",
+    "removeSubscription",
+    "End a subscription",
+    "Ended",
+    status=204,
+    answer=None,
+)
 async def remove(request: Request) -> Response:
-    gateway = gateway_of(request)
-    Query(request.query_params, ())
-    await gateway.site.subscriptions.remove(_path_id(request))
+    await gateway_of(request).site.subscriptions.remove(request.path_params["id"])
     return Response(status_code=204)
 
 
 async def durable_registration(request: Request) -> Registration:
     """The durable subscription that the path names. Raises NotFound, Elsewhere, or Conflict for a live one: it
     belongs to the connection that made it, and ends with it."""
-    subscription = _path_id(request)
+    subscription = request.path_params["id"]
     check_here(request, subscription)
     return check_durable(await gateway_of(request).site.subscriptions.get(subscription))
 
@@ -112,93 +152,102 @@ def check_scheme(name: str | None) -> str:
     return COLUMNAR if name is None else name
 
 
-def subscription_members(gateway: Gateway, registration: Registration, pending: int) -> dict[str, Any]:
-    """A SUBSCRIPTION as clients see it."""
-    expires_at = registration.expires_at_us
-    members: dict[str, Any] = {
-        "id": registration.id,
-        "filter": registration.filter,
-        "scheme": registration.scheme,
-        "durable": registration.durable,
-        "since": registration.since,
-        "created_at": timestamp_text(registration.created_at_us),
-        "expires_at": None if expires_at is None else timestamp_text(expires_at),
-        "mailbox": None,
-        "pending": pending,
-    }
+def lifetime_and_limits(
+    gateway: Gateway, lifetime_seconds: float | None, mailbox: Mailbox | None, prefix: str = "mailbox."
+) -> dict[str, Any]:
+    """The members of a SubscriptionSpec, or a BlockSpec, about its expiry and its mailbox. Raises InvalidRequest."""
+    options: dict[str, Any] = {}
+    if lifetime_seconds is not None:
+        options["expires_at_us"] = gateway.now_us() + int(lifetime_seconds * 1_000_000)
+    if mailbox is not None:
+        for name, most in asdict(_site_limits(gateway)).items():
+            wanted = getattr(mailbox, name)
+            if wanted is not None and wanted > most:
+                raise InvalidRequest(
+                    f"{prefix}{name} must be a whole number from 1 to {most}", field=prefix + name
+                )
+            options[name.replace("max", "mailbox")] = wanted
+    return options
+
+
+def _spec_options(gateway: Gateway, body: Replacement) -> dict[str, Any]:
+    """All members of a SubscriptionSpec except the predicate."""
+    options = lifetime_and_limits(gateway, body.expires_in_seconds, body.mailbox)
+    options["scheme"] = check_scheme(body.scheme)
+    if isinstance(body, NewSubscription) and body.id is not None:
+        options["id"] = check_id(body.id, durable=True)
+    return options
+
+
+def _site_limits(gateway: Gateway) -> Mailbox:
+    limits = gateway.settings.delivery
+    return Mailbox(
+        max_count=limits.mailbox_count,
+        max_bytes=limits.mailbox_bytes,
+        max_age_seconds=limits.mailbox_age_seconds,
+    )
+
+
+def _subscription(gateway: Gateway, registration: Registration, pending: int) -> Subscription:
+    mailbox = None
     if registration.durable:
-        defaults = gateway.settings.delivery
-        members["mailbox"] = {
-            "max_count": _either(registration.mailbox_count, defaults.mailbox_count),
-            "max_bytes": _either(registration.mailbox_bytes, defaults.mailbox_bytes),
-            "max_age_seconds": _either(registration.mailbox_age_seconds, defaults.mailbox_age_seconds),
+        own = {
+            "max_count": registration.mailbox_count,
+            "max_bytes": registration.mailbox_bytes,
+            "max_age_seconds": registration.mailbox_age_seconds,
         }
-    return members
+        chosen = {name: value for name, value in own.items() if value is not None}
+        mailbox = Mailbox(**{**asdict(_site_limits(gateway)), **chosen})
+    expires_at_us = registration.expires_at_us
+    return Subscription(
+        id=registration.id,
+        filter=registration.filter,
+        scheme=registration.scheme,
+        durable=registration.durable,
+        since=registration.since,
+        created_at=timestamp_text(registration.created_at_us),
+        expires_at=None if expires_at_us is None else timestamp_text(expires_at_us),
+        mailbox=mailbox,
+        pending=pending,
+    )
 
 
-async def _create_all(gateway: Gateway, content: list[Any]) -> Response:
+def timestamp_text(microseconds: int) -> Any:
+    """A moment in RFC 3339, in UTC. It is text because msgspec leaves out microseconds that are 0."""
+    moment = _EPOCH + timedelta(microseconds=microseconds)
+    return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+async def _with_pending(gateway: Gateway, registration: Registration) -> Subscription:
+    (pending,) = await gateway.site.sessions.pending([registration])
+    return _subscription(gateway, registration, pending)
+
+
+async def _create_all(gateway: Gateway, body: list[NewSubscription]) -> CreatedSubscriptions:
     limit = gateway.settings.registry.max_batch
-    if not content:
+    if not body:
         raise InvalidRequest("the array holds no subscription", field="body")
-    if len(content) > limit:
+    if len(body) > limit:
         raise TooLarge(
             f"at most {limit} subscriptions fit one request; send several", field="body", limit=limit
         )
     # Weighed together: many small filters take as long as one huge one.
-    specs = await compute(len(content) * 256, _read_specs, gateway, content)
+    specs = await compute(len(body) * 256, _specs, gateway, body)
     registrations = await gateway.site.subscriptions.add(specs)
-    answers = [{"id": registration.id, "since": registration.since} for registration in registrations]
-    return answer({"subscriptions": answers}, 201)
+    return CreatedSubscriptions(
+        subscriptions=[CreatedSubscription(id=each.id, since=each.since) for each in registrations]
+    )
 
 
-def _read_specs(gateway: Gateway, content: list[Any]) -> list[SubscriptionSpec]:
+def _specs(gateway: Gateway, body: list[NewSubscription]) -> list[SubscriptionSpec]:
     specs: list[SubscriptionSpec] = []
-    for index, item in enumerate(content):
+    for index, each in enumerate(body):
         try:
-            text, options = _read_options(gateway, item, with_id=True)
-            specs.append(SubscriptionSpec(_parse(gateway, text), **options))
+            options = _spec_options(gateway, each)
+            specs.append(SubscriptionSpec(_parse(gateway, each.filter), **options))
         except CulverError as exc:
             raise prefixed(exc, f"[{index}]") from exc
     return specs
-
-
-async def _read_spec(
-    gateway: Gateway, content: Any, *, with_id: bool, subscription: str | None = None
-) -> SubscriptionSpec:
-    text, options = _read_options(gateway, content, with_id=with_id)
-    if subscription is not None:
-        options["id"] = subscription
-    return SubscriptionSpec(await parse_filter(gateway, text), **options)
-
-
-def _read_options(gateway: Gateway, content: Any, *, with_id: bool) -> tuple[str, dict[str, Any]]:
-    """The filter's text and the other members of a SubscriptionSpec."""
-    fields = Fields(content)
-    text = fields.text("filter")
-    options = read_lifetime_and_limits(gateway, fields)
-    options["scheme"] = check_scheme(fields.optional_text("scheme"))
-    if with_id and (subscription := fields.optional_text("id")) is not None:
-        options["id"] = check_id(subscription, durable=True)
-    fields.close()
-    return text, options
-
-
-def read_lifetime_and_limits(gateway: Gateway, fields: Fields) -> dict[str, Any]:
-    """The members of a SubscriptionSpec, or a BlockSpec, about its expiry and its mailbox."""
-    options: dict[str, Any] = {}
-    life = fields.optional_number("expires_in_seconds", 0, _LONGEST_LIFE_SECONDS)
-    if life is not None:
-        options["expires_at_us"] = gateway.now_us() + int(life * 1_000_000)
-    mailbox = fields.optional_object("mailbox")
-    if mailbox is not None:
-        limits = gateway.settings.delivery
-        options["mailbox_count"] = mailbox.optional_integer("max_count", 1, limits.mailbox_count)
-        options["mailbox_bytes"] = mailbox.optional_integer("max_bytes", 1, limits.mailbox_bytes)
-        options["mailbox_age_seconds"] = mailbox.optional_integer(
-            "max_age_seconds", 1, limits.mailbox_age_seconds
-        )
-        mailbox.close()
-    return options
 
 
 def _parse(gateway: Gateway, text: str) -> Predicate:
@@ -206,26 +255,3 @@ def _parse(gateway: Gateway, text: str) -> Predicate:
         return parse(text, gateway.settings.filters)
     except InvalidFilter as exc:
         raise InvalidFilter(exc.message, field="filter", **exc.details) from exc
-
-
-async def _read_json(request: Request, gateway: Gateway) -> Any:
-    require_json(request.headers)
-    body = await read_body(request, gateway.settings.gateway.max_body_bytes)
-    return await compute(len(body), parse_json, body)
-
-
-async def _answer_one(gateway: Gateway, registration: Registration) -> Response:
-    (pending,) = await gateway.site.sessions.pending([registration])
-    return answer(subscription_members(gateway, registration, pending))
-
-
-def _path_id(request: Request) -> str:
-    return check_subscription_id(request.path_params["id"])
-
-
-def answer(members: dict[str, Any], status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    return Response(encode(members), status, headers, _JSON)
-
-
-def _either(value: int | None, default: int) -> int:
-    return default if value is None else value

@@ -17,28 +17,37 @@ from typing import Any
 from starlette.requests import HTTPConnection
 from starlette.websockets import WebSocket
 
-from culver.errors import Conflict, CulverError, Elsewhere, InvalidRequest, NotFound, Unavailable
-from culver.gateway.api.delivery_encoding import ReceiveLimit, batches, delivery_members, encode, gap_members
-from culver.gateway.api.request_fields import (
-    MAX_OFFSET,
-    REQUEST_DEPTH,
-    Fields,
-    check_delivery_id,
-    check_subscription_id,
-    offset_within,
-    parse_json,
-)
+from culver.errors import Conflict, CulverError, Elsewhere, NotFound, Unavailable
+from culver.gateway.api.delivery_encoding import ReceiveLimit, batches, delivered_event, encode
+from culver.gateway.api.request_reader import check_delivery_id, check_subscription_id, offset_within
 from culver.gateway.cpu_work import THREAD_BYTES, compute
 from culver.gateway.gateway_context import Gateway, Interrupted, Interruption, client_of, gateway_of
 from culver.gateway.live_sessions import open_live
 from culver.gateway.problems import encode_problem, problem_document
 from culver.gateway.redirection import check_here
 from culver.gateway.routes.subscription_routes import check_durable, live_spec
-from culver.gateway.websocket.message_references import Reference, check_reference, find_reference
+from culver.gateway.websocket.client_messages import read_message, read_quickly
 from culver.gateway.websocket.outbox import Outbox, Window
-from culver.gateway.websocket.publication_messages import decode_items, read_items, read_quickly
 from culver.gateway.websocket.text_sockets import Disconnected, TextSocket, accept_texts
 from culver.log import CommitReceipt
+from culver.messages import (
+    Ack,
+    AckDone,
+    Attach,
+    ClientMessage,
+    Detach,
+    Detached,
+    Ended,
+    Events,
+    Gap,
+    Ping,
+    Pong,
+    Published,
+    Reference,
+    ServerMessage,
+    Subscribe,
+    Subscribed,
+)
 from culver.model import Event
 from culver.roles import Session
 
@@ -109,13 +118,6 @@ class _Connection:
         self._publications: set[asyncio.Future[CommitReceipt]] = set()  # not answered yet
         self._group = asyncio.TaskGroup()
         self.verdict: tuple[int, str] | None = None  # the close code and reason that the client is to get
-        self._operations: dict[str, Callable[[Fields, Reference], Awaitable[None]]] = {
-            "subscribe": self._subscribe,
-            "attach": self._attach,
-            "ack": self._acknowledge,
-            "detach": self._detach,
-            "ping": self._ping,
-        }
 
     async def run(self) -> None:
         """Serve until the client is gone or has a verdict."""
@@ -188,34 +190,20 @@ class _Connection:
 
     async def _accept(self, text: str) -> None:
         """Take one message apart here, so that messages keep their order, and work on it in a task."""
-        reference: Reference = None
+        reference, message = await compute(len(text), read_message, text, self._gateway.settings.events)
         try:
-            try:
-                fields = await compute(len(text), self._parse, text)
-            except CulverError:
-                reference = await compute(len(text), find_reference, text)
-                raise
-            reference = check_reference(fields.any("ref"))
-            operation = fields.text("op")
-            if operation == "publish":
-                settings = self._gateway.settings.events
-                events = await compute(len(text), decode_items, read_items(fields, settings), settings)
-                await self._gateway.await_events(self._client, len(events), _LONGEST_DELAY_SECONDS)
+            if isinstance(message, CulverError):
+                raise message
+            if isinstance(message, list):
+                await self._gateway.await_events(self._client, len(message), _LONGEST_DELAY_SECONDS)
                 await self._window.enter(len(text))
-                self._publish(events, reference, len(text))
-            elif operation in self._operations:
-                await self._window.enter(len(text))
-                work = partial(self._operations[operation], fields, reference)
-                self._start(self._work(work, reference, len(text)))
+                self._publish(message, reference, len(text))
             else:
-                known = ", ".join(["publish", *self._operations])
-                raise InvalidRequest(f"unknown op {operation[:100]!r}; known: {known}", field="op")
+                await self._window.enter(len(text))
+                work = partial(self._perform, message, reference)
+                self._start(self._work(work, reference, len(text)))
         except CulverError as exc:
             await self._refuse(exc, reference)
-
-    def _parse(self, text: str) -> Fields:
-        depth = max(REQUEST_DEPTH, self._gateway.settings.events.max_depth + 2)
-        return Fields(parse_json(text, depth, "events"))
 
     async def _work(self, work: Callable[[], Awaitable[object]], reference: Reference, size: int) -> None:
         try:
@@ -260,8 +248,7 @@ class _Connection:
             self._start(self._work(lambda: answer, reference, size))
         else:
             first, following = answer.result()
-            members = {"op": "published", "ref": reference, "first_offset": first, "next_offset": following}
-            message = encode(members)
+            message = encode(Published(first, following, ref=reference))
             try:
                 sent = self._outbox.post(message)
             except Disconnected:
@@ -272,20 +259,27 @@ class _Connection:
             else:
                 self._start(self._work(partial(self._outbox.send, message), reference, size))
 
-    async def _subscribe(self, fields: Fields, reference: Reference) -> None:
-        text = fields.text("filter")
-        scheme = fields.optional_text("scheme")
-        after = fields.optional_integer("after", 0, MAX_OFFSET)
-        fields.close()
-        subscription = self._gateway.site.sessions.new_live_id()
-        spec = await live_spec(self._gateway, subscription, text, scheme)
-        await self._open(subscription, reference, lambda: open_live(self._gateway.site, spec, after))
+    async def _perform(self, message: ClientMessage, reference: Reference) -> None:
+        match message:
+            case Subscribe():
+                await self._subscribe(message, reference)
+            case Attach():
+                await self._attach(message, reference)
+            case Ack():
+                await self._acknowledge(message, reference)
+            case Detach():
+                await self._detach(message, reference)
+            case Ping():
+                await self._send(Pong(ref=reference))
 
-    async def _attach(self, fields: Fields, reference: Reference) -> None:
-        subscription = check_subscription_id(fields.text("subscription"), "subscription")
-        after = fields.optional_text("after")
-        offset = None if after is None else offset_within(subscription, after, "after")
-        fields.close()
+    async def _subscribe(self, message: Subscribe, reference: Reference) -> None:
+        subscription = self._gateway.site.sessions.new_live_id()
+        spec = await live_spec(self._gateway, subscription, message.filter, message.scheme)
+        await self._open(subscription, reference, lambda: open_live(self._gateway.site, spec, message.after))
+
+    async def _attach(self, message: Attach, reference: Reference) -> None:
+        subscription = check_subscription_id(message.subscription, "subscription")
+        offset = None if message.after is None else offset_within(subscription, message.after, "after")
         check_here(self._handshake, subscription)
 
         async def open_durable() -> Session:
@@ -294,27 +288,20 @@ class _Connection:
 
         await self._open(subscription, reference, open_durable)
 
-    async def _acknowledge(self, fields: Fields, reference: Reference) -> None:
-        subscription, offset = check_delivery_id(fields.text("delivery_id"))
-        fields.close()
+    async def _acknowledge(self, message: Ack, reference: Reference) -> None:
+        subscription, offset = check_delivery_id(message.delivery_id)
         session, _ = self._attached(subscription, "delivery_id")
         await session.acknowledge(offset)
         if reference is not None:
-            await self._answer("acknowledged", reference, offset=offset)
+            await self._send(AckDone(ref=reference, offset=offset))
 
-    async def _detach(self, fields: Fields, reference: Reference) -> None:
-        subscription = fields.text("subscription")
-        fields.close()
-        session, pump = self._attached(subscription, "subscription")
-        del self._attachments[subscription]
+    async def _detach(self, message: Detach, reference: Reference) -> None:
+        session, pump = self._attached(message.subscription, "subscription")
+        del self._attachments[message.subscription]
         pump.cancel()
         await asyncio.wait([pump])
         await session.close()
-        await self._answer("detached", reference, subscription=subscription)
-
-    async def _ping(self, fields: Fields, reference: Reference) -> None:
-        fields.close()
-        await self._answer("pong", reference)
+        await self._send(Detached(ref=reference, subscription=message.subscription))
 
     async def _open(
         self, subscription: str, reference: Reference, open_session: Callable[[], Awaitable[Session]]
@@ -332,9 +319,7 @@ class _Connection:
         except BaseException:
             self._attachments.pop(subscription, None)
             raise
-        await self._answer(
-            "subscribed", reference, subscription=subscription, since=session.registration.since
-        )
+        await self._send(Subscribed(subscription, session.registration.since, ref=reference))
         attachment.pump = self._start(self._pump(subscription, session))
 
     def _attached(self, subscription: str, field: str) -> tuple[Session, asyncio.Task[None]]:
@@ -359,17 +344,16 @@ class _Connection:
                 limit.observe(items)
                 for batch in batches(items):
                     if isinstance(batch, list):
-                        deliveries = [delivery_members(delivery) for delivery in batch]
-                        await self._send(
-                            {"op": "events", "subscription": subscription, "deliveries": deliveries}
-                        )
+                        await self._send(Events(subscription, [delivered_event(each) for each in batch]))
                         sent.inc(len(batch))
                     else:
-                        await self._send({"op": "gap", "subscription": subscription, **gap_members(batch)})
+                        await self._send(
+                            Gap(subscription, batch.start, batch.end, batch.dropped, batch.reason)
+                        )
                         self._gateway.metrics.gaps.labels(batch.reason).inc()
         except NotFound:
             await self._drop(subscription, session)
-            await self._send({"op": "ended", "subscription": subscription})
+            await self._send(Ended(subscription))
         except Unavailable as exc:
             self._end(SERVICE_RESTART, exc.message)
         except CulverError as exc:
@@ -385,11 +369,8 @@ class _Connection:
         self._attachments.pop(subscription, None)
         await session.close()
 
-    async def _answer(self, operation: str, reference: Reference, **members: Any) -> None:
-        await self._send({"op": operation, "ref": reference, **members})
-
-    async def _send(self, members: dict[str, Any]) -> None:
-        await self._outbox.send(encode(members))
+    async def _send(self, message: ServerMessage) -> None:
+        await self._outbox.send(encode(message))
 
     async def _refuse(self, error: CulverError, reference: Reference) -> None:
         self._gateway.metrics.errors.labels(error.code).inc()

@@ -5,10 +5,8 @@ import random
 import pytest
 
 from culver.config import EventSettings
-from culver.errors import CulverError
-from culver.gateway.api.request_fields import REQUEST_DEPTH, Fields, parse_json
-from culver.gateway.websocket.message_references import Reference, check_reference
-from culver.gateway.websocket.publication_messages import decode_items, read_items, read_quickly
+from culver.gateway.websocket.client_messages import read_message, read_quickly
+from culver.messages import Reference
 from culver.model.event import Event
 
 SETTINGS = EventSettings(max_depth=4, max_batch=3, max_attributes=5, max_bytes=120)
@@ -62,14 +60,8 @@ def random_message(rng: random.Random) -> str:
 
 
 def read_strictly(text: str) -> tuple[list[Event], Reference] | None:
-    try:
-        fields = Fields(parse_json(text, max(REQUEST_DEPTH, SETTINGS.max_depth + 2), "events"))
-        reference = check_reference(fields.any("ref"))
-        if fields.text("op") != "publish":
-            return None
-        return decode_items(read_items(fields, SETTINGS), SETTINGS), reference
-    except CulverError:
-        return None
+    reference, content = read_message(text, SETTINGS)
+    return (content, reference) if isinstance(content, list) else None
 
 
 def test_quick_and_strict_reading_agree() -> None:

@@ -1,0 +1,170 @@
+"""The frame around every HTTP operation: it reads the request, calls the handler and encodes the answer.
+
+The signature of a handler is its contract, for this frame and for the OpenAPI document alike:
+
+    @operations.add("GET", "/v1/subscriptions", "listSubscriptions", "List subscriptions by id", "A page")
+    async def list_page(request: Request, query: PageQuery) -> SubscriptionPage: ...
+
+`query` and `body` come as the structs that are named there; a handler without `query` takes no parameters. Parameters
+in the path are checked before the handler sees them. A handler that needs more (headers, a body that is not JSON, a
+stream) returns a `Response` and says in `answer` and `contents` what the document is to tell.
+"""
+
+import re
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass
+from types import NoneType
+from typing import Any, TypeVar, get_args, get_type_hints
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from culver.errors import NotFound
+from culver.gateway.api.delivery_encoding import encode
+from culver.gateway.api.request_bodies import read_body, require_json
+from culver.gateway.api.request_reader import (
+    REQUEST_DEPTH,
+    check_subscription_id,
+    read_body_as,
+    read_query_as,
+)
+from culver.gateway.cpu_work import compute
+from culver.gateway.gateway_context import Gateway, gateway_of
+from culver.messages import Count, SetName, SubscriptionId
+from culver.registry import check_set_name
+
+Handler = TypeVar("Handler", bound=Callable[..., Awaitable[Any]])
+
+JSON = "application/json"
+_LARGEST_NUMBER = 2**31 - 1
+
+
+class NoParameters(msgspec.Struct, forbid_unknown_fields=True):
+    """The query of an operation that takes none."""
+
+
+@dataclass(frozen=True, slots=True)
+class PathParameter:
+    kind: Any
+    example: Any
+    check: Callable[[str], object]
+
+
+def _check_slice_number(text: str) -> None:
+    if not (text.isascii() and text.isdigit() and int(text[:20]) <= _LARGEST_NUMBER):
+        raise NotFound(
+            f"there is no slice {text[:100]!r}; GET /v1/slices lists those there are", field="number"
+        )
+
+
+PATH_PARAMETERS = {
+    "id": PathParameter(SubscriptionId, "alerts", check_subscription_id),
+    "name": PathParameter(SetName, "quotes", check_set_name),
+    "number": PathParameter(Count, 1, _check_slice_number),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """`result` describes the answer with `status`. `answer` is its type, or the types that it may have, or what a
+    Response may contain by media type. `contents` does the same for a body that the handler reads itself, and
+    `messages` are the types in it. `problems` are statuses that do not follow from the rest."""
+
+    method: str
+    path: str
+    name: str
+    summary: str
+    result: str
+    group: "Operations"
+    handler: Callable[..., Awaitable[Any]]
+    path_parameters: tuple[str, ...]
+    reads_query: bool
+    query: Any
+    body: Any
+    answer: Any
+    status: int = 200
+    contents: Mapping[str, Any] | None = None
+    messages: tuple[Any, ...] = ()
+    parameters: tuple[Mapping[str, Any], ...] = ()
+    headers: Mapping[str, Any] | None = None
+    problems: tuple[int, ...] = ()
+    other_answers: Mapping[int, str] | None = None
+    description: str | None = None
+    max_body_bytes: int | None = None
+    event_member: str | None = None
+
+    @property
+    def takes_no_body(self) -> bool:
+        """Whether the body may be left out."""
+        return NoneType in get_args(self.body)
+
+    async def respond(self, request: Request) -> Response:
+        """The endpoint."""
+        gateway = gateway_of(request)
+        for name in self.path_parameters:
+            PATH_PARAMETERS[name].check(request.path_params[name])
+        arguments: dict[str, Any] = {}
+        if self.reads_query:
+            arguments["query"] = read_query_as(self.query, request.query_params)
+        elif self.query is None and not self.group.takes_any_query:
+            read_query_as(NoParameters, request.query_params)
+        if self.body is not None:
+            arguments["body"] = await self._read_body(request, gateway)
+        answer = await self.handler(request, **arguments)
+        if isinstance(answer, Response):
+            return answer
+        return Response(encode(answer), self.status, media_type=JSON)
+
+    async def _read_body(self, request: Request, gateway: Gateway) -> Any:
+        settings = gateway.settings
+        if not self.takes_no_body:
+            require_json(request.headers)
+        body = await read_body(request, self.max_body_bytes or settings.gateway.max_body_bytes)
+        if self.takes_no_body:
+            if not body:
+                return None
+            require_json(request.headers)
+        depth = (
+            REQUEST_DEPTH if self.event_member is None else max(REQUEST_DEPTH, settings.events.max_depth + 1)
+        )
+        return await compute(len(body), read_body_as, self.body, body, depth, self.event_member)
+
+
+class Operations:
+    """The operations of one module, which is one tag of the OpenAPI document."""
+
+    def __init__(self, tag: str, description: str, *, takes_any_query: bool = False) -> None:
+        self.tag = tag
+        self.description = description
+        self.takes_any_query = takes_any_query
+        self._all: list[Operation] = []
+
+    def __iter__(self) -> Iterator[Operation]:
+        return iter(self._all)
+
+    def add(
+        self, method: str, path: str, name: str, summary: str, result: str, **options: Any
+    ) -> Callable[[Handler], Handler]:
+        """Declare the decorated handler; the options are those of an `Operation`."""
+
+        def declare(handler: Handler) -> Handler:
+            hints = get_type_hints(handler, include_extras=True)
+            types = {"query": hints.get("query"), "body": hints.get("body"), "answer": hints["return"]}
+            self._all.append(
+                Operation(
+                    method=method,
+                    path=path,
+                    name=name,
+                    summary=summary,
+                    result=result,
+                    group=self,
+                    handler=handler,
+                    path_parameters=tuple(re.findall(r"{(\w+)}", path)),
+                    reads_query="query" in hints,
+                    **{**types, **options},
+                )
+            )
+            return handler
+
+        return declare

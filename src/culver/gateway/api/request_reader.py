@@ -1,0 +1,187 @@
+"""Reads requests into their structs. What a struct does not allow is refused with the path of the member at fault."""
+
+import functools
+import math
+import re
+from collections.abc import Iterator
+from typing import Any, TypeVar, cast
+
+import msgspec
+from msgspec import inspect
+from starlette.datastructures import QueryParams
+
+from culver.delivery import parse_delivery_id
+from culver.errors import CulverError, InvalidEvent, InvalidRequest
+from culver.model import DELIVERY_ID, SUBSCRIPTION_ID
+from culver.model.formats import strict_json
+
+MAX_OFFSET = 2**63 - 1
+REQUEST_DEPTH = 8
+WHOLE_BODY = "body"
+
+_NUMBER = re.compile(r"-?[0-9]{1,30}(\.[0-9]{1,30})?([eE][+-]?[0-9]{1,3})?")
+
+Request = TypeVar("Request")
+
+
+def read_body_as(
+    kind: type[Request], body: bytes, max_depth: int = REQUEST_DEPTH, event_member: str | None = None
+) -> Request:
+    """The request in a body of JSON. Raises InvalidRequest; within the member that holds an event, InvalidEvent."""
+    try:
+        value = strict_json(body, max_depth)
+    except InvalidEvent as exc:
+        raise as_request_error(exc, event_member) from exc
+    return read_as(kind, value)
+
+
+def read_query_as(kind: type[Request], parameters: QueryParams) -> Request:
+    """The request in a query string; a parameter that is there twice is refused. Raises InvalidRequest."""
+    texts: dict[str, str] = {}
+    for name, value in parameters.multi_items():
+        if name in texts:
+            raise InvalidRequest(f"parameter {name[:100]!r} is given twice", field=name)
+        texts[name] = value
+    kinds = _parameter_kinds(cast(Any, kind)) if texts else {}
+    members = {name: _scalar(value, kinds.get(name)) for name, value in texts.items()}
+    return read_as(kind, members, "parameter")
+
+
+def read_as(kind: type[Request], value: Any, what: str = "member") -> Request:
+    """A decoded value as a struct. Raises InvalidRequest."""
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as exc:
+        raise _explained(kind, value, exc, what) from None
+
+
+def as_request_error(error: InvalidEvent, event_member: str | None) -> CulverError:
+    """What is wrong with the JSON of a request, unless it is about the member that holds events."""
+    if event_member and error.field and re.match(rf"{event_member}([.\[]|$)", error.field):
+        return error
+    return InvalidRequest(error.message, field=error.field or WHOLE_BODY, **error.details)
+
+
+def prefixed(error: CulverError, prefix: str) -> CulverError:
+    """The same error with its field inside `prefix`: `[3]` and `price` give `[3].price`."""
+    field = error.field
+    if not field or field == WHOLE_BODY:
+        field = prefix
+    elif field.startswith("["):
+        field = prefix + field
+    else:
+        field = f"{prefix}.{field}"
+    return type(error)(error.message, field=field, **error.details)
+
+
+def check_subscription_id(text: str, field: str = "id") -> str:
+    if not re.fullmatch(SUBSCRIPTION_ID, text):
+        raise InvalidRequest(
+            "a subscription id is 1 to 128 letters, digits and . _ ~ -, and begins with a letter or digit",
+            field=field,
+        )
+    return text
+
+
+def check_delivery_id(text: str, field: str = "delivery_id") -> tuple[str, int]:
+    """(subscription, offset) of a delivery id."""
+    parsed = parse_delivery_id(text) if re.fullmatch(DELIVERY_ID, text) else None
+    if parsed is None or parsed[1] > MAX_OFFSET:
+        raise InvalidRequest(f"{text[:100]!r} is not a delivery id, which looks like alerts:17", field=field)
+    return parsed
+
+
+def offset_within(subscription: str, text: str, field: str) -> int:
+    """The offset of a delivery id, which must be one of `subscription`."""
+    owner, offset = check_delivery_id(text, field)
+    if owner != subscription:
+        raise InvalidRequest(
+            f"delivery {text!r} does not belong to subscription {subscription!r}", field=field
+        )
+    return offset
+
+
+@functools.cache
+def _parameter_kinds(kind: Any) -> dict[str, inspect.Type]:
+    info = inspect.type_info(kind)
+    assert isinstance(info, inspect.StructType)
+    return {field.encode_name: _present(field.type) for field in info.fields}
+
+
+def _scalar(text: str, kind: inspect.Type | None) -> Any:
+    """The value of a parameter as JSON has it. Text that is no number stays text, and the struct refuses it."""
+    if isinstance(kind, inspect.IntType | inspect.FloatType) and _NUMBER.fullmatch(text):
+        value = int(text) if text.lstrip("-").isdigit() else float(text)
+        return value if math.isfinite(value) else text
+    return text
+
+
+def _present(kind: inspect.Type, value: Any = None) -> inspect.Type:
+    """The type of a member that is there, or of two the one that is meant, without what only describes it."""
+    while isinstance(kind, inspect.Metadata):
+        kind = kind.type
+    if isinstance(kind, inspect.UnionType):
+        others = [_present(each) for each in kind.types if not isinstance(each, inspect.NoneType)]
+        arrays = [each for each in others if isinstance(each, inspect.ListType)]
+        return arrays[0] if arrays and isinstance(value, list) else others[0]
+    return kind
+
+
+def _explained(kind: Any, value: Any, error: msgspec.ValidationError, what: str) -> InvalidRequest:
+    """What is wrong with a value that msgspec refused, in our words and with our paths."""
+    info = _present(inspect.type_info(kind), value)
+    for unknown in _unknown_members(info, value, "", what):
+        return unknown
+    # msgspec names the place at the end of its message: "Expected `int`, got `str` - at `$.mailbox.max_count`".
+    place = re.search(r" - at `\$\.?([^`]*)`$", str(error))
+    path = place[1] if place else ""
+    for index, name in re.findall(r"\[(\d+)\]|(\w+)", path):
+        if isinstance(info, inspect.StructType):
+            value = value.get(name)
+            info = next(field.type for field in info.fields if field.encode_name == name)
+        elif isinstance(info, inspect.ListType):
+            value, info = value[int(index)], info.item_type
+        info = _present(info, value)
+    if isinstance(info, inspect.StructType) and isinstance(value, dict):
+        missing = next(
+            each.encode_name for each in info.fields if each.required and each.encode_name not in value
+        )
+        path = f"{path}.{missing}" if path else missing
+        value = None
+    problem = "is missing" if value is None else f"must be {_description(info)}"
+    return InvalidRequest(f"{path or 'the body'} {problem}", field=path or WHOLE_BODY)
+
+
+def _unknown_members(info: inspect.Type, value: Any, path: str, what: str) -> Iterator[InvalidRequest]:
+    info = _present(info, value)
+    if isinstance(info, inspect.ListType) and isinstance(value, list):
+        for place, item in enumerate(value):
+            yield from _unknown_members(info.item_type, item, f"{path}[{place}]", what)
+    if isinstance(info, inspect.StructType) and isinstance(value, dict):
+        prefix = f"{path}." if path else ""
+        known: dict[str, inspect.Type] = {each.encode_name: each.type for each in info.fields}
+        if info.tag_field is not None:
+            known[info.tag_field] = inspect.AnyType()
+        for name, member in value.items():
+            if name not in known:
+                yield InvalidRequest(
+                    f"unknown {what} {name[:100]!r}; known here: {', '.join(sorted(known)) or 'none'}",
+                    field=prefix + name,
+                )
+            else:
+                yield from _unknown_members(known[name], member, prefix + name, what)
+
+
+def _description(info: inspect.Type) -> str:
+    match info:
+        case inspect.StrType():
+            return "a string"
+        case inspect.IntType(ge=low, le=high):
+            return f"a whole number from {low}" + (" on" if high is None else f" to {high}")
+        case inspect.FloatType(gt=above, ge=low, le=high):
+            least = f"from {low:g}" if above is None else f"above {above:g}"
+            return f"a number {least}" + ("" if high is None else f" and at most {high:g}")
+        case inspect.ListType():
+            return "an array"
+        case _:
+            return "a JSON object"
