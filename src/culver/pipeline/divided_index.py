@@ -1,4 +1,4 @@
-"""A version of the index as the pipeline uses it: its sets, opened as they are needed, and its placement."""
+"""A version of the index as the pipeline uses it: its sets, opened when needed, and its placement."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,17 +15,17 @@ from culver.plugins import filter_named, placement_named
 
 
 class DividedIndex:
-    """Sets share nothing but the version. Not thread-safe."""
+    """Its sets share nothing but the version. Not thread-safe."""
 
     def __init__(self, directory: Path, version: int) -> None:
-        """Raises NotFound where there is no such version, StorageCorrupt."""
+        """Raises NotFound if there is no such version, StorageCorrupt."""
         placed, registrations = read_division(directory, version)
         self.version = version
         self.slices = placed.slices
         self.placement: Placement | None = None
-        """Which events each slice gets, for which sets; None: there is one set, and one slice that gets all."""
+        """Decides which slice gets an event, and for which sets; None: one set, and one slice that gets all."""
         self.division = ""
-        """Tells this way to number the sets from others; nothing where there is one."""
+        """Identifies this numbering of the sets; empty where there is one set."""
         self._homes = np.array(placed.homes)
         self._registrations = registrations
         if len(placed.homes) > 1 or placed.slices > 1:
@@ -33,10 +33,11 @@ class DividedIndex:
             self.division = placed.fingerprint()
         self._directory = directory
         self._opened: dict[int, Index] = {}
-        self._open_for: Sequence[int] | None = None  # slices: all that they need is open, and no more
+        # The slices whose sets are open, and no others.
+        self._open_for: Sequence[int] | None = None
 
     def open_slices(self, slices: Sequence[int]) -> None:
-        """Open all sets that these slices may work on, and let go of the others. Raises NotFound, StorageCorrupt."""
+        """Open all sets that these slices may work on, and close the others. Raises NotFound, StorageCorrupt."""
         if slices == self._open_for:
             return
         for number in self.keep_slices(slices):
@@ -44,7 +45,7 @@ class DividedIndex:
         self._open_for = slices
 
     def keep_slices(self, slices: Sequence[int]) -> set[int]:
-        """Let go of all sets but those that these slices may work on; returns the latter, open or not."""
+        """Close all sets but those that these slices may work on; returns the latter, open or not."""
         self._open_for = None
         wanted = {number for own in slices for number in sets_of(self._homes, own)}
         for number in self._opened.keys() - wanted:
@@ -52,13 +53,13 @@ class DividedIndex:
         return wanted
 
     def load(self, told: LoadReport) -> Load:
-        """What was told, if it is about these sets; how many registrations they have is known in any case."""
+        """The load from a report, if it is about these sets; their registrations are known in any case."""
         about = told.division == self.division
         return Load(
             self._homes,
             self.slices,
             self._registrations,
-            np.zeros(len(self._homes)),  # a batch begins when the one before is done with
+            np.zeros(len(self._homes)),  # a batch begins when the one before is done
             self._by_set(told.arrivals if about else ()),
             self._by_set(told.rates if about else ()),
             self._by_set(told.responses if about else ()),
@@ -67,13 +68,13 @@ class DividedIndex:
     def route(
         self, forwarding: Forwarding, told: LoadReport, start: int, parts: Sequence[pa.RecordBatch]
     ) -> list[Chosen] | None:
-        """Where the events of a block go, part by part; None: all to the only set, in the only slice."""
+        """Where the events of a block go, part by part; None: all go to the only set, in the only slice."""
         if self.placement is None:
             return None
         return route_events(self.placement, forwarding, self.load(told), start, parts)
 
     def _by_set(self, known: Sequence[float]) -> NDArray[np.float64]:
-        """Sets that nothing was told about have 0."""
+        """The values, and 0 for sets that the report does not mention."""
         values = np.zeros(len(self._homes))
         values[: len(known)] = known[: len(values)]
         return values
@@ -85,7 +86,7 @@ class DividedIndex:
         return self._opened[number]
 
     def take_scheme_work(self) -> tuple[tuple[str, int, float], ...]:
-        """What schemes other than the columnar have done in all sets since the last call."""
+        """The work of all schemes but the columnar one, in all sets, since the last call."""
         done: dict[str, tuple[str, int, float]] = {}
         for index in self._opened.values():
             for scheme, pairs, seconds in index.take_scheme_work():

@@ -1,4 +1,4 @@
-"""Takes notification files that other processes have put in place, and hands them to the sink in order."""
+"""Takes the notification files that other processes write, and hands them to the sink in order."""
 
 import logging
 from pathlib import Path
@@ -16,8 +16,8 @@ logger = logging.getLogger(__name__)
 
 
 class NotificationCollector:
-    """Not thread-safe. `position` is the offset up to which the sink has everything. `damaged` is set when a file
-    had to be removed: its range stays open until somebody matches it again. `tally` is told of what was taken."""
+    """Not thread-safe. `position` is the offset up to which the sink has everything. `damaged` is set when a file had
+    to be removed: its range stays open until an engine matches it again. `tally` counts what was taken."""
 
     def __init__(
         self, directory: Path, sink: NotificationSink, position: int, tally: EngineTally | None = None
@@ -28,14 +28,14 @@ class NotificationCollector:
         self.position = position
         self.damaged = False
         self.waiting_files = 0
-        """Files behind a hole, at the last look."""
+        """Files behind a hole, when `collect` last looked."""
         self.ahead = 0
         """Events in them."""
 
     def collect(self) -> bool:
         """Hand on every file that continues the sequence; returns whether there was one.
 
-        Files may come in any order and overlap; of those that cover the next offset, the longest is taken.
+        Files may come in any order and overlap; of those that cover the next offset, it takes the longest.
         """
         progressed = False
         waiting = self._list()
@@ -63,8 +63,8 @@ class NotificationCollector:
             progressed = True
 
     def _remove_covered(self, waiting: list[tuple[int, int]]) -> None:
-        """Files of which others have all: of a batch that was run again with other bounds, or finished twice. Nobody
-        was told of them."""
+        """Remove files whose ranges others cover: a batch ran again with other bounds, or finished twice. The sink
+        has not seen them."""
         for start, end in waiting:
             if end <= self.position:
                 (self._directory / notification_file_name(start, end)).unlink(missing_ok=True)

@@ -1,8 +1,8 @@
-"""What the operators did, measured where they run.
+"""Records of what the operators did, measured where they run.
 
-A record travels with the result that it is about: in memory, or in the header of the notification file. So it is
-counted once, by whoever takes the result, and nothing has to reach the site by a way of its own. Imports nothing
-heavy: every process of Spark needs it.
+A record travels with its result: in memory, or in the header of the notification file. So whoever takes the result
+counts it, once, and no record needs a way of its own to the site. Imports nothing heavy: every process of Spark needs
+it.
 """
 
 import os
@@ -14,7 +14,7 @@ from msgspec.structs import asdict, replace
 
 
 class SchemeWork(NamedTuple):
-    """What the operator M of one scheme, other than the columnar, did on one block."""
+    """The work of the operator M of one scheme, other than the columnar one, on one block."""
 
     scheme: str
     pairs: int
@@ -22,7 +22,7 @@ class SchemeWork(NamedTuple):
 
 
 class SetWork(NamedTuple):
-    """What M did in one set of a slice on one block."""
+    """The work of M in one set of a slice on one block."""
 
     set: int
     sent: int  # events
@@ -30,27 +30,26 @@ class SetWork(NamedTuple):
 
 
 class SliceWork(Struct, frozen=True):
-    """What was done for one slice on one block. Times are seconds of the clock in which a thread was at it. What
-    serves several slices at once, such as a read or a join, is divided evenly among them.
+    """The work for one slice on one block. Times are wall-clock seconds in which a thread worked. Work that serves
+    several slices at once, such as a read or a join, is divided evenly among them.
 
-    A struct, not a dataclass: it is made, and made again with the time of the join, for every few events."""
+    It is a struct, not a dataclass, because there may be one for every few events, and another with the join."""
 
     slice: int
     events: int  # that the access point looked at for it
-    sent: int  # of them, those that it was sent to match
-    pairs: int  # of an event and a registration, found and grouped
+    sent: int  # events that it got to match, out of those
+    pairs: int  # (event, registration) that it found and grouped
     ap_seconds: float  # reading and routing
     m_seconds: float
     ep_seconds: float  # grouping and joining
     worker: str  # host:pid
-    files: int = 0  # that the worker has finished since the record before: a file cannot tell of itself
+    files: int = 0  # finished by the worker since its last record, because a file cannot report itself
     written_bytes: int = 0
     write_seconds: float = 0.0  # until they were on disk
-    schemes: tuple[
-        SchemeWork, ...
-    ] = ()  # of `pairs` and `m_seconds`, the part that is not the columnar scheme's
-    division: str = ""  # the placement that the sets are numbered by
-    sets: tuple[SetWork, ...] = ()  # that events were sent to, where the index is divided
+    # The part of `pairs` and `m_seconds` that is not the columnar scheme's.
+    schemes: tuple[SchemeWork, ...] = ()
+    division: str = ""  # identifies the placement that numbers the sets
+    sets: tuple[SetWork, ...] = ()  # those that got events, where the index is divided
 
 
 def members_of(work: SliceWork) -> dict[str, Any]:
@@ -71,7 +70,7 @@ class MatchMeter:
     __slots__ = ("_sets", "seconds", "sent")
 
     def __init__(self) -> None:
-        self.sent = 0  # events that the slice got, for one set or for several
+        self.sent = 0  # events that the slice got, each once, for one set or for several
         self.seconds = 0.0  # in all sets
         self._sets: dict[int, tuple[int, float]] = {}
 
@@ -79,7 +78,7 @@ class MatchMeter:
         self.sent += events
 
     def add(self, number: int, events: int, seconds: float) -> None:
-        """What was done in a set, with events that were not counted there before."""
+        """Count work in a set, with events that were not counted there before."""
         before = self._sets.get(number, (0, 0.0))
         self._sets[number] = before[0] + events, before[1] + seconds
         self.seconds += seconds
@@ -89,7 +88,7 @@ class MatchMeter:
 
 
 class WrittenFiles:
-    """What a worker has written and not told yet. Not thread-safe."""
+    """The files that a worker has written and not reported yet. Not thread-safe."""
 
     def __init__(self) -> None:
         self._files = self._bytes = 0
@@ -101,7 +100,7 @@ class WrittenFiles:
         self._seconds += seconds
 
     def tell(self, work: tuple[SliceWork, ...]) -> tuple[SliceWork, ...]:
-        """The records, with what has been written since the last call in the first of them."""
+        """The records, the first of which also reports what was written since the last call."""
         if not work or not self._files:
             return work
         first = replace(
@@ -116,7 +115,7 @@ class WrittenFiles:
 
 
 def with_join_time(work: tuple[SliceWork, ...], ep_seconds: float) -> tuple[SliceWork, ...]:
-    """The records with the time of a join, a share for each."""
+    """The records, each with an even share of the time of a join."""
     share = ep_seconds / max(1, len(work))
     return tuple([replace(each, ep_seconds=each.ep_seconds + share) for each in work])
 

@@ -1,4 +1,4 @@
-"""Where a site keeps what the pipeline reads and writes. Imports nothing heavy: every process of Spark needs it."""
+"""Paths of the files that the pipeline reads and writes. Imports nothing heavy: every process of Spark needs it."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class SiteFiles:
-    """All below the data directory."""
+    """All paths lie in the data directory."""
 
     data_dir: Path
 
