@@ -1,7 +1,7 @@
-"""How far the pipeline may go, and with which index: the head.
+"""The head: how far the pipeline may go, and with which index.
 
-The head is the one thing that the site tells its engine. `HeadTracker` (pure) works it out; `HeadFile` carries
-it to other processes.
+The site steers its engine by the head alone. `HeadTracker` (pure) computes it; `HeadFile` carries it from the Spark
+engine to its driver and workers.
 
 A registration takes effect from a log position `since`. The pipeline must not match an event at or behind
 that position with an index that does not hold the registration, so the head stays at `since` until an index
@@ -11,7 +11,7 @@ version with it is published:
     head       log_end 70, index version 4                    registration of registry version 5 waits at 70
     indexed    log_end 95, index version 5
 
-A compaction makes an index version too; it has the same changes, and only the index version moves.
+A compaction makes an index version too. It has the same changes, so only the index version moves.
 """
 
 import os
@@ -23,8 +23,8 @@ from typing import NamedTuple, Self
 
 
 class Head(NamedTuple):
-    """Match events below `log_end` with `index_version`, which has so many slices; what lies below `frontier` is
-    handed on already."""
+    """Match events below `log_end` with `index_version`, which has so many slices; delivery already has everything
+    below `frontier`."""
 
     log_end: int
     index_version: int
@@ -33,10 +33,8 @@ class Head(NamedTuple):
 
 
 class HeadTracker:
-    """Pure bookkeeping, thread-safe: registrations come from worker threads, the rest from the loop.
-
-    `log_end` never goes back, and nor does the index version.
-    """
+    """Thread-safe: the registry's thread registers, and the event loop calls the rest. Neither `log_end` nor the
+    index version ever goes back."""
 
     def __init__(self, log_end: int, index_version: int, frontier: int, slices: int = 1) -> None:
         self._lock = threading.Lock()
@@ -44,7 +42,8 @@ class HeadTracker:
         self._index_version = index_version
         self._frontier = frontier
         self._slices = slices
-        self._waiting: dict[int, int] = {}  # registry version -> position, not yet in an index
+        # The positions of changes that no index version has yet, by registry version.
+        self._waiting: dict[int, int] = {}
 
     @property
     def head(self) -> Head:
@@ -90,7 +89,8 @@ _MAGIC = b"CULVHED2"
 class HeadFile:
     """The head in a file of 44 bytes: magic, log end, index version, frontier, slices (int64), crc32.
 
-    One process writes, any number read, at any rate. Not made durable: it is worked out anew at start-up.
+    One process writes it, and any number of others read it at any rate. It need not be durable: every start computes
+    the head anew.
     """
 
     def __init__(self, descriptor: int) -> None:

@@ -1,11 +1,11 @@
-"""The inline engine: the operators in the site's own process, for milliseconds of latency.
+"""The inline engine: runs the operators in the site's own process, for milliseconds of latency.
 
-A range of few events is matched on the event loop itself: that takes a fraction of a millisecond, and handing it to
-a thread and back would take longer, with two threads in each other's way. Larger ranges go to a thread. A few events
-are matched while the disk makes them durable; nobody learns of that before they are.
+It matches a range of few events on the event loop itself. That takes a fraction of a millisecond; handing the range
+to a thread and back takes longer, because two threads compete for the GIL. Larger ranges go to a thread. It matches a
+few events while the disk makes them durable, and keeps the result to itself until they are.
 
-It hands its results on in memory and writes nothing: the log has the events, and what delivery has not written when
-the process ends is matched again at the next start.
+It hands its results on in memory and writes nothing: the log has the events, and the next start matches those again
+whose notifications delivery has not written when the process ends.
 """
 
 import asyncio
@@ -26,7 +26,8 @@ from culver.pipeline.set_loads import LoadReport
 
 logger = logging.getLogger(__name__)
 
-_SMALL_RANGE = 64  # events that are matched on the loop
+# Up to so many events are matched on the loop.
+_SMALL_RANGE = 64
 _LONGEST_PAUSE_SECONDS = 5.0
 
 
@@ -54,7 +55,7 @@ class InlineEngine:
         self._trouble: str | None = None
         self._task: asyncio.Task[None] | None = None
         self._processor: RangeProcessor | None = None
-        # Matched before it was in the log, in so many seconds.
+        # The result for foreseen events, and how many seconds it took.
         self._ahead: tuple[Notifications, float] | None = None
 
     @staticmethod
@@ -79,7 +80,7 @@ class InlineEngine:
         self._task = asyncio.create_task(self._run())
 
     def foresee(self, start: int, batches: Sequence[pa.RecordBatch]) -> None:
-        self._ahead = None  # the commit before may have failed, and this one begin where that did
+        self._ahead = None  # the last commit may have failed, and this one begins at the same offset
         head, processor = self._head, self._processor
         if not batches or processor is None or not start == head.log_end == self._position:
             return
@@ -87,12 +88,12 @@ class InlineEngine:
         try:
             found = processor.match(start, batches, self._plan_for(head))
         except Exception:
-            return  # it is tried again in its turn, and reported then
+            return  # `_run` tries it again, and reports the error
         self._ahead = found, perf_counter() - began
 
     def follow(self, head: Head) -> None:
         before, self._head = self._head, head
-        if head.log_end > before.log_end and not self._hand_on_what_was_foreseen():
+        if head.log_end > before.log_end and not self._hand_on_foreseen():
             self._changed.set()
 
     def tell(self, load: LoadReport) -> None:
@@ -140,11 +141,11 @@ class InlineEngine:
         self._position = end
         self._tally.add_batch(end - start, perf_counter() - began)
         if small:
-            await asyncio.sleep(0)  # others have their turn
+            await asyncio.sleep(0)  # other tasks take their turn
 
-    def _hand_on_what_was_foreseen(self) -> bool:
-        """Now that it is in the log. False where nothing was, or it is not what would be found now: with another
-        index version, registrations may have come."""
+    def _hand_on_foreseen(self) -> bool:
+        """Hand the result for foreseen events on now that they are in the log. False if there is none, or if it is
+        stale: another index version may have more registrations."""
         if self._ahead is None or self._head.log_end <= self._ahead[0].start:
             return False
         (block, seconds), self._ahead = self._ahead, None
@@ -155,7 +156,7 @@ class InlineEngine:
         try:
             self._hand_on(block)
         except Exception:
-            return False  # it is tried again in its turn, and reported then
+            return False  # `_run` tries it again, and reports the error
         self._tally.add_batch(block.end - block.start, seconds + perf_counter() - began)
         return True
 

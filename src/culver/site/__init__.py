@@ -11,7 +11,7 @@ from culver.site.remote_site import RemoteSite
 from culver.site.running_site import RunningSite
 from culver.site.site_observer import SiteObserver
 from culver.site.site_parts import SiteParts
-from culver.site.site_process import OnReady, serve, stop_signal
+from culver.site.site_server import OnReady, serve, stop_signal
 
 __all__ = [
     "EventFlow",

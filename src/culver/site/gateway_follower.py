@@ -28,12 +28,12 @@ from culver.log import FollowedLog
 from culver.process_setup import freeze_objects
 from culver.registry import Block, Registration
 from culver.site.gateway_messages import (
-    Accepted,
     Announcement,
     GatewayReport,
-    Merged,
+    RangeAccepted,
+    RangesMerged,
     Reached,
-    Registered,
+    RegistrationsChanged,
     Welcome,
 )
 from culver.site.housekeeping import repeated
@@ -146,7 +146,7 @@ class GatewayFollower:
     def _on_message(self, message: object) -> None:
         if isinstance(message, Welcome):
             self._welcome.set_result(message)
-        elif isinstance(message, Registered | Accepted | Merged):
+        elif isinstance(message, RegistrationsChanged | RangeAccepted | RangesMerged):
             if self._hub is None:
                 self._waiting.append(message)
                 return
@@ -166,12 +166,12 @@ class GatewayFollower:
         assert self._files is not None
         assert self._log is not None
         match message:
-            case Registered(registrations):
+            case RegistrationsChanged(registrations):
                 self._hub.register(registrations)
-            case Accepted(start, end, next_offset):
+            case RangeAccepted(start, end, next_offset):
                 self._log.extend(next_offset)
                 self._hub.accept(self._files.read(start, end, self._hub.knows))
-            case Merged(start, end, pruned):
+            case RangesMerged(start, end, pruned):
                 self._files.merged(start, end, self._hub.knows, pruned=pruned)
         self._applied += 1
 

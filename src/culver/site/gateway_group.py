@@ -22,7 +22,13 @@ from culver.errors import InvalidConfiguration, Unavailable
 from culver.gateway import bind
 from culver.pipeline import Engine
 from culver.registry import Block, Registration
-from culver.site.gateway_messages import Accepted, Announcement, Merged, Registered, Welcome
+from culver.site.gateway_messages import (
+    Announcement,
+    RangeAccepted,
+    RangesMerged,
+    RegistrationsChanged,
+    Welcome,
+)
 from culver.site.gateway_supervisor import GatewayRun, GatewaySupervisor, Serve
 
 _MOST_GATEWAYS = 64
@@ -131,11 +137,11 @@ class GatewayGroup:
                 shares[number].append(registration)
         for each in self._supervisors:
             if shares[each.share.number]:
-                each.announce(Registered(tuple(shares[each.share.number])))
+                each.announce(RegistrationsChanged(tuple(shares[each.share.number])))
 
     def accepted(self, start: int, end: int, next_offset: int) -> None:
         if self._supervisors:
-            self._announce(Accepted(start, end, next_offset))
+            self._announce(RangeAccepted(start, end, next_offset))
 
     def _announce(self, message: Announcement) -> None:
         for each in self._supervisors:
@@ -160,7 +166,7 @@ class GatewayGroup:
         return wanted
 
     def merged(self, item: Range, *, pruned: bool) -> None:
-        self._announce(Merged(item.notifications.start, item.notifications.end, pruned))
+        self._announce(RangesMerged(item.notifications.start, item.notifications.end, pruned))
 
     def release(self, names: Sequence[str]) -> list[str]:
         """Hold each name back until no running gateway can be about to read its file."""

@@ -1,10 +1,11 @@
-"""The messages between a site and one of its gateway processes, in order, over one socket.
+r"""The messages between a site and one of its gateway processes, in order, over one socket.
 
-    site                                           gateway
-    Welcome    your share, the files there are
-    Registered Accepted Merged   as they happen    Reached        how many of those it has applied, its frontier
-                                                   GatewayReport  once a second: needs, what has ended, figures
-    PeerRequest / PeerAnswer                       PeerRequest / PeerAnswer      both ways; see `peer`
+    site                                          gateway
+    Welcome                your share, the files
+    RegistrationsChanged   \                      Reached         how many of those it has applied, its frontier
+    RangeAccepted           >  as they happen     GatewayReport   once a second: needs, what has ended, figures
+    RangesMerged           /
+    PeerRequest, PeerAnswer                       PeerRequest, PeerAnswer       both ways; see `peer`
 
 The site announces changes in the order in which they take effect: a registration before the first file that may have
 a row for it. The answer to a request follows all announcements that it rests on.
@@ -32,14 +33,14 @@ class Welcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Registered:
+class RegistrationsChanged:
     """Registrations that began, changed or ended."""
 
     registrations: tuple[Registration | Block, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Accepted:
+class RangeAccepted:
     """The file of this range is complete and continues the sequence; the log ends at `next_offset`."""
 
     start: int
@@ -48,7 +49,7 @@ class Accepted:
 
 
 @dataclass(frozen=True, slots=True)
-class Merged:
+class RangesMerged:
     """The file of this range replaces those between; with `pruned`, it leaves out rows that nobody wants."""
 
     start: int
@@ -56,7 +57,7 @@ class Merged:
     pruned: bool
 
 
-Announcement = Registered | Accepted | Merged
+Announcement = RegistrationsChanged | RangeAccepted | RangesMerged
 
 
 @dataclass(frozen=True, slots=True)

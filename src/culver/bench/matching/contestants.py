@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from culver.bench.matching.database_join import DuckDBJoin
-from culver.bench.matching.drawn_subscriptions import Subscriptions
+from culver.bench.matching.drawn_subscriptions import DrawnSubscriptions
 from culver.bench.matching.vector_scan import NumpyScan
 from culver.matching import ColumnarFilter, Filter
 from culver.model.columns import concat
@@ -22,7 +22,7 @@ from culver.plugins import filter_named
 class Contestant(Protocol):
     """Loaded once, then asked for matches. Works in the calling thread only."""
 
-    def load(self, subscriptions: Subscriptions) -> float:
+    def load(self, subscriptions: DrawnSubscriptions) -> float:
         """Take in the subscriptions, until the first event could be matched. Returns the seconds that this
         took, without what turns the drawn subscriptions into the form that is taken."""
 
@@ -35,10 +35,10 @@ class Contestant(Protocol):
     def close(self) -> None: ...
 
 
-Loader = Callable[[Filter, Subscriptions], float]
+Loader = Callable[[Filter, DrawnSubscriptions], float]
 
 
-def load_predicates(target: Filter, subscriptions: Subscriptions) -> float:
+def load_predicates(target: Filter, subscriptions: DrawnSubscriptions) -> float:
     """Add the subscriptions as predicates."""
     made = list(subscriptions.predicates())
     started = time.perf_counter()
@@ -47,7 +47,7 @@ def load_predicates(target: Filter, subscriptions: Subscriptions) -> float:
     return time.perf_counter() - started
 
 
-def load_rows(target: Filter, subscriptions: Subscriptions) -> float:
+def load_rows(target: Filter, subscriptions: DrawnSubscriptions) -> float:
     """Add the subscriptions of each form in columns, where they have forms and the filter takes them so."""
     if not subscriptions.forms or not isinstance(target, ColumnarFilter):
         return load_predicates(target, subscriptions)
@@ -65,7 +65,7 @@ class PluggedFilter:
         self._filter = filter_named(name)()
         self._loader = loader
 
-    def load(self, subscriptions: Subscriptions) -> float:
+    def load(self, subscriptions: DrawnSubscriptions) -> float:
         return self._loader(self._filter, subscriptions)
 
     def match(self, batch: pa.RecordBatch) -> NDArray[np.int64]:

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from culver.bench.matching.drawn_subscriptions import Form, Subscriptions
+from culver.bench.matching.drawn_subscriptions import DrawnSubscriptions, Form
 
 
 class DuckDBJoin:
@@ -30,7 +30,7 @@ class DuckDBJoin:
         self._query = ""
         self._attributes: set[str] = set()
 
-    def load(self, subscriptions: Subscriptions) -> float:
+    def load(self, subscriptions: DrawnSubscriptions) -> float:
         started = time.perf_counter()
         selects = []
         for number, form in enumerate(subscriptions.forms):

@@ -67,7 +67,7 @@ class Form:
 
 
 @dataclass(frozen=True, slots=True)
-class Subscriptions:
+class DrawnSubscriptions:
     """Subscriptions numbered from 0. `predicates` have the clauses that parsing the workload's filters
     gives, but neither texts nor trees, which no index looks at."""
 
@@ -83,15 +83,15 @@ class Subscriptions:
             yield from enumerate(_news_predicates(self.news))
 
 
-def draw(workload: Workload, count: int, seed: int) -> Subscriptions:
+def draw(workload: Workload, count: int, seed: int) -> DrawnSubscriptions:
     """What `workload.filters(count, seed)` says."""
     match workload:
         case RangesWorkload():
-            return Subscriptions(count, (_ranges(workload, count, seed),))
+            return DrawnSubscriptions(count, (_ranges(workload, count, seed),))
         case QuotesWorkload():
-            return Subscriptions(count, tuple(_quotes(workload, count, seed)))
+            return DrawnSubscriptions(count, tuple(_quotes(workload, count, seed)))
         case NewsWorkload():
-            return Subscriptions(count, (), workload.constraints(count, seed))
+            return DrawnSubscriptions(count, (), workload.constraints(count, seed))
     raise InvalidConfiguration(f"the filters of {workload.name} can only be had as texts", field="workload")
 
 

@@ -14,7 +14,7 @@ from culver.bench.bench_frame import BenchmarkFailed, Record, Tell
 from culver.bench.line_plot import LinePlot
 from culver.bench.matching.change_rates import changed_per_second
 from culver.bench.matching.contestants import KINDS, Contestant, ContestantKind
-from culver.bench.matching.drawn_subscriptions import Subscriptions, draw
+from culver.bench.matching.drawn_subscriptions import DrawnSubscriptions, draw
 from culver.bench.matching.first_match import first_match_seconds
 from culver.bench.matching.rounds import BATCH_EVENTS, RoundResult, Rounds, run_rounds
 from culver.bench.workloads import Workload
@@ -149,7 +149,7 @@ def _compare(
             }
 
 
-def _load(contestant: Contestant, subscriptions: Subscriptions) -> float:
+def _load(contestant: Contestant, subscriptions: DrawnSubscriptions) -> float:
     gc.collect()
     return contestant.load(subscriptions)
 

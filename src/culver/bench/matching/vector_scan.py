@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from culver.bench.matching.drawn_subscriptions import Subscriptions
+from culver.bench.matching.drawn_subscriptions import DrawnSubscriptions
 
 _ANY = -1
 
@@ -27,7 +27,7 @@ class NumpyScan:
         self._codes: dict[str, NDArray[np.int32]] = {}
         self._values: dict[str, NDArray[np.str_]] = {}  # per attribute sorted; the code is the place
 
-    def load(self, subscriptions: Subscriptions) -> float:
+    def load(self, subscriptions: DrawnSubscriptions) -> float:
         started = time.perf_counter()
         self._numbers = np.concatenate([form.numbers for form in subscriptions.forms])
         at = 0

@@ -1,7 +1,7 @@
 """The process that runs the streaming query: `python -m culver.pipeline.spark.driver OPTIONS-AS-JSON`.
 
-It stops when its standard input ends, which is also what happens when the site is killed. It exits with 1 when
-the query fails, with 3 when a cluster has had no executor for it for a minute; the site then starts another.
+It stops when its standard input ends, which also happens when the site is killed. It exits with 1 when the query
+fails, and with 3 when a cluster has given it no executor for a minute; the site then starts another.
 """
 
 import json
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
 NO_EXECUTORS = 3
-_EXECUTOR_SECONDS = 60.0  # without one, before a new driver asks the cluster again
+# After so long without an executor, a new driver asks the cluster again.
+_EXECUTOR_SECONDS = 60.0
 _LOOK_SECONDS = 1.0
 
 
@@ -45,7 +46,7 @@ def _run(options: dict[str, Any], signals: SignalSender) -> int:
         options["master"], Path(options["work_dir"]), options["conf"], allocate=options["allocate"]
     )
     machine = VirtualMachine(settings, archive_options())
-    # Not before: the machine starts while PySpark is imported.
+    # The import comes this late because the machine starts meanwhile.
     from pyspark.errors import PySparkException
 
     from culver.pipeline.spark.streaming_query import start_query
@@ -70,14 +71,14 @@ def _run(options: dict[str, Any], signals: SignalSender) -> int:
         if not stopping.is_set():
             raise
     if stopping.is_set():
-        stopper.join()  # the query is not done with the session before
+        stopper.join()  # the query uses the session until then
     session.stop()
     machine.close()
     return 0
 
 
 def _stop_at_end_of_input(query: "StreamingQuery", stopping: threading.Event) -> None:
-    # Not through sys.stdin: its lock, held by a daemon thread, would abort the interpreter's own end.
+    # sys.stdin has a lock; a daemon thread that holds it would abort the interpreter's shutdown.
     while os.read(0, 4096):
         pass
     stopping.set()
@@ -87,14 +88,14 @@ def _stop_at_end_of_input(query: "StreamingQuery", stopping: threading.Event) ->
 def _tell_batches(
     query: "StreamingQuery", signals: SignalSender, stopping: threading.Event, remote: bool
 ) -> None:
-    """Look once a second at where Spark has spent the time of its last batch. After the first one also tell that
-    workers are warm, where they are `remote`: those on other machines cannot tell the site."""
+    """Tell the site once a second where Spark has spent the time of its last batch. After the first batch, tell also
+    that `remote` workers are warm: those on other machines cannot reach the site's socket."""
     told: int | None = None
     while not stopping.wait(0.2 if remote and told is None else 1.0):
         try:
             progress = query.lastProgress
         except Exception:
-            return  # the virtual machine is gone, and the query with it: `main` tells why
+            return  # the virtual machine is gone, and the query with it; `main` reports why
         if progress is None or progress.batchId == told:
             continue
         if remote and told is None:
@@ -106,10 +107,10 @@ def _tell_batches(
 def _look_after_executors(
     session: "SparkSession", options: dict[str, Any], signals: SignalSender, stopping: threading.Event
 ) -> None:
-    """Tell the site again and again how many cores the cluster gives, and have them fit the slices.
+    """Tell the site once a second how many cores the cluster gives, and fit the executors to the slices.
 
-    A Master that was started again without its memory does not know this application, and will never give it
-    executors; Spark waits for them for good. A new driver is a new application."""
+    A Master that restarts without its state does not know this application and never gives it executors, while Spark
+    waits for them for ever. A new driver is a new application."""
     from culver.pipeline.spark.cluster.executors import Executors
 
     executors = Executors(session.sparkContext)
@@ -125,14 +126,14 @@ def _look_after_executors(
             if options["allocate"] and (head := head_file.read()) is not None:
                 executors.fit(head.slices)
         except Exception:
-            return  # the virtual machine is gone: `main` tells why
+            return  # the virtual machine is gone; `main` reports why
     signals.send("failed", text=f"the cluster has had no executor for {_EXECUTOR_SECONDS:.0f} s")
     os._exit(NO_EXECUTORS)
 
 
 def _reason(text: str) -> str:
-    """The line that tells what went wrong: an error of Culver's own, which names the file it is about; or, of Java's
-    errors, the second, behind a colon."""
+    """The line that tells what went wrong: an error of Culver's own, which names its file, or the second line of a
+    Java error, which begins with a colon."""
     lines = text.strip().splitlines() or ["unknown error"]
     own = (line.partition(": ")[2] for line in lines if line.startswith("culver.errors."))
     java = (line[2:] for line in lines if line.startswith(": "))

@@ -32,16 +32,20 @@ from culver.pipeline.spark.session_settings import executors_follow_slices
 
 logger = logging.getLogger(__name__)
 
-_LOOK_SECONDS = 0.1  # how often the directory is looked at without a signal
+# How often the engine looks at the directory without a signal.
+_LOOK_SECONDS = 0.1
 _STOP_SECONDS = 8.0
-_MASTER_SECONDS = 2.0  # between two looks for a master that does not answer
+# How often the engine tries a master that does not answer.
+_MASTER_SECONDS = 2.0
 _LONGEST_PAUSE_SECONDS = 30.0
-_SETTLED_SECONDS = 5.0  # ready for so long, a driver has not failed at its start
-_MOST_FAILURES = 3  # at the start, one after the other
+# A driver that was ready for so long has not failed at its start.
+_SETTLED_SECONDS = 5.0
+# So many failed starts in a row cast doubt on the checkpoint.
+_MOST_FAILURES = 3
 
 
 class SparkEngine:
-    """Starts the driver, starts it again when it dies, and hands on what the workers wrote."""
+    """Starts the driver, starts it again when it dies, and hands the workers' notification files on."""
 
     name = "spark"
     writes_files = True
@@ -58,7 +62,8 @@ class SparkEngine:
         self._spark_conf = {**ui, **settings.spark_conf}
         self._forwarding = settings.forwarding
         self._allocate = executors_follow_slices(self._master, setup.elastic, self._spark_conf)
-        self._cores = 0  # of the executors of a cluster; 0: not known
+        # The cores of a cluster's executors; 0 while unknown.
+        self._cores = 0
         self._load_file = LoadFile(files.load)
         self._load_before = self._load_file.read()
         self._progress = setup.progress
@@ -68,7 +73,8 @@ class SparkEngine:
         )
         self._ui: str | None = None
         self._state = "starting"
-        self._failure: str | None = None  # of the last driver, until another has settled
+        # Why the last driver failed, until another has settled.
+        self._failure: str | None = None
         self._ready = False
         self._signals_dir: str | None = None
         self._socket: socket.socket | None = None
@@ -109,7 +115,7 @@ class SparkEngine:
         self._tasks = [asyncio.create_task(self._supervise()), asyncio.create_task(self._look())]
 
     def foresee(self, start: int, batches: Sequence[pa.RecordBatch]) -> None:
-        """Batches are not worked on before they are planned."""
+        """Nothing to do: Spark works on a batch only after it is planned."""
 
     def follow(self, head: Head) -> None:
         self._head = head
@@ -117,7 +123,7 @@ class SparkEngine:
             self._head_file.write(head)
 
     def tell(self, load: LoadReport) -> None:
-        """The planner of the next batch reads it."""
+        """Write the load file, which the planner of the next batch reads."""
         self._load_file.write(replace(load, cores=self._cores).or_as_before(self._load_before))
 
     async def stop(self) -> None:
@@ -136,7 +142,7 @@ class SparkEngine:
         self._ready = False
         self._state = "stopped"
 
-    # --- what the workers and the driver tell ---------------------------------------------------------
+    # --- signals of the workers and the driver --------------------------------------------------------
 
     @property
     def _signals_path(self) -> str:
@@ -171,7 +177,7 @@ class SparkEngine:
             try:
                 self._collect()
             except Exception:
-                self._seen_mtime_ns = 0  # `_look` tries again, and says so if it fails there too
+                self._seen_mtime_ns = 0  # `_look` tries again, and logs a second failure
 
     def _on_warm(self) -> None:
         self._ready = True
@@ -182,17 +188,17 @@ class SparkEngine:
     def _collect(self) -> None:
         self._collector.collect()
         if self._collector.damaged and self._driver is not None:
-            # A new query starts by filling what is missing below its checkpoint.
+            # A new query starts by filling the holes below its checkpoint.
             self._collector.damaged = False
             self._driver.kill()
 
     async def _look(self) -> None:
-        """The way without signals: workers on other machines, or a datagram that was dropped."""
+        """Collect without signals: workers on other machines send none, and a datagram may be dropped."""
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
             try:
                 mtime_ns = self._files.notifications.stat().st_mtime_ns
-                # Its clock is coarse: a file that came right after the last look may not have changed it.
+                # The clock of mtime is coarse: a file right after the last look may not have changed it.
                 if mtime_ns != self._seen_mtime_ns or time.time_ns() - mtime_ns < 1_000_000_000:
                     self._collect()
                     self._seen_mtime_ns = mtime_ns
@@ -203,9 +209,9 @@ class SparkEngine:
     # --- the driver process ---------------------------------------------------------------------------
 
     async def _supervise(self) -> None:
-        """Keep a driver running. A checkpoint that is damaged (a power cut can leave one) is set aside, and so is one
-        with which a driver fails again and again for a reason that does not show. That loses nothing, because a
-        new query starts at the frontier, which follows from the notification files."""
+        """Keep a driver running. Set a damaged checkpoint aside (a power cut can leave one), and one with which
+        several drivers in a row fail. That loses nothing: a new query starts at the frontier, which follows from the
+        notification files."""
         pause_seconds, failures = 1.0, 0
         while True:
             await self._wait_for_master()
@@ -213,11 +219,11 @@ class SparkEngine:
                 if (damage := damage_in(self._checkpoint)) is not None:
                     self._set_checkpoint_aside(damage)
                 ready_seconds, code = await self._run_driver()
-                # One that was killed, or has lost its cluster, says nothing about the checkpoint.
+                # A driver that was killed, or has lost its cluster, says nothing about the checkpoint.
                 failures = failures + 1 if code == 1 and ready_seconds < _SETTLED_SECONDS else 0
                 if failures == _MOST_FAILURES and self._checkpoint.exists():
                     self._set_checkpoint_aside(f"{failures} drivers in a row have failed with it")
-                # One that was ready need not be given time to recover.
+                # After a driver that was ready, the next one starts at once.
                 grown = min(max(2 * pause_seconds, 1.0), _LONGEST_PAUSE_SECONDS)
                 pause_seconds = 0.1 if ready_seconds > 0 and failures < _MOST_FAILURES else grown
             except Exception as exc:
@@ -226,7 +232,7 @@ class SparkEngine:
             await asyncio.sleep(pause_seconds)
 
     async def _wait_for_master(self) -> None:
-        """Return when a master answers, and say so as long as none does."""
+        """Return when a master answers; tell the trouble as long as none does."""
         while (trouble := await asyncio.to_thread(trouble_with, self._master)) is not None:
             if self._state != trouble:
                 self._state = trouble
@@ -283,7 +289,7 @@ class SparkEngine:
         command = [sys.executable, "-m", "culver.pipeline.spark.driver", json.dumps(options)]
         with self._log_path.open("ab") as log:
             _bound(log)
-            # Its own session, so that Ctrl-C in a terminal reaches the site alone, which then stops it.
+            # A session of its own: Ctrl-C in a terminal reaches only the site, which then stops the driver.
             self._driver = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True
             )
@@ -309,7 +315,7 @@ class SparkEngine:
 
 
 def _close_input(driver: "subprocess.Popen[bytes]") -> None:
-    """The sign to stop, and in any case a descriptor to give back."""
+    """Tell the driver to stop, and give the descriptor back."""
     assert driver.stdin is not None
     driver.stdin.close()
 
