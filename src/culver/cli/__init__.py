@@ -6,7 +6,7 @@ commands/         one module for each command, or group of commands
 options           options that several commands share
 client_calls      runs a client, and reads an answer into a record
 listing           lists of what a site has, as a table or as JSON
-line_publisher    publishes a stream of lines; stdin_lines reads them
+line_publisher    publishes a stream of lines; stdin_chunks reads it
 top_text          one frame of `culver top`; slices_text the slices; figures the numbers in both
 startup_progress  the line that shows how a start goes on; shell_hints the lines to paste after it
 caret             points at a place in a text

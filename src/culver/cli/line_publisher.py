@@ -1,4 +1,4 @@
-"""Publishes a stream of lines: in batches of what has arrived, a bounded number of them under way."""
+"""Publishes a stream of lines: in batches of what has arrived, with a bounded number of batches under way."""
 
 import asyncio
 import re
@@ -8,7 +8,7 @@ from typing import IO
 
 import click
 
-from culver.cli.stdin_lines import read_chunks
+from culver.cli.stdin_chunks import read_chunks
 from culver.client import Client, Receipt
 from culver.config import EventSettings
 from culver.errors import ConnectionFailed, CulverError, InvalidEvent, RequestRefused
@@ -24,20 +24,15 @@ _PATIENCE_SECONDS = 60.0
 _ABOUT_ONE_EVENT = ("invalid_event", "too_large", "invalid_request")
 _TRY_LATER = ("rate_limited", "unavailable")
 _AT_PLACE = re.compile(r"(?:events)?\[(\d{1,9})\][.:]?\s*")
-_VALUE_RULES = EventSettings(
-    # Only what holds on every site is checked here; how large an event may be is for the site to say.
-    max_bytes=2**62,
-    max_attributes=2**62,
-    max_name_length=2**62,
-    max_depth=256,
-)
+# The rules that hold on every site; each site has its own limits of an event's size.
+_VALUE_RULES = EventSettings(max_bytes=2**62, max_attributes=2**62, max_name_length=2**62, max_depth=256)
 
-Line = tuple[int, bytes]
+_NumberedLine = tuple[int, bytes]
 """A line's number, and the event on it."""
 
 
 @dataclass(slots=True)
-class Summary:
+class PublishSummary:
     published: int = 0
     refused: int = 0
     last_offset: int = -1
@@ -54,18 +49,18 @@ class Summary:
         return f"{self.published} events, the last at offset {self.last_offset}"
 
 
-class StreamPublisher:
-    """Refused lines are reported and passed over. Anything else (the connection is lost, the disk is full)
-    ends the run with an error that says how far it came."""
+class LinePublisher:
+    """Reports refused lines and goes on. Any other error (the connection is lost, the disk is full) ends the run, and
+    says how far it came."""
 
     def __init__(self, client: Client, *, show_progress: bool) -> None:
         self._client = client
         self._show_progress = show_progress
         self._shown_at = time.monotonic()
         self._slots = asyncio.Semaphore(_BATCHES_IN_FLIGHT)
-        self._summary = Summary()
+        self._summary = PublishSummary()
 
-    async def run(self, source: IO[bytes]) -> Summary:
+    async def run(self, source: IO[bytes]) -> PublishSummary:
         try:
             async with asyncio.TaskGroup() as group:
                 splitter = LineSplitter(_MAX_LINE_BYTES)
@@ -80,7 +75,7 @@ class StreamPublisher:
         return self._summary
 
     async def _send(self, group: asyncio.TaskGroup, lines: list[tuple[int, bytes | None]]) -> None:
-        batch: list[Line] = []
+        batch: list[_NumberedLine] = []
         size = 0
         for number, line in lines:
             event = self._check(number, line)
@@ -105,13 +100,13 @@ class StreamPublisher:
                 self._refuse(number, exc.message)
         return None
 
-    async def _start(self, group: asyncio.TaskGroup, batch: list[Line]) -> None:
+    async def _start(self, group: asyncio.TaskGroup, batch: list[_NumberedLine]) -> None:
         await self._slots.acquire()
         group.create_task(self._publish(batch)).add_done_callback(lambda _: self._slots.release())
 
-    async def _publish(self, batch: list[Line], *, again: bool = False) -> None:
-        """A batch is accepted as a whole or not at all, so a refused one can be sent again without the
-        line that was at fault."""
+    async def _publish(self, batch: list[_NumberedLine], *, again: bool = False) -> None:
+        """Publish a batch. A site accepts all of it or nothing, so a refused one is sent again without the line at
+        fault."""
         try:
             receipt = await self._insist([event for _, event in batch], over_http=again)
         except RequestRefused as exc:
@@ -132,7 +127,7 @@ class StreamPublisher:
         self._progress()
 
     async def _insist(self, events: list[bytes], *, over_http: bool) -> Receipt:
-        """Publish; where the site asks for patience, it has stored nothing, and gets the events again."""
+        """Publish, again and again while the site asks for patience: it has stored nothing then."""
         give_up_at = time.monotonic() + _PATIENCE_SECONDS
         while True:
             try:
@@ -168,13 +163,13 @@ class StreamPublisher:
 
 
 def _place(field: str | None) -> int | None:
-    """Which event of a batch a refusal is about, from a field such as "events[3].price"."""
+    """The index of the event that a refusal is about, from a field such as "events[3].price"."""
     found = _AT_PLACE.match(field or "")
     return int(found[1]) if found else None
 
 
 def _first(failures: BaseExceptionGroup[CulverError | OSError]) -> CulverError | OSError:
-    """The first error of a group, however deep; the others follow from the same cause."""
+    """The first error of a group, however deep; the others have the same cause."""
     error: BaseException = failures
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]

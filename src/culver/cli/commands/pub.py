@@ -7,7 +7,7 @@ import msgspec
 
 from culver.cli.client_calls import run_async
 from culver.cli.failures import INVALID, SUCCESS
-from culver.cli.line_publisher import StreamPublisher, Summary
+from culver.cli.line_publisher import LinePublisher, PublishSummary
 from culver.cli.options import url_option
 from culver.client import Receipt, connect, encode_event
 from culver.errors import InvalidEvent
@@ -64,9 +64,9 @@ async def _publish_text(url: str, text: str) -> Receipt:
         return await client.publish(events)
 
 
-async def _publish_lines(url: str) -> Summary:
+async def _publish_lines(url: str) -> PublishSummary:
     async with connect(url) as client:
-        publisher = StreamPublisher(client, show_progress=sys.stderr.isatty())
+        publisher = LinePublisher(client, show_progress=sys.stderr.isatty())
         return await publisher.run(sys.stdin.buffer)
 
 

@@ -1,4 +1,4 @@
-"""Chunks of standard input, as they come and within bounds, for an event loop."""
+"""Reads standard input in chunks, for an event loop."""
 
 import asyncio
 import io
@@ -12,10 +12,10 @@ _CHUNKS_AHEAD = 4
 
 
 async def read_chunks(source: IO[bytes]) -> AsyncIterator[bytes]:
-    """What the source has, whenever it has something, and at most a few chunks ahead of the reader.
+    """Yields what the source has as soon as it has something, and reads at most a few chunks ahead.
 
-    A daemon thread does the reading: it may be stuck in a read when the program ends, and must not hold it.
-    It reads the descriptor itself where there is one, since a buffered reader's lock would.
+    A daemon thread reads, because a read may block when the program ends and must not hold it up. It reads the
+    descriptor itself if there is one, because the lock of a buffered reader would hold the program up too.
     """
     loop = asyncio.get_running_loop()
     chunks: asyncio.Queue[bytes | OSError] = asyncio.Queue(_CHUNKS_AHEAD)
