@@ -4,9 +4,9 @@ its neighbours."""
 
 from culver.control.slices import (
     DecisionView,
+    DimensionSegment,
     DimensionView,
     LayerView,
-    SegmentView,
     SetView,
     SlicesView,
     SliceView,
@@ -71,8 +71,8 @@ class MemorySlices:
             sets.append(SetView(2 * count + 1, 1, 4, 40, layer=0, backup_of=0))
         starts = [None, *(points[0] if points else 0 for points in self.lists[1:])]
         ends = [*starts[1:], None]
-        ranges = tuple(SegmentView(i, *ends_) for i, ends_ in enumerate(zip(starts, ends, strict=True)))
-        hashes = tuple(SegmentView(number) for number in range(count))
+        ranges = tuple(DimensionSegment(i, *ends_) for i, ends_ in enumerate(zip(starts, ends, strict=True)))
+        hashes = tuple(DimensionSegment(number) for number in range(count))
         return SlicesView(
             self.placement,
             f"{self.placement}: as the setting pipeline.placement says",

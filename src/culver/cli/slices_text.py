@@ -5,7 +5,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from culver.cli.figures import WIDTH, amount, duration, percent, size
-from culver.control import DimensionView, SegmentBound, SegmentView, SetView, SlicesView, SliceView
+from culver.control import DimensionSegment, DimensionView, SegmentBound, SetView, SlicesView, SliceView
 
 _MOST_ROWS = 64
 
@@ -75,7 +75,7 @@ def _kind(dimension: DimensionView) -> str:
     return f"{dimension.line}, by their hash" if dimension.hashed else dimension.line
 
 
-def _segment(segment: SegmentView, dimension: DimensionView) -> str:
+def _segment(segment: DimensionSegment, dimension: DimensionView) -> str:
     own = f"slice {segment.slice:<4} "
     if dimension.hashed:
         return own + "its share of the values"

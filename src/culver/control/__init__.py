@@ -59,10 +59,10 @@ if TYPE_CHECKING:
     )
     from culver.control.slice_rates import SliceMeter as SliceMeter
     from culver.control.slices import (
+        DimensionSegment as DimensionSegment,
         DimensionView as DimensionView,
         FixedSlices as FixedSlices,
         SegmentBound as SegmentBound,
-        SegmentView as SegmentView,
         SetView as SetView,
         Slices as Slices,
         SlicesView as SlicesView,

@@ -21,9 +21,9 @@ from culver.control.site_observation import SiteObservation
 from culver.control.slice_rates import UNMEASURED, SliceMeter
 from culver.control.slices import (
     DecisionView,
+    DimensionSegment,
     DimensionView,
     LayerView,
-    SegmentView,
     SetView,
     SlicesView,
     SliceView,
@@ -259,7 +259,7 @@ def _layers(placement: MPartition) -> tuple[LayerView, ...]:
                     each["type"],
                     each["divided_by"] != "ranges",
                     tuple(
-                        SegmentView(part["slice"], part.get("from"), part.get("below"))
+                        DimensionSegment(part["slice"], part.get("from"), part.get("below"))
                         for part in each["segments"]
                     ),
                 )

@@ -22,7 +22,7 @@ SegmentBound = bool | int | float | str
 
 
 @dataclass(frozen=True, slots=True)
-class SegmentView:
+class DimensionSegment:
     """[start, end) of a dimension; None where there is no bound. A hashed dimension has one for each slice."""
 
     slice: int
@@ -35,7 +35,7 @@ class DimensionView:
     attribute: str
     line: str  # the kind of its values: numbers, strings, timestamps, ...
     hashed: bool  # slices get values by their hash, so segments have no bounds
-    segments: tuple[SegmentView, ...]  # in the order of their values
+    segments: tuple[DimensionSegment, ...]  # in the order of their values
 
 
 @dataclass(frozen=True, slots=True)
