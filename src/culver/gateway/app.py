@@ -1,4 +1,4 @@
-"""The application: every route, and what stands before them."""
+"""The application: every route, and the guard in front of them."""
 
 import logging
 
@@ -32,15 +32,15 @@ from culver.roles import Site
 
 _logger = logging.getLogger(__name__)
 
-# What operators ask must be answered most of all when there is too much of everything else.
+# Operators need these most when everything else is too much.
 _ALWAYS_ANSWERED = frozenset(
     {"/healthz", "/readyz", "/metrics", "/v1/pipeline", "/v1/slices", "/v1/gateways"}
 )
 
 
 def create_app(site: Site, *, heartbeat_seconds: float = 15.0) -> Starlette:
-    """The ASGI application in front of a site. `app.state.gateway.stop()` ends its long requests; the
-    server does that."""
+    """Make the ASGI application in front of a site. Whoever stops its server calls `app.state.gateway.stop()` first,
+    which ends long requests; `GatewayServer` does so."""
     app = Starlette(
         routes=_routes(),
         middleware=[Middleware(_Guard)],
@@ -84,7 +84,7 @@ def _route(operation: Operation) -> Route:
 
 
 class _Guard:
-    """Refuses what is too much before it costs anything, and turns what nobody expected into a 500."""
+    """Refuses requests beyond a limit before they cost anything, and answers an unexpected exception with a 500."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -112,7 +112,7 @@ class _Guard:
         except CulverError as exc:
             await _problem(gateway, exc)(scope, receive, send)
         except (ClientDisconnect, Interrupted):
-            return  # nobody is left to answer
+            return  # the client has left
         except Exception:
             _logger.exception("%s %s failed", scope.get("method", "WEBSOCKET"), scope["path"])
             gateway.metrics.errors.labels("internal_error").inc()
@@ -138,7 +138,7 @@ async def _answer_error(connection: Request | WebSocket, error: Exception) -> Re
 
 
 async def _answer_http_error(connection: Request | WebSocket, error: Exception) -> Response:
-    """Errors that Starlette raises itself, which is for a wrong method only."""
+    """Answer an error that Starlette raises itself, which it does only for a wrong method."""
     if not isinstance(error, HTTPException) or error.status_code != 405:
         raise error
     path = connection.scope["path"]

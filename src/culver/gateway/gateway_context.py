@@ -1,4 +1,4 @@
-"""What the endpoints of one app share: the site, its limits, the metrics, and how long requests stop."""
+"""The state that all endpoints of one app share: the site, rate limits, metrics, and a way to stop long requests."""
 
 import asyncio
 import math
@@ -18,11 +18,11 @@ from culver.roles import Site
 
 
 class Interrupted(Exception):
-    """A long request ends early because its client is gone."""
+    """Ends a long request early because its client has left."""
 
 
 class Interruption:
-    """One long request, and the ways to end it from outside."""
+    """A handle on one long request, with which others end it."""
 
     def __init__(self, scope: asyncio.Timeout) -> None:
         self._scope = scope
@@ -32,11 +32,11 @@ class Interruption:
         """End the request at its next await; calling it twice changes nothing."""
         if not self._scope.expired():
             self.stopping = self.stopping or stopping
-            with suppress(RuntimeError):  # it has ended on its own
+            with suppress(RuntimeError):  # the request has ended on its own
                 self._scope.reschedule(asyncio.get_running_loop().time())
 
     async def watch(self, receive: Receive) -> None:
-        """Interrupt once the client of an HTTP request is gone; run as a task beside the work."""
+        """Interrupt once the client of an HTTP request leaves; runs as a task beside the work."""
         while (await receive())["type"] != "http.disconnect":
             pass
         self.interrupt()
@@ -59,7 +59,8 @@ class Gateway:
         self.heartbeat_seconds = heartbeat_seconds
         self.now_us = now_us
         self.stopping = False
-        self.open_connections: Callable[[], int] = lambda: 0  # the server knows how many there are
+        # The server sets it.
+        self.open_connections: Callable[[], int] = lambda: 0
         self._monotonic = monotonic
         self._interruptions: set[Interruption] = set()
         self._requests = TokenBuckets(self.settings.gateway.requests_per_second)
@@ -78,12 +79,13 @@ class Gateway:
         await self._await(self._requests, client, 1, "requests_per_second", math.inf)
 
     async def await_events(self, client: str, count: int, longest_seconds: float = math.inf) -> None:
-        """Count events of a client; waits where `take_events` would refuse, unless that takes too long."""
+        """Count events of a client; waits where `take_events` would refuse. Raises RateLimited where the wait would
+        exceed `longest_seconds`."""
         await self._await(self._events, client, count, "events_per_second", longest_seconds)
 
     def grant(self, client: str, events: int) -> bool:
-        """Count one message of a client, with so many events, unless it would have to wait: then nothing is
-        counted."""
+        """Count one message of a client and its events. Returns False, and counts nothing, where the message would
+        have to wait."""
         now = self._monotonic()
         if self._requests.take(client, 1, now):
             return False
@@ -94,8 +96,8 @@ class Gateway:
 
     @asynccontextmanager
     async def long_request(self, kind: str) -> AsyncIterator[Interruption]:
-        """Work that may take as long as a client likes. Raises Unavailable where the gateway stops before
-        or while it runs, Interrupted where the client is gone."""
+        """Run work that may take as long as a client likes. Raises Unavailable where the gateway stops before or
+        during it, and Interrupted where the client leaves."""
         if self.stopping:
             raise _stopping()
         gauge = self.metrics.connections.labels(kind)
@@ -150,7 +152,7 @@ def gateway_of(connection: HTTPConnection) -> Gateway:
 
 
 def client_of(connection: HTTPConnection) -> str:
-    """What the rate limits count as one client."""
+    """The key under which the rate limits count this client."""
     return address_key(connection.client.host if connection.client else None)
 
 

@@ -1,4 +1,4 @@
-"""Opening live subscriptions so that none outlives the connection that asked for it."""
+"""Live subscriptions, opened so that none outlives the connection that asked for it."""
 
 import asyncio
 from contextlib import suppress
@@ -9,8 +9,8 @@ from culver.roles import Session, Site
 
 
 async def open_live(site: Site, spec: SubscriptionSpec, after: int | None) -> Session:
-    """Register a live subscription and connect to it. Where that fails half-way, or the caller is cancelled
-    meanwhile, the subscription is ended again before this raises."""
+    """Register a live subscription and connect to it. Where that fails half-way, or the caller is cancelled, the
+    subscription ends before this raises."""
     opening = asyncio.ensure_future(_open(site, spec, after))
     try:
         return await asyncio.shield(opening)

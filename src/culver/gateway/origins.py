@@ -1,6 +1,6 @@
-"""Pages of other origins: a browser lets them open WebSockets and send some requests, so the gateway refuses.
+"""The check of `Origin`: browsers let pages of other origins open WebSockets and send some requests.
 
-Only browsers send `Origin`, and a page cannot choose what they send. Other clients are not affected.
+Only browsers send `Origin`, and a page cannot choose its value, so the check does not affect other clients.
 """
 
 from urllib.parse import urlsplit
@@ -10,13 +10,13 @@ from starlette.datastructures import Headers
 from culver.errors import InvalidRequest
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
-"""They change nothing, and a page of another origin cannot read the answer."""
+"""Methods that change nothing; a page of another origin cannot read their answers."""
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 def check_origin(headers: Headers) -> None:
-    """Raises InvalidRequest (status 403) where the request comes from a page that another host or port served."""
+    """Raises InvalidRequest (status 403) where another host or port served the page that sends the request."""
     origins, hosts = headers.getlist("origin"), headers.getlist("host")
     if origins and not (len(origins) == len(hosts) == 1 and is_same_origin(origins[0], hosts[0])):
         raise InvalidRequest(
@@ -28,8 +28,8 @@ def check_origin(headers: Headers) -> None:
 
 
 def is_same_origin(origin: str, host: str) -> bool:
-    """Whether the values of `Origin` and `Host` name the same host and port. The scheme is the origin's for both:
-    behind a proxy that ends TLS, the gateway does not see which one the browser used."""
+    """Tell whether the values of `Origin` and `Host` name the same host and port. Both are read with the origin's
+    scheme, because the gateway does not see the browser's behind a proxy that ends TLS."""
     try:
         page = urlsplit(origin)
         default = _DEFAULT_PORTS.get(page.scheme)

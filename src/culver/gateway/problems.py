@@ -23,7 +23,7 @@ _MAX_MEMBER = 500
 
 @dataclass(frozen=True, slots=True)
 class ProblemKind:
-    """What is the same for every error of one code."""
+    """The status and title of every error with one code."""
 
     status: int
     title: str
@@ -49,8 +49,8 @@ KINDS: dict[str, ProblemKind] = {
     INTERNAL: ProblemKind(500, "The gateway failed"),
 }
 
-# An invalid request about one of these has a status of its own in HTTP, which it carries as a detail: a member of
-# a body, too, may be called `method`.
+# An invalid request about one of these fields has a status of its own in HTTP. The error carries it as a detail,
+# because a member of a body may be called `method` too.
 STATUS_OF_FIELD = {"content-type": 415, "method": 405, "origin": 403}
 
 
@@ -62,7 +62,7 @@ def status_of(error: CulverError) -> int:
 
 
 def problem_document(error: CulverError) -> dict[str, Any]:
-    """The members of a problem; the error's own details never hide the standard ones."""
+    """Make the members of a problem; the error's own details never hide the standard ones."""
     document = {name: _shortened(value) for name, value in error.details.items()}
     document |= {
         "type": f"urn:culver:problem:{error.code}",
@@ -78,7 +78,7 @@ def problem_document(error: CulverError) -> dict[str, Any]:
 
 
 def internal_problem() -> dict[str, Any]:
-    """What a client learns of an unexpected exception: that it happened, and nothing of the inside."""
+    """Make the problem for an unexpected exception, which tells a client nothing about the inside."""
     return {
         "type": f"urn:culver:problem:{INTERNAL}",
         "title": KINDS[INTERNAL].title,
@@ -95,7 +95,7 @@ def encode_problem(document: dict[str, Any]) -> bytes:
 
 
 class ProblemResponse(Response):
-    """Also refuses a WebSocket handshake; a server that cannot send a response then closes with its own status."""
+    """Answers a request or refuses a WebSocket handshake, with a close where the server cannot send a response."""
 
     media_type = PROBLEM_TYPE
 

@@ -1,4 +1,4 @@
-"""How fast one client address may send: token buckets, with the time passed in."""
+"""Limits on how fast one client may send: token buckets, with the time passed in."""
 
 import ipaddress
 from collections import OrderedDict
@@ -14,9 +14,9 @@ class _Bucket:
 class TokenBuckets:
     """One bucket per key, refilled at `rate` per second up to one second's worth.
 
-    A bucket that is not empty grants any amount and may go into debt, so that a batch larger than the
-    bucket passes and is paid for afterwards. At most `max_buckets` are kept: the one that was used longest
-    ago goes first, and comes back full. A rate of 0 grants everything.
+    A bucket that is not empty grants any amount and may go into debt, so that a batch larger than the bucket passes
+    and is paid for afterwards. Beyond `max_buckets`, the least recently used one is dropped, and comes back full. A
+    rate of 0 grants everything.
     """
 
     def __init__(self, rate: float, max_buckets: int = 65_536) -> None:
@@ -50,14 +50,14 @@ class TokenBuckets:
         return 0.0
 
     def give_back(self, key: str, amount: float) -> None:
-        """What was taken just now is not used after all."""
+        """Undo a `take` of just now."""
         bucket = self._buckets.get(key)
         if bucket is not None:
             bucket.tokens += amount
 
 
 def address_key(client: str | None) -> str:
-    """What counts as one client: an IPv4 address, or the /64 network that one IPv6 customer gets."""
+    """The key of one client: its IPv4 address, or the /64 network that one IPv6 customer gets."""
     if client is None:
         return ""
     try:

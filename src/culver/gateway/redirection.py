@@ -1,4 +1,4 @@
-"""Which gateway of a site has what a client asks for, and where that gateway is for this client."""
+"""Redirection to the gateway that has a subscription's mailbox, at an address that the client can reach."""
 
 from urllib.parse import quote
 
@@ -19,16 +19,16 @@ def check_here(connection: HTTPConnection, subscription: str) -> None:
 
 
 def url_of(connection: HTTPConnection, port: int) -> str:
-    """A gateway's address: the host that this client has used for this one, with the port of the other."""
+    """The address of another gateway: the host by which this client reached this one, and the other's port."""
     scheme = {"ws": "http", "wss": "https"}.get(connection.scope["scheme"], connection.scope["scheme"])
     try:
         host = connection.url.hostname or _UNKNOWN_HOST
-    except ValueError:  # a Host header that is none
+    except ValueError:  # the Host header names no host
         host = _UNKNOWN_HOST
     return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
 def location(connection: HTTPConnection, error: Elsewhere) -> str:
-    """What the `Location` of a redirection says."""
+    """The `Location` of a redirection."""
     query = connection.scope["query_string"].decode("latin-1")
     return f"{error.details['url']}{quote(connection.scope['path'])}" + (f"?{query}" if query else "")

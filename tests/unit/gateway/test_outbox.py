@@ -52,7 +52,7 @@ def test_producers_wait_while_a_slow_client_has_enough_to_read() -> None:
         outbox = Outbox(reader, max_bytes=100)
         sending = asyncio.create_task(outbox.send(b"x" * 100))
         await asyncio.sleep(0)
-        producer = asyncio.create_task(outbox.room())
+        producer = asyncio.create_task(outbox.wait_for_space())
         await asyncio.sleep(0)
         assert not producer.done()
         assert outbox.held_bytes == 100
@@ -71,7 +71,7 @@ def test_a_cancelled_send_gives_its_room_back() -> None:
         await asyncio.sleep(0)
         sending.cancel()
         await asyncio.wait([sending])
-        await outbox.room()
+        await outbox.wait_for_space()
         assert outbox.held_bytes == 0
 
     run(scenario())

@@ -21,13 +21,7 @@ from websockets.utils import apply_mask
 
 from culver.gateway.server.gateway_server import GatewayServer
 from culver.gateway.server.http_protocol import HttpProtocol
-from culver.gateway.server.websocket_protocol import (
-    MAX_POSTED_BYTES,
-    MAX_SHORT_BYTES,
-    MAX_WAITING_BYTES,
-    FrameSplitter,
-    WebSocketProtocol,
-)
+from culver.gateway.server.websocket_protocol import MAX_POSTED_BYTES, MAX_WAITING_BYTES, WebSocketProtocol
 from culver.gateway.websocket.text_sockets import TEXT_SOCKET, Disconnected, TextSocket
 from support.fake_site import FakeSite
 from support.gateway import eventually, gateway_settings, run, served, socket_to
@@ -355,34 +349,6 @@ def test_what_is_sent_in_one_turn_of_the_loop_arrives_in_order_and_before_a_clos
             writer.transport.abort()
 
     run(scenario())
-
-
-@pytest.mark.parametrize("length", [0, 1, 125, 126, MAX_SHORT_BYTES])
-def test_a_short_text_is_read_as_clients_write_it_and_a_part_of_one_is_passed_on(length: int) -> None:
-    data = Frame(Opcode.TEXT, b"x" * length).serialize(mask=True)
-    splitter = FrameSplitter(65_536)
-    assert list(splitter.split(data + data)) == ["x" * length] * 2
-    for cut in range(1, min(len(data), 20)):
-        pieces = [*splitter.split(data[:cut]), *splitter.split(data[cut:] + data)]
-        assert pieces.pop() == "x" * length
-        assert pieces in (["x" * length], [data[:cut], data[cut:]]), cut
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        frame(b"x", BINARY), frame(b"x", PING), NORMAL_CLOSE, NOT_UTF8, NO_START, NO_OPCODE,
-        frame(b"x", final=False), b"\xc1" + MESSAGE[1:], Frame(Opcode.TEXT, b"xxxxxxx").serialize(mask=False),
-        frame(b"x" * 1_001),
-    ],
-)  # fmt: skip
-def test_anything_but_a_short_text_is_passed_on(data: bytes) -> None:
-    assert list(FrameSplitter(1_000).split(data)) == [data]
-
-
-def test_a_text_between_fragments_is_passed_on() -> None:
-    stream = [frame(b"x", final=False), frame(b"", PING), MESSAGE]
-    assert list(FrameSplitter(1_000).split(b"".join(stream))) == stream
 
 
 class _Listener:

@@ -1,4 +1,4 @@
-"""The pipeline's part of `/metrics`: operators, slices, queues and batches, read when they are asked for."""
+"""The pipeline's metrics: operators, slices, queues and batches, collected from the site with every request."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict

@@ -1,4 +1,4 @@
-"""The gateway on a socket: uvicorn, owned by whoever opened it."""
+"""The gateway on a socket: uvicorn, run by whoever opens it."""
 
 import asyncio
 import contextlib
@@ -26,11 +26,10 @@ _SPARE_CONNECTIONS = 256
 
 
 class GatewayServer:
-    """An async context manager: entering it binds, listens and answers, leaving it stops. Signals are left
-    alone.
+    """An async context manager: entering it binds, listens and answers, leaving it stops. It handles no signals.
 
-    Stopping takes at most about two seconds: WebSocket connections are closed with 1012, event streams
-    end, long polls get a 503, and what is still open after that is cut.
+    Stopping takes at most about two seconds: WebSocket connections close with 1012, event streams end, long polls
+    get a 503, and connections that are still open after that are cut.
     """
 
     def __init__(
@@ -42,7 +41,7 @@ class GatewayServer:
         head_seconds: float = HEAD_SECONDS,
         stall_seconds: float = STALL_SECONDS,
     ) -> None:
-        """`listener` is a socket that listens already; without one the settings say where to listen."""
+        """`listener` is a socket that listens already; without one, the settings name the address."""
         self._settings = settings
         self._listener = listener
         self._gateway: Gateway = app.state.gateway
@@ -53,12 +52,12 @@ class GatewayServer:
 
     @property
     def port(self) -> int:
-        """The port that it listens on, also where the settings left the choice open."""
+        """The port that the server listens on; the operating system chooses it where the settings say 0."""
         return self._port
 
     @property
     def url(self) -> str:
-        """Where clients on this machine reach it."""
+        """The address for clients on this machine."""
         host = self._settings.host
         host = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(host, host)
         return f"http://[{host}]:{self._port}" if ":" in host else f"http://{host}:{self._port}"
@@ -120,14 +119,14 @@ class _Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
-        yield  # the process belongs to someone else
+        yield  # signals belong to the owner of the process
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self.running.set()
 
     async def main_loop(self) -> None:
-        # As uvicorn's, which looks ten times a second whether to leave; a tick of 0 renews the date header.
+        # uvicorn polls ten times a second whether to exit; this waits for it. A tick of 0 renews the date header.
         while not await self.on_tick(0):
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(1.0):
@@ -143,8 +142,8 @@ def _config(app: Starlette, settings: GatewaySettings, head: float, stall: float
     class ConfiguredWebSocket(WebSocketProtocol):
         stall_seconds = stall
 
-    # Beyond `max_connections` the app answers with a problem; uvicorn's own limit would answer in plain text,
-    # and would not count WebSocket connections.
+    # Beyond `max_connections` the app answers with a problem. uvicorn's own limit answers in plain text and does not
+    # count WebSocket connections.
     return uvicorn.Config(
         app,
         http=ConfiguredHttp,
@@ -165,7 +164,7 @@ def _config(app: Starlette, settings: GatewaySettings, head: float, stall: float
 
 
 def bind(settings: GatewaySettings) -> socket.socket:
-    """A socket that listens where the settings say. Raises InvalidConfiguration."""
+    """Open a socket that listens where the settings say. Raises InvalidConfiguration."""
     if not 0 <= settings.port <= 65_535:
         raise InvalidConfiguration(
             f"gateway.port must be from 0 to 65535, it is {settings.port}", field="gateway.port"

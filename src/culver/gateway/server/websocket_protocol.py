@@ -20,7 +20,7 @@ import asyncio
 import logging
 import os
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, ClassVar, cast
 from urllib.parse import unquote
 
@@ -32,16 +32,16 @@ from websockets.frames import CloseCode, Frame, Opcode
 from websockets.http11 import Request
 from websockets.server import ServerProtocol
 
+from culver.gateway.server.frame_splitter import FrameSplitter
 from culver.gateway.server.http_protocol import STALL_SECONDS, CallTimer
 from culver.gateway.websocket.text_sockets import TEXT_SOCKET, Disconnected
 
 MAX_FRAGMENTS = 4_096
 MAX_WAITING_BYTES = 64 * 1024
 MAX_POSTED_BYTES = 64 * 1024
-MAX_SHORT_BYTES = 4 * 1024
 LINGER_SECONDS = 1.0
 
-# A message counts for this besides its content, so that the number of small ones is bounded too.
+# Every message counts for so many bytes besides its content, which bounds the number of small ones.
 _MESSAGE_BYTES = 1024
 
 _BAD_REQUEST = b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
@@ -50,7 +50,7 @@ _logger = logging.getLogger(__name__)
 
 
 class WebSocketProtocol(asyncio.Protocol):
-    """One connection, from its handshake to its end. Compression and subprotocols are not offered."""
+    """One connection, from its handshake to its end. It offers no compression and no subprotocols."""
 
     stall_seconds: ClassVar[float] = STALL_SECONDS
 
@@ -64,11 +64,11 @@ class WebSocketProtocol(asyncio.Protocol):
         self._splitter = FrameSplitter(config.ws_max_size)
         self._fragments: list[bytes] = []
         self._is_text = False
-        self._is_asked = False
+        self._has_head = False
         self._answered = False
         self._denial: Message = {}
         self._closing = False
-        # Messages that arrived and were not received yet, and who is offered those that arrive now.
+        # Messages that wait for `receive`, and the function that `receive` left while it waits for one.
         self._waiting: deque[str | bytes] = deque()
         self._waiting_bytes = 0
         self._arrived = asyncio.Event()
@@ -98,7 +98,7 @@ class WebSocketProtocol(asyncio.Protocol):
         self._writable.set()
 
     def data_received(self, data: bytes) -> None:
-        if not self._is_asked:
+        if not self._has_head:
             self._begin_handshake(data)
             return
         for piece in self._splitter.split(data):
@@ -116,7 +116,7 @@ class WebSocketProtocol(asyncio.Protocol):
         self._writable.set()
 
     def shutdown(self) -> None:
-        """The server stops."""
+        """Close because the server stops; uvicorn calls it."""
         if not self._answered:
             self._deny(500)
         elif not self._closing:
@@ -126,7 +126,7 @@ class WebSocketProtocol(asyncio.Protocol):
     # --- handshake --------------------------------------------------------------------------------------
 
     def _begin_handshake(self, head: bytes) -> None:
-        self._is_asked = True
+        self._has_head = True
         self._protocol.receive_data(head)
         events = self._protocol.events_received()
         if not events or not isinstance(events[0], Request):
@@ -341,11 +341,11 @@ class WebSocketProtocol(asyncio.Protocol):
         self._posted_bytes = 0
 
     def _flush(self) -> None:
-        """Write what `websockets` has to say. Only a close is worth keeping for a peer that does not read."""
+        """Write the output of `websockets`. A client that does not read gets no answers to its pings."""
         self._write_posted()
         data = b"".join(self._protocol.data_to_send())
-        worthwhile = self._writable.is_set() or self._protocol.close_expected()
-        if data and worthwhile and not self.transport.is_closing():
+        is_wanted = self._writable.is_set() or self._protocol.close_expected()
+        if data and is_wanted and not self.transport.is_closing():
             self.transport.write(data)
 
     def _await_next_ping(self) -> None:
@@ -381,7 +381,7 @@ class WebSocketProtocol(asyncio.Protocol):
         self._linger()
 
     def _linger(self) -> None:
-        """A close frame is on its way: wait a moment for the client's."""
+        """Wait a moment for the client's close frame, after ours."""
         self._end_messages()
         self._read(True)
         self._close_timer.start(LINGER_SECONDS, self._hang_up)
@@ -397,65 +397,6 @@ class WebSocketProtocol(asyncio.Protocol):
     def _end_messages(self) -> None:
         self._closing = True
         self._arrived.set()
-
-
-class FrameSplitter:
-    """Splits a client's stream into texts that it reads itself and bytes for `websockets`.
-
-    It reads a text message that lies whole in what has arrived, in one frame of at most `MAX_SHORT_BYTES`, which
-    nearly every publication is: in 2 µs, where `websockets` takes 9 µs. Everything else passes through unchanged:
-    control frames, fragments, long messages, frames in part, and whatever breaks the protocol."""
-
-    def __init__(self, max_size: int) -> None:
-        self._max_length = min(max_size, MAX_SHORT_BYTES)
-        # The beginning of a frame whose length is not known yet.
-        self._start = b""
-        # Bytes that have yet to arrive of a frame that was passed on in part.
-        self._missing = 0
-        self._in_fragments = False
-
-    def split(self, data: bytes) -> Iterator[str | bytes]:
-        """RFC 6455, section 5.2, draws the frames."""
-        if self._missing:
-            rest, data = data[: self._missing], data[self._missing :]
-            self._missing -= len(rest)
-            yield rest
-        if self._start:
-            data, self._start = self._start + data, b""
-        at, end = 0, len(data)
-        while at < end:
-            if end - at < 2:
-                self._start = data[at:]
-                return
-            if data[at + 1] < 0x80:
-                yield data[at:]  # not masked, which no client may send
-                return
-            length = data[at + 1] & 0x7F
-            begin = at + 6 if length < 126 else at + 8 if length == 126 else at + 14
-            if begin > end:
-                self._start = data[at:]
-                return
-            if length > 125:
-                length = int.from_bytes(data[at + 2 : begin - 4], "big")
-            frame, at = at, begin + length
-            piece: str | bytes | None = None
-            if data[frame] == 0x81 and at <= end and length <= self._max_length and not self._in_fragments:
-                piece = _unmask(data[begin:at], data[begin - 4 : begin])
-            elif data[frame] & 0x0F < 8:
-                self._in_fragments = data[frame] < 0x80
-            self._missing = max(0, at - end)
-            yield data[frame:at] if piece is None else piece
-
-
-def _unmask(data: bytes, mask: bytes) -> str | None:
-    """The text of a frame; None where it is not UTF-8. Takes more than linear time from some kilobytes on."""
-    length = len(data)
-    masks = (mask * (length // 4 + 1))[:length]
-    plain = int.from_bytes(data, "little") ^ int.from_bytes(masks, "little")
-    try:
-        return plain.to_bytes(length, "little").decode()
-    except UnicodeDecodeError:
-        return None
 
 
 def _address(name: Any) -> tuple[str, int] | None:

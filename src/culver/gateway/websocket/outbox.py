@@ -1,4 +1,4 @@
-"""What a WebSocket connection holds back: messages on their way out, and requests in work."""
+"""Backpressure of a WebSocket connection: messages on their way out, and requests in progress."""
 
 import asyncio
 
@@ -8,27 +8,27 @@ from culver.gateway.websocket.text_sockets import TextSocket
 class Outbox:
     """Sends one message at a time, in the order of the calls.
 
-    A client that reads slowly makes `send` wait, and `room` lets producers wait before they fetch more, so
-    that about `max_bytes` are held whatever the number of producers. Sending raises Disconnected."""
+    A client that reads slowly makes `send` wait, and producers call `wait_for_space` before they fetch more, so that
+    the outbox holds about `max_bytes` whatever the number of producers. Sending raises Disconnected."""
 
     def __init__(self, socket: TextSocket, max_bytes: int = 1024 * 1024) -> None:
         self._socket = socket
         self._max_bytes = max_bytes
         self._held_bytes = 0
-        self._room = asyncio.Event()
-        self._room.set()
+        self._has_space = asyncio.Event()
+        self._has_space.set()
         self._turn = asyncio.Lock()
 
     @property
     def held_bytes(self) -> int:
         return self._held_bytes
 
-    async def room(self) -> None:
-        """Returns once there is little enough to send."""
-        await self._room.wait()
+    async def wait_for_space(self) -> None:
+        """Returns once less than `max_bytes` wait to be sent."""
+        await self._has_space.wait()
 
     def post(self, message: bytes) -> bool:
-        """Send it now; False, and it is not sent, where it would have to wait."""
+        """Send a message now. Returns False, and sends nothing, where the message would have to wait."""
         return not self._held_bytes and self._socket.post(message)
 
     async def send(self, message: bytes) -> None:
@@ -36,19 +36,19 @@ class Outbox:
             return
         self._held_bytes += len(message)
         if self._held_bytes >= self._max_bytes:
-            self._room.clear()
+            self._has_space.clear()
         try:
             async with self._turn:
                 await self._socket.send(message)
         finally:
             self._held_bytes -= len(message)
             if self._held_bytes < self._max_bytes:
-                self._room.set()
+                self._has_space.set()
 
 
 class Window:
-    """How many requests, and bytes of them, may be in work at once. A request that is larger than the window
-    enters when it is alone."""
+    """Limits how many requests, and how many bytes of them, are in progress at once. A request that is larger than
+    the window enters when it is alone."""
 
     def __init__(self, max_count: int, max_bytes: int) -> None:
         self._max_count = max_count
@@ -58,13 +58,13 @@ class Window:
         self._left = asyncio.Event()
 
     async def enter(self, size: int) -> None:
-        """Waits until there is room; only one task may wait at a time."""
+        """Waits until the request fits; only one task may wait at a time."""
         while not self.try_enter(size):
             self._left.clear()
             await self._left.wait()
 
     def try_enter(self, size: int) -> bool:
-        """False where there is no room now."""
+        """Returns False where the request does not fit now."""
         if self._count and (self._count >= self._max_count or self._bytes + size > self._max_bytes):
             return False
         self._count += 1

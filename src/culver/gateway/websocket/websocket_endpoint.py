@@ -1,8 +1,8 @@
 """The WebSocket protocol at `/v1/ws`: publish, subscribe and acknowledge over one connection.
 
-One task reads messages. They are worked on beside one another, in a window of bounded size, so that publications
-are pipelined; each subscription has a task that pumps deliveries out. All of them send through one outbox.
-A client that does not read stops the pumps and then the reader: nothing grows.
+One task reads messages. A window of bounded size holds those in progress, so that publications are pipelined; each
+subscription has a task that pumps deliveries out. All of them send through one outbox. A client that does not read
+stops the pumps and then the reader, so the memory of a connection is bounded.
 """
 
 import asyncio
@@ -93,7 +93,7 @@ async def serve_websocket(socket: WebSocket) -> None:
 
 @dataclass(slots=True)
 class _Attachment:
-    """A subscription on this connection; it has no session while that is being opened."""
+    """A subscription on this connection. It has no session while one is being opened."""
 
     session: Session | None = None
     pump: asyncio.Task[None] | None = None
@@ -115,12 +115,14 @@ class _Connection:
         self._errors = 0
         self._ending = False
         self._tasks: set[asyncio.Task[None]] = set()
-        self._publications: set[asyncio.Future[CommitReceipt]] = set()  # not answered yet
+        # Publications without an answer.
+        self._publications: set[asyncio.Future[CommitReceipt]] = set()
         self._group = asyncio.TaskGroup()
-        self.verdict: tuple[int, str] | None = None  # the close code and reason that the client is to get
+        # The close code and reason for the client, where the gateway closes.
+        self.verdict: tuple[int, str] | None = None
 
     async def run(self) -> None:
-        """Serve until the client is gone or has a verdict."""
+        """Serve until the client leaves or the connection has a verdict."""
         try:
             async with self._group:
                 try:
@@ -138,7 +140,7 @@ class _Connection:
             self.verdict = (INTERNAL_ERROR, "the gateway failed")
 
     async def close_sessions(self) -> None:
-        """Ends the live subscriptions and leaves the durable ones."""
+        """End the live subscriptions and keep the durable ones."""
         attachments, self._attachments = self._attachments, {}
         sessions = [each.session for each in attachments.values() if each.session is not None]
         results = await asyncio.gather(*(session.close() for session in sessions), return_exceptions=True)
@@ -147,7 +149,7 @@ class _Connection:
                 _logger.error("a session could not be closed", exc_info=result)
 
     async def close(self) -> None:
-        """Tell the client its verdict, unless it has none or does not even read that."""
+        """Send the verdict, if there is one; gives up soon on a client that does not read."""
         if self.verdict is None:
             return
         code, reason = self.verdict
@@ -170,8 +172,8 @@ class _Connection:
             await self._accept(message)
 
     def _take(self, text: str) -> bool:
-        """Publish at once where nothing is to be waited for and nothing is wrong, as with most messages. Returns
-        False for any other message, which the reader then takes apart."""
+        """Publish at once where the message is a valid publication that need not wait, as most messages are. Returns
+        False for any other message, which the reader then handles."""
         size = len(text)
         if size >= THREAD_BYTES or size > self._max_bytes or _PUBLISH not in text:
             return False
@@ -189,7 +191,7 @@ class _Connection:
         return True
 
     async def _accept(self, text: str) -> None:
-        """Take one message apart here, so that messages keep their order, and work on it in a task."""
+        """Parse one message here, so that messages keep their order, and work on it in a task."""
         reference, message = await compute(len(text), read_message, text, self._gateway.settings.events)
         try:
             if isinstance(message, CulverError):
@@ -334,12 +336,12 @@ class _Connection:
     # --- messages out -----------------------------------------------------------------------------------
 
     async def _pump(self, subscription: str, session: Session) -> None:
-        """Send what the session receives until the subscription ends."""
+        """Send deliveries and gaps until the subscription ends."""
         limit = ReceiveLimit()
         sent = self._gateway.metrics.deliveries.labels("websocket")
         try:
             while True:
-                await self._outbox.room()
+                await self._outbox.wait_for_space()
                 items = await session.receive(limit.value, None)
                 limit.observe(items)
                 for batch in batches(items):
