@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -10,30 +11,29 @@ from culver.config import RegistrySettings
 from culver.errors import Conflict, InvalidRequest, NotFound, TooManySubscriptions
 from culver.registry.block import Block
 from culver.registry.registration import Registration
-from culver.registry.registry import SetSummary
-from culver.registry.sqlite_registry import SqliteRegistry
+from culver.registry.registry import Registry, SetSummary
 from culver.registry.subscription_ids import split_member
+from support.registries import REGISTRIES, at, must_not_be_called
 from support.subscriptions import block_spec, expanded, spec
 
+OpenIn = Callable[[Path], Registry]
 SETTINGS = RegistrySettings(max_subscriptions=5_000)
 ROWS = [["ACME", 1.5], ["EMCA", 2.0], ["ACME", 3.0]]
 
 
+@pytest.fixture(params=list(REGISTRIES))
+def open_registry(request: pytest.FixtureRequest) -> OpenIn:
+    """Opens the registry in a directory."""
+    return lambda directory: REGISTRIES[request.param](directory, SETTINGS)
+
+
 @pytest.fixture
-def registry(tmp_path: Path) -> Iterator[SqliteRegistry]:
-    with SqliteRegistry(tmp_path / "registry.db", SETTINGS) as registry:
+def registry(open_registry: OpenIn, tmp_path: Path) -> Iterator[Registry]:
+    with closing(open_registry(tmp_path)) as registry:
         yield registry
 
 
-def at(position: int) -> Callable[[int], int]:
-    return lambda version: position
-
-
-def must_not_be_called(version: int) -> int:
-    raise AssertionError("a position was asked for, and there is no change")
-
-
-def test_rows_become_subscriptions_named_after_their_set(registry: SqliteRegistry) -> None:
+def test_rows_become_subscriptions_named_after_their_set(registry: Registry) -> None:
     block = registry.add_block(block_spec("quotes", ROWS, mailbox_count=5, expires_at_us=99), at(100), 42)
     assert (block.first, block.count, block.since, block.version) == (0, 3, 100, 1)
     member = registry.get("quotes.1")
@@ -46,7 +46,7 @@ def test_rows_become_subscriptions_named_after_their_set(registry: SqliteRegistr
             registry.get(other)
 
 
-def test_rows_that_come_later_are_numbered_on(registry: SqliteRegistry) -> None:
+def test_rows_that_come_later_are_numbered_on(registry: Registry) -> None:
     registry.add_block(block_spec("quotes", ROWS), at(1), 1)
     with pytest.raises(Conflict) as caught:
         registry.add_block(block_spec("quotes", ROWS, first=0), must_not_be_called, 1)
@@ -60,7 +60,7 @@ def test_rows_that_come_later_are_numbered_on(registry: SqliteRegistry) -> None:
     assert registry.add_block(block_spec("quotes", ROWS), at(3), 1).first == 0
 
 
-def test_name_of_a_member_is_taken(registry: SqliteRegistry) -> None:
+def test_name_of_a_member_is_taken(registry: Registry) -> None:
     registry.add_block(block_spec("quotes", ROWS), at(1), 1)
     with pytest.raises(Conflict):
         registry.add([spec("quotes.2")], must_not_be_called, 1)
@@ -70,13 +70,13 @@ def test_name_of_a_member_is_taken(registry: SqliteRegistry) -> None:
 
 
 @pytest.mark.parametrize("bad", ["", "-a", "a b", "live-a", "a" * 101, "a/b"])
-def test_unusable_names_are_refused(registry: SqliteRegistry, bad: str) -> None:
+def test_unusable_names_are_refused(registry: Registry, bad: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
         registry.add_block(block_spec(bad, ROWS), must_not_be_called, 1)
     assert caught.value.field == "name"
 
 
-def test_limit_on_subscriptions_counts_members(registry: SqliteRegistry) -> None:
+def test_limit_on_subscriptions_counts_members(registry: Registry) -> None:
     registry.add_block(block_spec("a", [["x", 1.0]] * 4_999), at(1), 1)
     with pytest.raises(TooManySubscriptions):
         registry.add_block(block_spec("b", ROWS[:2]), must_not_be_called, 1)
@@ -85,12 +85,12 @@ def test_limit_on_subscriptions_counts_members(registry: SqliteRegistry) -> None
     assert registry.count() == 5_000
 
 
-def test_removing_a_set_that_is_not_there_changes_nothing(registry: SqliteRegistry) -> None:
+def test_removing_a_set_that_is_not_there_changes_nothing(registry: Registry) -> None:
     registry.add([spec("quotes.x")], at(1), 1)
     assert registry.remove_set("quotes", must_not_be_called, 1) == []
 
 
-def test_block_whose_members_have_all_left_leaves_nothing_behind(registry: SqliteRegistry) -> None:
+def test_block_whose_members_have_all_left_leaves_nothing_behind(registry: Registry) -> None:
     block = registry.add_block(block_spec("quotes", ROWS), at(1), 1)
     registry.remove([f"quotes.{i}" for i in range(3)], at(2), 1)
     assert not any(isinstance(each, Block) for each in registry.registrations())
@@ -99,24 +99,47 @@ def test_block_whose_members_have_all_left_leaves_nothing_behind(registry: Sqlit
     assert registry.add_block(block_spec("quotes", ROWS), at(3), 1).number > block.number + 2
 
 
+@pytest.mark.parametrize("after", ["", "0", "1", "10", "11x", "109.5", "2", "998", "9989", "9z", "1004", "x"])
+def test_pages_order_members_by_their_ids_as_texts(registry: Registry, after: str) -> None:
+    for start, count in ((7, 6), (95, 30), (995, 10)):
+        registry.add([spec(f"a.{start - 1}")], at(1), 1)  # the next row has place `start`
+        assert registry.add_block(block_spec("a", [["x", 1.0]] * count), at(1), 1).first == start
+    registry.remove(["a.99", "a.100", "a.998"], at(2), 1)
+    places = {6, *range(7, 13), *range(94, 125), *range(994, 1005)} - {99, 100, 998}
+    expected = sorted(f"a.{place}" for place in places if f"a.{place}" > f"a.{after}")
+    assert [each.id for each in registry.page(f"a.{after}", 1_000)] == expected
+    assert [each.id for each in registry.page(f"a.{after}", 3)] == expected[:3]
+
+
+def test_sets_are_listed_by_name_page_by_page(registry: Registry) -> None:
+    for name in ("b", "a", "a.1", "c"):
+        registry.add_block(block_spec(name, ROWS), at(1), 1)
+    registry.add_block(block_spec("a", ROWS[:2], text="other = ? AND close >= ?"), at(1), 1)
+    registry.remove(["b.2", "c.0", "c.1", "c.2"], at(2), 1)
+    found = [(each.name, each.count, each.next) for each in registry.sets(None, 10)]
+    assert found == [("a", 5, 5), ("a.1", 3, 3), ("b", 2, 3)]
+    assert {text.split()[0] for text in registry.sets(None, 1)[0].filters} == {"symbol", "other"}
+    assert [each.name for each in registry.sets("a", 1)] == ["a.1"]
+    assert registry.sets("b", 10) == []
+
+
 @pytest.mark.parametrize("seed", range(6))
-def test_sets_give_the_same_answers_as_subscriptions_added_one_by_one(tmp_path: Path, seed: int) -> None:
+def test_sets_give_the_same_answers_as_subscriptions_added_one_by_one(
+    open_registry: OpenIn, tmp_path: Path, seed: int
+) -> None:
     rng = random.Random(seed)
-    with (
-        SqliteRegistry(tmp_path / "sets.db", SETTINGS) as sets,
-        SqliteRegistry(tmp_path / "singles.db", SETTINGS) as singles,
-    ):
-        for step in range(50):
-            play(rng, step, sets, singles)
+    for steps in (50, 0):
+        with (
+            closing(open_registry(tmp_path / "sets")) as sets,
+            closing(open_registry(tmp_path / "singles")) as singles,
+        ):
+            for step in range(steps):
+                play(rng, step, sets, singles)
+                compare(rng, sets, singles)
             compare(rng, sets, singles)
-    with (
-        SqliteRegistry(tmp_path / "sets.db", SETTINGS) as sets,
-        SqliteRegistry(tmp_path / "singles.db", SETTINGS) as singles,
-    ):
-        compare(rng, sets, singles)
 
 
-def play(rng: random.Random, now: int, sets: SqliteRegistry, singles: SqliteRegistry) -> None:
+def play(rng: random.Random, now: int, sets: Registry, singles: Registry) -> None:
     """The same change in both."""
     ids = [each.id for each in singles.page(None, 10_000)]
     match rng.choice(["rows", "rows", "single", "replace", "remove", "remove", "set", "expire", "forget"]):
@@ -163,7 +186,7 @@ def play(rng: random.Random, now: int, sets: SqliteRegistry, singles: SqliteRegi
             )
 
 
-def compare(rng: random.Random, sets: SqliteRegistry, singles: SqliteRegistry) -> None:
+def compare(rng: random.Random, sets: Registry, singles: Registry) -> None:
     assert (sets.version, sets.count()) == (singles.version, singles.count())
     assert expanded(sets.registrations()) == list(singles.registrations())
     everything = singles.page(None, 10_000)

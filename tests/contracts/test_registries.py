@@ -2,51 +2,41 @@
 
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from culver.config import RegistrySettings
-from culver.errors import Conflict, InvalidRequest, NotFound, TooManySubscriptions
-from culver.registry.registry import Changes, SubscriptionSpec
-from culver.registry.sqlite_registry import SqliteRegistry
+from culver.errors import Conflict, InvalidRequest, NotFound, TooManySubscriptions, Unavailable
+from culver.registry.registry import Changes, Registry, SubscriptionSpec
+from support.registries import REGISTRIES, at, must_not_be_called
 from support.subscriptions import expanded, predicate, spec
 
-OpenRegistry = Callable[[], SqliteRegistry]
+OpenAgain = Callable[[], Registry]
 SETTINGS = RegistrySettings(max_subscriptions=20_000)
 
 
-@pytest.fixture(params=["sqlite"])
-def open_registry(request: pytest.FixtureRequest, tmp_path: Path) -> OpenRegistry:
+@pytest.fixture(params=list(REGISTRIES))
+def open_registry(request: pytest.FixtureRequest, tmp_path: Path) -> OpenAgain:
     """Opens the same registry each time."""
-    implementations: dict[str, OpenRegistry] = {
-        "sqlite": lambda: SqliteRegistry(tmp_path / "registry.db", SETTINGS)
-    }
-    return implementations[request.param]
+    return lambda: REGISTRIES[request.param](tmp_path, SETTINGS)
 
 
 @pytest.fixture
-def registry(open_registry: OpenRegistry) -> Iterator[SqliteRegistry]:
-    with open_registry() as registry:
+def registry(open_registry: OpenAgain) -> Iterator[Registry]:
+    with closing(open_registry()) as registry:
         yield registry
 
 
-def at(position: int) -> Callable[[int], int]:
-    return lambda version: position
-
-
-def must_not_be_called(version: int) -> int:
-    raise AssertionError("a position was asked for, and there is no change")
-
-
-def test_new_registry_is_empty_at_version_zero(registry: SqliteRegistry) -> None:
+def test_new_registry_is_empty_at_version_zero(registry: Registry) -> None:
     assert (registry.version, registry.count()) == (0, 0)
     assert registry.page(None, 10) == []
     assert list(registry.registrations()) == []
     assert registry.changes(0) == Changes(0, (), ())
 
 
-def test_added_subscription_is_in_effect_from_the_position_on(registry: SqliteRegistry) -> None:
+def test_added_subscription_is_in_effect_from_the_position_on(registry: Registry) -> None:
     asked = SubscriptionSpec(
         predicate("a = 1"),
         id="alerts",
@@ -69,19 +59,19 @@ def test_added_subscription_is_in_effect_from_the_position_on(registry: SqliteRe
     assert list(registry.registrations()) == [made]
 
 
-def test_filtering_scheme_is_kept_and_goes_with_each_registration(open_registry: OpenRegistry) -> None:
-    with open_registry() as registry:
+def test_filtering_scheme_is_kept_and_goes_with_each_registration(open_registry: OpenAgain) -> None:
+    with closing(open_registry()) as registry:
         one, two = registry.add([spec("one", scheme="counting"), spec("two")], at(1), 1)
         assert (one.scheme, two.scheme) == ("counting", "columnar")
         assert registry.replace(spec("one", scheme="reference"), at(5), 2).scheme == "reference"
         registry.remove(["two"], at(6), 3)
-    with open_registry() as registry:
+    with closing(open_registry()) as registry:
         schemes = [each.scheme for each in expanded(registry.changes(0).added)]
         assert schemes == ["counting", "columnar", "reference"]
         assert [each.scheme for each in registry.page(None, 9)] == ["reference"]
 
 
-def test_replacement_changes_over_at_one_position(registry: SqliteRegistry) -> None:
+def test_replacement_changes_over_at_one_position(registry: Registry) -> None:
     (old,) = registry.add([spec("alerts", "a = 1")], at(100), 1)
     new = registry.replace(spec("alerts", "a = 2", expires_at_us=9), at(250), 2)
     assert (new.since, new.until, new.filter, new.expires_at_us) == (250, None, "a = 2", 9)
@@ -92,7 +82,7 @@ def test_replacement_changes_over_at_one_position(registry: SqliteRegistry) -> N
     assert registry.count() == 1
 
 
-def test_removed_subscription_is_gone_at_once_and_its_end_is_known(registry: SqliteRegistry) -> None:
+def test_removed_subscription_is_gone_at_once_and_its_end_is_known(registry: Registry) -> None:
     registry.add([spec("a"), spec("b"), spec("c")], at(10), 1)
     ended = registry.remove(["c", "nobody", "a", "c"], at(30), 2)
     assert [(old.id, old.until, old.removed) for old in ended] == [("c", 30, True), ("a", 30, True)]
@@ -107,18 +97,18 @@ def test_removed_subscription_is_gone_at_once_and_its_end_is_known(registry: Sql
     ]
 
 
-def test_id_can_be_used_again_and_its_number_cannot(open_registry: OpenRegistry) -> None:
-    with open_registry() as registry:
+def test_id_can_be_used_again_and_its_number_cannot(open_registry: OpenAgain) -> None:
+    with closing(open_registry()) as registry:
         (first,) = registry.add([spec("a")], at(1), 1)
         registry.remove(["a"], at(2), 1)
         registry.forget([first.number])
         assert list(registry.registrations()) == []
-    with open_registry() as registry:
+    with closing(open_registry()) as registry:
         (second,) = registry.add([spec("a")], at(3), 1)
         assert second.number > first.number
 
 
-def test_expired_subscriptions_end_when_their_time_has_come(registry: SqliteRegistry) -> None:
+def test_expired_subscriptions_end_when_their_time_has_come(registry: Registry) -> None:
     registry.add([spec("never"), spec("soon", expires_at_us=50), spec("later", expires_at_us=51)], at(1), 1)
     assert registry.remove_expired(must_not_be_called, 49) == []
     assert [(r.id, r.until) for r in expanded(registry.remove_expired(at(7), 50))] == [("soon", 7)]
@@ -128,10 +118,10 @@ def test_expired_subscriptions_end_when_their_time_has_come(registry: SqliteRegi
     assert [r.id for r in registry.page(None, 10)] == ["later", "never"]
 
 
-def test_left_over_live_subscriptions_end_together(open_registry: OpenRegistry) -> None:
-    with open_registry() as registry:
+def test_left_over_live_subscriptions_end_together(open_registry: OpenAgain) -> None:
+    with closing(open_registry()) as registry:
         live = registry.add([spec(durable=False), spec("kept"), spec(durable=False)], at(1), 1)
-    with open_registry() as registry:
+    with closing(open_registry()) as registry:
         ended = registry.remove_live(at(5), 2)
         assert [(r.id, r.until, r.removed) for r in ended] == [
             (live[0].id, 5, True),
@@ -141,7 +131,7 @@ def test_left_over_live_subscriptions_end_together(open_registry: OpenRegistry) 
         assert [r.id for r in registry.page(None, 10)] == ["kept"]
 
 
-def test_ids_are_made_where_none_is_given(registry: SqliteRegistry) -> None:
+def test_ids_are_made_where_none_is_given(registry: Registry) -> None:
     made = registry.add([spec() for _ in range(100)] + [spec(durable=False) for _ in range(100)], at(1), 1)
     assert len({r.id for r in made}) == 200
     assert all(r.id.startswith("sub-") and len(r.id) == 16 and r.durable for r in made[:100])
@@ -151,7 +141,7 @@ def test_ids_are_made_where_none_is_given(registry: SqliteRegistry) -> None:
 @pytest.mark.parametrize(
     "bad", ["", "-a", ".a", "a b", "a/b", "a\n", "ä", "a" * 129, "live-abc", "a:1", "a\x00", "٣"]
 )
-def test_unusable_ids_are_refused(registry: SqliteRegistry, bad: str) -> None:
+def test_unusable_ids_are_refused(registry: Registry, bad: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
         registry.add([spec("good"), spec(bad)], must_not_be_called, 1)
     assert caught.value.field == "id"
@@ -159,11 +149,11 @@ def test_unusable_ids_are_refused(registry: SqliteRegistry, bad: str) -> None:
 
 
 @pytest.mark.parametrize("good", ["a", "9", "A.b_c~d-e", "a" * 128, "alive-1", "Live-1", "sub-x"])
-def test_usable_ids_are_taken_as_they_are(registry: SqliteRegistry, good: str) -> None:
+def test_usable_ids_are_taken_as_they_are(registry: Registry, good: str) -> None:
     assert registry.add([spec(good)], at(1), 1)[0].id == registry.get(good).id == good
 
 
-def test_batch_with_a_taken_id_adds_nothing(registry: SqliteRegistry) -> None:
+def test_batch_with_a_taken_id_adds_nothing(registry: Registry) -> None:
     registry.add([spec("a")], at(1), 1)
     for batch in ([spec("b"), spec("a")], [spec("b"), spec("c"), spec("b")]):
         with pytest.raises(Conflict) as caught:
@@ -173,7 +163,7 @@ def test_batch_with_a_taken_id_adds_nothing(registry: SqliteRegistry) -> None:
     assert len(list(registry.registrations())) == 1
 
 
-def test_limit_on_subscriptions_counts_those_in_effect(registry: SqliteRegistry) -> None:
+def test_limit_on_subscriptions_counts_those_in_effect(registry: Registry) -> None:
     registry.add([spec() for _ in range(19_999)], at(1), 1)
     with pytest.raises(TooManySubscriptions) as caught:
         registry.add([spec(), spec()], must_not_be_called, 1)
@@ -187,7 +177,7 @@ def test_limit_on_subscriptions_counts_those_in_effect(registry: SqliteRegistry)
     assert registry.count() == 20_000
 
 
-def test_replacing_needs_an_existing_subscription_of_the_same_kind(registry: SqliteRegistry) -> None:
+def test_replacing_needs_an_existing_subscription_of_the_same_kind(registry: Registry) -> None:
     registry.add([spec("a")], at(1), 1)
     (live,) = registry.add([spec(durable=False)], at(1), 1)
     with pytest.raises(NotFound):
@@ -200,7 +190,7 @@ def test_replacing_needs_an_existing_subscription_of_the_same_kind(registry: Sql
     assert registry.version == 3
 
 
-def test_version_rises_by_one_with_each_change_and_never_otherwise(registry: SqliteRegistry) -> None:
+def test_version_rises_by_one_with_each_change_and_never_otherwise(registry: Registry) -> None:
     asked: list[int] = []
 
     def position(version: int) -> int:
@@ -222,7 +212,7 @@ def test_version_rises_by_one_with_each_change_and_never_otherwise(registry: Sql
     assert registry.count() == 0
 
 
-def test_failing_position_changes_nothing(registry: SqliteRegistry) -> None:
+def test_failing_position_changes_nothing(registry: Registry) -> None:
     registry.add([spec("a", expires_at_us=1), spec(durable=False)], at(1), 1)
     before = list(registry.registrations())
 
@@ -245,7 +235,7 @@ def test_failing_position_changes_nothing(registry: SqliteRegistry) -> None:
     assert (added.version, registry.count()) == (2, 3)
 
 
-def test_changes_tell_what_happened_after_a_version(registry: SqliteRegistry) -> None:
+def test_changes_tell_what_happened_after_a_version(registry: Registry) -> None:
     a, b = registry.add([spec("a"), spec("b")], at(10), 1)
     new_a = registry.replace(spec("a", "b = 2"), at(20), 1)
     (c,) = registry.add([spec("c")], at(30), 1)
@@ -266,7 +256,7 @@ def test_changes_tell_what_happened_after_a_version(registry: SqliteRegistry) ->
     assert registry.changes(4) == Changes(4, (), ())
 
 
-def test_following_the_changes_gives_what_is_in_effect(registry: SqliteRegistry) -> None:
+def test_following_the_changes_gives_what_is_in_effect(registry: Registry) -> None:
     followed: dict[int, str] = {}
     version = 0
     for step in range(60):
@@ -285,7 +275,7 @@ def test_following_the_changes_gives_what_is_in_effect(registry: SqliteRegistry)
             assert followed == {r.number: r.filter for r in registry.page(None, 10_000)}
 
 
-def test_forgetting_drops_ended_registrations_only(registry: SqliteRegistry) -> None:
+def test_forgetting_drops_ended_registrations_only(registry: Registry) -> None:
     a, b = registry.add([spec("a"), spec("b")], at(1), 1)
     registry.remove(["a"], at(2), 1)
     registry.forget([a.number, b.number, 12345])
@@ -293,7 +283,7 @@ def test_forgetting_drops_ended_registrations_only(registry: SqliteRegistry) -> 
     assert registry.version == 2
 
 
-def test_pages_are_ordered_by_id_and_go_on_after_one(registry: SqliteRegistry) -> None:
+def test_pages_are_ordered_by_id_and_go_on_after_one(registry: Registry) -> None:
     registry.add([spec(id_) for id_ in ("b", "B", "a", "c", "a1", "9")], at(1), 1)
     assert [r.id for r in registry.page(None, 10)] == ["9", "B", "a", "a1", "b", "c"]
     assert [r.id for r in registry.page(None, 2)] == ["9", "B"]
@@ -302,18 +292,18 @@ def test_pages_are_ordered_by_id_and_go_on_after_one(registry: SqliteRegistry) -
     assert registry.page("c", 10) == []
 
 
-def test_everything_is_there_after_reopening(open_registry: OpenRegistry) -> None:
-    with open_registry() as registry:
+def test_everything_is_there_after_reopening(open_registry: OpenAgain) -> None:
+    with closing(open_registry()) as registry:
         registry.add([spec("a", expires_at_us=5), spec("b"), spec(durable=False)], at(1), 1)
         registry.replace(spec("b", "b = 2"), at(2), 1)
         registry.remove(["a"], at(3), 1)
         before = (registry.version, registry.count(), list(registry.registrations()), registry.changes(1))
-    with open_registry() as registry:
+    with closing(open_registry()) as registry:
         after = (registry.version, registry.count(), list(registry.registrations()), registry.changes(1))
     assert after == before
 
 
-def test_ten_thousand_are_added_in_one_change(registry: SqliteRegistry) -> None:
+def test_ten_thousand_are_added_in_one_change(registry: Registry) -> None:
     made = registry.add([spec(f"s{n:05d}", f"n = {n}") for n in range(10_000)], at(5), 1)
     assert [r.id for r in made] == [f"s{n:05d}" for n in range(10_000)]
     assert {r.version for r in made} == {1}
@@ -322,7 +312,7 @@ def test_ten_thousand_are_added_in_one_change(registry: SqliteRegistry) -> None:
     assert registry.page("s09998", 10) == made[-1:]
 
 
-def test_threads_get_versions_without_gap_or_double(registry: SqliteRegistry) -> None:
+def test_threads_get_versions_without_gap_or_double(registry: Registry) -> None:
     made: list[tuple[int, int]] = []
 
     def work(worker: int) -> None:
@@ -336,3 +326,12 @@ def test_threads_get_versions_without_gap_or_double(registry: SqliteRegistry) ->
     for thread in threads:
         thread.join()
     assert sorted(made) == [(version, version * 10) for version in range(1, 81)]
+
+
+def test_closed_registry_is_unavailable(registry: Registry) -> None:
+    registry.close()
+    registry.close()
+    with pytest.raises(Unavailable):
+        registry.add([spec("a")], must_not_be_called, 1)
+    with pytest.raises(Unavailable):
+        registry.page(None, 1)

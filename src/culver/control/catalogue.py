@@ -25,10 +25,10 @@ from culver.model.columns import read_columns
 from culver.model.language import Predicate, parse, prepare
 from culver.pipeline import HeadTracker
 from culver.registry import (
+    AssignPosition,
     Block,
     BlockSpec,
     Changes,
-    Position,
     Registration,
     Registry,
     SetSummary,
@@ -213,7 +213,7 @@ class Catalogue:
             raise Unavailable("the site is stopping")
         return await asyncio.get_running_loop().run_in_executor(self._registry_thread, call)
 
-    async def _change(self, change: Callable[[Position, int], T], take: Callable[[T], None]) -> T:
+    async def _change(self, change: Callable[[AssignPosition, int], T], take: Callable[[T], None]) -> T:
         """Make a change in the registry and tell everybody who must know. The change goes on when its caller is
         cancelled, because half a change would hold the head for ever."""
         task = asyncio.create_task(self._commit(change, take))
@@ -221,7 +221,7 @@ class Catalogue:
         task.add_done_callback(self._changes.discard)
         return await asyncio.shield(task)
 
-    async def _commit(self, change: Callable[[Position, int], T], take: Callable[[T], None]) -> T:
+    async def _commit(self, change: Callable[[AssignPosition, int], T], take: Callable[[T], None]) -> T:
         def run() -> T:
             versions: list[int] = []
 

@@ -1,9 +1,9 @@
-"""Many subscriptions of one form, registered together: a prepared filter and rows of values.
+"""A block: many subscriptions of one form, registered together as a prepared filter and rows of values.
 
-number 10, count 4, name "quotes", first 3, holes [12]
+A block with number 10, count 4, name "quotes", first 3 and holes [12]:
 
-numbers  10        11        (12)      13        12 has left: it is a registration of its own
-ids      quotes.3  quotes.4            quotes.6
+    numbers  10        11        (12)      13        12 has left: it is a registration of its own
+    ids      quotes.3  quotes.4            quotes.6
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,8 +21,8 @@ from culver.registry.registration import Registration
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BlockSpec:
-    """What a subscriber asks for: `prepared` with each row of `columns`, as durable subscriptions. `first` is the
-    number that the first row must get in its set (None: whichever is next). The rest as in SubscriptionSpec."""
+    """A subscriber's request: `prepared` with each row of `columns`, as durable subscriptions. `first` is the place
+    that the first row must get in its set; None takes the next one. The other fields are as in SubscriptionSpec."""
 
     name: str
     prepared: Prepared
@@ -39,14 +39,18 @@ class BlockSpec:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Block:
-    """Durable, and the same for all its members but for number, id and values. `until` is set once those members
-    that were left have ended together; then they are gone, as if `removed`."""
+    """Durable subscriptions that differ in number, id and values only.
 
-    number: int  # of the first row; the others follow
+    `number` and `first` are the number and the place in the set of the first row; those of the others follow.
+    `filter` has parameters, and `values` holds the rows as `culver.model.columns.write_columns` makes them. `holes`
+    are the numbers of the members that have left, ascending. `until` is set once the remaining members have ended
+    together; then they are removed."""
+
+    number: int
     count: int
     name: str
-    first: int  # of the first row in its set
-    filter: str  # with parameters
+    first: int
+    filter: str
     since: int
     until: int | None
     version: int
@@ -55,16 +59,16 @@ class Block:
     mailbox_count: int | None
     mailbox_bytes: int | None
     mailbox_age_seconds: int | None
-    values: bytes  # the rows; see `culver.model.columns.value_rows`
-    holes: NDArray[np.int64]  # numbers of members that have left, ascending
+    values: bytes
+    holes: NDArray[np.int64]
 
     def numbers(self) -> NDArray[np.int64]:
-        """Of the members, ascending."""
+        """The numbers of the members, ascending."""
         numbers = np.arange(self.number, self.number + self.count, dtype=np.int64)
         return numbers if not len(self.holes) else np.delete(numbers, self.holes - self.number)
 
     def registrations(self, numbers: Iterable[int]) -> Iterator[Registration]:
-        """What members are as registrations of their own."""
+        """The members with these numbers, as registrations of their own."""
         prepared, columns = _prepared(self.filter), read_columns(self.values)
         for number in numbers:
             at = number - self.number
@@ -85,6 +89,7 @@ class Block:
             )
 
     def members(self) -> Iterator[Registration]:
+        """All members, as registrations of their own."""
         return self.registrations(self.numbers().tolist())
 
 

@@ -1,21 +1,22 @@
-"""The blocks of sets in the registry's file; every function is part of a caller's transaction.
+"""Blocks in the registry's file; every method is part of the caller's transaction.
 
     blocks   one row per block, by the number of its first member
-    holes    numbers of members that have left a block which is still there
+    holes    the numbers of members that have left a block which is still there
 
-A block whose last member has left is deleted, with its holes.
+When the last member of a block leaves, the block is deleted with its holes.
 """
 
 import sqlite3
+from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from dataclasses import fields
+from heapq import merge
 from typing import Any
 
 import numpy as np
 
 from culver.registry.block import Block, BlockSpec
-from culver.registry.decimal_order import numbers_by_text
 from culver.registry.registration import Registration
 from culver.registry.registry import SetSummary
 from culver.registry.subscription_ids import split_member
@@ -23,14 +24,16 @@ from culver.registry.subscription_ids import split_member
 _FIELDS = [field.name for field in fields(Block) if field.name not in ("values", "holes")]
 _COLUMNS = ", ".join(_FIELDS).replace("name", "prefix")
 _INSERT = f"INSERT INTO blocks ({_COLUMNS}, members, content) VALUES ({', '.join('?' * 15)})"
-_VALUES_KEPT = 8  # blocks whose rows were read last
+# The number of blocks whose rows stay in memory: those read last.
+_VALUES_KEPT = 8
 _FILTERS_SHOWN = 4
 
-Member = tuple[str, int, int]  # id, its number, the number of its block
+MemberKey = tuple[str, int, int]
+"""A member's id, its number, and the number of its block."""
 
 
 class BlockTable:
-    """Keeps nothing but the rows of a few blocks, which never change."""
+    """Keeps in memory the rows of a few blocks only, which never change."""
 
     def __init__(self) -> None:
         self._values: OrderedDict[int, bytes] = OrderedDict()
@@ -45,7 +48,7 @@ class BlockTable:
         return [self._block(connection, row) for row in rows]
 
     def find(self, connection: sqlite3.Connection, subscription: str) -> Registration | None:
-        """The member in effect that has this id."""
+        """The member in effect with this id."""
         parts = split_member(subscription)
         if parts is None:
             return None
@@ -63,7 +66,7 @@ class BlockTable:
         return next(block.registrations([number]))
 
     def leave(self, connection: sqlite3.Connection, number: int) -> None:
-        """A member becomes a registration of its own."""
+        """Take a member out of its block, because it becomes a registration of its own."""
         (block,) = connection.execute(
             "SELECT max(number) FROM blocks WHERE number <= ?", (number,)
         ).fetchone()
@@ -86,7 +89,7 @@ class BlockTable:
         return int(count or 0)
 
     def next_place(self, connection: sqlite3.Connection, name: str) -> int:
-        """The number that a set's next row gets."""
+        """The place that a set's next row gets."""
         (last,) = connection.execute(
             "SELECT max(first + count) FROM blocks WHERE prefix = ? AND until IS NULL", (f"{name}.",)
         ).fetchone()
@@ -95,9 +98,9 @@ class BlockTable:
 
     def members_after(
         self, connection: sqlite3.Connection, after: str, limit: int
-    ) -> Iterator[Iterator[Member]]:
-        """For each set that may matter to a page of `limit`, its members with an id behind `after`, in order."""
-        # Ids of one set lie together, but those of a set `a` have the sets `a.1`, `a.2`, ... between them.
+    ) -> Iterator[Iterator[MemberKey]]:
+        """For each set that a page of `limit` may need, its members with an id behind `after`, in order."""
+        # The ids of a set are together, except that sets such as `a.1` and `a.2` lie between those of a set `a`.
         holding = [after[: place + 1] for place, character in enumerate(after) if character == "."]
         following = connection.execute(
             "SELECT DISTINCT prefix FROM blocks WHERE until IS NULL AND prefix > ? ORDER BY prefix LIMIT ?",
@@ -108,7 +111,10 @@ class BlockTable:
         for (prefix,) in following:
             yield _members(connection, prefix, "")
 
-    def registrations(self, connection: sqlite3.Connection, members: Iterable[Member]) -> list[Registration]:
+    def registrations(
+        self, connection: sqlite3.Connection, members: Iterable[MemberKey]
+    ) -> list[Registration]:
+        """The members as registrations of their own."""
         numbers: dict[int, list[int]] = {}
         for _, number, block_number in members:
             numbers.setdefault(block_number, []).append(number)
@@ -194,7 +200,7 @@ def new_block(
 
 
 def single_members(connection: sqlite3.Connection, name: str) -> list[tuple[str, int]]:
-    """Id and number of the registrations in effect that have an id of the set, but are in none of its blocks."""
+    """The ids and numbers of a set's members in effect that are in no block."""
     rows = connection.execute(
         "SELECT id, number FROM registrations WHERE until IS NULL AND id > ? AND id < ?",
         (f"{name}.", f"{name}/"),
@@ -202,15 +208,32 @@ def single_members(connection: sqlite3.Connection, name: str) -> list[tuple[str,
     return [(id_, number) for id_, number in rows if (split_member(id_) or ("", 0))[0] == name]
 
 
-def _members(connection: sqlite3.Connection, prefix: str, after: str) -> Iterator[Member]:
+def _members(connection: sqlite3.Connection, prefix: str, after: str) -> Iterator[MemberKey]:
+    """Yield the members of a set with an id behind `prefix + after`, in the order of ids.
+
+    Ids are ordered as texts, so that `a.10` comes before `a.9`. Places of equally many digits have the same order as
+    texts and as numbers: merging one run of places for each count of digits orders all of them."""
     blocks = connection.execute(
         "SELECT first, count, number FROM blocks WHERE prefix = ? AND until IS NULL ORDER BY first", (prefix,)
     ).fetchall()
-    for place, block in numbers_by_text([(first, first + count) for first, count, _ in blocks], after):
-        first, _, block_number = blocks[block]
-        number = block_number + place - first
-        if not _is_hole(connection, number):
-            yield f"{prefix}{place}", number, block_number
+    end = blocks[-1][0] + blocks[-1][1] if blocks else 0
+    runs = (_run(connection, prefix, after, blocks, digits) for digits in range(1, len(str(end)) + 1))
+    return merge(*runs)
+
+
+def _run(
+    connection: sqlite3.Connection, prefix: str, after: str, blocks: list[tuple[int, int, int]], digits: int
+) -> Iterator[MemberKey]:
+    """Yield the members whose place has so many digits, in the order of their places."""
+    places = range(10 ** (digits - 1) if digits > 1 else 0, 10**digits)
+    start = places.start + bisect_right(places, after, key=str)
+    for first, count, block in blocks[bisect_right(blocks, start, key=lambda each: each[0] + each[1]) :]:
+        if first >= places.stop:
+            return
+        for place in range(max(first, start), min(first + count, places.stop)):
+            number = block + place - first
+            if not _is_hole(connection, number):
+                yield f"{prefix}{place}", number, block
 
 
 def _is_hole(connection: sqlite3.Connection, number: int) -> bool:

@@ -1,4 +1,4 @@
-"""What a registry is: the subscriptions, durable and versioned.
+"""The protocol of a registry, which stores subscriptions, durable and versioned.
 
 A subscription keeps its id (the user's name for it); each filter it has ever had is a registration with a
 number of its own that is never used again. A registration is in effect for events at log positions
@@ -7,14 +7,14 @@ number of its own that is never used again. A registration is in effect for even
     id "alerts"   number 7   [since 100 ............ until 250)
                   number 9                          [since 250 ............ )
 
-Many subscriptions of one form are a set: a prepared filter and rows of values. Each request that adds rows makes a
-block, whose members have numbers in a row and ids made of the set's name and their place in it:
+A set holds many subscriptions of one form: a prepared filter and rows of values. Each request that adds rows makes a
+block, whose members have consecutive numbers, and ids made of the set's name and their place in it:
 
     set "quotes"   block 10   numbers 10 11 12    ids quotes.0 quotes.1 quotes.2
                    block 20   numbers 20 21       ids quotes.3 quotes.4
 
-A member is a subscription like any other. One that is replaced or removed leaves its block, and what became of it is
-a registration of its own; the members that have stayed may end together. Members are always of the columnar scheme.
+A member is a subscription like any other. A member that is replaced or removed leaves its block and becomes a
+registration of its own; the members that stay may end together. Members always have the columnar scheme.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -29,9 +29,9 @@ from culver.registry.registration import Registration
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionSpec:
-    """What a subscriber asks for. `id` None has the registry choose one. Times are microseconds UTC.
+    """A subscriber's request. The registry chooses an id where `id` is None. Times are microseconds UTC.
     A mailbox limit of None is the site's default; a live subscription (`durable=False`) has no mailbox. `scheme` is
-    the name of the filter that matches it, which is for the caller to check."""
+    the name of the filter that matches it; the caller checks that there is one."""
 
     predicate: Predicate
     id: str | None = None
@@ -45,7 +45,7 @@ class SubscriptionSpec:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What happened after a version, up to and including `version`. `ended` holds (number, until);
+    """The changes after some version, up to and including `version`. `ended` holds (number, until);
     `ended_blocks` are the blocks whose members have ended together."""
 
     version: int
@@ -56,66 +56,80 @@ class Changes:
 
 @dataclass(frozen=True, slots=True)
 class SetSummary:
-    """What is in effect under one name: how many members, and the number that the next row gets."""
+    """A set: the number of its members in effect, the place that the next row gets, and a few of its filters."""
 
     name: str
     count: int
     next: int
-    filters: tuple[str, ...]  # of its blocks, distinct, a few of them
+    filters: tuple[str, ...]
 
 
-Position = Callable[[int], int]
-"""Given the version that a change is about to get, the log position from which it takes effect. Called
-inside the transaction, so that version order is position order."""
+AssignPosition = Callable[[int], int]
+"""Takes the version that a change is about to get and returns the log position from which it takes effect. The
+registry calls it inside the transaction, so that positions are in the order of versions, and changes nothing if it
+raises. A change that would change nothing gets no version and no position."""
 
 
 class Registry(Protocol):
-    """Every change is one transaction, durable on return, and raises the version by one. Thread-safe."""
+    """Every change is one transaction, durable on return, and raises the version by one. Thread-safe. Its owner
+    closes it."""
 
     @property
-    def version(self) -> int: ...
+    def version(self) -> int:
+        """The number of changes that the registry has seen."""
 
-    def add(self, specs: Sequence[SubscriptionSpec], position: Position, now_us: int) -> list[Registration]:
-        """Raises Conflict (`field="id"`) when an id is taken, TooManySubscriptions at the limit; then
-        nothing of the batch is added."""
+    def add(
+        self, specs: Sequence[SubscriptionSpec], position: AssignPosition, now_us: int
+    ) -> list[Registration]:
+        """Add subscriptions. Raises Conflict (`field="id"`) where an id is taken, InvalidRequest where a subscription
+        cannot have it, TooManySubscriptions at the limit; then none of them is added."""
 
-    def replace(self, spec: SubscriptionSpec, position: Position, now_us: int) -> Registration:
+    def replace(self, spec: SubscriptionSpec, position: AssignPosition, now_us: int) -> Registration:
         """Give subscription `spec.id` a new filter and options; `durable` cannot change (Conflict).
         Raises NotFound."""
 
-    def remove(self, ids: Sequence[str], position: Position, now_us: int) -> list[Registration]:
+    def remove(self, ids: Sequence[str], position: AssignPosition, now_us: int) -> list[Registration]:
         """End subscriptions; ids that do not exist are ignored. Returns what was ended."""
 
-    def add_block(self, spec: BlockSpec, position: Position, now_us: int) -> Block:
-        """Add rows to a set, which is made where there is none; they are numbered on from the highest number in
-        effect. Raises Conflict (`field="first"`) where that is not the one asked for, InvalidRequest for
-        a name that cannot be one, TooManySubscriptions; then nothing of the block is added."""
+    def add_block(self, spec: BlockSpec, position: AssignPosition, now_us: int) -> Block:
+        """Add rows to a set, which is made where there is none. Places go on behind the highest in effect. Raises
+        Conflict (`field="first"`) where that is not the place asked for, InvalidRequest for a name that a set cannot
+        have or a block without rows, TooManySubscriptions; then nothing of the block is added."""
 
-    def remove_set(self, name: str, position: Position, now_us: int) -> list[Registration | Block]:
+    def remove_set(self, name: str, position: AssignPosition, now_us: int) -> list[Registration | Block]:
         """End all subscriptions with an id of the form NAME.NUMBER. Returns what was ended."""
 
-    def remove_expired(self, position: Position, now_us: int) -> list[Registration | Block]:
+    def remove_expired(self, position: AssignPosition, now_us: int) -> list[Registration | Block]:
         """End the subscriptions whose `expires_at_us` has come."""
+
+    def remove_live(self, position: AssignPosition, now_us: int) -> list[Registration]:
+        """End all live subscriptions: those that the site's last run has left behind."""
 
     def get(self, id: str) -> Registration:  # noqa: A002
         """The registration in effect. Raises NotFound."""
 
     def page(self, after: str | None, limit: int) -> list[Registration]:
-        """Registrations in effect, ordered by id, after that id."""
+        """Up to `limit` registrations in effect with an id behind `after`, ordered by id as text."""
 
     def count(self) -> int:
-        """How many subscriptions are in effect."""
+        """The number of subscriptions in effect."""
 
     def sets(self, after: str | None, limit: int) -> list[SetSummary]:
-        """The sets that have members in blocks, by name, after that name."""
+        """Up to `limit` sets that have members in blocks, with a name behind `after`, ordered by name."""
 
     def registrations(self) -> Iterator[Registration | Block]:
-        """All registrations not yet forgotten, ended ones too, by number; a block stands where its first is."""
+        """All registrations not yet forgotten, ended ones too, by number; a block has the number of its first member.
 
-    def changes(self, after_version: int) -> Changes: ...
+        They need not be of one moment: registrations added meanwhile are included, and ends may not be. Take
+        `version` before, and `changes` since that version afterwards."""
+
+    def changes(self, after_version: int) -> Changes:
+        """What was added and ended after that version. A registration both added and ended is in both lists; one that
+        was forgotten is in neither, so forget only registrations whose end every follower has heard of."""
 
     def forget(self, numbers: Sequence[int], blocks: Sequence[int] = ()) -> None:
-        """Drop ended registrations for good, and blocks that ended (by their first number). Not a change: the
-        version stays."""
+        """Drop ended registrations, and ended blocks by their first number, for good. This is no change: the version
+        stays."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Let everything go; other calls then raise Unavailable. Harmless to call again."""

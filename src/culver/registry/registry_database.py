@@ -1,14 +1,13 @@
 """The registry's SQLite file: its schema, how it is opened, and what its errors mean.
 
-    registrations   one row per registration, by number; never reused, for AUTOINCREMENT remembers the
-                    highest number there ever was
-                    its `scheme` is there since format 3; registrations before that are columnar
-    blocks, holes   see `blocks`; since format 2
+    registrations   one row per registration, by number; AUTOINCREMENT remembers the highest number there ever was,
+                    so that none is used again; `scheme` exists since format 3, and earlier rows are columnar
+    blocks, holes   see `block_store`; they exist since format 2
     state           one row: the registry's version
 
-Each index serves one question: which registration of an id is in effect (at most one, kept so by UNIQUE),
-what was added or ended after a version, what has expired, and what is live. All but one are partial, so
-that a registration costs little more than its row and its id.
+Each index answers one question: which registration of an id is in effect (UNIQUE keeps it to at most one), which were
+added or ended after a version, which have expired, and which are live. All but one are partial, so that a
+registration costs little more than its row and its id.
 """
 
 import contextlib
@@ -106,12 +105,12 @@ def open_database(path: Path) -> sqlite3.Connection:
     connection: sqlite3.Connection | None = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        # Transactions are begun by hand, and a lock of ours keeps the threads apart.
+        # The registry begins transactions itself, and its lock keeps threads apart.
         connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA cache_size = -65536")
-        # 32 MiB, so that one batch of subscriptions seldom pays for a checkpoint.
+        # With 32 MiB a batch of subscriptions seldom pays for a checkpoint.
         connection.execute("PRAGMA wal_autocheckpoint = 8192")
         _prepare(connection, path)
     except BaseException as exc:
@@ -155,7 +154,7 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def translate(error: Exception, path: Path) -> CulverError:
-    """What an error of SQLite means to the caller."""
+    """Translate an error of SQLite for the caller."""
     if isinstance(error, OverflowError | UnicodeEncodeError):
         return InvalidRequest(f"the subscription holds a value that cannot be stored: {error}")
     code = getattr(error, "sqlite_errorcode", None)
@@ -179,8 +178,8 @@ def _corrupt(path: Path, finding: str) -> StorageCorrupt:
 
 
 def _is_full(path: Path) -> bool:
-    """SQLite tells a quota or a limit on the size of files as a mere input/output error: try for ourselves,
-    with a file that ends where the write-ahead log would."""
+    """Whether the disk is full. SQLite reports a quota or a limit on the size of files as a plain input/output error,
+    so this tries a write of its own, to a file that ends where the write-ahead log would."""
     log = path.with_name(path.name + "-wal")
     try:
         end = log.stat().st_size if log.exists() else 0

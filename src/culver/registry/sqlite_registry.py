@@ -1,4 +1,4 @@
-"""The registry in an SQLite file, in WAL mode; `database` draws it."""
+"""The registry in an SQLite file, in WAL mode; `registry_database` describes its tables."""
 
 import sqlite3
 import threading
@@ -17,7 +17,7 @@ from culver.model.columns import write_columns
 from culver.registry.block import Block, BlockSpec
 from culver.registry.block_store import BlockTable, new_block, single_members
 from culver.registry.registration import Registration
-from culver.registry.registry import Changes, Position, SetSummary, SubscriptionSpec
+from culver.registry.registry import AssignPosition, Changes, SetSummary, SubscriptionSpec
 from culver.registry.registry_database import open_database, translate
 from culver.registry.subscription_ids import PLACES, check_id, check_set_name, new_ids
 
@@ -32,11 +32,7 @@ _LAST_NUMBER = 2**63 - 1
 
 
 class SqliteRegistry:
-    """Implements Registry. One connection behind a lock, so calls from several threads queue up.
-
-    A change that changes nothing (no specs, no such ids, nothing expired) is none: no version, no call of
-    `position`. The owner closes it.
-    """
+    """Implements Registry with one connection behind a lock, so that calls from several threads queue up."""
 
     def __init__(self, path: Path, settings: RegistrySettings) -> None:
         self._path = path
@@ -65,13 +61,15 @@ class SqliteRegistry:
     def version(self) -> int:
         return self._version
 
-    def add(self, specs: Sequence[SubscriptionSpec], position: Position, now_us: int) -> list[Registration]:
+    def add(
+        self, specs: Sequence[SubscriptionSpec], position: AssignPosition, now_us: int
+    ) -> list[Registration]:
         if not specs:
             return []
         ids = _choose_ids(specs)
         chosen = [spec.id for spec in specs if spec.id is not None]
         with self._changing() as (connection, version):
-            self._check_room(len(specs))
+            self._check_limit(len(specs))
             for id_ in chosen:
                 if self._find(connection, id_) is not None:
                     raise _taken(id_)
@@ -85,13 +83,13 @@ class SqliteRegistry:
             self._commit(connection, version, len(rows))
         return [_registration(row) for row in rows]
 
-    def add_block(self, spec: BlockSpec, position: Position, now_us: int) -> Block:
+    def add_block(self, spec: BlockSpec, position: AssignPosition, now_us: int) -> Block:
         check_set_name(spec.name)
         if not spec.columns or not len(spec):
             raise InvalidRequest("a block needs at least one row of values", field="rows")
         values = write_columns(spec.columns)
         with self._changing() as (connection, version):
-            self._check_room(len(spec))
+            self._check_limit(len(spec))
             first = self._blocks.next_place(connection, spec.name)
             if spec.first not in (None, first):
                 raise Conflict(
@@ -109,7 +107,7 @@ class SqliteRegistry:
             self._commit(connection, version, len(spec))
         return block
 
-    def replace(self, spec: SubscriptionSpec, position: Position, now_us: int) -> Registration:
+    def replace(self, spec: SubscriptionSpec, position: AssignPosition, now_us: int) -> Registration:
         if spec.id is None:
             raise InvalidRequest("a replacement needs the id of the subscription to replace", field="id")
         with self._changing() as (connection, version):
@@ -129,28 +127,27 @@ class SqliteRegistry:
             self._commit(connection, version, 0)
         return _registration(row)
 
-    def remove(self, ids: Sequence[str], position: Position, now_us: int) -> list[Registration]:
+    def remove(self, ids: Sequence[str], position: AssignPosition, now_us: int) -> list[Registration]:
         with self._changing() as (connection, version):
             found = (self._find(connection, id_) for id_ in dict.fromkeys(ids))
             olds = [old for old in found if old is not None]
             return self._remove(connection, olds, [], position, version)[0]
 
-    def remove_set(self, name: str, position: Position, now_us: int) -> list[Registration | Block]:
+    def remove_set(self, name: str, position: AssignPosition, now_us: int) -> list[Registration | Block]:
         with self._changing() as (connection, version):
             blocks = self._blocks.select(connection, "prefix = ? AND until IS NULL", (f"{name}.",))
             numbers = sorted(number for _, number in single_members(connection, name))
             olds = [old for number in numbers for old in _select(connection, "number = ?", (number,))]
             return _by_number(*self._remove(connection, olds, blocks, position, version))
 
-    def remove_expired(self, position: Position, now_us: int) -> list[Registration | Block]:
+    def remove_expired(self, position: AssignPosition, now_us: int) -> list[Registration | Block]:
         condition = "until IS NULL AND expires_at_us <= ?"
         with self._changing() as (connection, version):
             blocks = self._blocks.select(connection, condition, (now_us,))
             olds = _sorted_select(connection, condition, (now_us,))
             return _by_number(*self._remove(connection, olds, blocks, position, version))
 
-    def remove_live(self, position: Position, now_us: int) -> list[Registration]:
-        """End all live subscriptions: at the start of a site, those that its last run has left behind."""
+    def remove_live(self, position: AssignPosition, now_us: int) -> list[Registration]:
         with self._changing() as (connection, version):
             olds = _sorted_select(connection, "until IS NULL AND durable = 0", ())
             return self._remove(connection, olds, [], position, version)[0]
@@ -182,8 +179,7 @@ class SqliteRegistry:
         return self._count
 
     def registrations(self) -> Iterator[Registration | Block]:
-        """Read a few thousand at a time, and not from one moment: what is added meanwhile is included, and
-        an end may not be. Take `version` before, and `changes` since then after."""
+        # A few thousand at a time, so that changes need not wait for all of them.
         number = 0
         while True:
             with self._reading() as connection:
@@ -198,8 +194,6 @@ class SqliteRegistry:
             number = last
 
     def changes(self, after_version: int) -> Changes:
-        """A registration both added and ended after that version is in both lists. What was forgotten is in
-        neither, so forget only what every follower has heard the end of."""
         with self._reading() as connection:
             singles = _select(connection, "version > ? ORDER BY version, number", (after_version,))
             blocks = self._blocks.select(connection, "version > ?", (after_version,))
@@ -231,7 +225,7 @@ class SqliteRegistry:
                 except sqlite3.Error as exc:
                     raise translate(exc, self._path) from exc
 
-    def _check_room(self, more: int) -> None:
+    def _check_limit(self, more: int) -> None:
         if self._count + more > self._settings.max_subscriptions:
             raise TooManySubscriptions(
                 f"the site holds {self._count} subscriptions, and registry.max_subscriptions is "
@@ -249,7 +243,7 @@ class SqliteRegistry:
         connection: sqlite3.Connection,
         olds: list[Registration],
         blocks: list[Block],
-        position: Position,
+        position: AssignPosition,
         version: int,
     ) -> tuple[list[Registration], list[Block]]:
         if not olds and not blocks:
@@ -283,7 +277,7 @@ class SqliteRegistry:
                 connection.execute(_INSERT_ENDED, (*row, version))
 
     def _commit(self, connection: sqlite3.Connection, version: int, more: int) -> None:
-        """Make a change durable, and only then known."""
+        """Make a change durable, and only then visible in `version` and `count`."""
         moved = connection.execute("UPDATE state SET version = ? WHERE version = ?", (version, version - 1))
         if moved.rowcount != 1:
             raise StorageError(
@@ -305,7 +299,7 @@ class SqliteRegistry:
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        """What is not committed inside is rolled back, whatever the reason."""
+        """A transaction, rolled back unless it is committed inside."""
         with self._reading() as connection:
             connection.execute("BEGIN IMMEDIATE")
             try:
@@ -322,7 +316,7 @@ class SqliteRegistry:
 
 
 def _choose_ids(specs: Sequence[SubscriptionSpec]) -> list[str]:
-    """The id of each: the one asked for, or a new one. Raises InvalidRequest or Conflict."""
+    """The ids of the subscriptions: those asked for, or new ones. Raises InvalidRequest or Conflict."""
     made = {
         durable: iter(new_ids(sum(s.id is None and s.durable == durable for s in specs), durable=durable))
         for durable in (True, False)
@@ -373,7 +367,7 @@ def _select(connection: sqlite3.Connection, condition: str, values: tuple[Any, .
 def _sorted_select(
     connection: sqlite3.Connection, condition: str, values: tuple[Any, ...]
 ) -> list[Registration]:
-    # Sorted here: an ORDER BY would have SQLite walk the whole table in that order instead of an index.
+    # Sorting here lets SQLite use an index; with ORDER BY it would walk the whole table in that order.
     return sorted(_select(connection, condition, values), key=lambda old: old.number)
 
 
@@ -388,7 +382,7 @@ def _next_number(connection: sqlite3.Connection) -> int:
 
 
 def _use_numbers(connection: sqlite3.Connection, last: int) -> None:
-    """Numbers up to `last` are taken, although no row has them."""
+    """Mark the numbers up to `last` as taken, although no row has them."""
     known = connection.execute("UPDATE sqlite_sequence SET seq = ? WHERE name = 'registrations'", (last,))
     if not known.rowcount:
         connection.execute("INSERT INTO sqlite_sequence VALUES ('registrations', ?)", (last,))

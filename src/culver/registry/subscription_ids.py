@@ -1,4 +1,4 @@
-"""Names of subscriptions: which ones a user may choose, and how the registry makes its own."""
+"""The ids of subscriptions and names of sets: which ones a user may choose, and how the registry makes its own."""
 
 import base64
 import os
@@ -8,15 +8,16 @@ from culver.errors import InvalidRequest
 from culver.model import LIVE_PREFIX, SET_NAME, SUBSCRIPTION_ID
 
 _DURABLE_PREFIX = "sub-"
-_RANDOM_CHARACTERS = 12  # of base32: 60 bits, out of 8 random bytes each
+# 12 characters of base32 have 60 bits, out of 8 random bytes.
+_RANDOM_CHARACTERS = 12
 PLACES = 10**18
-"""Members of a set are numbered below this: a number has 18 digits at most."""
+"""The places of a set's members are below this, so that they have at most 18 digits."""
 
 _MEMBER = re.compile(r"(.+)\.(0|[1-9][0-9]{0,17})", re.ASCII)
 
 
 def check_id(text: str, *, durable: bool) -> str:
-    """`text`, where a subscription of that kind may have it as id; it then needs no escaping in a URL.
+    """Check that a subscription of that kind may have this id, which then needs no escaping in a URL; returns the id.
     Raises InvalidRequest."""
     if not re.fullmatch(SUBSCRIPTION_ID, text):
         raise InvalidRequest(
@@ -34,7 +35,7 @@ def check_id(text: str, *, durable: bool) -> str:
 
 
 def new_ids(count: int, *, durable: bool) -> list[str]:
-    """Random ids, unlike any other for all practical purposes."""
+    """Make random ids, which are unique for all practical purposes."""
     prefix = _DURABLE_PREFIX if durable else LIVE_PREFIX
     entropy = os.urandom(8 * count)
     return [
@@ -44,7 +45,7 @@ def new_ids(count: int, *, durable: bool) -> list[str]:
 
 
 def check_set_name(text: str) -> str:
-    """`text`, where a set may have it as name. Raises InvalidRequest."""
+    """Check that a set may have this name; returns the name. Raises InvalidRequest."""
     if not re.fullmatch(SET_NAME, text):
         raise InvalidRequest(
             "the name of a set has 1 to 100 characters, letters, digits and . _ ~ - only, starts with a "
@@ -55,6 +56,6 @@ def check_set_name(text: str) -> str:
 
 
 def split_member(subscription: str) -> tuple[str, int] | None:
-    """The set's name and the number of an id that is made as a member's is; None for any other id."""
+    """Split an id of the form NAME.PLACE; None for any other id."""
     match = _MEMBER.fullmatch(subscription)
     return None if match is None else (match[1], int(match[2]))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from culver.config import RegistrySettings
-from culver.errors import InvalidRequest, StorageCorrupt, StorageError, StorageFull, Unavailable
+from culver.errors import InvalidRequest, StorageCorrupt, StorageError, StorageFull
 from culver.registry.sqlite_registry import SqliteRegistry
 from support.subscriptions import block_spec, spec
 
@@ -207,16 +207,6 @@ def test_value_that_does_not_fit_is_an_invalid_request_and_changes_nothing(tmp_p
             registry.add([spec("a"), spec("b", expires_at_us=2**70)], position, 1)
         assert (registry.version, registry.count()) == (0, 0)
         assert registry.add([spec("a")], position, 1)[0].version == 1
-
-
-def test_closed_registry_is_unavailable(tmp_path: Path) -> None:
-    registry = SqliteRegistry(tmp_path / "r.db", SETTINGS)
-    registry.close()
-    registry.close()
-    with pytest.raises(Unavailable):
-        registry.add([spec("a")], position, 1)
-    with pytest.raises(Unavailable):
-        registry.page(None, 1)
 
 
 def start(script: str, *arguments: str) -> "subprocess.Popen[str]":
