@@ -1,6 +1,10 @@
-"""What every writer of files needs of the disk."""
+"""Files that appear as a whole, and directories that keep their names through a power cut."""
 
+import contextlib
 import os
+import secrets
+from collections.abc import Iterable, Iterator
+from io import FileIO
 from pathlib import Path
 
 
@@ -11,3 +15,38 @@ def sync_directory(directory: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+@contextlib.contextmanager
+def whole_file(path: Path, *, durable: bool) -> Iterator[FileIO]:
+    """A file to write, which appears at `path` when the context ends: a reader sees all of it or none, and what was
+    there before is replaced. With `durable` that holds after a power cut too, and the file is on disk on return;
+    without, a power cut may take it. After an OSError nothing is left but what was there before."""
+    # Processes on two machines may write the same file at once and have the same id.
+    temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb", buffering=0) as file:
+            yield file
+            if durable:
+                os.fsync(file.fileno())
+        temporary.rename(path)
+        if durable:
+            sync_directory(path.parent)
+    except OSError:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise
+
+
+def write_whole(path: Path, parts: Iterable[bytes | memoryview], *, durable: bool) -> None:
+    """Write a file of these parts as `whole_file` has it."""
+    with whole_file(path, durable=durable) as file:
+        write_all(file, parts)
+
+
+def write_all(file: FileIO, parts: Iterable[bytes | memoryview]) -> None:
+    """Write all bytes of all parts, where the system takes fewer at once too."""
+    for part in parts:
+        view = memoryview(part)
+        while view:
+            view = view[file.write(view) :]

@@ -24,10 +24,9 @@ from typing import TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from culver.matching import ClauseTable, Index, SearchMemory
+from culver.matching import ClauseTable, Index, Matched, SearchMemory
 from culver.pipeline import (
     BatchPlan,
-    Collection,
     Partial,
     clear_partials,
     events_for_slice,
@@ -179,11 +178,11 @@ class _Trial:
         busy: list[float] = []
         for task in range(self.tasks):
             began = thread_time()
-            collected = Collection()
+            collected: list[Matched] = []
             for own in self._plan.share(task):
                 sent = None if routed is None else [events_for_slice(own, chosen) for chosen in routed]
-                for each in match_events(self._index, self._start, [block], self._memory, sent):
-                    collected.add(each)
+                found_here = match_events(self._index, self._start, [block], self._memory, sent)
+                collected.extend(each.part() for each in found_here)
             if self.tasks == 1:
                 exit_point(self._start, 1, [block], collected, self._memory)
             busy.append(thread_time() - began)

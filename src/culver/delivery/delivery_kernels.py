@@ -1,30 +1,29 @@
 """Hot: what is done for every row or registration of a range, without the interpreter's lock."""
 
-from typing import TypeVar
-
 import numpy as np
 from numpy.typing import NDArray
 
-from culver.jit import Integers, Masks, Shorts, compiled, read_only
-from culver.matching import count_pairs, finish, lay_out
+from culver.jit import Integers, compiled, read_only
+from culver.matching import Rows
 
-Rows = NDArray[np.uint16]
 Sizes = NDArray[np.uint32]
-N = TypeVar("N", bound=np.generic)
 
 
 def load() -> None:
     """Load the kernels, or compile them where they never were, before events wait for them."""
     none, few = np.zeros(0, np.int64), np.zeros(0, np.uint16)
-    room = np.zeros(0, np.int32)
-    tally(read_only(none), 0, read_only(none), room)
-    allot(0, room, none, np.zeros(1, np.int64))
-    gather(read_only(none), 0, read_only(none), read_only(few), 0, room, few)
     find(read_only(none), none, none, none)
-    copy_kept(np.zeros(0, np.bool_), read_only(none), read_only(few), few)
+    copy_kept(
+        np.zeros(0, np.bool_),
+        read_only(none),
+        read_only(none),
+        read_only(few),
+        0,
+        none,
+        np.zeros(1, np.int64),
+        few,
+    )
     meet(read_only(none), read_only(none), none)
-    note_pairs(read_only(none), read_only(np.zeros(1, np.int64)), read_only(few), 0, 0, none, few)
-    group_pairs(none, few, 0, room, np.zeros(0, np.uint64), none, np.zeros(1, np.int64), few)
     arrays = read_only(none), read_only(few), np.zeros(0, np.uint32)
     count(read_only(none), none, none, *arrays, 0, 0, np.zeros((0, 4), np.int64))
 
@@ -119,94 +118,28 @@ def count(
 
 
 @compiled
-def tally(group: Integers, low: int, bounds: Integers, room: Shorts) -> int:
-    """Count the rows of each registration i of a file for its group: `room[group[i] - low]`. Returns how many groups
-    have some now that had none."""
-    added = 0
-    for i in range(len(group)):
-        at, rows = group[i] - low, bounds[i + 1] - bounds[i]
-        added += (room[at] == 0) & (rows > 0)
-        room[at] += rows
-    return added
-
-
-@compiled
-def allot(low: int, room: Shorts, used: Integers, bounds: Integers) -> None:
-    """Name the groups that have rows, and where the rows of each begin; that stands in their `room` too, then."""
-    into = at = 0
-    for i in range(len(room)):
-        rows = room[i]
-        bounds[into] = room[i] = at
-        if rows > 0:
-            used[into] = low + i
-            into += 1
-            at += rows
-    bounds[into] = at
-
-
-@compiled
-def gather(
-    group: Integers, low: int, bounds: Integers, rows: Rows, shift: int, room: Shorts, gathered: Rows
-) -> None:
-    """Put the rows of each registration of a file, raised by `shift`, to where its group has room, and note where
-    that goes on."""
-    raised = np.uint16(shift)
-    for i in range(len(group)):
-        into = room[group[i] - low]
-        for at in range(bounds[i], bounds[i + 1]):
-            gathered[into] = rows[at] + raised
-            into += 1
-        room[group[i] - low] = into
-
-
-@compiled
-def copy_kept(keep: NDArray[np.bool_], bounds: Integers, rows: Rows, into: Rows) -> None:
-    """The rows of those registrations of a file that are to be kept, one after another."""
-    at = 0
-    for i in range(len(keep)):
-        if keep[i]:
-            for row in range(bounds[i], bounds[i + 1]):
-                into[at] = rows[row]
-                at += 1
-
-
-@compiled
-def note_pairs(
+def copy_kept(
+    keep: NDArray[np.bool_],
     numbers: Integers,
     bounds: Integers,
     rows: Rows,
-    shift: int,
-    at: int,
-    into_numbers: Integers,
-    into_rows: Rows,
-) -> None:
-    """Put down a file's pairs of a number and a row, raised by `shift`, from place `at` on."""
-    raised = np.uint16(shift)
-    for i in range(len(numbers)):
-        for row in range(bounds[i], bounds[i + 1]):
-            into_numbers[at] = numbers[i]
-            into_rows[at] = rows[row] + raised
-            at += 1
-
-
-@compiled
-def group_pairs(
-    numbers: Integers,
-    rows: Rows,
-    low: int,
-    counts: Shorts,
-    marks: Masks,
-    distinct: Integers,
-    bounds: Integers,
-    grouped: Rows,
+    skip: int,
+    kept_numbers: Integers,
+    kept_bounds: Integers,
+    kept_rows: Rows,
 ) -> int:
-    """Group pairs by number, those of each in the order in which they stand. `counts` and `marks` are for the numbers
-    from `low` on, zero, and zero again afterwards; the last three are filled. Returns how many numbers there are."""
-    count_pairs(numbers, -low, counts, marks)
-    groups = lay_out(low, counts, marks, distinct, bounds)
-    for at in range(len(numbers)):
-        place = np.uintp(numbers[at] - low)
-        grouped[counts[place]] = rows[at]
-        counts[place] += 1
-    finish(distinct[:groups], bounds, low, False, counts, grouped)
-    return groups
+    """Copy the registrations to keep, with their rows from `skip` on, less `skip`. Leaves out a registration that has
+    none. Returns how many are left."""
+    count = into = 0
+    for i in range(len(keep)):
+        kept_bounds[count] = into
+        if keep[i]:
+            for at in range(bounds[i], bounds[i + 1]):
+                if rows[at] >= skip:
+                    kept_rows[into] = rows[at] - skip
+                    into += 1
+            if into > kept_bounds[count]:
+                kept_numbers[count] = numbers[i]
+                count += 1
+    kept_bounds[count] = into
+    return count

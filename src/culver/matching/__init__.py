@@ -23,8 +23,9 @@ if TYPE_CHECKING:
         MOST_EVENTS as MOST_EVENTS,
         Found as Found,
         Groups as Groups,
+        Matched as Matched,
+        MatchList as MatchList,
         Rows as Rows,
-        Runs as Runs,
     )
     from culver.matching.index.compile.bulk_compiler import (
         compile_rows as compile_rows,
@@ -50,13 +51,8 @@ if TYPE_CHECKING:
     )
     from culver.matching.index.results.grouping import (
         Grouping as Grouping,
-        count_pairs as count_pairs,
-        finish as finish,
-        lay_out as lay_out,
-        sorted_groups as sorted_groups,
+        pooled_rows as pooled_rows,
     )
-    from culver.matching.index.results.listed_matches import Listed as Listed
-    from culver.matching.index.search.buffer_pool import result_buffer as result_buffer
     from culver.matching.index.storage.compaction import Compaction as Compaction
     from culver.matching.index.storage.index_reader import Index as Index, SearchMemory as SearchMemory
     from culver.matching.index.storage.index_writer import IndexWriter as IndexWriter

@@ -1,4 +1,8 @@
-"""Matches by registration: what the exit point hands on."""
+"""Matches by event, as a search lists them, and by registration, as the exit point hands them on.
+
+event   0        1     2     3                     registration   2     5     7     9
+numbers 7 2      -     -     2 5 9                 rows           0 3   3     0     3
+"""
 
 from typing import NamedTuple, Protocol
 
@@ -6,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 MOST_EVENTS = 1 << 16
-"""That are grouped together: a row then takes two bytes."""
+"""How many events one grouping covers at most, so that a row fits into two bytes."""
 
 Rows = NDArray[np.uint16]
 
@@ -18,26 +22,43 @@ class Groups(NamedTuple):
     bounds: NDArray[np.int64]
     rows: Rows
 
+    @property
+    def pairs(self) -> int:
+        return len(self.rows)
 
-class Runs(NamedTuple):
-    """Matches event by event, in four bytes each. Run i is of the event that is row `rows[i]`, which satisfies
-    `lengths[i]` registrations: the next ones in `numbers`, to which `low` is to be added. Rows ascend, and an event
-    that satisfies nothing has no run."""
-
-    low: int
-    high: int
-    """No registration lies above, nor below `low`."""
-    rows: Rows
-    lengths: NDArray[np.uint32]
-    numbers: NDArray[np.uint32]
+    @property
+    def span(self) -> tuple[int, int]:
+        """The lowest and the highest number. There must be one."""
+        return int(self.numbers[0]), int(self.numbers[-1])
 
 
-class Found(Protocol):
-    """What some events match, to be grouped before the next of its kind is asked for: they may share memory."""
+class MatchList(NamedTuple):
+    """The event in row `first_row + i` satisfies the registrations `numbers[offsets[i]:offsets[i + 1]]`, in any
+    order."""
+
+    first_row: int
+    span: tuple[int, int]
+    """No number lies below the first or above the second."""
+    offsets: NDArray[np.int64]
+    numbers: NDArray[np.int64]
 
     @property
     def pairs(self) -> int:
-        """Of an event and a registration, or a few more."""
+        return len(self.numbers)
 
-    def groups(self) -> Groups:
-        """May be called once."""
+    def part(self) -> "MatchList":
+        return self
+
+
+Matched = Groups | MatchList
+
+
+class Found(Protocol):
+    """What a search has found. It may share memory with the next search, so take its part before that begins."""
+
+    @property
+    def pairs(self) -> int:
+        """How many pairs of an event and a registration there are, or a few more."""
+
+    def part(self) -> Matched:
+        """The matches, in memory of their own. May be called once."""

@@ -10,7 +10,6 @@ In reading order:
     range_processor         takes one range through the three, with the log and the index of a site
     divided_index           an index version: its sets, opened as needed, and its placement
     batch_plan, set_loads   what all tasks of a batch are told: index version, slices, and how the sets did lately
-    result_join             joins what segments, slices and tasks have found
     partial_exchange        where the tasks of one range meet; partial_file is what they exchange
     notifications           the result, and its file; notification_collector takes files in order
     operator_work           what each operator did; engine_totals adds it up
@@ -64,7 +63,6 @@ if TYPE_CHECKING:
     )
     from culver.pipeline.partial_file import Partial as Partial
     from culver.pipeline.range_processor import warm_up_operators as warm_up_operators
-    from culver.pipeline.result_join import Collection as Collection
     from culver.pipeline.set_loads import LoadReport as LoadReport
     from culver.pipeline.site_files import SiteFiles as SiteFiles
     from culver.pipeline.spark.cluster.standalone_cluster import StandaloneCluster as StandaloneCluster

@@ -21,12 +21,10 @@ version gives the same content but for the work, so writing it twice changes not
 restart with other batch bounds; a reader takes each offset from the first file that covers it.
 """
 
-import contextlib
 import errno
 import json
 import mmap
 import os
-import secrets
 import struct
 import zlib
 from io import FileIO
@@ -37,7 +35,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from culver.disk import sync_directory
+from culver.disk import whole_file, write_all
 from culver.errors import StorageCorrupt
 from culver.pipeline.operator_work import SliceWork, members_of, work_from
 
@@ -119,26 +117,13 @@ def write_notifications(
     for part in parts:
         crc = zlib.crc32(part, crc)
     path = directory / notification_file_name(n.start, n.end)
-    # Workers on two machines may have the same number, and write the same range.
-    temporary = path.with_suffix(f".{secrets.token_hex(4)}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("wb", buffering=0) as file:
-            for part in (_MAGIC + _LENGTH.pack(crc), *parts):
-                _write_all(file, part)
-            direct = 0
-            if alignment == _PAGE:
-                direct = _write_past_cache(temporary, rows, rows_at, most_bytes_at_once)
-            file.seek(rows_at + direct)
-            _write_all(file, rows[direct:])
-            if durable:
-                os.fsync(file.fileno())
-        temporary.rename(path)
-    except OSError:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-        raise
-    if durable:
-        sync_directory(directory)
+    with whole_file(path, durable=durable) as file:
+        write_all(file, [_MAGIC + _LENGTH.pack(crc), *parts])
+        direct = 0
+        if alignment == _PAGE:
+            direct = _write_past_cache(file, rows, rows_at, most_bytes_at_once)
+        file.seek(rows_at + direct)
+        write_all(file, [rows[direct:]])
     return path
 
 
@@ -174,13 +159,7 @@ def read_notifications(path: Path, *, check_rows: bool = True) -> Notifications:
     )
 
 
-def _write_all(file: FileIO, part: bytes | memoryview) -> None:
-    view = memoryview(part)
-    while view:
-        view = view[file.write(view) :]
-
-
-def _write_past_cache(path: Path, rows: memoryview, at: int, step: int) -> int:
+def _write_past_cache(file: FileIO, rows: memoryview, at: int, step: int) -> int:
     """Write the rows up to the last whole page to a place that is aligned like one; returns how many bytes that are:
     none where the file system does not do that, or where they do not lie in memory that is aligned."""
     size = len(rows) // _PAGE * _PAGE
@@ -188,7 +167,7 @@ def _write_past_cache(path: Path, rows: memoryview, at: int, step: int) -> int:
     if np.frombuffer(rows, np.uint8).ctypes.data % _PAGE:
         return 0
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_DIRECT)
+        descriptor = os.open(file.name, os.O_WRONLY | os.O_DIRECT)
     except OSError:
         return 0
     try:

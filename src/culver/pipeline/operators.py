@@ -15,11 +15,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from culver.errors import StorageCorrupt
-from culver.matching import Found, Index, SearchMemory
+from culver.matching import Found, Index, Matched, SearchMemory
 from culver.model.columns import concat
 from culver.pipeline.notifications import Notifications
 from culver.pipeline.operator_work import MatchMeter, SliceWork, with_join_time
-from culver.pipeline.result_join import Collection
 from culver.placement import NOWHERE, Chosen, Forwarding, Load, Placement
 
 SetShare = tuple[int, NDArray[np.bool_] | None]
@@ -143,14 +142,14 @@ def exit_point(
     start: int,
     version: int,
     parts: Sequence[pa.RecordBatch],
-    found: Collection,
+    found: Sequence[Matched],
     memory: SearchMemory,
     work: tuple[SliceWork, ...] = (),
 ) -> Notifications:
     """All that was found, in one slice or in several, grouped by registration. `work` is what it took so far."""
     began = perf_counter()
     sizes = payload_sizes(parts, memory)
-    groups = found.grouped(memory.grouping)
+    groups = memory.grouping.group(found)
     for array in groups:
         array.flags.writeable = False  # as it is where a file is mapped
     work = with_join_time(work, perf_counter() - began)

@@ -19,23 +19,22 @@ import contextlib
 from pathlib import Path
 from time import perf_counter
 
-from culver.matching import Grouping
+from culver.matching import Grouping, Matched
 from culver.pipeline import partial_file
 from culver.pipeline.batch_plan import BatchPlan
 from culver.pipeline.notifications import NOTIFICATION_SUFFIX, Notifications, notification_file_name
 from culver.pipeline.operator_work import SliceWork, with_join_time
 from culver.pipeline.partial_file import Partial
-from culver.pipeline.result_join import Collection
 
 _SUFFIX = ".part"
 
 
 def put_partial(
-    directory: Path, part: Partial, task: int, plan: BatchPlan, grouping: Grouping | None = None
+    directory: Path, part: Partial, task: int, plan: BatchPlan, grouping: Grouping
 ) -> Notifications | None:
     """Joins what all tasks have found, where this is the last of them: the caller puts the result on disk and then
-    calls `clear_partials`. Any other task stores what it has found, and gets None. `grouping` is memory to be used
-    again. Raises StorageCorrupt where what another task has stored is torn."""
+    calls `clear_partials`. Any other task stores what it has found, and gets None. Raises StorageCorrupt where what
+    another task has stored is torn."""
     paths = _paths(directory, part, plan)
     own = paths.pop(task)
     others = _read(paths)
@@ -43,7 +42,7 @@ def put_partial(
         directory.mkdir(exist_ok=True)
         partial_file.write(own, part)
         others = _read(paths)
-    return None if others is None else _join(part, others, grouping or Grouping())
+    return None if others is None else _join(part, others, grouping)
 
 
 def clear_partials(directory: Path, joined: Notifications, plan: BatchPlan) -> None:
@@ -52,8 +51,8 @@ def clear_partials(directory: Path, joined: Notifications, plan: BatchPlan) -> N
             path.unlink()
 
 
-def _read(paths: list[Path]) -> list[tuple[Collection, tuple[SliceWork, ...]]] | None:
-    """What is in all of them; None: one is not there."""
+def _read(paths: list[Path]) -> list[tuple[list[Matched], tuple[SliceWork, ...]]] | None:
+    """The contents of all of them; None where one is not there."""
     try:
         return [partial_file.read(path) for path in paths]
     except FileNotFoundError:
@@ -61,15 +60,14 @@ def _read(paths: list[Path]) -> list[tuple[Collection, tuple[SliceWork, ...]]] |
 
 
 def _join(
-    part: Partial, others: list[tuple[Collection, tuple[SliceWork, ...]]], grouping: Grouping
+    part: Partial, others: list[tuple[list[Matched], tuple[SliceWork, ...]]], grouping: Grouping
 ) -> Notifications:
     began = perf_counter()
-    found, work = Collection(), list(part.work)
-    found.take(part.found)
+    found, work = list(part.found), list(part.work)
     for each, done in others:
-        found.take(each)
+        found += each
         work += done
-    groups = found.grouped(grouping)
+    groups = grouping.group(found)
     work.sort(key=lambda each: each.slice)
     return Notifications(
         part.start,

@@ -1,25 +1,24 @@
-"""What one task of several has found in a block: a partial result, and the file by which another task gets it.
+"""The file by which a task hands what it has found in a block to the task that joins.
 
-Nothing is grouped yet: grouping looks at every registration that was found, and whoever joins does that once for all.
+Nothing is grouped for it: grouping looks at every registration that was found, and the task that joins does that
+once.
 
     magic "CULVPRT1" | u32 crc32 of the header | u32 header length
-    header (JSON: start, end, index_version, runs ([low, high, runs, pairs] of each), groups ([registrations, pairs]
-            of each), and the work that it took), padded with spaces to 8 bytes
-    runs      rows uint16, lengths uint32, numbers uint32     of each, as `culver.matching.groups.Runs` has them
+    header (JSON: start, end, index_version, runs ([low, high, runs, pairs] of each list), groups ([registrations,
+            pairs] of each), and the work that it took), padded with spaces to 8 bytes
+    runs      rows uint16, lengths uint32, numbers uint32     of each list: run i is the event in row rows[i], which
+                                                              satisfies the next lengths[i] numbers, less `low`
     groups    numbers int64, bounds int64, rows uint16        of each, as `Groups` has them
 
-Each array begins at a multiple of 8. A file is put in place as a whole, and its length is checked, but not what is in
-the arrays: it is read a moment after it was written.
+Each array begins at a multiple of 8. A file appears as a whole. A reader checks its length, but not what is in the
+arrays: it reads the file a moment after it was written.
 """
 
-import contextlib
 import json
 import mmap
 import os
-import secrets
 import struct
 import zlib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -27,15 +26,15 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from culver.disk import write_whole
 from culver.errors import StorageCorrupt
-from culver.matching import Groups, Runs
+from culver.matching import Grouping, Groups, Matched, MatchList
 from culver.pipeline.operator_work import SliceWork, members_of, work_from
-from culver.pipeline.result_join import Collection
 
 _MAGIC = b"CULVPRT1"
 _PREFIX = struct.Struct("<8sII")
 _ALIGNMENT = 8
-_MOST_PARTS = 512  # of a file that are written at once: the system takes 1,024
+_WIDEST = 1 << 32
 
 Number = TypeVar("Number", bound=np.generic)
 
@@ -46,62 +45,66 @@ class Partial(msgspec.Struct, frozen=True, eq=False):
     start: int
     end: int
     index_version: int
-    found: Collection
+    found: list[Matched]
     sizes: NDArray[np.uint32]
-    """Payload bytes of each event. They are not in the file: every task knows them."""
+    """Payload bytes of each event. The file leaves them out, because every task knows them."""
     work: tuple[SliceWork, ...] = ()
+
+    @property
+    def pairs(self) -> int:
+        return sum(each.pairs for each in self.found)
 
 
 def write(path: Path, part: Partial) -> None:
-    """Put the file in place as a whole: a reader sees all of it or none. A power cut may take it."""
+    """Write the file as a whole: a reader sees all of it or none. A power cut may take it."""
+    lists: list[MatchList] = []
+    groups: list[Groups] = []
+    for each in part.found:
+        if isinstance(each, Groups):
+            groups.append(each)
+        elif each.span[1] - each.span[0] < _WIDEST:
+            lists.append(each)
+        else:
+            groups.append(Grouping().group([each]))
+    runs = [_runs_of(each) for each in lists]
     header = json.dumps(
         {
             "start": part.start,
             "end": part.end,
             "index_version": part.index_version,
-            "runs": [[each.low, each.high, len(each.rows), len(each.numbers)] for each in part.found.runs],
-            "groups": [[len(each.numbers), len(each.rows)] for each in part.found.groups],
+            "runs": [[*each.span, len(own[0]), each.pairs] for each, own in zip(lists, runs, strict=True)],
+            "groups": [[len(each.numbers), len(each.rows)] for each in groups],
             "work": [members_of(each) for each in part.work],
         }
     ).encode()
     header += b" " * (-(_PREFIX.size + len(header)) % _ALIGNMENT)
     parts: list[bytes | memoryview] = [_PREFIX.pack(_MAGIC, zlib.crc32(header), len(header)), header]
-    for array in _arrays(part.found):
+    for array in (array for arrays in (*runs, *groups) for array in arrays):
         parts += [array.view(np.uint8).data, bytes(-array.nbytes % _ALIGNMENT)]
-    # Workers on two machines may have the same number, and write the same part.
-    temporary = path.with_suffix(f".{secrets.token_hex(4)}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("wb", buffering=0) as file:
-            _write_all(file.fileno(), [memoryview(each) for each in parts if len(each)])
-        temporary.rename(path)
-    except OSError:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-        raise
+    write_whole(path, parts, durable=False)
 
 
-def read(path: Path) -> tuple[Collection, tuple[SliceWork, ...]]:
-    """What was found, mapped, and the work that it took. Raises StorageCorrupt where the file is torn,
+def read(path: Path) -> tuple[list[Matched], tuple[SliceWork, ...]]:
+    """What was found, and the work that it took. Groups are mapped. Raises StorageCorrupt where the file is torn,
     FileNotFoundError where it is gone."""
     with path.open("rb") as file:
         if os.fstat(file.fileno()).st_size < _PREFIX.size:
             raise StorageCorrupt(f"{path} is too short for a partial result")
-        # Pages of one's own where they are written to, which they never are: arrays that can be written to are what
-        # the kernels are compiled for.
-        data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+        data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     magic, crc, length = _PREFIX.unpack_from(data)
     text = data[_PREFIX.size : _PREFIX.size + length]
     if magic != _MAGIC or zlib.crc32(text) != crc:
         raise StorageCorrupt(f"{path} is no partial result of this format, or torn")
     header = json.loads(text)
-    found, cut = Collection(), _Cutter(data, _PREFIX.size + length)
+    found: list[Matched] = []
+    cut = _Cutter(data, _PREFIX.size + length)
     try:
         for low, high, runs, pairs in header["runs"]:
             arrays = cut.next(np.uint16, runs), cut.next(np.uint32, runs), cut.next(np.uint32, pairs)
-            found.runs.append(Runs(low, high, *arrays))
+            found.append(_list_of((low, high), *arrays))
         for registrations, pairs in header["groups"]:
             numbers, bounds = cut.next(np.int64, registrations), cut.next(np.int64, registrations + 1)
-            found.groups.append(Groups(numbers, bounds, cut.next(np.uint16, pairs)))
+            found.append(Groups(numbers, bounds, cut.next(np.uint16, pairs)))
     except ValueError as exc:
         raise StorageCorrupt(f"{path} is torn") from exc
     if cut.at != len(data):
@@ -109,8 +112,26 @@ def read(path: Path) -> tuple[Collection, tuple[SliceWork, ...]]:
     return found, tuple(work_from(each) for each in header["work"])
 
 
+def _runs_of(found: MatchList) -> tuple[NDArray[Any], ...]:
+    """The arrays of a list as the file has them: events that match nothing are left out, and a number takes four
+    bytes."""
+    lengths = np.diff(found.offsets)
+    events = np.flatnonzero(lengths)
+    numbers = (found.numbers - found.span[0]).astype(np.uint32)
+    return (events + found.first_row).astype(np.uint16), lengths[events].astype(np.uint32), numbers
+
+
+def _list_of(
+    span: tuple[int, int], rows: NDArray[np.uint16], lengths: NDArray[np.uint32], numbers: NDArray[np.uint32]
+) -> MatchList:
+    events = int(rows[-1]) + 1 if len(rows) else 0
+    offsets = np.zeros(events + 1, np.int64)
+    offsets[rows.astype(np.int64) + 1] = lengths
+    return MatchList(0, span, offsets.cumsum(), numbers + np.int64(span[0]))
+
+
 class _Cutter:
-    """Arrays that lie one after the other in a file."""
+    """Takes the arrays that lie one after the other in a file."""
 
     def __init__(self, data: mmap.mmap, at: int) -> None:
         self.at = at
@@ -123,19 +144,3 @@ class _Cutter:
         array = np.frombuffer(self._data, kind, count, self.at)
         self.at += array.nbytes + -array.nbytes % _ALIGNMENT
         return array
-
-
-def _arrays(found: Collection) -> Iterator[NDArray[Any]]:
-    for runs in found.runs:
-        yield from (runs.rows, runs.lengths, runs.numbers)
-    for groups in found.groups:
-        yield from groups
-
-
-def _write_all(descriptor: int, parts: list[memoryview]) -> None:
-    while parts:
-        written = os.writev(descriptor, parts[:_MOST_PARTS])
-        while parts and written >= len(parts[0]):
-            written -= len(parts.pop(0))
-        if parts:
-            parts[0] = parts[0][written:]

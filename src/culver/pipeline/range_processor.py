@@ -14,7 +14,7 @@ import pyarrow as pa
 from culver import matching
 from culver.errors import NotFound
 from culver.log import LogReader, ReadableLog
-from culver.matching import SearchMemory
+from culver.matching import Matched, SearchMemory
 from culver.pipeline.batch_plan import BatchPlan
 from culver.pipeline.checksum import checksum
 from culver.pipeline.divided_index import DividedIndex
@@ -23,7 +23,6 @@ from culver.pipeline.notifications import Notifications
 from culver.pipeline.operator_work import MatchMeter, SchemeWork, SliceWork, worker_name
 from culver.pipeline.operators import access_point, events_for_slice, exit_point, match_events, payload_sizes
 from culver.pipeline.partial_file import Partial
-from culver.pipeline.result_join import Collection, load_join
 from culver.placement import Chosen, load_layer_kernels
 from culver.plugins import forwarding_named
 
@@ -34,7 +33,6 @@ _Pieces = Iterable[tuple[int, pa.RecordBatch]]
 def warm_up_operators() -> None:
     """Load all that a range needs, so that the first event need not wait. Harmless to call again."""
     matching.warm_up()
-    load_join()
     load_layer_kernels()
     checksum(np.zeros(0, np.uint16))
 
@@ -117,13 +115,13 @@ class RangeProcessor:
         slices: Sequence[int],
         plan: BatchPlan,
         pieces: _Pieces,
-    ) -> tuple[Collection, list[pa.RecordBatch], tuple[SliceWork, ...]]:
+    ) -> tuple[list[Matched], list[pa.RecordBatch], tuple[SliceWork, ...]]:
         """In some of the slices: an event is read and routed once for all of them. Also returns the events."""
         began = perf_counter()
         parts = access_point(*block, pieces)
         routed = index.route(forwarding_named(plan.forwarding)(), plan.load, block[0], parts)
         seconds = (perf_counter() - began) / len(slices)
-        found = Collection()
+        found: list[Matched] = []
         work = [self._match_slice(block, parts, index, own, routed, seconds, found) for own in slices]
         return found, parts, tuple(work)
 
@@ -135,7 +133,7 @@ class RangeProcessor:
         own: int,
         routed: Sequence[Chosen] | None,
         ap_seconds: float,
-        into: Collection,
+        into: list[Matched],
     ) -> SliceWork:
         """Adds what is found to `into`."""
         start, end = block
@@ -143,7 +141,8 @@ class RangeProcessor:
         began = perf_counter()
         sent = None if routed is None else [events_for_slice(own, chosen) for chosen in routed]
         for found in match_events(index.set, start, parts, self._memory, sent, meter):
-            pairs += into.add(found)
+            into.append(found.part())
+            pairs += into[-1].pairs
         took = perf_counter() - began
         return SliceWork(
             slice=own,

@@ -8,12 +8,12 @@ Imports nothing heavy: every process of Spark needs it.
 """
 
 import json
-import os
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from culver.disk import write_whole
 from culver.pipeline.operator_work import SliceWork
 
 _HALF_LIFE_SECONDS = 10.0
@@ -154,9 +154,7 @@ class LoadFile:
         """Put it in place as a whole, if it is new."""
         if report == self._written:
             return
-        temporary = self._path.with_suffix(f".{os.getpid()}.tmp")
-        temporary.write_text(json.dumps(report.to_json()))
-        temporary.rename(self._path)
+        write_whole(self._path, [json.dumps(report.to_json()).encode()], durable=False)
         self._written = report
 
     def read(self) -> LoadReport:

@@ -9,7 +9,8 @@ from culver.config import DeliverySettings
 from culver.delivery.deliveries import Gap
 from culver.delivery.mailboxes.mailbox_columns import NONE
 from culver.delivery.mailboxes.mailboxes import Mailboxes, StoredMailbox
-from culver.delivery.ranges.notification_ranges import Level, Range, last_offsets, merge, plan_merges, prune
+from culver.delivery.ranges.notification_ranges import Level, Range, last_offsets, merge, plan_merges, select
+from culver.matching import Grouping, pooled_rows
 from culver.registry.registration import Registration
 from support.notifications import make_notifications, registration, removed
 
@@ -145,10 +146,11 @@ class History:
     def merge(self) -> None:
         groups = plan_merges(self.mailboxes.ranges, (Level(2_000, 4), Level(20_000, 3)))
         for group in groups:
-            content = merge(group)
+            content = merge(group, Grouping(), pooled_rows)
             wanted = self.mailboxes.wanted(content.numbers, last_offsets(content))
             if not wanted.all() and self.random.random() < 0.5:
-                self.mailboxes.exchange(group, Range(content.start, prune(content, wanted)), pruned=True)
+                kept = select(content, wanted, content.start)
+                self.mailboxes.exchange(group, Range(kept.start, kept), pruned=True)
                 self.counts_are_exact = False
             else:
                 self.mailboxes.exchange(group, Range(content.start, content))

@@ -1,14 +1,20 @@
 import random
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
-from culver.delivery.delivery_kernels import allot, count, gather, meet, tally
+from culver.delivery.delivery_kernels import count, meet
 from culver.delivery.mailboxes.mailbox_columns import NEVER, NONE
-from culver.delivery.ranges.notification_ranges import Level, Range, Ranges, merge, plan_merges, prune
+from culver.delivery.ranges.notification_ranges import Level, Range, Ranges, merge, plan_merges, select
 from culver.jit import read_only
+from culver.matching import MOST_EVENTS, Grouping, pooled_rows
+from culver.pipeline.notifications import Notifications
 from support.notifications import make_notifications, rows_by_number
+
+
+def merged(ranges: Sequence[Range]) -> Notifications:
+    return merge(ranges, Grouping(), pooled_rows)
 
 
 def random_ranges(seed: int, count: int = 12) -> tuple[list[Range], dict[int, list[int]], dict[int, int]]:
@@ -31,12 +37,12 @@ def random_ranges(seed: int, count: int = 12) -> tuple[list[Range], dict[int, li
 @pytest.mark.parametrize("seed", range(10))
 def test_a_merged_file_has_the_same_rows_as_its_parts(seed: int) -> None:
     ranges, rows, sizes = random_ranges(seed)
-    merged = merge(ranges[3:])
-    assert (merged.start, merged.end) == (ranges[3].start, ranges[-1].end)
-    expected = {n: [o for o in offsets if o >= merged.start] for n, offsets in rows.items()}
-    assert rows_by_number(merged) == {n: offsets for n, offsets in expected.items() if offsets}
-    assert merged.sizes.tolist() == [sizes[o] for o in range(merged.start, merged.end)]
-    assert [array.dtype for array in (merged.numbers, merged.bounds, merged.rows, merged.sizes)] == [
+    joined = merged(ranges[3:])
+    assert (joined.start, joined.end) == (ranges[3].start, ranges[-1].end)
+    expected = {n: [o for o in offsets if o >= joined.start] for n, offsets in rows.items()}
+    assert rows_by_number(joined) == {n: offsets for n, offsets in expected.items() if offsets}
+    assert joined.sizes.tolist() == [sizes[o] for o in range(joined.start, joined.end)]
+    assert [array.dtype for array in (joined.numbers, joined.bounds, joined.rows, joined.sizes)] == [
         np.int64,
         np.int64,
         np.uint16,
@@ -48,36 +54,9 @@ def test_numbers_that_lie_far_apart_are_merged_as_well() -> None:
     far = 10**15
     parts = [make_notifications(0, 2, {7: [0, 1], far: [1]}), make_notifications(2, 4, {8: [3], far: [2]})]
     empty = Range(4, make_notifications(4, 5, {}))
-    merged = merge([*(Range(part.start, part) for part in parts), empty])
-    assert rows_by_number(merged) == {7: [0, 1], 8: [3], far: [1, 2]}
-    assert rows_by_number(merge([empty])) == {}
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_rows_are_gathered_by_group_in_the_order_of_the_files(seed: int) -> None:
-    choose = random.Random(seed)
-    low, span = choose.randrange(-5, 5), choose.randrange(1, 20)
-    expected: dict[int, list[int]] = {}
-    files: list[tuple[int, NDArray[np.int64], NDArray[np.int64], NDArray[np.uint16]]] = []
-    for shift in range(0, 40, 8):
-        groups = sorted(choose.sample(range(low, low + span), choose.randrange(span + 1)))
-        rows = [sorted(choose.sample(range(8), choose.choice((0, 1, 1, 5)))) for _ in groups]
-        for group, own in zip(groups, rows, strict=True):
-            expected.setdefault(group, []).extend(shift + row for row in own)
-        bounds = np.cumsum([0, *map(len, rows)], dtype=np.int64)
-        flat = np.array([row for own in rows for row in own], np.uint16)
-        files.append((shift, read_only(np.array(groups, np.int64)), read_only(bounds), read_only(flat)))
-    expected = {group: rows for group, rows in sorted(expected.items()) if rows}
-    room = np.zeros(span, np.int32)
-    count = sum(tally(of_file, low, begins, room) for _, of_file, begins, _ in files)
-    assert count == len(expected)
-    used, bounds = np.empty(count, np.int64), np.empty(count + 1, np.int64)
-    allot(low, room, used, bounds)
-    gathered = np.empty(bounds[-1], np.uint16)
-    for shift, of_file, begins, flat in files:
-        gather(of_file, low, begins, flat, shift, room, gathered)
-    assert used.tolist() == list(expected)
-    assert [gathered[bounds[i] : bounds[i + 1]].tolist() for i in range(count)] == list(expected.values())
+    joined = merged([*(Range(part.start, part) for part in parts), empty])
+    assert rows_by_number(joined) == {7: [0, 1], 8: [3], far: [1, 2]}
+    assert rows_by_number(merged([empty])) == {}
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -113,11 +92,23 @@ def test_rows_are_counted_where_they_lie_at_or_above_the_floor_of_their_mailbox(
             assert oldest[slot] == min((o for offsets in kept for o in offsets), default=NEVER)
 
 
-def test_pruning_leaves_out_whole_registrations() -> None:
+def test_registrations_that_are_not_kept_are_left_out() -> None:
     content = make_notifications(5, 9, {1: [5, 8], 2: [6], 4: [5, 6, 7]})
-    kept = prune(content, np.array([True, False, True]))
+    kept = select(content, np.array([True, False, True]), 5)
     assert rows_by_number(kept) == {1: [5, 8], 4: [5, 6, 7]}
-    assert rows_by_number(prune(content, np.zeros(3, bool))) == {}
+    assert rows_by_number(select(content, np.zeros(3, bool), 5)) == {}
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_what_lies_before_a_start_is_left_out(seed: int) -> None:
+    rng = random.Random(seed)
+    rows = {number: [offset for offset in range(50) if rng.random() < 0.1] for number in range(20)}
+    content = make_notifications(0, 50, rows, list(range(50)))
+    keep, start = np.array([rng.random() < 0.6 for _ in content.numbers]), rng.randrange(50)
+    kept = select(content, keep, start)
+    expected = {number: [o for o in rows[number] if o >= start] for number in content.numbers[keep].tolist()}
+    assert rows_by_number(kept) == {number: offsets for number, offsets in expected.items() if offsets}
+    assert (kept.start, kept.end, kept.sizes.tolist()) == (start, 50, list(range(start, 50)))
 
 
 def test_offsets_are_found_across_files_and_registrations() -> None:
@@ -163,7 +154,7 @@ def test_merging_level_by_level_bounds_both_the_files_and_the_rewriting() -> Non
         ranges.append(Range(offset, make_notifications(offset, offset + 1, {1: [offset]})))
         for group in plan_merges(ranges, levels):
             at = ranges.index(group[0])
-            ranges[at : at + len(group)] = [Range(group[0].start, merge(group))]
+            ranges[at : at + len(group)] = [Range(group[0].start, merged(group))]
             rewritten += sum(item.end - item.start for item in group)
         assert len(ranges) < 40
     assert rewritten < 10 * 2_000  # without levels: more than 200,000
@@ -197,7 +188,7 @@ def test_ranges_that_are_being_stored_stay_apart_until_they_are_exchanged() -> N
     group = list(ranges)
     more = unstored(ranges, 40, 90)
     assert list(ranges)[: len(group)] == group
-    ranges.exchange(group, Range(0, merge(group)))
+    ranges.exchange(group, Range(0, merged(group)))
     for number, offsets in expected.items():
         assert ranges.offsets([number], 0, 100) == offsets + more[number]
 
@@ -209,3 +200,13 @@ def test_ranges_are_put_together_though_the_oldest_of_them_have_gone() -> None:
     more = unstored(ranges, 20, 60)
     assert ranges.offsets([7], 20, 100) == more[7]
     assert ranges.unstored_bytes == sum(item.size for item in ranges)
+
+
+def test_ranges_with_more_events_than_one_can_hold_are_not_put_together() -> None:
+    ranges = Ranges()
+    expected = unstored(ranges, 0, 20)
+    large = make_notifications(20, MOST_EVENTS + 1, {2: [20]}, [])
+    ranges.append(Range(20, large, stored=False))
+    more = unstored(ranges, MOST_EVENTS + 1, MOST_EVENTS + 60)
+    assert ranges.offsets([2], 0, 1_000) == [*expected[2], 20, *more[2]]
+    assert len(ranges) < 60

@@ -15,8 +15,8 @@ from culver.config import DeliverySettings
 from culver.delivery.deliveries import Delivery
 from culver.delivery.hub import Hub
 from culver.delivery.ranges.file_keeper import FileKeeper
-from culver.delivery.ranges.followed_files import FollowedFiles, extract
-from culver.delivery.ranges.notification_ranges import Range, prune
+from culver.delivery.ranges.followed_files import FollowedFiles
+from culver.delivery.ranges.notification_ranges import Range
 from culver.delivery.shares import Share, share_of
 from culver.registry.block import Block
 from culver.registry.registration import Registration
@@ -24,10 +24,8 @@ from support.notifications import (
     SECOND_US,
     Disk,
     block,
-    make_notifications,
     registration,
     removed,
-    rows_by_number,
     site_disk,
 )
 
@@ -59,15 +57,6 @@ def test_parts_of_a_block_are_the_members_that_each_gateway_owns(
     for share in (Share(at, gateways) for at in range(gateways)):
         members = [n for n in whole.numbers().tolist() if share.owns(f"quotes.{first + n - number}")]
         assert share.part_of(whole).numbers().tolist() == members
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_extracting_registrations_gives_what_pruning_the_others_does(seed: int) -> None:
-    rng = random.Random(seed)
-    rows = {number: [offset for offset in range(50) if rng.random() < 0.2] for number in range(20)}
-    content = make_notifications(0, 50, rows)
-    keep = np.array([rng.random() < 0.4 for _ in content.numbers])
-    assert rows_by_number(extract(content, keep)) == rows_by_number(prune(content, keep))
 
 
 class Gateways:

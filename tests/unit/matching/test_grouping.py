@@ -1,48 +1,48 @@
-"""Grouping gives what a plain loop gives."""
+"""Grouping gives what a plain loop gives, whatever the parts are and however they overlap."""
 
-from collections.abc import Sequence
+import random
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pytest
 
-from culver.matching.filter import Matches, matches_of
-from culver.matching.groups import MOST_EVENTS, Groups
+from culver.matching.filter import matches_of
+from culver.matching.groups import MOST_EVENTS, Groups, Matched, MatchList
 from culver.matching.index.results.grouping import Grouping
-from culver.matching.index.results.listed_matches import Listed
+
+Plain = dict[int, list[int]]
+"""The rows of each registration, ascending."""
 
 
-def random_matches(seed: int, events: int, low: int, high: int, most: int) -> Matches:
+def listed(numbers: Sequence[Sequence[int]], span: tuple[int, int], first_row: int = 0) -> MatchList:
+    matches = matches_of(numbers)
+    return MatchList(first_row, span, matches.offsets, matches.numbers)
+
+
+def grouped(rows_of: Mapping[int, Sequence[int]]) -> Groups:
+    numbers = sorted(rows_of)
+    bounds = np.cumsum([0, *(len(rows_of[number]) for number in numbers)], dtype=np.int64)
+    rows = [row for number in numbers for row in rows_of[number]]
+    return Groups(np.array(numbers, np.int64), bounds, np.array(rows, np.uint16))
+
+
+def random_numbers(seed: int, events: int, low: int, high: int, most: int) -> list[list[int]]:
     rng = np.random.default_rng(seed)
-    return matches_of(
-        [
-            rng.permutation(np.unique(rng.integers(low, high + 1, rng.integers(0, most + 1)))).tolist()
-            for _ in range(events)
-        ]
-    )
+    return [
+        rng.permutation(np.unique(rng.integers(low, high + 1, rng.integers(0, most + 1)))).tolist()
+        for _ in range(events)
+    ]
 
 
-def plainly(matches: Matches, first_row: int) -> dict[int, list[int]]:
-    groups: dict[int, list[int]] = {}
-    bounds = zip(matches.offsets[:-1].tolist(), matches.offsets[1:].tolist(), strict=True)
-    for row, (begin, end) in enumerate(bounds):
-        for number in matches.numbers[begin:end].tolist():
+def plainly(numbers: Sequence[Sequence[int]], first_row: int = 0) -> Plain:
+    groups: Plain = {}
+    for row, of_row in enumerate(numbers):
+        for number in of_row:
             groups.setdefault(number, []).append(first_row + row)
     return groups
 
 
-def grouped(
-    grouping: Grouping,
-    lists: list[tuple[Matches, int]],
-    numbers: tuple[int, int],
-    others: Sequence[Groups] = (),
-) -> Groups:
-    """Of events from a first row on; `numbers`: the lowest and the highest."""
-    listed = [Listed(matches, numbers, first_row) for matches, first_row in lists]
-    apart = [each.groups() for each in listed if not each.is_narrow]
-    return grouping.group([each.runs() for each in listed if each.is_narrow], [*apart, *others])
-
-
-def as_lists(groups: Groups) -> dict[int, list[int]]:
+def as_lists(groups: Groups) -> Plain:
     assert (np.diff(groups.numbers) > 0).all()
     parts = np.split(groups.rows, groups.bounds[1:-1]) if len(groups.numbers) else []
     return {int(n): part.tolist() for n, part in zip(groups.numbers, parts, strict=True)}
@@ -60,78 +60,118 @@ def as_lists(groups: Groups) -> dict[int, list[int]]:
         (9, 2**32 + 8),
         (7, 2**40),
     ],
-    ids=["one", "few", "some", "many", "wide", "high", "as far apart as fits", "farther apart"],
+    ids=["one", "few", "some", "many", "wide", "high", "far apart", "farther apart"],
 )
 @pytest.mark.parametrize("first_row", [0, 60_000])
 def test_groups_are_those_of_a_plain_loop(low: int, high: int, first_row: int) -> None:
     reused = Grouping()
     for seed in range(5):
-        matches = random_matches(seed, 300, low, high, 20)
-        assert as_lists(grouped(reused, [(matches, first_row)], (low, high))) == plainly(matches, first_row)
-        alone = Listed(matches, (low, high), first_row)
-        assert as_lists(alone.groups(reused)) == as_lists(alone.groups()) == plainly(matches, first_row)
+        numbers = random_numbers(seed, 300, low, high, 20)
+        assert as_lists(reused.group([listed(numbers, (low, high), first_row)])) == plainly(
+            numbers, first_row
+        )
 
 
 @pytest.mark.parametrize("high", [400, 2**26, 2**40], ids=["few", "wide", "far apart"])
-def test_lists_of_the_same_events_are_grouped_together(high: int) -> None:
-    """Of each event, every list has some of the pairs; one of them has only the later half of the events."""
+def test_parts_of_the_same_events_are_grouped_together(high: int) -> None:
+    """Every part has some of the pairs of each event; one of them has only the later half of the events."""
     reused = Grouping()
     for seed in range(5):
-        whole = random_matches(seed, 300, 0, high, 30)
-        lists: list[list[list[int]]] = [[], [], []]
-        for row, (begin, end) in enumerate(zip(whole.offsets[:-1], whole.offsets[1:], strict=True)):
-            numbers = whole.numbers[begin:end].tolist()
-            for own, each in enumerate(lists):
-                of_own = [n for n in numbers if (n + row) % (3 if row >= 150 else 2) == own]
+        whole = random_numbers(seed, 300, 0, high, 30)
+        parts: list[list[list[int]]] = [[], [], []]
+        for row, numbers in enumerate(whole):
+            for own, each in enumerate(parts):
                 if row >= 150 or own < 2:
-                    each.append(of_own)
-        found = [(matches_of(each), 300 - len(each)) for each in lists]
-        assert as_lists(grouped(reused, found, (0, high))) == plainly(whole, 0)
-        first = grouped(reused, found[:1], (0, high))
-        assert as_lists(grouped(reused, found[1:], (0, high), [first])) == plainly(whole, 0)
+                    each.append([n for n in numbers if (n + row) % (3 if row >= 150 else 2) == own])
+        found: list[Matched] = [listed(each, (0, high), 300 - len(each)) for each in parts]
+        assert as_lists(reused.group(found)) == plainly(whole)
+        found[0] = reused.group(found[:1])
+        assert as_lists(reused.group(found)) == plainly(whole), "one of them is grouped already"
+        found[1] = reused.group(found[1:2])
+        assert as_lists(reused.group(found[1::-1])) == as_lists(reused.group(found[:2])), "in any order"
+
+
+def test_rows_dealt_out_to_several_parts_come_together_again() -> None:
+    reused = Grouping()
+    for seed in range(200):
+        rng = random.Random(seed)
+        parts: list[Plain] = [{} for _ in range(rng.randint(1, 6))]
+        whole: Plain = {}
+        for number in rng.sample(range(100), rng.randint(0, 20)):
+            apart = rng.random() < 0.5  # all in one part, as the segments of an index have them
+            own = rng.choice(parts)
+            whole[number] = sorted(rng.sample(range(MOST_EVENTS), rng.choice((1, 2, 3, 50, 500))))
+            for row in whole[number]:
+                (own if apart else rng.choice(parts)).setdefault(number, []).append(row)
+        assert as_lists(reused.group([grouped(part) for part in parts])) == whole, seed
+
+
+@pytest.mark.parametrize("highest", [3, 500, 2**20, 2**40], ids=["few", "some", "many", "far apart"])
+def test_parts_of_later_events_follow_those_of_earlier_ones(highest: int) -> None:
+    reused = Grouping()
+    for seed in range(20):
+        rng = random.Random(seed)
+        parts: list[Matched] = []
+        first_rows: list[int] = []
+        whole: Plain = {}
+        for first in range(0, 40, 8):
+            of_part = {
+                rng.randrange(highest): sorted(rng.sample(range(8), rng.choice((1, 1, 5))))
+                for _ in range(rng.randrange(12))
+            }
+            for number, rows in of_part.items():
+                whole.setdefault(number, []).extend(first + row for row in rows)
+            by_event = [[n for n, rows in of_part.items() if row in rows] for row in range(8)]
+            parts.append(grouped(of_part) if rng.random() < 0.7 else listed(by_event, (0, highest)))
+            first_rows.append(first)
+        assert as_lists(reused.group(parts, first_rows)) == dict(sorted(whole.items())), seed
+
+
+def test_registrations_without_rows_are_left_out() -> None:
+    parts = [grouped({3: [], 5: [1], 9: []}), grouped({3: [], 7: [0]})]
+    assert as_lists(Grouping().group(parts)) == {5: [1], 7: [0]}
+
+
+def test_parts_whose_numbers_follow_one_another_are_put_in_order() -> None:
+    later, earlier = {7: [0, 65_535], 9: [3]}, {1: [2], 5: [0, 1]}
+    assert as_lists(Grouping().group([grouped(later), grouped({}), grouped(earlier)])) == earlier | later
 
 
 @pytest.mark.parametrize("high", [29_999, 2**30], ids=["narrow", "wide"])
 def test_the_last_row_of_the_largest_block_is_kept(high: int) -> None:
     offsets = np.full(MOST_EVENTS + 1, 30_000)
     offsets[:-1] = 0  # all matches are the last event's
-    groups = grouped(Grouping(), [(Matches(offsets, np.arange(30_000)), 0)], (0, high))
+    groups = Grouping().group([MatchList(0, (0, high), offsets, np.arange(30_000))])
     assert groups.rows.tolist() == [MOST_EVENTS - 1] * 30_000
-    with pytest.raises(ValueError, match="65537 events"):
-        Listed(Matches(np.zeros(2, np.int64), np.empty(0, np.int64)), (0, 0), MOST_EVENTS)
 
 
-def test_no_match_makes_no_group() -> None:
-    groups = grouped(Grouping(), [(matches_of([[], []]), 0)], (0, 0))
+@pytest.mark.parametrize("parts", [[], [listed([[], []], (0, 0))], [grouped({}), grouped({})]])
+def test_no_match_makes_no_group(parts: list[Matched]) -> None:
+    groups = Grouping().group(parts)
     assert (groups.numbers.tolist(), groups.bounds.tolist(), groups.rows.tolist()) == ([], [0], [])
 
 
-def test_lists_with_lowest_numbers_of_their_own_are_grouped_together() -> None:
-    """As those of several sets are, which hold other registrations."""
-    low, high = random_matches(1, 200, 10, 90, 9), random_matches(2, 200, 2**33, 2**33 + 5_000, 9)
-    between = Groups(np.array([95]), np.array([0, 2]), np.array([3, 199], np.uint16))
-    lists = [Listed(low, (10, 90), 0).runs(), Listed(high, (2**33, 2**33 + 5_000), 0).runs()]
-    found = Grouping().group(lists, [between])
-    assert as_lists(found) == {**plainly(low, 0), **plainly(high, 0), 95: [3, 199]}
+def test_parts_with_lowest_numbers_of_their_own_are_grouped_together() -> None:
+    """Several sets hold other registrations."""
+    low, high = random_numbers(1, 200, 10, 90, 9), random_numbers(2, 200, 2**33, 2**33 + 5_000, 9)
+    parts: list[Matched] = [
+        listed(low, (10, 90)),
+        listed(high, (2**33, 2**33 + 5_000)),
+        grouped({95: [3, 199]}),
+    ]
+    assert as_lists(Grouping().group(parts)) == {**plainly(low), **plainly(high), 95: [3, 199]}
 
 
-def test_runs_are_of_events_that_match_something() -> None:
-    runs = Listed(matches_of([[1_007, 1_002], [], [], [1_002, 1_005]]), (1_002, 1_009), 40).runs()
-    assert (runs.low, runs.rows.tolist(), runs.lengths.tolist()) == (1_002, [40, 43], [2, 2])
-    assert runs.numbers.tolist() == [5, 0, 0, 3]
-
-
-def test_many_rows_of_one_registration_from_several_lists_are_in_order() -> None:
+def test_many_rows_of_one_registration_from_several_parts_are_in_order() -> None:
     events = 5_000
     owner = np.random.default_rng(3).integers(0, 3, events)  # each event was matched in one of three places
-    lists = [(matches_of([[7, 9] if each == own else [] for each in owner]), 0) for own in range(3)]
-    result = grouped(Grouping(), lists, (0, 100))
-    assert as_lists(result) == {7: list(range(events)), 9: list(range(events))}
+    parts = [listed([[7, 9] if each == own else [] for each in owner], (0, 100)) for own in range(3)]
+    assert as_lists(Grouping().group(parts)) == {7: list(range(events)), 9: list(range(events))}
 
 
-def test_what_was_grouped_before_leaves_nothing_behind() -> None:
+def test_an_earlier_grouping_leaves_nothing_behind() -> None:
     grouping = Grouping()
-    grouped(grouping, [(matches_of([[0, 900_000], [5]]), 0)], (0, 1_000_000))
-    assert as_lists(grouped(grouping, [(matches_of([[3], [3, 70]]), 0)], (0, 100))) == {3: [0, 1], 70: [1]}
-    result = grouped(grouping, [(matches_of([[900_000]]), 0)], (0, 1_000_000))
-    assert as_lists(result) == {900_000: [0]}
+    grouping.group([listed([[0, 900_000], [5]], (0, 1_000_000))])
+    grouping.group([listed([[0, 900_000], [5]], (0, 1_000_000)), grouped({5: [0]})])
+    assert as_lists(grouping.group([listed([[3], [3, 70]], (0, 100))])) == {3: [0, 1], 70: [1]}
+    assert as_lists(grouping.group([listed([[900_000]], (0, 1_000_000))])) == {900_000: [0]}

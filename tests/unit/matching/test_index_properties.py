@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 
-from culver.matching import Entry, Index, IndexWriter, SearchMemory
+from culver.matching import Entry, Grouping, Index, IndexWriter, SearchMemory
 from culver.matching.filter import Matches, matches_of
 from culver.matching.filters import columnar
 from culver.matching.filters.columnar import ColumnarFilter
@@ -32,7 +32,6 @@ from culver.model.columns import event_batch as batches
 from culver.model.event import Event
 from culver.model.language.evaluation import evaluate
 from culver.model.language.predicate import Predicate
-from culver.pipeline.result_join import join
 from culver.plugins import filter_named
 from support.clauses import described, from_chunks
 from support.families import NEEDS, Events, Family, Member, box_family, prepared, random_family
@@ -87,8 +86,8 @@ def gathered(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(index_reader, "_is_sparse", lambda parts, count: False)
         memory = SearchMemory()
-        parts = [each.groups() for each in index.find(batch, first - first_row, first_row, chosen, memory)]
-    groups = join(parts)
+        parts = [each.part() for each in index.find(batch, first - first_row, first_row, chosen, memory)]
+    groups = Grouping().group(parts)
     assert (np.diff(groups.numbers) > 0).all()
     assert groups.bounds[0] == 0
     assert groups.bounds[-1] == len(groups.rows)

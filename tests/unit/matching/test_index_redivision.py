@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from culver.errors import StorageFull
-from culver.matching import ClauseTable, Entry, IndexWriter, SearchMemory
+from culver.matching import ClauseTable, Entry, Grouping, IndexWriter, SearchMemory
 from culver.matching.index.segments import container
 from culver.matching.index.storage.partitioner import Partitioner
 from culver.model.language.parser import parse
@@ -32,7 +32,7 @@ def answers(directory: Path, version: int, played: Scene, forwarding: str) -> li
     for own in range(index.slices):
         sent = None if routed is None else [events_for_slice(own, chosen) for chosen in routed]
         for each in match_events(index.set, 0, [played.batch], SearchMemory(), sent):
-            groups = each.groups()
+            groups = Grouping().group([each.part()])
             numbers = np.repeat(groups.numbers, np.diff(groups.bounds))
             found += zip(numbers.tolist(), groups.rows.tolist(), strict=True)
     index.close()

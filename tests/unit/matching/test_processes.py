@@ -41,7 +41,7 @@ from pathlib import Path
 from culver.matching import Entry, Index, IndexWriter, warm_up
 from culver.matching.index.keys import key_kernels
 from culver.matching.index.needs import need_cache, row_needs
-from culver.matching.index.results import grouping, listed_matches
+from culver.matching.index.results import grouping
 from culver.matching.index.search import match_kernels
 from culver.model.columns import concat, encode
 from culver.model import Event
@@ -51,7 +51,7 @@ directory = Path(sys.argv[1])
 warm_up()
 every = [
     *(match_kernels.match_segments, key_kernels.fill_keys, key_kernels.payload_sizes),
-    *(grouping.spread_matches, listed_matches.pack),
+    *(grouping.group_list, grouping.count_groups),
     *(row_needs.count, row_needs.fill, row_needs.drop_repeated),
     *(need_cache.find_texts, need_cache.find_numbers, need_cache.place_texts, need_cache.place_numbers),
 ]

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from culver.errors import InvalidConfiguration
-from culver.matching import Entry, Index, IndexWriter, SearchMemory
+from culver.matching import Entry, Grouping, Index, IndexWriter, SearchMemory
 from culver.matching.filter import Filter
 from culver.matching.index.segments.text_segment import TextSegment
 from culver.matching.index.storage.version_files import read_version
@@ -18,7 +18,6 @@ from culver.model.event import Event
 from culver.model.language.evaluation import evaluate
 from culver.model.language.parser import parse
 from culver.model.values import Value
-from culver.pipeline.result_join import join
 from culver.placement.hashed import Hashed
 from culver.plugins import filter_named
 from support.events import random_event
@@ -161,7 +160,7 @@ def test_what_is_found_by_registration_has_every_scheme_in_its_time(
     batch = batch_of(*[{"x": n % 2 - 1} for n in range(count + 1)])
     chosen = np.arange(count + 1) % 3 > 0 if some else None
     with Index.open(tmp_path, 1, filters=filter_named) as index:
-        groups = join([each.groups() for each in index.find(batch, 90, 10, chosen, SearchMemory())])
+        groups = Grouping().group([each.part() for each in index.find(batch, 90, 10, chosen, SearchMemory())])
         assert [scheme for scheme, _, _ in index.take_scheme_work()] == ["counting", "reference"]
     expected = [
         (n, 10 + row)

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from culver.config import LogSettings
 from culver.log.files import FileLog
-from culver.matching import Entry, IndexWriter
+from culver.matching import Entry, Grouping, IndexWriter
 from culver.model.columns import event_batch as batches
 from culver.model.language.parser import parse
 from culver.pipeline.batch_plan import BatchPlan
@@ -22,7 +22,6 @@ from culver.pipeline.operator_work import SchemeWork, SetWork, SliceWork, Writte
 from culver.pipeline.partial_exchange import put_partial
 from culver.pipeline.partial_file import Partial
 from culver.pipeline.range_processor import RangeProcessor
-from culver.pipeline.result_join import Collection
 from culver.pipeline.site_files import SiteFiles
 from culver.placement.hashed import Hashed
 from support.events import random_event
@@ -75,9 +74,9 @@ def test_file_tells_of_the_files_before_it_once() -> None:
 def test_time_of_a_join_is_shared_by_the_slices(tmp_path: Path) -> None:
     schemes, sets = (SchemeWork("counting", 3, 0.1),), (SetWork(4, 9, 0.5),)
     records = [work(1), work(0, schemes=schemes, sets=sets)]
-    parts = [Partial(0, 3, 1, Collection(), np.zeros(3, np.uint32), (each,)) for each in records]
-    assert put_partial(tmp_path, parts[1], 0, BatchPlan(1, 2, 2)) is None
-    joined = put_partial(tmp_path, parts[0], 1, BatchPlan(1, 2, 2))
+    parts = [Partial(0, 3, 1, [], np.zeros(3, np.uint32), (each,)) for each in records]
+    assert put_partial(tmp_path, parts[1], 0, BatchPlan(1, 2, 2), Grouping()) is None
+    joined = put_partial(tmp_path, parts[0], 1, BatchPlan(1, 2, 2), Grouping())
     assert joined is not None
     assert [each.slice for each in joined.work] == [0, 1]
     assert (joined.work[0].schemes, joined.work[0].sets) == (schemes, sets)

@@ -1,5 +1,4 @@
 import random
-from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +7,6 @@ import pytest
 from culver.bench.workloads import named
 from culver.errors import StorageCorrupt
 from culver.matching import Entry, Index, IndexWriter, SearchMemory
-from culver.matching.groups import Found
 from culver.matching.index.compile.compiler import compile_entries
 from culver.model.columns import event_batch as batches
 from culver.model.event import Event
@@ -17,7 +15,6 @@ from culver.model.language.parser import parse
 from culver.model.language.predicate import Predicate
 from culver.pipeline import operators
 from culver.pipeline.operators import access_point, exit_point, match_events, route_events
-from culver.pipeline.result_join import Collection
 from culver.placement.forwarding import Load
 from culver.placement.mpartition import MPartition
 from culver.plugins import FORWARDINGS, forwarding_named
@@ -60,13 +57,6 @@ def test_access_point_never_passes_over_a_missing_piece(missing: int) -> None:
         access_point(0, 6, cut)
 
 
-def collected(found: Iterable[Found]) -> Collection:
-    collection = Collection()
-    for each in found:
-        collection.add(each)
-    return collection
-
-
 def test_operators_give_what_the_reference_gives(tmp_path: Path) -> None:
     rng = random.Random(5)
     parsed = [parsed_or_refused(random_filter(rng)) for _ in range(120)]
@@ -76,7 +66,7 @@ def test_operators_give_what_the_reference_gives(tmp_path: Path) -> None:
     events = [random_event(rng) for _ in range(60)]
     index = Index.open(tmp_path, 1)
     parts = access_point(1_000, 1_060, pieces(events, 1_000, [1, 20, 39]))
-    found = collected(match_events(lambda _: index, 1_000, parts, SearchMemory()))
+    found = [each.part() for each in match_events(lambda _: index, 1_000, parts, SearchMemory())]
     result = exit_point(1_000, 1, parts, found, SearchMemory())
     index.close()
     assert (result.start, result.end) == (1_000, 1_060)
@@ -93,7 +83,7 @@ def test_exit_point_without_a_match_still_covers_the_range(tmp_path: Path) -> No
     writer.publish(1, [Entry(1, parse("a = 'nothing has this'"))], [], 0)
     index = Index.open(tmp_path, 1)
     parts = access_point(5, 8, pieces([Event({}, {"a": 1}, b"{}")] * 3, 5, [3]))
-    found = collected(match_events(lambda _: index, 5, parts, SearchMemory()))
+    found = [each.part() for each in match_events(lambda _: index, 5, parts, SearchMemory())]
     result = exit_point(5, 1, parts, found, SearchMemory())
     index.close()
     assert (result.start, result.end, len(result.numbers), len(result.rows)) == (5, 8, 0, 0)

@@ -8,14 +8,13 @@ import pytest
 from msgspec.structs import replace
 
 from culver.errors import StorageCorrupt
-from culver.matching.groups import Groups, Runs
+from culver.matching import Grouping, Groups, Matched, MatchList
 from culver.pipeline import partial_file
 from culver.pipeline.batch_plan import BatchPlan
 from culver.pipeline.notifications import Notifications
 from culver.pipeline.operator_work import SliceWork
 from culver.pipeline.partial_exchange import clear_partials, put_partial
 from culver.pipeline.partial_file import Partial
-from culver.pipeline.result_join import Collection
 from culver.pipeline.set_loads import LoadReport
 from support.notifications import offsets_of
 
@@ -24,18 +23,19 @@ PLAN = BatchPlan(5, 2, 2)
 
 def part(version: int, *listed: int, gathered: tuple[int, ...] = ()) -> Partial:
     """Each registration gets event 10 of [10, 12), and those that were gathered both events."""
-    found = Collection()
+    found: list[Matched] = []
     if listed:
-        numbers = np.array(listed, np.int64)
-        low = int(numbers.min())
-        one = np.zeros(1, np.uint16)
-        lengths = np.array([len(listed)], np.uint32)
-        found.runs.append(Runs(low, int(numbers.max()), one, lengths, (numbers - low).astype(np.uint32)))
+        offsets = np.array([0, len(listed)], np.int64)
+        found.append(MatchList(0, (min(listed), max(listed)), offsets, np.array(listed, np.int64)))
     if gathered:
         bounds = 2 * np.arange(len(gathered) + 1, dtype=np.int64)
         rows = np.resize(np.arange(2), 2 * len(gathered)).astype(np.uint16)
-        found.groups.append(Groups(np.array(gathered, np.int64), bounds, rows))
+        found.append(Groups(np.array(gathered, np.int64), bounds, rows))
     return Partial(10, 12, version, found, np.full(2, 20, np.uint32))
+
+
+def put(directory: Path, own: Partial, task: int, plan: BatchPlan) -> Notifications | None:
+    return put_partial(directory, own, task, plan, Grouping())
 
 
 def as_lists(joined: Notifications | None) -> dict[int, list[int]]:
@@ -56,6 +56,7 @@ def names(directory: Path) -> list[str]:
         pytest.param((part(5, 4, gathered=(1,)), part(5, 2)), id="both"),
         pytest.param((part(5), part(5, 1, 4, gathered=(2,))), id="nothing and all"),
         pytest.param((part(5, 2**40, 2**40 + 9), part(5, 1, 3)), id="far apart"),
+        pytest.param((part(5, 1, 2**40), part(5, 3, 2**41)), id="farther apart than four bytes reach"),
         pytest.param((part(5), part(5)), id="nothing"),
     ],
 )
@@ -64,13 +65,15 @@ def test_last_task_gets_what_all_have_found_and_writes_nothing(
 ) -> None:
     directory = tmp_path / "partials"
     first, last = order
-    assert put_partial(directory, parts[first], first, PLAN) is None
+    assert put(directory, parts[first], first, PLAN) is None
     there = names(directory)
-    joined = put_partial(directory, parts[last], last, PLAN)
+    joined = put(directory, parts[last], last, PLAN)
     assert joined is not None
-    expected = {number: [10] for each in parts for runs in each.found.runs for number in as_numbers(runs)}
-    expected |= {
-        int(number): [10, 11] for each in parts for groups in each.found.groups for number in groups.numbers
+    expected = {
+        number: [10, 11] if isinstance(found, Groups) else [10]
+        for each in parts
+        for found in each.found
+        for number in found.numbers.tolist()
     }
     assert as_lists(joined) == expected
     assert joined.sizes.tolist() == [20, 20]
@@ -80,16 +83,12 @@ def test_last_task_gets_what_all_have_found_and_writes_nothing(
     assert names(directory) == []
 
 
-def as_numbers(runs: Runs) -> list[int]:
-    return [runs.low + int(number) for number in runs.numbers]
-
-
 def test_of_three_tasks_the_last_joins_all(tmp_path: Path) -> None:
     plan = BatchPlan(5, 3, 3)
-    assert put_partial(tmp_path, part(5, 3), 2, plan) is None
-    assert put_partial(tmp_path, part(5, 1), 0, plan) is None
+    assert put(tmp_path, part(5, 3), 2, plan) is None
+    assert put(tmp_path, part(5, 1), 0, plan) is None
     assert len(names(tmp_path)) == 2
-    assert list(as_lists(put_partial(tmp_path, part(5, 2), 1, plan))) == [1, 2, 3]
+    assert list(as_lists(put(tmp_path, part(5, 2), 1, plan))) == [1, 2, 3]
 
 
 def test_tasks_that_finish_at_once_join_the_same_or_one_of_them_does(tmp_path: Path) -> None:
@@ -98,7 +97,7 @@ def test_tasks_that_finish_at_once_join_the_same_or_one_of_them_does(tmp_path: P
 
     def finish(task: int) -> None:
         both.wait()
-        results[task] = put_partial(tmp_path, part(5, 1 + task, 7 + task), task, PLAN)
+        results[task] = put(tmp_path, part(5, 1 + task, 7 + task), task, PLAN)
 
     for _ in range(50):
         threads = [threading.Thread(target=finish, args=(task,)) for task in range(2)]
@@ -122,38 +121,38 @@ def test_both_join_where_neither_finds_the_other_at_first(
 
     def write_while_the_other_does(path: Path, own: Partial) -> None:
         monkeypatch.setattr(partial_file, "write", write)
-        results.append(put_partial(tmp_path, part(5, 2), 1, PLAN))
+        results.append(put(tmp_path, part(5, 2), 1, PLAN))
         write(path, own)
 
     monkeypatch.setattr(partial_file, "write", write_while_the_other_does)
-    results.append(put_partial(tmp_path, part(5, 1), 0, PLAN))
+    results.append(put(tmp_path, part(5, 1), 0, PLAN))
     assert results[0] is None
     assert list(as_lists(results[1])) == [1, 2]
     assert len(names(tmp_path)) == 2
     # Had the second one been a little slower to look again, it would have joined as well.
-    assert list(as_lists(put_partial(tmp_path, part(5, 2), 1, PLAN))) == [1, 2]
+    assert list(as_lists(put(tmp_path, part(5, 2), 1, PLAN))) == [1, 2]
 
 
 def test_task_that_is_tried_again_after_its_block_was_joined_waits_for_nobody(tmp_path: Path) -> None:
-    assert put_partial(tmp_path, part(5, 1), 0, PLAN) is None
-    joined = put_partial(tmp_path, part(5, 2), 1, PLAN)
+    assert put(tmp_path, part(5, 1), 0, PLAN) is None
+    joined = put(tmp_path, part(5, 2), 1, PLAN)
     assert joined is not None
     clear_partials(tmp_path, joined, PLAN)
-    assert put_partial(tmp_path, part(5, 2), 1, PLAN) is None
-    assert as_lists(put_partial(tmp_path, part(5, 1), 0, PLAN)) == as_lists(joined), "both are tried again"
+    assert put(tmp_path, part(5, 2), 1, PLAN) is None
+    assert as_lists(put(tmp_path, part(5, 1), 0, PLAN)) == as_lists(joined), "both are tried again"
 
 
 def test_task_that_died_before_its_join_was_on_disk_joins_again(tmp_path: Path) -> None:
-    assert put_partial(tmp_path, part(5, 1), 0, PLAN) is None
-    first, second = (put_partial(tmp_path, part(5, 2), 1, PLAN) for _ in range(2))
+    assert put(tmp_path, part(5, 1), 0, PLAN) is None
+    first, second = (put(tmp_path, part(5, 2), 1, PLAN) for _ in range(2))
     assert as_lists(first) == as_lists(second)
 
 
 def test_worker_of_an_earlier_run_does_not_take_the_place_of_a_task(tmp_path: Path) -> None:
     """It outlived its driver, and puts what it found with an older version between the two tasks of the new run."""
-    assert put_partial(tmp_path, part(5, 1), 0, PLAN) is None
-    assert put_partial(tmp_path, part(4, 9), 0, BatchPlan(4, 2, 2)) is None
-    joined = put_partial(tmp_path, part(5, 2), 1, PLAN)
+    assert put(tmp_path, part(5, 1), 0, PLAN) is None
+    assert put(tmp_path, part(4, 9), 0, BatchPlan(4, 2, 2)) is None
+    joined = put(tmp_path, part(5, 2), 1, PLAN)
     assert joined is not None
     assert (joined.index_version, joined.numbers.tolist()) == (5, [1, 2])
 
@@ -161,16 +160,16 @@ def test_worker_of_an_earlier_run_does_not_take_the_place_of_a_task(tmp_path: Pa
 def test_tasks_that_were_told_of_another_load_are_not_joined(tmp_path: Path) -> None:
     """They have sent events elsewhere."""
     other = BatchPlan(5, 2, 2, LoadReport("a", rates=(1.0, 2.0)))
-    assert put_partial(tmp_path, part(5, 1), 0, PLAN) is None
-    assert put_partial(tmp_path, part(5, 2), 1, other) is None
-    assert put_partial(tmp_path, part(5, 3), 0, other) is not None
+    assert put(tmp_path, part(5, 1), 0, PLAN) is None
+    assert put(tmp_path, part(5, 2), 1, other) is None
+    assert put(tmp_path, part(5, 3), 0, other) is not None
 
 
 def test_tasks_that_chose_by_another_policy_are_not_joined(tmp_path: Path) -> None:
     """A site that starts again with another setting runs the last batch again, as it was planned else."""
-    assert put_partial(tmp_path, part(5, 1), 0, BatchPlan(5, 2, 2, forwarding="random")) is None
-    assert put_partial(tmp_path, part(5, 2), 1, PLAN) is None
-    assert put_partial(tmp_path, part(5, 3), 0, PLAN) is not None
+    assert put(tmp_path, part(5, 1), 0, BatchPlan(5, 2, 2, forwarding="random")) is None
+    assert put(tmp_path, part(5, 2), 1, PLAN) is None
+    assert put(tmp_path, part(5, 3), 0, PLAN) is not None
 
 
 def test_tasks_that_had_an_index_divided_otherwise_are_not_joined(tmp_path: Path) -> None:
@@ -178,9 +177,9 @@ def test_tasks_that_had_an_index_divided_otherwise_are_not_joined(tmp_path: Path
     before, now = (
         SliceWork(0, 2, 2, 1, 0.0, 0.0, 0.0, "a:1", division=division) for division in ("old", "new")
     )
-    assert put_partial(tmp_path, replace(part(5, 1), work=(before,)), 0, PLAN) is None
-    assert put_partial(tmp_path, replace(part(5, 2), work=(now,)), 1, PLAN) is None
-    joined = put_partial(tmp_path, replace(part(5, 3), work=(now,)), 0, PLAN)
+    assert put(tmp_path, replace(part(5, 1), work=(before,)), 0, PLAN) is None
+    assert put(tmp_path, replace(part(5, 2), work=(now,)), 1, PLAN) is None
+    joined = put(tmp_path, replace(part(5, 3), work=(now,)), 0, PLAN)
     assert joined is not None
     clear_partials(tmp_path, joined, PLAN)
     assert len(names(tmp_path)) == 1, "the one that stands alone"
@@ -190,15 +189,15 @@ def test_tasks_that_had_an_index_divided_otherwise_are_not_joined(tmp_path: Path
     "stored", [part(5, 1, 4), part(5, gathered=(1, 4)), part(5)], ids=["listed", "gathered", "nothing"]
 )
 def test_torn_partial_result_is_named_and_not_joined(stored: Partial, tmp_path: Path) -> None:
-    put_partial(tmp_path, stored, 0, PLAN)
+    put(tmp_path, stored, 0, PLAN)
     [path] = tmp_path.iterdir()
     whole = path.read_bytes()
     for torn in (*(whole[:size] for size in range(len(whole))), whole + b"\0"):
         path.write_bytes(torn)
         with pytest.raises(StorageCorrupt, match=path.name):
-            put_partial(tmp_path, part(5, 2), 1, PLAN)
+            put(tmp_path, part(5, 2), 1, PLAN)
     path.write_bytes(whole)
-    assert put_partial(tmp_path, part(5, 2), 1, PLAN) is not None
+    assert put(tmp_path, part(5, 2), 1, PLAN) is not None
 
 
 def test_partial_result_that_cannot_be_written_leaves_nothing_behind(
@@ -209,5 +208,19 @@ def test_partial_result_that_cannot_be_written_leaves_nothing_behind(
 
     monkeypatch.setattr(Path, "rename", refuse)
     with pytest.raises(OSError, match="No space"):
-        put_partial(tmp_path, part(5, 1), 0, PLAN)
+        put(tmp_path, part(5, 1), 0, PLAN)
     assert names(tmp_path) == []
+
+
+def test_a_list_is_stored_without_the_events_that_match_nothing(tmp_path: Path) -> None:
+    offsets, numbers = np.array([0, 2, 2, 2, 5]), np.array([1_007, 1_002, 1_002, 1_005, 1_009])
+    listed = MatchList(40, (1_002, 1_009), offsets, numbers)
+    partial_file.write(tmp_path / "a.part", replace(part(5), found=[listed]))
+    stored = (tmp_path / "a.part").read_bytes()
+    assert b'"runs": [[1002, 1009, 2, 5]]' in stored
+    rows, lengths = np.array([40, 43], np.uint16), np.array([2, 3], np.uint32)
+    small = np.array([5, 0, 0, 3, 7], np.uint32)
+    assert stored.endswith(rows.tobytes() + bytes(4) + lengths.tobytes() + small.tobytes() + bytes(4))
+    (found,), _ = partial_file.read(tmp_path / "a.part")
+    read, given = (Grouping().group([each]) for each in (found, listed))
+    assert [array.tolist() for array in read] == [array.tolist() for array in given]

@@ -9,7 +9,7 @@ import pytest
 
 from culver.config import LogSettings
 from culver.log.files import FileLog
-from culver.matching import ClauseTable, Entry, IndexWriter
+from culver.matching import ClauseTable, Entry, Grouping, IndexWriter
 from culver.matching.index.storage import index_reader
 from culver.model.columns import event_batch as batches
 from culver.model.language.parser import parse
@@ -116,7 +116,11 @@ def test_slices_with_several_sets_find_what_the_reference_finds(
     assert as_pairs(whole) == expected
     for order in itertools.permutations(range(tasks)):
         met = [(task, parts[task]) for task in order]
-        joined = [put_partial(tmp_path / "p", part, task, plan) for task, part in met if is_partial(part)]
+        joined = [
+            put_partial(tmp_path / "p", part, task, plan, Grouping())
+            for task, part in met
+            if is_partial(part)
+        ]
         assert [each is None for each in joined] == [True] * (tasks - 1) + [False]
         last = joined[-1]
         assert last is not None

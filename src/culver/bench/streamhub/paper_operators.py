@@ -28,7 +28,6 @@ from culver.bench.streamhub.streamhub_findings import Finding, Quoted
 from culver.bench.streamhub.streamhub_plan import SEED, StreamhubPlan
 from culver.matching import MOST_EVENTS, Found, SearchMemory
 from culver.pipeline import (
-    Collection,
     DividedIndex,
     LoadReport,
     MatchMeter,
@@ -138,10 +137,9 @@ class _Stage:
         routed: Sequence[Chosen] | None,
         meter: MatchMeter,
     ) -> Notifications:
-        found = Collection()
-        for own in self._job.own:
-            for each in self._match(block, own, parts, routed, meter):
-                found.add(each)
+        found = [
+            each.part() for own in self._job.own for each in self._match(block, own, parts, routed, meter)
+        ]
         return exit_point(block[0], sliced_matching.VERSION, parts, found, self._memory)
 
 

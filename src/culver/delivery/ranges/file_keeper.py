@@ -24,9 +24,10 @@ from culver.delivery.ranges.notification_ranges import (
     merge,
     plan_merges,
     plan_storing,
-    prune,
+    select,
 )
-from culver.pipeline import Notifications, parse_notification_file_name
+from culver.matching import Grouping
+from culver.pipeline import Notifications, aligned_rows, parse_notification_file_name
 
 _GRACE_US = 1_000_000
 
@@ -157,10 +158,10 @@ class _Draft:
     content: Notifications
 
     def merge(self, group: Sequence[Range]) -> None:
-        self.content = merge(group)
+        self.content = merge(group, Grouping(), aligned_rows)
 
     def prune(self, keep: NDArray[np.bool_]) -> None:
-        self.content = prune(self.content, keep)
+        self.content = select(self.content, keep, self.content.start)
 
     def store(self, files: NotificationFiles) -> Range:
         merged = files.store(self.content)

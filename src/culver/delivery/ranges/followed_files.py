@@ -12,11 +12,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import numpy as np
-from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from culver.delivery.mailboxes.mailboxes import Mailboxes
-from culver.delivery.ranges.notification_ranges import LEVELS, Range
+from culver.delivery.ranges.notification_ranges import LEVELS, Range, select
 from culver.pipeline import Notifications, notification_file_name, read_notifications
 
 Knows = Callable[[NDArray[np.int64]], NDArray[np.bool_]]
@@ -72,14 +71,4 @@ class FollowedFiles:
     def _ours(self, content: Notifications, knows: Knows) -> Notifications:
         if content.rows.nbytes >= LEVELS[0].below_bytes:
             return content  # mapped: costs no memory of this process
-        return extract(content, knows(content.numbers))
-
-
-def extract(content: Notifications, keep: NDArray[np.bool_]) -> Notifications:
-    """A copy with these registrations only, in memory. Touches no other rows."""
-    n = content
-    starts, lengths = n.bounds[:-1][keep], np.diff(n.bounds)[keep]
-    bounds = np.zeros(len(lengths) + 1, np.int64)
-    np.cumsum(lengths, out=bounds[1:])
-    places = np.repeat(starts - bounds[:-1], lengths) + np.arange(bounds[-1])
-    return replace(n, numbers=n.numbers[keep], bounds=bounds, rows=n.rows[places], sizes=n.sizes.copy())
+        return select(content, knows(content.numbers), content.start)

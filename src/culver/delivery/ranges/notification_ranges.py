@@ -9,19 +9,16 @@ other's end, although its file reaches further back.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from culver.delivery.delivery_kernels import allot, copy_kept, gather, tally
-from culver.delivery.ranges.small_ranges import Loose
+from culver.delivery.delivery_kernels import copy_kept
 from culver.jit import read_only
-from culver.matching import MOST_EVENTS
+from culver.matching import MOST_EVENTS, Grouping, Groups, Rows, pooled_rows
 from culver.pipeline import Notifications, aligned_rows, notification_file_name
-
-Rows = NDArray[np.uint16]
 
 _LOOSE = 32  # ranges that become one
 _LOOSE_BYTES = 1 << 16  # of each, at most: it is done on the event loop
@@ -53,7 +50,8 @@ class Ranges:
         self._ranges: list[Range] = []
         self._ends: list[int] = []
         self.unstored_bytes = 0  # in memory only, because there is no file yet
-        self._loose = Loose()  # the newest: small, in memory only, and nobody works on them
+        self._loose = 0  # how many of the newest are small, in memory only, and merged soon
+        self._grouping = Grouping()
 
     def __len__(self) -> int:
         return len(self._ranges)
@@ -62,20 +60,24 @@ class Ranges:
         return iter(self._ranges)
 
     def append(self, item: Range) -> None:
+        if self._loose and not _continues(self._ranges[-self._loose :], item):
+            self._loose = 0
         self._ranges.append(item)
         self._ends.append(item.end)
         self.unstored_bytes += 0 if item.stored else item.size
         if item.stored or item.size > _LOOSE_BYTES or item.start > item.notifications.start:
-            self._loose.clear()
+            self._loose = 0
             return
-        self._loose.add(item.notifications)
-        if len(self._loose) == _LOOSE:
-            content = self._loose.together()
-            self.exchange(self._ranges[-_LOOSE:], Range(content.start, content, stored=False))
+        self._loose += 1
+        if self._loose == _LOOSE:
+            loose = self._ranges[-_LOOSE:]
+            content = merge(loose, self._grouping, pooled_rows)
+            self.exchange(loose, Range(content.start, content, stored=False))
+            self._loose = 0
 
     def leave_as_is(self) -> None:
-        """What is there now stays apart until it is exchanged."""
-        self._loose.clear()
+        """Keep the ranges there are apart until they are exchanged."""
+        self._loose = 0
 
     def drop_below(self, offset: int) -> list[Range]:
         """Take out the ranges that end at or below `offset`, but never the newest one."""
@@ -83,8 +85,7 @@ class Ranges:
         dropped = self._ranges[:count]
         self.unstored_bytes -= sum(map(_unstored_bytes, dropped))
         del self._ranges[:count], self._ends[:count]
-        if len(self._loose) > len(self._ranges):
-            self._loose.clear()
+        self._loose = min(self._loose, len(self._ranges))
         return dropped
 
     def exchange(self, old: Sequence[Range], new: Range) -> None:
@@ -147,74 +148,40 @@ def last_offsets(notifications: Notifications) -> NDArray[np.int64]:
     return last
 
 
-def merge(ranges: Sequence[Range]) -> Notifications:
-    """One content for adjacent ranges: the same rows, in one file. Needs the interpreter for little: what is done for
-    every registration and row is done by kernels, a range at a time. Nor does it need much memory beyond the
-    result."""
-    start, end = ranges[0].start, ranges[-1].end
+def merge(ranges: Sequence[Range], grouping: Grouping, new_rows: Callable[[int], Rows]) -> Notifications:
+    """One content for adjacent ranges, with the same rows. Holds the GIL for little, and needs little memory beyond
+    the result."""
+    start = ranges[0].start
     parts = [_cut(item) for item in ranges]
-    low, span, groups, distinct = _groups_of([part.numbers for part in parts])
-    arrays = [
-        (part.start - start, read_only(group), read_only(part.bounds), read_only(part.rows))
-        for group, part in zip(groups, parts, strict=True)
-    ]
-    room = np.zeros(span, np.int32)  # rows; what one merge takes is far from 2 ** 31 of them
-    registrations = sum(tally(group, low, bounds, room) for _, group, bounds, _ in arrays)
-    numbers, bounds = np.empty(registrations, np.int64), np.empty(registrations + 1, np.int64)
-    allot(low, room, numbers, bounds)
-    rows = aligned_rows(int(bounds[-1]))
-    for shift, group, part_bounds, part_rows in arrays:
-        gather(group, low, part_bounds, part_rows, shift, room, rows)
+    groups = grouping.group(
+        [Groups(part.numbers, part.bounds, part.rows) for part in parts],
+        [part.start - start for part in parts],
+        new_rows,
+    )
     sizes = np.concatenate([part.sizes for part in parts])
-    if distinct is not None:
-        numbers = distinct[numbers]
-    return Notifications(start, end, parts[-1].index_version, numbers, bounds, rows, sizes)
-
-
-_Integers = NDArray[np.int64]
-
-
-def _groups_of(parts: Sequence[_Integers]) -> tuple[int, int, Sequence[_Integers], _Integers | None]:
-    """What to count the parts' numbers by, after the lowest of that and how far it reaches: the numbers themselves,
-    or, where they lie far apart, their places among the distinct ones, which come last."""
-    some = [numbers for numbers in parts if len(numbers)]
-    low = min((int(numbers[0]) for numbers in some), default=0)
-    end = max((int(numbers[-1]) + 1 for numbers in some), default=0)
-    if end - low <= 8 * sum(map(len, some)):
-        return low, end - low, parts, None
-    distinct = np.unique(np.concatenate(some))
-    return 0, len(distinct), [distinct.searchsorted(numbers) for numbers in parts], distinct
-
-
-def prune(notifications: Notifications, keep: NDArray[np.bool_]) -> Notifications:
-    """Leave out the registrations that nobody reads any more. The rows, which may be many, are copied by a kernel:
-    NumPy would keep the interpreter for it."""
-    n = notifications
-    bounds = np.concatenate([[0], np.cumsum(np.diff(n.bounds)[keep])]).astype(np.int64)
-    rows = aligned_rows(int(bounds[-1]))
-    copy_kept(keep, read_only(n.bounds), read_only(n.rows), rows)
-    return Notifications(n.start, n.end, n.index_version, n.numbers[keep], bounds, rows, n.sizes)
+    return Notifications(start, ranges[-1].end, parts[-1].index_version, *groups, sizes)
 
 
 def _cut(item: Range) -> Notifications:
     """A range's content without what lies before its start."""
     n = item.notifications
-    if item.start == n.start:
-        return n
-    skip = item.start - n.start
-    length = np.diff(n.bounds)
-    kept = n.rows >= skip
-    running = np.concatenate([[0], np.cumsum(kept)])
-    count = running[n.bounds[1:]] - running[n.bounds[:-1]]
-    present = count > 0
+    return n if item.start == n.start else select(n, np.ones(len(n.numbers), np.bool_), item.start)
+
+
+def select(notifications: Notifications, keep: NDArray[np.bool_], start: int) -> Notifications:
+    """A copy with the registrations to keep, and their rows from offset `start` on. Reads no other rows. A kernel
+    copies, because NumPy would hold the GIL for as long as that takes."""
+    n = notifications
+    numbers = n.numbers[keep]
+    bounds = np.empty(len(numbers) + 1, np.int64)
+    rows = aligned_rows(int(np.diff(n.bounds)[keep].sum()))
+    skip = start - n.start
+    count = copy_kept(
+        keep, read_only(n.numbers), read_only(n.bounds), read_only(n.rows), skip, numbers, bounds, rows
+    )
+    sizes = n.sizes[skip:].copy()
     return Notifications(
-        item.start,
-        n.end,
-        n.index_version,
-        n.numbers[present],
-        np.concatenate([[0], np.cumsum(count[present])]).astype(np.int64),
-        n.rows[kept & np.repeat(present, length)] - np.uint16(skip),
-        n.sizes[skip:],
+        start, n.end, n.index_version, numbers[:count], bounds[: count + 1], rows[: bounds[count]], sizes
     )
 
 

@@ -7,7 +7,7 @@ from culver.matching.index.compile.compiler import Entry, compile_entries
 from culver.matching.index.compile.key_lines import KeyLine
 from culver.matching.index.keys.batch_columns import BatchColumns
 from culver.matching.index.keys.portable_keys import event_hashes, event_keys
-from culver.matching.index.results import grouping, listed_matches
+from culver.matching.index.results import grouping
 from culver.matching.index.results.gatherer import Gatherer
 from culver.matching.index.search.columnar_matcher import ColumnarMatcher
 from culver.matching.index.segments.columnar_segment import segment_in_memory
@@ -42,13 +42,12 @@ def warm_up() -> None:
         for number, constraint in enumerate(constraints)
     ]
     grouping.load()
-    listed_matches.load()
     # Two segments, so that their results are joined.
     views = [SegmentView(segment_in_memory(compile_entries(entries))) for _ in range(2)]
     batch: pa.RecordBatch
     for batch in encode_events([Event({}, {"number": 1, "text": "ab", "list": ("a",)}, b"{}")], 0):
         ColumnarMatcher(views).match(BatchColumns(batch), 0)
         BatchColumns(batch).payload_sizes()
-        Gatherer().find(views[0], BatchColumns(batch), np.zeros(1, np.uint16), 0).groups()
+        Gatherer().find(views[0], BatchColumns(batch), np.zeros(1, np.uint16), 0).part()
         event_keys(BatchColumns(batch), ("text", KeyLine.STRINGS))
         event_hashes(BatchColumns(batch), ("text", KeyLine.STRINGS))

@@ -203,7 +203,7 @@ def _write(
 
 
 def _manifest_row(block: "Notifications | Partial") -> pa.RecordBatch:
-    pairs = len(block.rows) if isinstance(block, Notifications) else block.found.pairs
+    pairs = len(block.rows) if isinstance(block, Notifications) else block.pairs
     row = (block.start, block.end, block.index_version, pairs)
     return pa.RecordBatch.from_arrays([pa.array([value], pa.int64()) for value in row], schema=_ARROW_SCHEMA)
 

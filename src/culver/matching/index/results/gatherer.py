@@ -65,7 +65,7 @@ class Gathered:
         self._used = used
         self._start = start
 
-    def groups(self) -> Groups:
+    def part(self) -> Groups:
         part, segment = self._part, self._part.segment
         windowed = part.until is not None or segment.latest > self._start
         until = part.until

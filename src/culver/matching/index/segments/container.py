@@ -14,7 +14,6 @@ is complete and on disk: the registry forgets what has ended once the index know
 damaged all the same, or of another format, can be made again from the registry; checksums tell.
 """
 
-import contextlib
 import json
 import mmap
 import os
@@ -28,7 +27,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from culver.disk import sync_directory
+from culver.disk import write_whole
 from culver.errors import StorageCorrupt
 
 FORMAT = 4
@@ -107,18 +106,7 @@ def read(path: Path, *, check_body: bool = True) -> Container:
 def write(path: Path, chunks: Sequence[bytes]) -> None:
     """Put a file in place as a whole, on disk: a reader sees all of it or none, after a power cut too. Replaces
     what was there."""
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            file.writelines(chunks)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.rename(path)
-        sync_directory(path.parent)
-    except OSError:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-        raise
+    write_whole(path, chunks, durable=True)
 
 
 def _header(

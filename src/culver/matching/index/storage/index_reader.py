@@ -9,12 +9,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from culver.matching.filter import Matches, select_rows, spread_rows
-from culver.matching.groups import Found
+from culver.matching.groups import Found, MatchList
 from culver.matching.index.compile.clause_table import ClauseTable
 from culver.matching.index.keys.batch_columns import BatchColumns
 from culver.matching.index.results.gatherer import Gatherer
 from culver.matching.index.results.grouping import Grouping
-from culver.matching.index.results.listed_matches import Listed
 from culver.matching.index.search.columnar_matcher import ColumnarMatcher, ColumnarView
 from culver.matching.index.search.text_matcher import TextMatcher, TextView, join_matches
 from culver.matching.index.segments.columnar_segment import segment_in_memory
@@ -138,7 +137,7 @@ class Index:
             return
         if _is_sparse(matcher, count if chosen is None else int(np.count_nonzero(chosen))):
             columns, first = memory.columns_of(batch), start + first_row
-            yield Listed(self._match_some(columns, chosen, first), self.numbers, first_row)
+            yield self._listed(self._match_some(columns, chosen, first), first_row)
             return
         rows = np.arange(first_row, first_row + count).astype(np.uint16)
         if chosen is not None and not chosen.all():
@@ -150,8 +149,10 @@ class Index:
                 yield memory.gatherer.find(view, columns, rows[begin : begin + step], start)
         if self._text_matcher is not None:
             found = self._text_matcher.match(batch, start + rows.astype(np.int64))
-            matches = spread_rows(found, rows.astype(np.int64) - first_row, count)
-            yield Listed(matches, self.numbers, first_row)
+            yield self._listed(spread_rows(found, rows.astype(np.int64) - first_row, count), first_row)
+
+    def _listed(self, matches: Matches, first_row: int) -> MatchList:
+        return MatchList(first_row, self.numbers, matches.offsets, matches.numbers)
 
     def take_scheme_work(self) -> tuple[tuple[str, int, float], ...]:
         """The pairs found and seconds taken by each scheme other than `columnar` since the last call: (scheme, pairs,

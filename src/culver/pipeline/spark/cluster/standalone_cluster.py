@@ -19,6 +19,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from culver.disk import write_whole
 from culver.errors import Conflict, InvalidConfiguration, Unavailable
 from culver.pipeline.spark import java
 from culver.pipeline.spark.cluster import detached_processes
@@ -155,9 +156,7 @@ class StandaloneCluster:
             os.close(log)
         others = (process for process in state.processes if process.role != role)
         state = replace(state, processes=(*others, detached_processes.record(role, pid)))
-        made = self._path.with_suffix(".new")
-        made.write_text(json.dumps(asdict(state), indent=1))
-        made.rename(self._path)
+        write_whole(self._path, [json.dumps(asdict(state), indent=1).encode()], durable=False)
         return state
 
     def _wait_for(self, process: ProcessRecord, text: str) -> None:
