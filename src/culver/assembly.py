@@ -98,7 +98,7 @@ async def open_site(settings: Settings, progress: Progress = lambda text: None) 
         elastic = pipeline.elastic and isinstance(index.partitioner, MPartition)
         engine = engine_type(EngineSetup(pipeline, files, log, flow, flow.head, progress, elastic))
         flow.engine = engine
-        committer = log.committer(flow.committed, clock_us, flow.committing)
+        committer = log.committer(flow, clock_us)
         catalogue = Catalogue(
             registry,
             index,
@@ -106,7 +106,6 @@ async def open_site(settings: Settings, progress: Progress = lambda text: None) 
             flow,
             log_end=lambda: log.next_offset,
             horizon=lambda: hub.stored_frontier,
-            on_head_moved=flow.head_moved,
             clock_us=clock_us,
         )
         live = LiveSubscriptions(catalogue.remove)

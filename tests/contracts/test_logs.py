@@ -13,7 +13,7 @@ from culver import plugins
 from culver.errors import InvalidConfiguration, NotFound, StorageCorrupt, StorageError, Unavailable
 from culver.log import FollowedLog, LogReader, PublicationLog, ReadableLog
 from culver.model import Event
-from support.logs import SMALL_SEGMENTS, batch, event, numbers
+from support.logs import SMALL_SEGMENTS, Listener, batch, event, numbers
 
 LOGS = {**plugins.LOGS, "memory": "support.memory_log:MemoryLog"}
 
@@ -282,7 +282,7 @@ def test_reader_finds_a_time_below_the_end_that_it_is_given(log: PublicationLog,
 
 def test_published_events_are_readable_at_the_offsets_of_the_answer(log: PublicationLog) -> None:
     async def main() -> None:
-        async with log.committer(lambda first, events: None, lambda: 1_000) as committer:
+        async with log.committer(Listener(), lambda: 1_000) as committer:
             assert await committer.publish([event(0), event(1)]) == (0, 2)
             assert numbers(log, 0, 2) == [0, 1]
             assert await committer.publish([event(2)]) == (2, 3)
@@ -295,7 +295,7 @@ def test_published_events_are_readable_at_the_offsets_of_the_answer(log: Publica
 
 def test_publications_get_offsets_in_the_order_in_which_they_come(log: PublicationLog) -> None:
     async def main() -> None:
-        async with log.committer(lambda first, events: None, lambda: 0) as committer:
+        async with log.committer(Listener(), lambda: 0) as committer:
             answers = [committer.publish([event(n), event(n + 1)]) for n in range(0, 400, 2)]
             assert committer.pending_events == 400
             assert await asyncio.gather(*answers) == [(n, n + 2) for n in range(0, 400, 2)]
@@ -309,14 +309,14 @@ def test_listeners_hear_of_every_commit_on_the_loop_before_its_publisher_does(lo
     begun: list[tuple[int, int]] = []
     told: list[tuple[int, list[object], int]] = []
 
-    def on_committing(first: int, batches: Sequence[pa.RecordBatch]) -> None:
+    def committing(first: int, batches: Sequence[pa.RecordBatch]) -> None:
         begun.append((first, sum(each.num_rows for each in batches)))
 
-    def on_committed(first: int, events: Sequence[Event]) -> None:
+    def committed(first: int, events: Sequence[Event]) -> None:
         told.append((first, [each.data["n"] for each in events], threading.get_ident()))
 
     async def main() -> None:
-        async with log.committer(on_committed, lambda: 0, on_committing) as committer:
+        async with log.committer(Listener(committed, committing), lambda: 0) as committer:
             for n in range(0, 10, 2):
                 await committer.publish([event(n), event(n + 1)])
                 assert told[-1] == (n, [n, n + 1], threading.get_ident())
@@ -328,7 +328,7 @@ def test_listeners_hear_of_every_commit_on_the_loop_before_its_publisher_does(lo
 
 def test_publication_cancelled_before_its_commit_is_withdrawn(log: PublicationLog) -> None:
     async def main() -> None:
-        async with log.committer(lambda first, events: None, lambda: 0) as committer:
+        async with log.committer(Listener(), lambda: 0) as committer:
             first, second, third = (committer.publish([event(n)]) for n in range(3))
             second.cancel()
             assert (await first, await third) == ((0, 1), (1, 2))
@@ -339,7 +339,7 @@ def test_publication_cancelled_before_its_commit_is_withdrawn(log: PublicationLo
 
 def test_refused_publication_leaves_nothing_in_the_log(log: PublicationLog) -> None:
     async def main() -> None:
-        async with log.committer(lambda first, events: None, lambda: 0) as committer:
+        async with log.committer(Listener(), lambda: 0) as committer:
             await committer.publish([event(0)])
             log.close()
             with pytest.raises(StorageError):
@@ -351,7 +351,7 @@ def test_refused_publication_leaves_nothing_in_the_log(log: PublicationLog) -> N
 
 def test_closing_commits_what_was_published_and_refuses_more(log: PublicationLog) -> None:
     async def main() -> None:
-        committer = log.committer(lambda first, events: None, lambda: 0)
+        committer = log.committer(Listener(), lambda: 0)
         with pytest.raises(Unavailable):
             committer.publish([event(0)])
         async with committer:

@@ -1,5 +1,6 @@
 """Batches for a log in which event number n says so in its attribute `n`."""
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -30,6 +31,18 @@ def numbers(log: ReadableLog | LogReader, start: int, end: int) -> list[int]:
         assert offset == start + len(found)
         found += part.column("d:i:n").to_pylist()
     return found
+
+
+class Listener:
+    """A CommitObserver that passes on what it hears."""
+
+    def __init__(
+        self,
+        committed: Callable[[int, Sequence[Event]], None] = lambda first, events: None,
+        committing: Callable[[int, Sequence[pa.RecordBatch]], None] = lambda first, batches: None,
+    ) -> None:
+        self.committed = committed
+        self.committing = committing
 
 
 def last_segment(directory: Path) -> Path:

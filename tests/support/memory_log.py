@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from culver.config import LogSettings
 from culver.errors import NotFound, StorageCorrupt, StorageError, Unavailable
-from culver.log import CommitReceipt, OnCommitted, OnCommitting
+from culver.log import CommitObserver, CommitReceipt
 from culver.model import Event
 from culver.model.columns import encode, received_times
 
@@ -80,13 +80,8 @@ class MemoryLog:
     def offset_at(self, received_us: int) -> int:
         return self._events.offset_at(received_us, self.next_offset)
 
-    def committer(
-        self,
-        on_committed: OnCommitted,
-        clock_us: Callable[[], int],
-        on_committing: OnCommitting = lambda first, batches: None,
-    ) -> "MemoryCommitter":
-        return MemoryCommitter(self, on_committed, clock_us, on_committing)
+    def committer(self, observer: CommitObserver, clock_us: Callable[[], int]) -> "MemoryCommitter":
+        return MemoryCommitter(self, observer, clock_us)
 
     def append(self, batches: Sequence[pa.RecordBatch]) -> int:
         if not self._open:
@@ -114,17 +109,10 @@ class MemoryLog:
 class MemoryCommitter:
     """Implements Committer: each publication is a commit of its own, on the next turn of the loop."""
 
-    def __init__(
-        self,
-        log: MemoryLog,
-        on_committed: OnCommitted,
-        clock_us: Callable[[], int],
-        on_committing: OnCommitting,
-    ) -> None:
+    def __init__(self, log: MemoryLog, observer: CommitObserver, clock_us: Callable[[], int]) -> None:
         self._log = log
-        self._on_committed = on_committed
+        self._observer = observer
         self._clock_us = clock_us
-        self._on_committing = on_committing
         self._waiting: deque[tuple[Sequence[Event], asyncio.Future[CommitReceipt]]] = deque()
         self._open = False
 
@@ -162,7 +150,7 @@ class MemoryCommitter:
         if answer.cancelled():
             return
         batches = encode(events, self._clock_us()) if events else []
-        self._on_committing(self._log.next_offset, batches)
+        self._observer.committing(self._log.next_offset, batches)
         try:
             first = self._log.append(batches)
         except StorageError as exc:
@@ -170,4 +158,4 @@ class MemoryCommitter:
             return
         answer.set_result(CommitReceipt(first, self._log.next_offset))
         if events:
-            self._on_committed(first, events)
+            self._observer.committed(first, events)

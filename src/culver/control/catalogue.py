@@ -44,9 +44,13 @@ _INDEX_VERSIONS_KEPT = 64
 
 
 class RegistrationSink(Protocol):
-    """Delivery implements it. It learns of every registration that is added or ended, before that takes effect."""
+    """The site implements it."""
 
-    def register(self, registrations: Iterable[Registration | Block]) -> None: ...
+    def register(self, registrations: Iterable[Registration | Block]) -> None:
+        """Registrations were added or ended; called before that takes effect."""
+
+    def head_moved(self) -> None:
+        """The tracker's head may have moved."""
 
 
 class Catalogue:
@@ -62,7 +66,6 @@ class Catalogue:
         sink: RegistrationSink,
         log_end: Callable[[], int],
         horizon: Callable[[], int],
-        on_head_moved: Callable[[], None],
         clock_us: Callable[[], int],
         quiet_seconds: float = 2.0,
     ) -> None:
@@ -72,7 +75,6 @@ class Catalogue:
         self._sink = sink
         self._log_end = log_end
         self._horizon = horizon
-        self._on_head_moved = on_head_moved
         self._clock_us = clock_us
         # The filters of registrations and blocks that are not indexed yet, to save parsing and compiling them again.
         self._predicates: dict[int, Predicate] = {}
@@ -239,7 +241,7 @@ class Catalogue:
         try:
             result = await self._in_registry_thread(run)
         except BaseException:
-            self._on_head_moved()  # the head may have been held for a moment
+            self._sink.head_moved()  # the head may have been held for a moment
             raise
         take(result)
         self._changed.set()
@@ -306,7 +308,7 @@ class Catalogue:
 
     def _on_version(self, registry_version: int, index_version: int) -> None:
         self._tracker.indexed(registry_version, index_version, self._index.placement.slices)
-        self._on_head_moved()
+        self._sink.head_moved()
 
 
 def _entry(registration: Registration, predicate: Predicate | None) -> Entry:

@@ -2,22 +2,20 @@
 
 from culver.log.followed_log import FollowedLog
 from culver.log.publication_log import (
+    CommitObserver,
     CommitReceipt,
     Committer,
     LogReader,
-    OnCommitted,
-    OnCommitting,
     PublicationLog,
     ReadableLog,
 )
 
 __all__ = [
+    "CommitObserver",
     "CommitReceipt",
     "Committer",
     "FollowedLog",
     "LogReader",
-    "OnCommitted",
-    "OnCommitting",
     "PublicationLog",
     "ReadableLog",
 ]

@@ -19,12 +19,16 @@ import pyarrow as pa
 from culver.config import LogSettings
 from culver.model import Event
 
-OnCommitted = Callable[[int, Sequence[Event]], None]
-"""Called on the loop with the first offset and the events of each commit, in order."""
 
-OnCommitting = Callable[[int, Sequence[pa.RecordBatch]], None]
-"""Called on the loop when a commit has begun, with the offset and the batches that its events get if it succeeds. A
-log that cannot tell yet, or where the events are many, passes no batches."""
+class CommitObserver(Protocol):
+    """The site implements it. The committer calls it on the event loop, in the order of commits."""
+
+    def committing(self, first_offset: int, batches: Sequence[pa.RecordBatch]) -> None:
+        """A commit has begun: its events get these offsets and batches if it succeeds. A log that cannot tell yet,
+        or that commits many events, passes no batches."""
+
+    def committed(self, first_offset: int, events: Sequence[Event]) -> None:
+        """The events are durable, the first of them at `first_offset`."""
 
 
 class CommitReceipt(NamedTuple):
@@ -120,12 +124,7 @@ class PublicationLog(ReadableLog, Protocol):
     def address(self) -> str:
         """What `open_reader` takes, in any process of the site."""
 
-    def committer(
-        self,
-        on_committed: OnCommitted,
-        clock_us: Callable[[], int],
-        on_committing: OnCommitting = lambda first, batches: None,
-    ) -> Committer:
+    def committer(self, observer: CommitObserver, clock_us: Callable[[], int]) -> Committer:
         """The publishing end for the running event loop; a log has one at a time. `clock_us` gives the time at which
         events are received."""
 

@@ -18,8 +18,8 @@ from culver.site.gateway_group import GatewayGroup
 
 
 class EventFlow:
-    """Implements the engine's NotificationSink and the catalogue's RegistrationSink. Lives on the event loop;
-    `engine` is set before anything runs."""
+    """Implements the log's CommitObserver, the engine's NotificationSink and the catalogue's RegistrationSink. Lives
+    on the event loop; `engine` is set before anything runs."""
 
     engine: Engine
 

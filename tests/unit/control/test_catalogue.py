@@ -60,7 +60,6 @@ class Site:
             self,
             log_end=lambda: self.log_end,
             horizon=lambda: 0,
-            on_head_moved=self.on_head_moved,
             clock_us=lambda: 1,
             quiet_seconds=0.02,
         )
@@ -68,7 +67,7 @@ class Site:
     def register(self, registrations: Iterable[Registration | Block]) -> None:
         self.registered += registrations
 
-    def on_head_moved(self) -> None:
+    def head_moved(self) -> None:
         self.moves += 1
 
     def publish(self, log_end: int) -> None:

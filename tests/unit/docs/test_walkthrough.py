@@ -54,7 +54,9 @@ def _layer(module: str) -> int:
 
 
 WALKS = _walks()
-STEPS = [pytest.param(walk, step, id=f"{title} {step.number}") for title, walk in WALKS.items() for step in walk]
+STEPS = [
+    pytest.param(walk, step, id=f"{title} {step.number}") for title, walk in WALKS.items() for step in walk
+]
 
 
 def test_both_walks_are_read_whole() -> None:
@@ -70,7 +72,9 @@ def test_a_step_names_a_function_that_exists(walk: list[Step], step: Step) -> No
 
 
 @pytest.mark.parametrize(("walk", "step"), STEPS)
-def test_a_step_is_called_from_above_or_through_a_protocol_of_the_caller(walk: list[Step], step: Step) -> None:
+def test_a_step_is_called_from_above_or_through_a_protocol_of_the_caller(
+    walk: list[Step], step: Step
+) -> None:
     by_number = {each.number: each for each in walk}
     protocol = _PROTOCOL.search(step.called_by)
     for caller in (by_number[number] for number in step.callers):

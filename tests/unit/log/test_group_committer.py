@@ -20,7 +20,7 @@ from culver.log.files.log_segment import RecordBody, list_segments
 from culver.model.columns.arrow_message import Packed
 from culver.model.columns.event_batch import pack
 from culver.model.event import Event
-from support.logs import event, numbers
+from support.logs import Listener, event, numbers
 
 
 class GatedLog(FileLog):
@@ -57,10 +57,9 @@ class GatedLog(FileLog):
 def committer(
     log: FileLog,
     settings: LogSettings | None = None,
-    on_committed: Callable[[int, Sequence[Event]], None] = lambda first, events: None,
-    on_committing: Callable[[int, Sequence[pa.RecordBatch]], None] = lambda first, batches: None,
+    listener: Listener | None = None,
 ) -> GroupCommitter:
-    return GroupCommitter(log, settings or LogSettings(), on_committed, lambda: 1_000, on_committing)
+    return GroupCommitter(log, settings or LogSettings(), listener or Listener(), lambda: 1_000)
 
 
 async def settle() -> None:
@@ -234,13 +233,15 @@ def test_events_of_many_shapes_keep_their_order_and_offsets(tmp_path: Path) -> N
     asyncio.run(main())
 
 
-def test_on_committed_is_called_on_the_loop_in_order_before_the_publisher_goes_on(tmp_path: Path) -> None:
+def test_listener_hears_of_a_commit_on_the_loop_in_order_before_the_publisher_goes_on(tmp_path: Path) -> None:
     async def main() -> None:
         told: list[tuple[int, int, int]] = []
         with GatedLog(tmp_path) as log:
             async with committer(
                 log,
-                on_committed=lambda first, events: told.append((first, len(events), threading.get_ident())),
+                listener=Listener(
+                    lambda first, events: told.append((first, len(events), threading.get_ident()))
+                ),
             ) as publisher:
                 for n in range(5):
                     await publisher.publish([event(n), event(n)])
@@ -250,15 +251,15 @@ def test_on_committed_is_called_on_the_loop_in_order_before_the_publisher_goes_o
     asyncio.run(main())
 
 
-def test_on_committing_tells_where_few_events_will_be_while_the_disk_is_at_work(tmp_path: Path) -> None:
+def test_listener_hears_where_few_events_will_be_while_the_disk_is_at_work(tmp_path: Path) -> None:
     async def main() -> None:
         told: list[tuple[int, list[int]]] = []
 
-        def on_committing(first: int, batches: Sequence[pa.RecordBatch]) -> None:
+        def committing(first: int, batches: Sequence[pa.RecordBatch]) -> None:
             told.append((first, [batch.num_rows for batch in batches]))
 
         with GatedLog(tmp_path) as log:
-            async with committer(log, on_committing=on_committing) as publisher:
+            async with committer(log, listener=Listener(committing=committing)) as publisher:
                 log.hold()
                 waiting = asyncio.ensure_future(publisher.publish([event(0), event(1)]))
                 await log.begun()
@@ -287,7 +288,7 @@ def test_failing_listener_does_not_fail_the_publisher(
 
     async def main() -> None:
         with GatedLog(tmp_path) as log:
-            async with committer(log, on_committed=fail) as publisher:
+            async with committer(log, listener=Listener(fail)) as publisher:
                 assert await publisher.publish([event(0)]) == (0, 1)
                 assert await publisher.publish([event(1)]) == (1, 2)
 

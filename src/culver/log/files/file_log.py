@@ -35,7 +35,7 @@ from culver.log.files.log_segment import (
     storage_error,
 )
 from culver.log.files.tail_recovery import find_tail
-from culver.log.publication_log import OnCommitted, OnCommitting
+from culver.log.publication_log import CommitObserver
 from culver.model.columns import Packed, received_times, serialise
 
 _logger = logging.getLogger("culver.log")
@@ -113,13 +113,8 @@ class FileLog:
     def address(self) -> str:
         return self._directory.absolute().as_uri()
 
-    def committer(
-        self,
-        on_committed: OnCommitted,
-        clock_us: Callable[[], int],
-        on_committing: OnCommitting = lambda first, batches: None,
-    ) -> GroupCommitter:
-        return GroupCommitter(self, self._settings, on_committed, clock_us, on_committing)
+    def committer(self, observer: CommitObserver, clock_us: Callable[[], int]) -> GroupCommitter:
+        return GroupCommitter(self, self._settings, observer, clock_us)
 
     def append(self, batches: Sequence[pa.RecordBatch]) -> int:
         return self.append_group(self.prepare(batches))

@@ -23,7 +23,7 @@ from culver.config import LogSettings
 from culver.errors import CulverError, StorageError, Unavailable
 from culver.log.files.disk_thread import DiskThread, WriteFailure
 from culver.log.files.log_segment import RecordBody
-from culver.log.publication_log import CommitReceipt, OnCommitted, OnCommitting
+from culver.log.publication_log import CommitObserver, CommitReceipt
 from culver.model import Event
 from culver.model.columns import pack
 
@@ -54,18 +54,12 @@ class GroupCommitter:
     """
 
     def __init__(
-        self,
-        log: "FileLog",
-        settings: LogSettings,
-        on_committed: OnCommitted,
-        clock_us: Callable[[], int],
-        on_committing: OnCommitting,
+        self, log: "FileLog", settings: LogSettings, observer: CommitObserver, clock_us: Callable[[], int]
     ) -> None:
         self._log = log
         self._settings = settings
-        self._on_committed = on_committed
+        self._observer = observer
         self._clock_us = clock_us
-        self._on_committing = on_committing
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._disk = DiskThread()
@@ -176,7 +170,7 @@ class GroupCommitter:
             self._disk.write(staged, partial(self._written, commit))
         else:
             self._commits.put(commit)
-        self._on_committing(first, [body.batch for body in bodies])
+        self._observer.committing(first, [body.batch for body in bodies])
 
     def _written(self, commit: "_Commit", failure: WriteFailure | None) -> None:
         assert commit.encoded is not None
@@ -231,7 +225,7 @@ class GroupCommitter:
         self._pace()
         if outcome.taken:
             try:
-                self._on_committed(outcome.first, events)
+                self._observer.committed(outcome.first, events)
             except Exception:
                 _logger.exception("a listener failed to take note of the commit up to offset %d", first)
         self._admit()
