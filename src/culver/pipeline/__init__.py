@@ -9,10 +9,10 @@ In reading order:
     operators               AP, M and EP as pure functions on Arrow batches
     range_processor         takes one range through the three, with the log and the index of a site
     divided_index           an index version: its sets, opened as needed, and its placement
-    batch_plan, set_loads   what all tasks of a batch are told: index version, slices, and how the sets did lately
+    batch_plan              what all tasks of a batch are told: index version, slices, and a load_report of the sets
     partial_exchange        where the tasks of one range meet; partial_file is what they exchange
     notifications           the result, and its file; notification_collector takes files in order
-    operator_work           what each operator did; engine_totals adds it up
+    operator_work           what each operator did; engine_totals adds it up, load_meter makes reports of it
     head                    how far an engine may go, and with which index version
     engine                  what an engine is; inline_engine runs in the site's process, `spark` is a room of its own
     site_files              where a site keeps all these files
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         SliceTotals as SliceTotals,
     )
     from culver.pipeline.head import Head as Head, HeadTracker as HeadTracker
+    from culver.pipeline.load_report import LoadReport as LoadReport
     from culver.pipeline.notifications import (
         NOTIFICATION_SUFFIX as NOTIFICATION_SUFFIX,
         Notifications as Notifications,
@@ -63,7 +64,6 @@ if TYPE_CHECKING:
     )
     from culver.pipeline.partial_file import Partial as Partial
     from culver.pipeline.range_processor import warm_up_operators as warm_up_operators
-    from culver.pipeline.set_loads import LoadReport as LoadReport
     from culver.pipeline.site_files import SiteFiles as SiteFiles
     from culver.pipeline.spark.cluster.standalone_cluster import StandaloneCluster as StandaloneCluster
 else:

@@ -5,7 +5,7 @@ import json
 import zlib
 from dataclasses import dataclass, field
 
-from culver.pipeline.set_loads import LoadReport
+from culver.pipeline.load_report import LoadReport
 
 
 @dataclass(frozen=True, slots=True)

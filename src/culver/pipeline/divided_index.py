@@ -8,8 +8,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from culver.matching import Index, read_division
+from culver.pipeline.load_report import LoadReport
 from culver.pipeline.operators import route_events
-from culver.pipeline.set_loads import LoadReport
 from culver.placement import Chosen, Forwarding, Load, Placement, sets_of
 from culver.plugins import filter_named, placement_named
 

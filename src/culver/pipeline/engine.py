@@ -10,8 +10,8 @@ from culver.config import PipelineSettings
 from culver.log import PublicationLog
 from culver.pipeline.engine_totals import EngineObservation
 from culver.pipeline.head import Head
+from culver.pipeline.load_report import LoadReport
 from culver.pipeline.notifications import NotificationSink
-from culver.pipeline.set_loads import LoadReport
 from culver.pipeline.site_files import SiteFiles
 
 Progress = Callable[[str], None]

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from culver.model import COLUMNAR
+from culver.pipeline.load_meter import LoadMeter
+from culver.pipeline.load_report import LoadReport
 from culver.pipeline.operator_work import SliceWork
-from culver.pipeline.set_loads import LoadMeter, LoadReport
 
 BATCH_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """Upper bounds of the histogram of batch durations, which has one more count for longer ones."""

@@ -20,9 +20,9 @@ from culver.pipeline.batch_plan import BatchPlan
 from culver.pipeline.engine import EngineSetup
 from culver.pipeline.engine_totals import EngineObservation, EngineTally
 from culver.pipeline.head import Head
+from culver.pipeline.load_report import LoadReport
 from culver.pipeline.notifications import Notifications
 from culver.pipeline.range_processor import RangeProcessor, warm_up_operators
-from culver.pipeline.set_loads import LoadReport
 
 logger = logging.getLogger(__name__)
 

@@ -1,8 +1,8 @@
-"""What the pipeline hands on: for one range of the log, which registrations get which events.
+"""The pipeline's result: for one range of the log, which registrations get which events.
 
-A notification file is written where its content is made, in a Spark worker, and read by delivery; what the inline
-engine makes is handed over in memory, and delivery writes the files.
-It is grouped by registration, so that a mailbox finds its share with one binary search:
+A Spark worker writes its result as a notification file, which delivery reads; the inline engine hands its result over
+in memory, and delivery writes the file. Rows are grouped by registration, so that a mailbox finds its share with one
+binary search:
 
     magic "CULVNTF3" | u32 crc32 of what follows, up to the rows | u32 header length
     header (JSON: start, end, index_version, registrations, pairs, checksum of the rows (`culver.pipeline.checksum`),
@@ -13,11 +13,11 @@ It is grouped by registration, so that a mailbox finds its share with one binary
     zeros     up to the next multiple of the header's `alignment`: 8, or 4096 where the rows are many
     rows      uint16[pairs]             event offset - start, ascending within a registration
 
-Many rows go to the disk past the page cache, which they would fill: they are read a page here and a page there, if at
-all. In a virtual machine, each page that the cache takes anew may have to come from the host first.
+Many rows bypass the page cache on their way to the disk. They would fill it, although they are read a page here and a
+page there, if at all; and in a virtual machine, each new page of the cache may have to come from the host first.
 
-The file's name is its range, `START-END.ntf` in 20 digits each. The same range matched against the same index
-version gives the same content but for the work, so writing it twice changes nothing. Ranges may overlap after a
+The file's name is its range, `START-END.ntf` in 20 digits each. Matching the same range against the same index
+version gives the same content except for the work, so writing it twice changes nothing. Ranges may overlap after a
 restart with other batch bounds; a reader takes each offset from the first file that covers it.
 """
 
@@ -37,7 +37,7 @@ from numpy.typing import NDArray
 
 from culver.disk import whole_file, write_all
 from culver.errors import StorageCorrupt
-from culver.pipeline.operator_work import SliceWork, members_of, work_from
+from culver.pipeline.operator_work import SliceWork
 
 _MAGIC = b"CULVNTF3"
 _PREFIX = struct.Struct("<8sII")
@@ -49,8 +49,8 @@ _MANY_BYTES = 1 << 20
 
 
 class Notifications(msgspec.Struct, frozen=True, eq=False):
-    """The events of `[start, end)` that each registration gets; see the module for the arrays. A struct, not a
-    dataclass, for one is made for every group of events."""
+    """The events of `[start, end)` that each registration gets; see the module for the arrays. It is a struct, which
+    is made faster than a dataclass, because there is one for every few events."""
 
     start: int
     end: int
@@ -60,16 +60,16 @@ class Notifications(msgspec.Struct, frozen=True, eq=False):
     rows: NDArray[np.uint16]
     sizes: NDArray[np.uint32]
     work: tuple[SliceWork, ...] = ()
-    """One record for each slice that made it; none where delivery has put several ranges together."""
+    """One record for each slice that worked on it; none where delivery has joined several ranges."""
 
 
 class NotificationSink(Protocol):
-    """Implemented by delivery. The engine calls it in order of `start`, without a hole, on the event loop's
-    thread. It must not block for long: it only takes note and wakes sessions."""
+    """Delivery implements it. The engine calls it in order of `start`, without a hole, on the event loop's thread. It
+    must not block for long."""
 
     def accept(self, notifications: Notifications, *, stored: bool) -> None:
-        """With `stored` its file is in place, on disk. Without, delivery writes one when it suits, and what a
-        crash takes before that is matched again."""
+        """With `stored` the file is on disk. Without, delivery writes one later, and the engine matches again what a
+        crash takes before that."""
 
 
 def notification_file_name(start: int, end: int) -> str:
@@ -88,9 +88,9 @@ def parse_notification_file_name(name: str) -> tuple[int, int] | None:
 def write_notifications(
     directory: Path, notifications: Notifications, *, durable: bool, most_bytes_at_once: int = 1 << 30
 ) -> Path:
-    """Put the file in place as a whole: a reader sees all of it or none. With `durable`, on disk before
-    this returns; without, a power cut may take it (the log still has the events). Who waits for the disk meanwhile
-    may have to wait for `most_bytes_at_once` of many rows to be written."""
+    """Put the file in place as a whole: a reader sees all of it or none. With `durable` it is on disk on return;
+    without, a power cut may take it (the log still has the events). Others who use the disk meanwhile wait for at
+    most `most_bytes_at_once` of the rows."""
     n = notifications
     rows = _bytes(n.rows)
     alignment = _PAGE if durable and len(rows) >= _MANY_BYTES else 8
@@ -103,7 +103,7 @@ def write_notifications(
             "pairs": len(n.rows),
             "alignment": alignment,
             "rows_checksum": _checksum(n.rows),
-            "work": [members_of(each) for each in n.work],
+            "work": [each.to_json() for each in n.work],
         }
     ).encode()
     header += b" " * (-(len(header) + _PREFIX.size) % 8)
@@ -128,9 +128,9 @@ def write_notifications(
 
 
 def read_notifications(path: Path, *, check_rows: bool = True) -> Notifications:
-    """Map a notification file. Raises StorageCorrupt where it is torn or altered, FileNotFoundError where
-    it is gone. Without `check_rows` the rows, nearly all of a large file, are taken on trust: for a file that was
-    made a moment ago, by a process that has seen it reach the disk."""
+    """Map a notification file. Raises StorageCorrupt where it is torn or altered, FileNotFoundError where it is gone.
+    Without `check_rows` it does not check the rows, nearly all of a large file: this is for a file that was written a
+    moment ago, by a process that has seen it reach the disk."""
     with path.open("rb") as file:
         if os.fstat(file.fileno()).st_size < _PREFIX.size:
             raise StorageCorrupt(f"{path} is too short for a notification file")
@@ -149,7 +149,7 @@ def read_notifications(path: Path, *, check_rows: bool = True) -> Notifications:
         rows = np.frombuffer(data, np.uint16, pairs, at := at + -at % header["alignment"])
         intact = zlib.crc32(data[_CHECKED_FROM:at]) == crc and len(data) == at + rows.nbytes
         intact = intact and (not check_rows or _checksum(rows) == header["rows_checksum"])
-        work = tuple(work_from(each) for each in header.get("work", ()))
+        work = tuple(SliceWork.from_json(each) for each in header.get("work", ()))
     except (ValueError, KeyError, TypeError) as exc:
         raise StorageCorrupt(f"{path} has a header that cannot be read") from exc
     if not intact:
@@ -160,8 +160,8 @@ def read_notifications(path: Path, *, check_rows: bool = True) -> Notifications:
 
 
 def _write_past_cache(file: FileIO, rows: memoryview, at: int, step: int) -> int:
-    """Write the rows up to the last whole page to a place that is aligned like one; returns how many bytes that are:
-    none where the file system does not do that, or where they do not lie in memory that is aligned."""
+    """Write whole pages of rows past the page cache, at a place that is a multiple of a page; returns how many bytes:
+    none where the file system cannot do that, or where the rows are not aligned in memory."""
     size = len(rows) // _PAGE * _PAGE
     done = 0
     if np.frombuffer(rows, np.uint8).ctypes.data % _PAGE:
@@ -182,13 +182,13 @@ def _write_past_cache(file: FileIO, rows: memoryview, at: int, step: int) -> int
 
 
 def aligned_rows(count: int) -> NDArray[np.uint16]:
-    """Memory for so many rows that can be written past the cache. Mapped, because NumPy would keep the interpreter
-    while it gives back the pages of many."""
+    """Memory for so many rows, aligned for writing past the cache. It is mapped, because NumPy would hold the GIL
+    while it gives back the pages of large arrays."""
     return np.frombuffer(mmap.mmap(-1, max(2 * count, 1)), np.uint16, count)
 
 
 def _checksum(rows: NDArray[np.uint16]) -> int:
-    # Compiled, which is not for the processes that only name files.
+    # Imported here, because processes that only name files need no compiled code.
     from culver.pipeline.checksum import checksum
 
     return checksum(rows)

@@ -51,17 +51,15 @@ class SliceWork(Struct, frozen=True):
     division: str = ""  # identifies the placement that numbers the sets
     sets: tuple[SetWork, ...] = ()  # those that got events, where the index is divided
 
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
 
-def members_of(work: SliceWork) -> dict[str, Any]:
-    """For JSON."""
-    return asdict(work)
-
-
-def work_from(members: dict[str, Any]) -> SliceWork:
-    """From what `members_of` and JSON have made of it."""
-    schemes = tuple(SchemeWork(*each) for each in members.get("schemes", ()))
-    sets = tuple(SetWork(*each) for each in members.get("sets", ()))
-    return SliceWork(**{**members, "schemes": schemes, "sets": sets})
+    @classmethod
+    def from_json(cls, members: dict[str, Any]) -> "SliceWork":
+        """From the members that `to_json` and JSON have made of it."""
+        schemes = tuple(SchemeWork(*each) for each in members.get("schemes", ()))
+        sets = tuple(SetWork(*each) for each in members.get("sets", ()))
+        return cls(**{**members, "schemes": schemes, "sets": sets})
 
 
 class MatchMeter:

@@ -1,7 +1,7 @@
 """The three operators as pure functions on Arrow batches, the same in every engine.
 
-StreamHub, section 3.2: the access point (AP) sends each event to the slices that may match it, matching (M)
-finds the subscriptions, the exit point (EP) joins the partial results and groups them for those who deliver.
+StreamHub, section 3.2: the access point (AP) sends each event to the slices that may match it, matching (M) finds the
+subscriptions, and the exit point (EP) joins the partial results and groups them for delivery.
 
     log  --access_point-->  batches  --route-->  M slice 0  --found--,
                                             -->  M slice 1  --found--+--exit_point--> notifications
@@ -22,19 +22,21 @@ from culver.pipeline.operator_work import MatchMeter, SliceWork, with_join_time
 from culver.placement import NOWHERE, Chosen, Forwarding, Load, Placement
 
 SetShare = tuple[int, NDArray[np.bool_] | None]
-"""A set that a slice gets events for, and which events those are; None: all."""
+"""A set that a slice gets events for, and a mask of these events; None: all events."""
 
 _WHOLE: Sequence[SetShare] = ((0, None),)
-_MOST_BYTES = 256 * 1024 * 1024  # of a batch that is joined from pieces
-_MOST_CELLS = 2_000_000  # columns times events of a batch that is joined from unlike pieces
+# The largest batch that is joined from pieces.
+_MOST_BYTES = 256 * 1024 * 1024
+# The most columns times events of a batch that is joined from pieces with different attributes.
+_MOST_CELLS = 2_000_000
 
 
 def access_point(start: int, end: int, pieces: Iterable[tuple[int, pa.RecordBatch]]) -> list[pa.RecordBatch]:
-    """The events of `[start, end)`, in order, in as few batches as is wise, from the pieces that the log holds.
+    """Joins the pieces that the log holds into few batches with the events of `[start, end)`, in order.
 
-    Pieces with other attributes join into one batch only while that stays small: a thousand kinds of events,
-    each with a hundred names of its own, would make a table of mostly nothing. Nor do more bytes than Arrow's offsets
-    reach. Raises StorageCorrupt where a piece is missing: an event must never be passed over in silence."""
+    Pieces with different attributes join only while the batch stays small: a thousand kinds of events, each with a
+    hundred names of its own, would make a table that is mostly empty. A batch also stays below the bytes that Arrow's
+    offsets reach. Raises StorageCorrupt where a piece is missing: no event may be skipped in silence."""
     joined: list[pa.RecordBatch] = []
     group: list[pa.RecordBatch] = []
     columns: set[str] = set()
@@ -42,7 +44,7 @@ def access_point(start: int, end: int, pieces: Iterable[tuple[int, pa.RecordBatc
     expected = start
     for offset, piece in pieces:
         if offset == start and offset + piece.num_rows == end:
-            return [piece]  # as the log had it: most ranges of few events are
+            return [piece]  # most ranges of few events are one piece
         if offset != expected:
             break
         expected += piece.num_rows
@@ -66,10 +68,10 @@ def route_events(
     placement: Placement, forwarding: Forwarding, load: Load, start: int, parts: Sequence[pa.RecordBatch]
 ) -> list[Chosen]:
     """Where the access point sends the events of a block, part by part. Every task works this out for itself from the
-    same placement and the same load, which costs less than to move events."""
+    same placement and the same load, which costs less than moving events."""
     routes = [placement.route(part).choices for part in parts]
     choices = [_together(each) for each in zip(*routes, strict=True)]
-    at_once = np.zeros(sum(part.num_rows for part in parts))  # a block is decided on as a whole
+    at_once = np.zeros(sum(part.num_rows for part in parts))  # all events of a block count as simultaneous
     chosen = forwarding.choose(load, choices, at_once, start)
     if len(parts) == 1:
         return [chosen]
@@ -79,7 +81,7 @@ def route_events(
 
 
 def _together(choices: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
-    """One choice of the events of all parts."""
+    """One array of the choices of all parts."""
     if len(choices) == 1:
         return choices[0]
     joined = np.full((sum(map(len, choices)), max(each.shape[1] for each in choices)), NOWHERE)
@@ -91,7 +93,7 @@ def _together(choices: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
 
 
 def events_for_slice(own: int, chosen: Chosen) -> list[SetShare]:
-    """What one slice gets of that: for each of its sets, which events."""
+    """The events that one slice gets, for each of its sets."""
     sent: list[SetShare] = []
     for sets, slices in zip(chosen.sets, chosen.slices, strict=True):
         mine = slices == own
@@ -108,9 +110,9 @@ def match_events(
     sent: Sequence[Sequence[SetShare]] | None = None,
     meter: MatchMeter | None = None,
 ) -> Iterator[Found]:
-    """The registrations of a slice that each event of a block satisfies and in whose time it falls. `index_of` gives
-    the index of a set. `sent` says which events of each part are this slice's, and for which of its sets; without,
-    all are for set 0, the only one. `meter` is told what that took, without what is done between two findings."""
+    """Finds the registrations of a slice that each event of a block satisfies and in whose time it falls. `index_of`
+    gives the index of a set. `sent` says which events of each part the slice gets, and for which of its sets; None
+    sends all events to set 0, the only one. `meter` counts the time, without that between two findings."""
     meter = MatchMeter() if meter is None else meter
     row = 0
     for place, part in enumerate(parts):
@@ -129,7 +131,7 @@ def match_events(
 
 
 def _events_of(shares: Sequence[SetShare], count: int) -> int:
-    """How many events a slice gets at all, for one set or for several."""
+    """How many events a slice gets, each counted once, for one set or for several."""
     if shares is _WHOLE:
         return count
     masks = [mask for _, mask in shares if mask is not None]
@@ -146,18 +148,18 @@ def exit_point(
     memory: SearchMemory,
     work: tuple[SliceWork, ...] = (),
 ) -> Notifications:
-    """All that was found, in one slice or in several, grouped by registration. `work` is what it took so far."""
+    """Groups by registration all that was found, in one slice or in several. `work` is the work so far."""
     began = perf_counter()
     sizes = payload_sizes(parts, memory)
     groups = memory.grouping.group(found)
     for array in groups:
-        array.flags.writeable = False  # as it is where a file is mapped
+        array.flags.writeable = False  # like the arrays of a mapped file
     work = with_join_time(work, perf_counter() - began)
     return Notifications(start, start + len(sizes), version, *groups, sizes, work)
 
 
 def payload_sizes(parts: Sequence[pa.RecordBatch], memory: SearchMemory) -> NDArray[np.uint32]:
-    """Of each event of a block. The memory, with which it was matched, lets go of it."""
+    """The payload bytes of each event of a block. Also has `memory`, which matched the block, let go of it."""
     sizes = [memory.columns_of(part).payload_sizes() for part in parts]
     memory.let_go()
     return sizes[0] if len(sizes) == 1 else np.concatenate(sizes)

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from culver.disk import write_whole
 from culver.errors import StorageCorrupt
 from culver.matching import Grouping, Groups, Matched, MatchList
-from culver.pipeline.operator_work import SliceWork, members_of, work_from
+from culver.pipeline.operator_work import SliceWork
 
 _MAGIC = b"CULVPRT1"
 _PREFIX = struct.Struct("<8sII")
@@ -74,7 +74,7 @@ def write(path: Path, part: Partial) -> None:
             "index_version": part.index_version,
             "runs": [[*each.span, len(own[0]), each.pairs] for each, own in zip(lists, runs, strict=True)],
             "groups": [[len(each.numbers), len(each.rows)] for each in groups],
-            "work": [members_of(each) for each in part.work],
+            "work": [each.to_json() for each in part.work],
         }
     ).encode()
     header += b" " * (-(_PREFIX.size + len(header)) % _ALIGNMENT)
@@ -109,7 +109,7 @@ def read(path: Path) -> tuple[list[Matched], tuple[SliceWork, ...]]:
         raise StorageCorrupt(f"{path} is torn") from exc
     if cut.at != len(data):
         raise StorageCorrupt(f"{path} is torn")
-    return found, tuple(work_from(each) for each in header["work"])
+    return found, tuple(SliceWork.from_json(each) for each in header["work"])
 
 
 def _runs_of(found: MatchList) -> tuple[NDArray[Any], ...]:

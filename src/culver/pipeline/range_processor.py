@@ -1,4 +1,4 @@
-"""One range of the log through the three operators, from the files of a site to its notifications.
+"""Takes one range of the log through the three operators, from the files of a site to its notifications.
 
 This is the shell around the pure operators. The inline engine runs it in the site's process, Spark in its workers.
 """
@@ -27,11 +27,11 @@ from culver.placement import Chosen, load_layer_kernels
 from culver.plugins import forwarding_named
 
 _Pieces = Iterable[tuple[int, pa.RecordBatch]]
-"""Events with the offset of the first, as the log gives them."""
+"""Batches of events from the log, each with the offset of its first event."""
 
 
 def warm_up_operators() -> None:
-    """Load all that a range needs, so that the first event need not wait. Harmless to call again."""
+    """Load all kernels that a range needs, so that the first event need not wait. Harmless to call again."""
     matching.warm_up()
     load_layer_kernels()
     checksum(np.zeros(0, np.uint16))
@@ -46,7 +46,7 @@ class RangeProcessor:
         log: ReadableLog | LogReader,
         head: Callable[[], Head | None],
     ) -> None:
-        """`head` is asked how far delivery is, and which index version there is; None: not known this instant."""
+        """`head` says how far delivery is, and which index version is the newest; None: not known this instant."""
         self._directory = index
         self._log = log
         self._head = head
@@ -55,24 +55,24 @@ class RangeProcessor:
         self._worker = worker_name()
 
     def process(self, start: int, end: int, plan: BatchPlan) -> Iterator[Notifications]:
-        """Match what delivery does not have of `[start, end)` in all slices, block by block; nothing where nothing
-        is left to do (a batch that is run again after a restart)."""
+        """Match, in all slices and block by block, what delivery does not have of `[start, end)`. After a restart
+        that may be nothing."""
         for block, _ in self._blocks(start, end, plan):
             yield self._match_all(block, plan, self._log.read(*block))
 
     def match(self, start: int, batches: Sequence[pa.RecordBatch], plan: BatchPlan) -> Notifications:
-        """The same for events at hand, which will be in the log from `start` on."""
+        """Match events at hand, which will be in the log from `start` on."""
         ends = list(accumulate((batch.num_rows for batch in batches), initial=start))
         return self._match_all((start, ends[-1]), plan, zip(ends, batches, strict=False))
 
     def process_share(
         self, start: int, end: int, plan: BatchPlan, task: int
     ) -> Iterator[Notifications | Partial]:
-        """The same in the slices of one task, as partial results.
+        """Match in the slices of one task, block by block, with partial results.
 
-        Where the other tasks cannot be counted on to do theirs, a block is matched here and now in all slices: where
-        the version is gone or has been divided anew since, for tasks must not work with different ones, and where
-        delivery has a part of the block. What that took of the index is let go at the end."""
+        Where the other tasks may not do theirs, it matches a block in all slices at once: where the version is gone
+        or has been divided anew, because tasks must not work with different versions, and where delivery has a part
+        of the block. It then closes the index at the end."""
         beyond_share = False
         try:
             for block, cut in self._blocks(start, end, plan):
@@ -94,8 +94,8 @@ class RangeProcessor:
         self._forget_index()
 
     def _blocks(self, start: int, end: int, plan: BatchPlan) -> Iterator[tuple[tuple[int, int], bool]]:
-        """The blocks that delivery does not have, and whether it has a part of one, which is then cut off: the log
-        may be trimmed there. Other blocks are the same for all tasks."""
+        """The blocks that delivery does not have. If it has a part of one, that part is cut off, because the log may
+        be trimmed there, and True comes with the block. All other blocks are the same for all tasks."""
         step = plan.load.block_events()
         for first in range(start, end, step):
             head = self._head()
@@ -116,7 +116,7 @@ class RangeProcessor:
         plan: BatchPlan,
         pieces: _Pieces,
     ) -> tuple[list[Matched], list[pa.RecordBatch], tuple[SliceWork, ...]]:
-        """In some of the slices: an event is read and routed once for all of them. Also returns the events."""
+        """Match in some of the slices; reads and routes each event once for all of them. Also returns the events."""
         began = perf_counter()
         parts = access_point(*block, pieces)
         routed = index.route(forwarding_named(plan.forwarding)(), plan.load, block[0], parts)
@@ -163,17 +163,17 @@ class RangeProcessor:
             return self._open(version, range)
         except NotFound:
             self._forget_index()
-            # The newest version gives the same answer: registrations carry the positions between which they
-            # are in effect, and one is dropped only when the frontier has passed its end. Its number may be
-            # lower, where the index was rebuilt.
+            # The newest version gives the same answer: registrations carry the positions between which they are in
+            # effect, and leave the index only when the frontier has passed their end. Its number may be lower if the
+            # index was rebuilt.
             head = self._head()
             if head is None or head.index_version == version:
                 raise
             return self._newest_or(head.index_version)
 
     def _open_share(self, plan: BatchPlan, task: int) -> DividedIndex | None:
-        """The version with the slices of a task open, and no others: a worker holds its share of the index. None
-        where it is gone, or has another number of slices."""
+        """The version with only the slices of a task open, so that a worker holds its share of the index. None where
+        the version is gone, or has another number of slices."""
         try:
             index = self._open(
                 plan.index_version, lambda slices: plan.share(task) if slices == plan.slices else ()
@@ -183,15 +183,15 @@ class RangeProcessor:
         return index if index.slices == plan.slices else None
 
     def _open(self, version: int, wanted: Callable[[int], Sequence[int]]) -> DividedIndex:
-        """The version with the slices open that are `wanted` of so many, and no others."""
+        """The version with only those slices open that `wanted` names, given how many there are."""
         if self._index is not None and self._index.version == version:
             self._index.open_slices(wanted(self._index.slices))
             return self._index
         opened = DividedIndex(self._directory, version)
         if self._index is not None:
             self._index.keep_slices(wanted(self._index.slices))
-        # Before the last version goes: the two share segments, which then need not be mapped, nor their filters made,
-        # once more.
+        # The two versions share segments. Opening the new one before closing the old one saves mapping them, and
+        # making their filters, again.
         opened.open_slices(wanted(opened.slices))
         self._forget_index()
         self._index = opened

@@ -14,8 +14,8 @@ from culver.matching.index.segments import container
 from culver.matching.index.storage.partitioner import Partitioner
 from culver.model.language.parser import parse
 from culver.pipeline.divided_index import DividedIndex
+from culver.pipeline.load_report import LoadReport
 from culver.pipeline.operators import events_for_slice, match_events
-from culver.pipeline.set_loads import LoadReport
 from culver.placement.divisions.redivision import Redivision, anew
 from culver.placement.mpartition import MPartition
 from culver.plugins import FORWARDINGS, forwarding_named

@@ -11,11 +11,11 @@ from culver.errors import StorageCorrupt
 from culver.matching import Grouping, Groups, Matched, MatchList
 from culver.pipeline import partial_file
 from culver.pipeline.batch_plan import BatchPlan
+from culver.pipeline.load_report import LoadReport
 from culver.pipeline.notifications import Notifications
 from culver.pipeline.operator_work import SliceWork
 from culver.pipeline.partial_exchange import clear_partials, put_partial
 from culver.pipeline.partial_file import Partial
-from culver.pipeline.set_loads import LoadReport
 from support.notifications import offsets_of
 
 PLAN = BatchPlan(5, 2, 2)

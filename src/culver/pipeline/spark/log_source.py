@@ -1,9 +1,9 @@
 """The streaming data source over the publication log, which matches where it reads.
 
-An offset of the query is (log offset, index version and its slices, what the slices last told of their load): Spark
-writes it to its checkpoint before a batch runs, so a batch that is run again after a crash covers the same events
-with the same index, and sends each to the same slice. A task's whole work is one range, in some of the slices or in
-all, through `RangeProcessor`; the rows it returns only say what was done.
+An offset of the query is (log offset, index version and its slices, last report of the sets' load). Spark writes it
+to its checkpoint before a batch runs, so a batch that runs again after a crash covers the same events with the same
+index, and sends each event to the same slice. A task takes one range, in some of the slices or in all, through
+`RangeProcessor`; the rows that it returns only say what it did.
 """
 
 import functools
@@ -22,9 +22,9 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from culver.pipeline.batch_plan import BatchPlan
 from culver.pipeline.head import Head, HeadFile
+from culver.pipeline.load_report import LoadFile, LoadReport
 from culver.pipeline.notifications import Notifications, write_notifications
 from culver.pipeline.operator_work import WrittenFiles
-from culver.pipeline.set_loads import LoadFile, LoadReport
 from culver.pipeline.site_files import SiteFiles
 from culver.pipeline.spark.file_watch import FileWatch
 from culver.pipeline.spark.signals import SignalSender
@@ -34,22 +34,24 @@ if TYPE_CHECKING:
     from culver.pipeline.partial_file import Partial
     from culver.pipeline.range_processor import RangeProcessor
 
-_WAIT_SECONDS = 0.5  # for the head to move, before Spark is told that there is nothing new
+# After so long without a new head, Spark hears that there is nothing new.
+_WAIT_SECONDS = 0.5
 _HEAD_TRIES = 100
-_SMALLEST_RANGE = 2_000  # events; a smaller batch is not worth splitting among cores
-_LARGE_RANGE = (
-    1 << 19
-)  # events; with several of them for each core, none is idle for long at the end of a batch
+# Events; a smaller batch is not worth splitting among cores.
+_SMALLEST_RANGE = 2_000
+# Events. Each core gets up to so many turns with ranges of this size, so that none is idle for long at the end.
+_LARGE_RANGE = 1 << 19
 _TURNS = 4
 
 SCHEMA = StructType([StructField(name, LongType()) for name in ("start", "end", "index_version", "pairs")])
 _ARROW_SCHEMA = pa.schema([(field.name, pa.int64()) for field in SCHEMA.fields])
 
-Offset = dict[str, Any]  # integers, and the load as `LoadReport` has it
+BatchOffset = dict[str, Any]
+"""Integers, and a load report as JSON."""
 
 
 class RangePartition(InputPartition):
-    """`[start, end)` to be matched by a task as `plan` says. An empty one only warms the worker up."""
+    """`[start, end)`, for a task to match by `plan`. An empty one only warms the worker up."""
 
     def __init__(self, start: int, end: int, plan: BatchPlan, task: int = 0) -> None:
         super().__init__(None)
@@ -74,7 +76,7 @@ class LogSource(DataSource):
 
 
 class LogStreamReader(DataSourceStreamReader):
-    """Planned in one process beside the driver; `read` runs in the workers."""
+    """Plans batches in one process beside the driver; `read` runs in the workers."""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         self._data_dir = options["data_dir"]
@@ -86,7 +88,7 @@ class LogStreamReader(DataSourceStreamReader):
         self._warm = False
         self._batch: tuple[int, float] | None = None  # events of the batch under way, and when it began
 
-    def initialOffset(self) -> Offset:  # noqa: N802
+    def initialOffset(self) -> BatchOffset:  # noqa: N802
         head = _read_head(self._data_dir)
         return {
             "offset": head.frontier, "index_version": head.index_version, "slices": head.slices, "start_up": 0
@@ -95,13 +97,13 @@ class LogStreamReader(DataSourceStreamReader):
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         return ReadMaxRows(self._batch_events)
 
-    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
+    def latestOffset(self, start: BatchOffset, limit: ReadLimit) -> BatchOffset:  # noqa: N802
         """Waits a little for events, so that an idle query asks twice a second instead of a hundred times.
 
-        The first batch of a new run has no new events: it makes Spark plan and compile, and a worker load,
-        before an event waits for that. It also fills a hole that a damaged or lost notification file left.
+        The first batch of a new run has no new events: it makes Spark plan and compile, and a worker load, before an
+        event waits for that. It also fills a hole that a damaged or lost notification file left.
 
-        Spark asks when the batch before is committed, so this is also where batches are timed.
+        Spark asks when the last batch is committed, so this also times batches.
         """
         if self._batch is not None:
             events, began = self._batch
@@ -128,7 +130,7 @@ class LogStreamReader(DataSourceStreamReader):
                 return start
             watch.wait(remaining)
 
-    def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
+    def partitions(self, start: BatchOffset, end: BatchOffset) -> list[InputPartition]:
         first, last = start["offset"], end["offset"]
         slices = end.get("slices", 1)
         load = LoadReport.from_json(end["load"]) if "load" in end else LoadReport()
@@ -142,7 +144,7 @@ class LogStreamReader(DataSourceStreamReader):
         return self._ranges(first, last, plan)
 
     def _cores(self, load: LoadReport) -> int:
-        """Of the executors as last told; the master's address says it for one machine, and is a guess else."""
+        """The cores of the executors by the last report; before one, those of the master's address, or a guess."""
         return load.cores or self._parallelism
 
     def _ranges(self, first: int, last: int, plan: BatchPlan) -> list[InputPartition]:
@@ -162,9 +164,9 @@ class LogStreamReader(DataSourceStreamReader):
             signals.send("warm")
             return
         write = functools.partial(_write, SiteFiles(Path(self._data_dir)), partition, signals)
-        # While one block goes to the disk, the next is matched. Spark will not run the batch again once it is
-        # committed, so all must be on disk by then.
-        with ThreadPoolExecutor(1) as writer:  # which starts no thread before it is given something
+        # One thread writes a block while this one matches the next. Spark does not run a committed batch again, so
+        # all blocks must be on disk by then.
+        with ThreadPoolExecutor(1) as writer:  # starts no thread before it gets a block
             writing: Future[None] | None = None
             for block in self._blocks(partition):
                 if writing is not None:
@@ -176,7 +178,7 @@ class LogStreamReader(DataSourceStreamReader):
                 yield _manifest_row(block)
 
     def _blocks(self, partition: RangePartition) -> "Iterator[Notifications | Partial]":
-        """What is found in each block: all there is, or a task's share of it."""
+        """The results of each block: of all slices, or of a task's share of them."""
         processor, plan = _processor(self._data_dir, self._log), partition.plan
         if plan.tasks == 1:
             return processor.process(partition.start, partition.end, plan)
@@ -217,7 +219,7 @@ def _head_file(data_dir: str) -> HeadFile:
 
 
 def _read_head(data_dir: str) -> Head:
-    """The head, also where it is being written this instant. Raises RuntimeError where there is none."""
+    """The head, even if the site is just writing it. Raises RuntimeError where there is none."""
     for _ in range(_HEAD_TRIES):
         if (head := _head_file(data_dir).read()) is not None:
             return head
@@ -248,7 +250,7 @@ def _written() -> WrittenFiles:
 
 @functools.cache
 def _grouping() -> "Grouping":
-    """For joining, which one thread does while another matches."""
+    """For the thread that joins while another one matches."""
     from culver.matching import Grouping
 
     return Grouping()
@@ -256,7 +258,7 @@ def _grouping() -> "Grouping":
 
 @functools.cache
 def _processor(data_dir: str, log: str) -> "RangeProcessor":
-    # Only workers match. Four other processes load this module, one after the other, before the first batch.
+    # Imported here, because only workers match, and four other processes load this module before the first batch.
     from culver.pipeline.range_processor import RangeProcessor
     from culver.plugins import open_reader
 

@@ -22,8 +22,8 @@ from culver.config import PipelineSettings
 from culver.pipeline.engine import EngineSetup
 from culver.pipeline.engine_totals import EngineObservation, EngineTally
 from culver.pipeline.head import Head, HeadFile
+from culver.pipeline.load_report import LoadFile, LoadReport
 from culver.pipeline.notification_collector import NotificationCollector
-from culver.pipeline.set_loads import LoadFile, LoadReport
 from culver.pipeline.spark import java
 from culver.pipeline.spark.checkpoint import damage_in, set_aside
 from culver.pipeline.spark.class_archive import start_recording

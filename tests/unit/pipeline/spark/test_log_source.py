@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from culver.pipeline.set_loads import LoadReport
+from culver.pipeline.load_report import LoadReport
 from culver.pipeline.spark.log_source import LogStreamReader, RangePartition
 
 
