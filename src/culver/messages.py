@@ -155,6 +155,8 @@ class PageQuery(_Request, frozen=True, kw_only=True):
 
 
 class SubscriptionPage(_Answer, frozen=True, kw_only=True):
+    """A page of subscriptions, ordered by id."""
+
     subscriptions: list[Subscription]
     next: Next
 
@@ -223,11 +225,15 @@ class SetPageQuery(_Request, frozen=True, kw_only=True):
 
 
 class SetPage(_Answer, frozen=True, kw_only=True):
+    """A page of sets, ordered by name."""
+
     sets: list[SubscriptionSet]
     next: Next
 
 
 class RemovedSet(_Answer, frozen=True, kw_only=True):
+    """All subscriptions of the set have ended."""
+
     removed: Annotated[int, Meta(ge=0, description="How many subscriptions have ended")]
 
 
@@ -296,6 +302,8 @@ class Acknowledgement(_Request, frozen=True, kw_only=True):
 
 
 class Acknowledged(_Answer, frozen=True, kw_only=True):
+    """The acknowledgement is on disk."""
+
     acknowledged: Offset
 
 
@@ -330,10 +338,14 @@ class FilterTest(_Answer, frozen=True, kw_only=True):
 
 
 class Health(_Answer, frozen=True, kw_only=True):
+    """The process lives and its event loop turns."""
+
     status: Literal["ok"]
 
 
 class SiteStatus(_Answer, frozen=True, kw_only=True):
+    """The site's account of itself. It is ready while published events reach subscribers."""
+
     engine: str
     state: str
     ready: bool

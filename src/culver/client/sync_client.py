@@ -1,22 +1,51 @@
 """The synchronous face: the asynchronous client on an event loop in a thread of its own."""
 
 import asyncio
+import functools
 import threading
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import Future
 from types import TracebackType
-from typing import Any, Generic, Literal, Self, TypeVar, cast, overload
+from typing import Any, Concatenate, Generic, Literal, ParamSpec, Self, TypeVar, cast, overload
 
 from culver.client.async_client import Client
 from culver.client.delivered_message import Message, SyncMessage
 from culver.client.event_encoding import EventLike
 from culver.client.message_stream import Stream
-from culver.client.row_pieces import RowsLike
 from culver.errors import ClientError
-from culver.messages import FilterTest, Gap, Mailbox, Receipt, Rows, Subscription, SubscriptionSet
+from culver.messages import Gap, Receipt
 
 Result = TypeVar("Result")
 SyncItem = TypeVar("SyncItem", bound=SyncMessage | Gap)
+
+P = ParamSpec("P")
+
+
+def _blocking(
+    method: Callable[Concatenate[Client, P], Coroutine[Any, Any, Result]],
+) -> Callable[Concatenate["SyncClient", P], Result]:
+    """The method of a SyncClient that runs one of a Client and waits for it."""
+
+    @functools.wraps(method)
+    def call(self: "SyncClient", /, *args: P.args, **kwargs: P.kwargs) -> Result:
+        return self._run(method(self._client, *args, **kwargs))
+
+    return call
+
+
+def _collecting(
+    method: Callable[Concatenate[Client, P], AsyncIterator[Result]],
+) -> Callable[Concatenate["SyncClient", P], list[Result]]:
+    """The method of a SyncClient that returns everything over which one of a Client iterates."""
+
+    @functools.wraps(method)
+    def call(self: "SyncClient", /, *args: P.args, **kwargs: P.kwargs) -> list[Result]:
+        async def collect() -> list[Result]:
+            return [each async for each in method(self._client, *args, **kwargs)]
+
+        return self._run(collect())
+
+    return call
 
 
 class SyncClient:
@@ -60,9 +89,6 @@ class SyncClient:
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
             self._loop.close()
-
-    def publish(self, events: EventLike | Iterable[EventLike] | None = None, /, **attributes: Any) -> Receipt:
-        return self._run(self._client.publish(events, **attributes))
 
     def publish_soon(
         self, events: EventLike | Iterable[EventLike] | None = None, /, **attributes: Any
@@ -110,103 +136,23 @@ class SyncClient:
 
         return SyncStream[Any](self, self._run(make()))
 
-    def create_subscription(
-        self,
-        filter_text: str,
-        *,
-        id: str | None = None,  # noqa: A002
-        expires_in_seconds: float | None = None,
-        mailbox: Mailbox | None = None,
-        scheme: str | None = None,
-    ) -> Subscription:
-        return self._run(
-            self._client.create_subscription(
-                filter_text, id=id, expires_in_seconds=expires_in_seconds, mailbox=mailbox, scheme=scheme
-            )
-        )
-
-    def replace_subscription(
-        self,
-        id: str,  # noqa: A002
-        filter_text: str,
-        *,
-        expires_in_seconds: float | None = None,
-        mailbox: Mailbox | None = None,
-        scheme: str | None = None,
-    ) -> Subscription:
-        return self._run(
-            self._client.replace_subscription(
-                id, filter_text, expires_in_seconds=expires_in_seconds, mailbox=mailbox, scheme=scheme
-            )
-        )
-
-    def delete_subscription(self, id: str) -> None:  # noqa: A002
-        self._run(self._client.delete_subscription(id))
-
-    def subscription(self, id: str) -> Subscription:  # noqa: A002
-        return self._run(self._client.subscription(id))
-
-    def subscriptions(self) -> list[Subscription]:
-        async def collect() -> list[Subscription]:
-            return [each async for each in self._client.subscriptions()]
-
-        return self._run(collect())
-
-    def subscribe_many(
-        self,
-        filter_text: str,
-        rows: RowsLike,
-        *,
-        name: str,
-        first: int | None = None,
-        expires_in_seconds: float | None = None,
-        mailbox: Mailbox | None = None,
-        progress: Callable[[int], None] = lambda count: None,
-    ) -> Rows:
-        return self._run(
-            self._client.subscribe_many(
-                filter_text,
-                rows,
-                name=name,
-                first=first,
-                expires_in_seconds=expires_in_seconds,
-                mailbox=mailbox,
-                progress=progress,
-            )
-        )
-
-    def sets(self) -> list[SubscriptionSet]:
-        async def collect() -> list[SubscriptionSet]:
-            return [each async for each in self._client.sets()]
-
-        return self._run(collect())
-
-    def delete_set(self, name: str) -> int:
-        return self._run(self._client.delete_set(name))
-
-    def test_filter(self, filter_text: str, event: EventLike) -> FilterTest:
-        return self._run(self._client.test_filter(filter_text, event))
-
-    def explain_filter(self, filter_text: str) -> list[str]:
-        return self._run(self._client.explain_filter(filter_text))
-
-    def ready(self) -> bool:
-        return self._run(self._client.ready())
-
-    def status(self) -> dict[str, Any]:
-        return self._run(self._client.status())
-
-    def pipeline(self) -> dict[str, Any]:
-        return self._run(self._client.pipeline())
-
-    def slices(self) -> dict[str, Any]:
-        return self._run(self._client.slices())
-
-    def add_slice(self, split: int | None = None) -> dict[str, Any]:
-        return self._run(self._client.add_slice(split))
-
-    def remove_slice(self, number: int) -> dict[str, Any]:
-        return self._run(self._client.remove_slice(number))
+    publish = _blocking(Client.publish)
+    create_subscription = _blocking(Client.create_subscription)
+    replace_subscription = _blocking(Client.replace_subscription)
+    delete_subscription = _blocking(Client.delete_subscription)
+    subscription = _blocking(Client.subscription)
+    subscriptions = _collecting(Client.subscriptions)
+    subscribe_many = _blocking(Client.subscribe_many)
+    sets = _collecting(Client.sets)
+    delete_set = _blocking(Client.delete_set)
+    test_filter = _blocking(Client.test_filter)
+    explain_filter = _blocking(Client.explain_filter)
+    ready = _blocking(Client.ready)
+    status = _blocking(Client.status)
+    pipeline = _blocking(Client.pipeline)
+    slices = _blocking(Client.slices)
+    add_slice = _blocking(Client.add_slice)
+    remove_slice = _blocking(Client.remove_slice)
 
     def _submit(self, work: Coroutine[Any, Any, Result]) -> "Future[Result]":
         if self._loop is None or self._loop.is_closed():

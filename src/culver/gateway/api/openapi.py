@@ -149,7 +149,7 @@ def _operation(operation: Operation, schemas: _Schemas) -> Node:
         "tags": [operation.group.tag],
         "summary": operation.summary,
     }
-    if operation.description is not None:
+    if operation.description:
         node["description"] = operation.description
     parameters = [*operation.parameters]
     if operation.query is not None:

@@ -2,14 +2,16 @@
 
 The signature of a handler is its contract, for this frame and for the OpenAPI document alike:
 
-    @operations.add("GET", "/v1/subscriptions", "listSubscriptions", "List subscriptions by id", "A page")
-    async def list_page(request: Request, query: PageQuery) -> SubscriptionPage: ...
+    @operations.add("GET /v1/subscriptions")
+    async def list_subscriptions(request: Request, query: PageQuery) -> SubscriptionPage: ...
 
 `query` and `body` come as the structs that are named there; a handler without `query` takes no parameters. Parameters
-in the path are checked before the handler sees them. A handler that needs more (headers, a body that is not JSON, a
-stream) returns a `Response` and says in `answer` and `contents` what the document is to tell.
+in the path are checked before the handler sees them. The docstrings of the handler and of its answer describe them in
+the document. A handler that needs more (headers, a body that is not JSON, a stream) returns a `Response` and says
+in `answer`, `result` and `contents` what the document is to tell.
 """
 
+import inspect
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -75,6 +77,7 @@ class Operation:
     path: str
     name: str
     summary: str
+    description: str
     result: str
     group: "Operations"
     handler: Callable[..., Awaitable[Any]]
@@ -90,7 +93,6 @@ class Operation:
     headers: Mapping[str, Any] | None = None
     problems: tuple[int, ...] = ()
     other_answers: Mapping[int, str] | None = None
-    description: str | None = None
     max_body_bytes: int | None = None
     event_member: str | None = None
 
@@ -143,27 +145,28 @@ class Operations:
     def __iter__(self) -> Iterator[Operation]:
         return iter(self._all)
 
-    def add(
-        self, method: str, path: str, name: str, summary: str, result: str, **options: Any
-    ) -> Callable[[Handler], Handler]:
+    def add(self, request_line: str, **options: Any) -> Callable[[Handler], Handler]:
         """Declare the decorated handler; the options are those of an `Operation`."""
+        method, path = request_line.split()
 
         def declare(handler: Handler) -> Handler:
             hints = get_type_hints(handler, include_extras=True)
-            types = {"query": hints.get("query"), "body": hints.get("body"), "answer": hints["return"]}
+            answer = options.get("answer", hints["return"])
+            first_word, *words = handler.__name__.split("_")
+            summary, _, description = (inspect.getdoc(handler) or "").partition("\n\n")
+            derived = {
+                "name": first_word + "".join(word.capitalize() for word in words),
+                "summary": " ".join(summary.split()),
+                "description": " ".join(description.split()),
+                "result": " ".join((answer.__doc__ or "").split()),
+                "path_parameters": tuple(re.findall(r"{(\w+)}", path)),
+                "reads_query": "query" in hints,
+                "query": hints.get("query"),
+                "body": hints.get("body"),
+                "answer": answer,
+            }
             self._all.append(
-                Operation(
-                    method=method,
-                    path=path,
-                    name=name,
-                    summary=summary,
-                    result=result,
-                    group=self,
-                    handler=handler,
-                    path_parameters=tuple(re.findall(r"{(\w+)}", path)),
-                    reads_query="query" in hints,
-                    **{**types, **options},
-                )
+                Operation(method=method, path=path, group=self, handler=handler, **(derived | options))
             )
             return handler
 

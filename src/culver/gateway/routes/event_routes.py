@@ -51,18 +51,13 @@ _CONTENTS = {
 }
 
 
-@operations.add(
-    "POST",
-    "/v1/events",
-    "publishEvents",
-    "Publish one event, a batch or a stream",
-    "The events are on disk",
-    contents=_CONTENTS,
-    problems=(507,),
-    description="With a `ce-specversion` header the body is the data of a CloudEvent in binary mode. In a "
-    "stream of lines an error's problem has `line` and `accepted`, the number of events acknowledged before it.",
-)
+@operations.add("POST /v1/events", contents=_CONTENTS, problems=(507,))
 async def publish_events(request: Request) -> Accepted:
+    """Publish one event, a batch or a stream.
+
+    With a `ce-specversion` header the body is the data of a CloudEvent in binary mode. In a stream of lines an
+    error's problem has `line` and `accepted`, the number of events acknowledged before it.
+    """
     gateway = gateway_of(request)
     if media_type(request.headers) == NDJSON and _BINARY_MARK not in request.headers:
         return await _publish_stream(request, gateway)

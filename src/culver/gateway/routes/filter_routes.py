@@ -16,15 +16,9 @@ from culver.model.language import Predicate, clause_text, evaluate, matching_cla
 operations = Operations("filters", "Trying filters out")
 
 
-@operations.add(
-    "POST",
-    "/v1/filters/test",
-    "testFilter",
-    "Try a filter on a sample event",
-    "Whether it matches, and by which clause",
-    event_member="event",
-)
-async def test(request: Request, body: FilterTrial) -> FilterTest:
+@operations.add("POST /v1/filters/test", event_member="event")
+async def test_filter(request: Request, body: FilterTrial) -> FilterTest:
+    """Try a filter on a sample event."""
     gateway = gateway_of(request)
     try:
         event = event_from_object(body.event, gateway.settings.events)
@@ -34,14 +28,9 @@ async def test(request: Request, body: FilterTrial) -> FilterTest:
     return await compute(_weight(predicate), _judge, predicate, event)
 
 
-@operations.add(
-    "POST",
-    "/v1/filters/explain",
-    "explainFilter",
-    "The clauses that a filter comes down to",
-    "An event matches when some clause does",
-)
-async def explain(request: Request, body: FilterText) -> Clauses:
+@operations.add("POST /v1/filters/explain")
+async def explain_filter(request: Request, body: FilterText) -> Clauses:
+    """Show the clauses that a filter comes down to."""
     predicate = await parse_filter(gateway_of(request), body.filter)
     return Clauses(clauses=await compute(_weight(predicate), _clause_texts, predicate))
 

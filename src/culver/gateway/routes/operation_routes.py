@@ -16,24 +16,18 @@ from culver.gateway.redirection import url_of
 from culver.messages import GatewayEntry, Gateways, Health, SiteStatus
 
 operations = Operations("operations", "For operators", takes_any_query=True)
+_TEXT = {"text/plain": {"schema": {"type": "string"}}}
 
 
-@operations.add("GET", "/healthz", "health", "Does the process live?", "The process lives")
+@operations.add("GET /healthz")
 async def health(request: Request) -> Health:
-    """The process lives and its event loop turns."""
+    """Tell whether the process lives."""
     return Health(status="ok")
 
 
-@operations.add(
-    "GET",
-    "/readyz",
-    "readiness",
-    "Do published events reach subscribers?",
-    "Published events reach subscribers",
-    answer=SiteStatus,
-    other_answers={503: "Not yet, or no longer"},
-)
+@operations.add("GET /readyz", answer=SiteStatus, other_answers={503: "Not yet, or no longer"})
 async def readiness(request: Request) -> Response:
+    """Tell whether published events reach subscribers."""
     gateway = gateway_of(request)
     await gateway.site.observation.refresh()
     ready = gateway.site.observation.ready and not gateway.stopping
@@ -42,38 +36,26 @@ async def readiness(request: Request) -> Response:
     return Response(encode(document), 200 if ready else 503, headers, JSON)
 
 
-@operations.add(
-    "GET",
-    "/metrics",
-    "metrics",
-    "Metrics for Prometheus",
-    "Metrics",
-    answer={"text/plain": {"schema": {"type": "string"}}},
-)
-async def prometheus(request: Request) -> Response:
+@operations.add("GET /metrics", answer=_TEXT, result="Metrics")
+async def metrics(request: Request) -> Response:
+    """Show metrics for Prometheus."""
     gateway = gateway_of(request)
     await gateway.site.observation.refresh()
     return Response(gateway.metrics.render(), media_type=gateway_metrics.CONTENT_TYPE)
 
 
-@operations.add(
-    "GET",
-    "/v1/pipeline",
-    "pipeline",
-    "What do the operators do, and what waits?",
-    "Counters since the start, and the queues now",
-)
+@operations.add("GET /v1/pipeline")
 async def pipeline(request: Request) -> SiteObservation:
+    """Tell what the operators have done since the start, and what waits."""
     gateway = gateway_of(request)
     await gateway.site.observation.refresh()
     seen = gateway.site.observation.observe()
     return replace(seen, deliveries_sent=seen.deliveries_sent + gateway.metrics.deliveries_sent())
 
 
-@operations.add(
-    "GET", "/v1/gateways", "gateways", "Which gateways has the site?", "The first is the site's own"
-)
+@operations.add("GET /v1/gateways")
 async def gateways(request: Request) -> Gateways:
+    """List the site's gateways."""
     observation = gateway_of(request).site.observation
     await observation.refresh()
     return Gateways(

@@ -21,16 +21,12 @@ _MAX_ANSWER_BYTES = 4 * 1024 * 1024
 operations = Operations("receiving", "Long polling and Server-Sent Events")
 
 
-@operations.add(
-    "GET",
-    "/v1/subscriptions/{id}/events",
-    "pollSubscription",
-    "Wait for what a durable subscription gets",
-    "What waited, or came first; empty when the time is up",
-    problems=(307, 409),
-    description="The site caps `wait` at its setting `gateway.poll_seconds`.",
-)
-async def poll(request: Request, query: PollQuery) -> Items:
+@operations.add("GET /v1/subscriptions/{id}/events", problems=(307, 409))
+async def poll_subscription(request: Request, query: PollQuery) -> Items:
+    """Wait for what a durable subscription gets.
+
+    The site caps `wait` at its setting `gateway.poll_seconds`.
+    """
     gateway = gateway_of(request)
     registration = await durable_registration(request)
     offset = None if query.after is None else offset_within(registration.id, query.after, "after")
@@ -49,16 +45,9 @@ async def poll(request: Request, query: PollQuery) -> Items:
     return Items(items=[item_of(item) for item in items])
 
 
-@operations.add(
-    "POST",
-    "/v1/subscriptions/{id}/ack",
-    "acknowledge",
-    "Be done with everything up to a delivery",
-    "Acknowledged, durably",
-    problems=(307, 409),
-    max_body_bytes=4_096,
-)
+@operations.add("POST /v1/subscriptions/{id}/ack", problems=(307, 409), max_body_bytes=4_096)
 async def acknowledge(request: Request, body: Acknowledgement) -> Acknowledged:
+    """Be done with everything up to a delivery."""
     registration = await durable_registration(request)
     offset = offset_within(registration.id, body.delivery_id, "delivery_id")
     async with _session(gateway_of(request), registration, None) as session:

@@ -62,20 +62,19 @@ class _Form:
 
 
 @operations.add(
-    "POST",
-    "/v1/sets/{name}",
-    "addRows",
-    "Add rows to a set: one durable subscription each",
-    "All of them are on disk, and in effect from `since` on",
+    "POST /v1/sets/{name}",
     status=201,
     query=RowsQuery,
     contents=_CONTENTS,
     messages=(NewRows,),
     problems=(409,),
-    description="Row i of the answer's `first`, `first` + 1, ... is subscription `NAME.i`. All rows are added or "
-    "none. The parameters in the query are those of an Arrow stream; with JSON they are in the body.",
 )
 async def add_rows(request: Request) -> AcceptedRows:
+    """Add rows to a set: one durable subscription each.
+
+    Row i of the answer's `first`, `first` + 1, ... is subscription `NAME.i`. All rows are added or none. The
+    parameters in the query are those of an Arrow stream; with JSON they are in the body.
+    """
     gateway = gateway_of(request)
     name = request.path_params["name"]
     is_arrow = _is_arrow(request.headers)
@@ -91,8 +90,9 @@ async def add_rows(request: Request) -> AcceptedRows:
     return AcceptedRows(block.name, block.first, block.count, block.since, next=block.first + block.count)
 
 
-@operations.add("GET", "/v1/sets", "listSets", "List sets by name", "A page")
+@operations.add("GET /v1/sets")
 async def list_sets(request: Request, query: SetPageQuery) -> SetPage:
+    """List sets by name."""
     after = None if query.after is None else check_set_name(query.after)
     page = await gateway_of(request).site.subscriptions.sets(after, query.limit)
     return SetPage(
@@ -104,14 +104,9 @@ async def list_sets(request: Request, query: SetPageQuery) -> SetPage:
     )
 
 
-@operations.add(
-    "DELETE",
-    "/v1/sets/{name}",
-    "removeSet",
-    "End all subscriptions named NAME.0, NAME.1, ...",
-    "How many have ended",
-)
+@operations.add("DELETE /v1/sets/{name}")
 async def remove_set(request: Request) -> RemovedSet:
+    """End all subscriptions named NAME.0, NAME.1, ..."""
     count = await gateway_of(request).site.subscriptions.remove_set(request.path_params["name"])
     return RemovedSet(removed=count)
 

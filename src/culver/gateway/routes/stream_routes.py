@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -37,35 +38,27 @@ _logger = logging.getLogger(__name__)
 
 
 operations = Operations("receiving", "Long polling and Server-Sent Events")
-_STREAM = {
-    "text/event-stream": {
-        "schema": {
-            "type": "string",
-            "description": "Messages `subscribed`, `event` (with the delivery id), `gap`, `ended` and `error`; a "
-            "comment as heartbeat",
-        }
-    }
-}
-_LAST_ID_HEADER = {
-    "name": "Last-Event-ID",
-    "in": "header",
-    "schema": {"type": "string", "pattern": DELIVERY_ID},
-    "description": "The last delivery id seen before a reconnection",
+_MESSAGES = "`subscribed`, `event` (with the delivery id), `gap`, `ended` and `error`; a comment as heartbeat"
+_STREAM: dict[str, Any] = {
+    "result": "A stream",
+    "answer": {"text/event-stream": {"schema": {"type": "string", "description": _MESSAGES}}},
+    "parameters": (
+        {
+            "name": "Last-Event-ID",
+            "in": "header",
+            "schema": {"type": "string", "pattern": DELIVERY_ID},
+            "description": "The last delivery id seen before a reconnection",
+        },
+    ),
 }
 
 
-@operations.add(
-    "GET",
-    "/v1/stream",
-    "streamFilter",
-    "Server-Sent Events of a live subscription",
-    "A stream",
-    answer=_STREAM,
-    parameters=(_LAST_ID_HEADER,),
-    problems=(403,),
-    description="The subscription lives as long as the connection.",
-)
-async def stream_live(request: Request, query: StreamQuery) -> Response:
+@operations.add("GET /v1/stream", problems=(403,), **_STREAM)
+async def stream_filter(request: Request, query: StreamQuery) -> Response:
+    """Stream a live subscription as Server-Sent Events.
+
+    The subscription lives as long as the connection.
+    """
     gateway = gateway_of(request)
     last = request.headers.get(_LAST_ID)
     after = check_delivery_id(last, _LAST_ID)[1] if last else None
@@ -73,18 +66,12 @@ async def stream_live(request: Request, query: StreamQuery) -> Response:
     return EventStream(gateway, await open_live(gateway.site, spec, after))
 
 
-@operations.add(
-    "GET",
-    "/v1/subscriptions/{id}/stream",
-    "streamSubscription",
-    "Server-Sent Events of a durable subscription",
-    "A stream",
-    answer=_STREAM,
-    parameters=(_LAST_ID_HEADER,),
-    problems=(307, 409),
-)
-async def stream_durable(request: Request) -> Response:
-    """A durable subscription; `Last-Event-ID` acknowledges and goes on after it."""
+@operations.add("GET /v1/subscriptions/{id}/stream", problems=(307, 409), **_STREAM)
+async def stream_subscription(request: Request) -> Response:
+    """Stream a durable subscription as Server-Sent Events.
+
+    `Last-Event-ID` acknowledges, and the stream goes on after it.
+    """
     gateway = gateway_of(request)
     registration = await durable_registration(request)
     last = request.headers.get(_LAST_ID)

@@ -37,21 +37,19 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _PARSE_WEIGHT = 8
 
 operations = Operations("subscriptions", "Durable subscriptions")
+_CREATED: dict[str, Any] = {
+    "answer": (Subscription, CreatedSubscriptions),
+    "result": "Made; every matching event from `since` on is delivered",
+    "headers": {"Location": {"schema": {"type": "string"}, "description": "For a single one"}},
+}
 
 
-@operations.add(
-    "POST",
-    "/v1/subscriptions",
-    "createSubscription",
-    "Make a durable subscription, or many",
-    "Made; every matching event from `since` on is delivered",
-    answer=(Subscription, CreatedSubscriptions),
-    status=201,
-    headers={"Location": {"schema": {"type": "string"}, "description": "For a single one"}},
-    problems=(409,),
-    description="An array makes all of its subscriptions or none.",
-)
-async def create(request: Request, body: NewSubscription | NewSubscriptions) -> Response:
+@operations.add("POST /v1/subscriptions", status=201, problems=(409,), **_CREATED)
+async def create_subscription(request: Request, body: NewSubscription | NewSubscriptions) -> Response:
+    """Make a durable subscription, or many.
+
+    An array makes all of its subscriptions or none.
+    """
     gateway = gateway_of(request)
     if isinstance(body, list):
         return Response(encode(await _create_all(gateway, body)), 201, media_type=JSON)
@@ -62,8 +60,9 @@ async def create(request: Request, body: NewSubscription | NewSubscriptions) -> 
     return Response(encode(_subscription(gateway, registration, 0)), 201, location, JSON)
 
 
-@operations.add("GET", "/v1/subscriptions", "listSubscriptions", "List subscriptions by id", "A page")
-async def list_page(request: Request, query: PageQuery) -> SubscriptionPage:
+@operations.add("GET /v1/subscriptions")
+async def list_subscriptions(request: Request, query: PageQuery) -> SubscriptionPage:
+    """List subscriptions by id."""
     gateway = gateway_of(request)
     if query.after is not None:
         check_subscription_id(query.after, "after")
@@ -75,39 +74,25 @@ async def list_page(request: Request, query: PageQuery) -> SubscriptionPage:
     )
 
 
-@operations.add(
-    "GET", "/v1/subscriptions/{id}", "readSubscription", "Read a subscription", "The subscription"
-)
-async def read(request: Request) -> Subscription:
+@operations.add("GET /v1/subscriptions/{id}")
+async def read_subscription(request: Request) -> Subscription:
+    """Read a subscription."""
     gateway = gateway_of(request)
     return await _with_pending(gateway, await gateway.site.subscriptions.get(request.path_params["id"]))
 
 
-@operations.add(
-    "PUT",
-    "/v1/subscriptions/{id}",
-    "replaceSubscription",
-    "Give a subscription another filter and other options",
-    "The subscription",
-    problems=(409,),
-)
-async def replace(request: Request, body: Replacement) -> Subscription:
+@operations.add("PUT /v1/subscriptions/{id}", problems=(409,))
+async def replace_subscription(request: Request, body: Replacement) -> Subscription:
+    """Give a subscription another filter and other options."""
     gateway = gateway_of(request)
     options = _spec_options(gateway, body) | {"id": request.path_params["id"]}
     spec = SubscriptionSpec(await parse_filter(gateway, body.filter), **options)
     return await _with_pending(gateway, await gateway.site.subscriptions.replace(spec))
 
 
-@operations.add(
-    "DELETE",
-    "/v1/subscriptions/{id}",
-    "removeSubscription",
-    "End a subscription",
-    "Ended",
-    status=204,
-    answer=None,
-)
-async def remove(request: Request) -> Response:
+@operations.add("DELETE /v1/subscriptions/{id}", status=204, answer=None, result="Ended")
+async def remove_subscription(request: Request) -> Response:
+    """End a subscription."""
     await gateway_of(request).site.subscriptions.remove(request.path_params["id"])
     return Response(status_code=204)
 
