@@ -80,7 +80,7 @@ class Receipt(Struct, frozen=True):
     next_offset: Offset
 
 
-class Accepted(Receipt, frozen=True, kw_only=True):
+class AcceptedEvents(Receipt, frozen=True, kw_only=True):
     """The events are on disk."""
 
     accepted: Count

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from culver.config import Settings
 from culver.control import SiteObservation, Slices
-from culver.delivery import Delivery, Gap
+from culver.delivery import Delivery, DeliveryGap
 from culver.log import CommitReceipt
 from culver.model import Event
 from culver.registry import Block, BlockSpec, Registration, SetSummary, SubscriptionSpec
@@ -65,7 +65,7 @@ class Session(Protocol):
     @property
     def registration(self) -> Registration: ...
 
-    async def receive(self, limit: int, wait_seconds: float | None) -> list[Delivery | Gap]:
+    async def receive(self, limit: int, wait_seconds: float | None) -> list[Delivery | DeliveryGap]:
         """Return the next deliveries and gaps, in order. Waits for the first one (None: for ever) and returns an
         empty list when the time is up. A durable session that did not acknowledge a delivery receives it again in
         the next session, or here after `rewind`. Raises NotFound once the subscription has been removed or has

@@ -12,7 +12,7 @@ import pytest
 from culver.assembly import open_site
 from culver.config import PipelineSettings, RegistrySettings, Settings
 from culver.control import Slices
-from culver.delivery import Delivery, Gap, Share
+from culver.delivery import Delivery, DeliveryGap, Share
 from culver.errors import Conflict, InvalidFilter, InvalidRequest, NotFound, TooManySubscriptions
 from culver.model.event import Event
 from culver.model.language.parser import parse
@@ -99,9 +99,9 @@ async def add_live(site: Site, text: str) -> Registration:
     return registration
 
 
-async def receive(session: Session, count: int) -> list[Delivery | Gap]:
+async def receive(session: Session, count: int) -> list[Delivery | DeliveryGap]:
     """That many, in as many calls as it takes."""
-    items: list[Delivery | Gap] = []
+    items: list[Delivery | DeliveryGap] = []
     while len(items) < count:
         more = await session.receive(count - len(items), WAIT_SECONDS)
         assert more, f"only {items} came"
@@ -326,7 +326,7 @@ def test_live_subscriber_that_comes_back_hears_of_its_gap(play: Play) -> None:
         session = await site.sessions.open(registration, 0)
         await site.publications.publish(events(3))
         gap, delivery = await receive(session, 2)
-        assert isinstance(gap, Gap)
+        assert isinstance(gap, DeliveryGap)
         assert (gap.start, gap.end, gap.reason) == (1, 2, "disconnected")
         assert isinstance(delivery, Delivery)
         assert delivery.offset == 2

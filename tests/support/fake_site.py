@@ -18,7 +18,7 @@ from culver.control.site_observation import (
     SiteObservation,
     SiteQueues,
 )
-from culver.delivery.deliveries import Delivery, Gap
+from culver.delivery.deliveries import Delivery, DeliveryGap
 from culver.errors import Conflict, CulverError, InvalidRequest, NotFound, TooManySubscriptions, Unavailable
 from culver.log.publication_log import CommitReceipt
 from culver.matching import compile_rows
@@ -300,7 +300,7 @@ class FakeSession:
     def __init__(self, site: FakeSite, registration: Registration, after: int | None) -> None:
         self._site = site
         self._registration = registration
-        self._gap: Gap | None = None
+        self._gap: DeliveryGap | None = None
         self.received = 0
         self.closed = False
         if registration.durable:
@@ -309,13 +309,13 @@ class FakeSession:
         else:
             self._position = registration.since
             if after is not None and after + 1 < registration.since:
-                self._gap = Gap(registration.id, after + 1, registration.since, None, "disconnected")
+                self._gap = DeliveryGap(registration.id, after + 1, registration.since, None, "disconnected")
 
     @property
     def registration(self) -> Registration:
         return self._registration
 
-    async def receive(self, limit: int, wait_seconds: float | None) -> list[Delivery | Gap]:
+    async def receive(self, limit: int, wait_seconds: float | None) -> list[Delivery | DeliveryGap]:
         try:
             async with asyncio.timeout(wait_seconds):
                 while True:
@@ -351,8 +351,8 @@ class FakeSession:
         if self._registration.id not in self._site.registrations:
             raise NotFound(f"subscription {self._registration.id!r} has ended", field="id")
 
-    def _take(self, limit: int) -> list[Delivery | Gap]:
-        items: list[Delivery | Gap] = []
+    def _take(self, limit: int) -> list[Delivery | DeliveryGap]:
+        items: list[Delivery | DeliveryGap] = []
         if self._gap is not None:
             items.append(self._gap)
             self._gap = None

@@ -23,7 +23,7 @@ class Delivery(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Gap:
+class DeliveryGap:
     """Events of `[start, end)` may be missing; `dropped` says how many, where that is known."""
 
     subscription: str

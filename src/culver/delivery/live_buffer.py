@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from culver.delivery.deliveries import Gap
+from culver.delivery.deliveries import DeliveryGap
 
 
 class LiveBuffer:
@@ -16,7 +16,7 @@ class LiveBuffer:
         self._subscription = subscription
         self._capacity = max(capacity, 1)
         self._offsets: deque[int] = deque()
-        self._gaps: list[Gap] = []  # one of each reason at most, ascending
+        self._gaps: list[DeliveryGap] = []  # one of each reason at most, ascending
 
     def __len__(self) -> int:
         return len(self._offsets)
@@ -39,18 +39,18 @@ class LiveBuffer:
     def start_after(self, after: int, since: int) -> None:
         """The subscriber last saw `after`; the subscription takes effect at `since`."""
         if after + 1 < since:
-            self._gaps.insert(0, Gap(self._subscription, after + 1, since, None, "disconnected"))
+            self._gaps.insert(0, DeliveryGap(self._subscription, after + 1, since, None, "disconnected"))
         while self._offsets and self._offsets[0] <= after:
             self._offsets.popleft()
 
-    def take(self, limit: int) -> tuple[list[Gap], list[int]]:
+    def take(self, limit: int) -> tuple[list[DeliveryGap], list[int]]:
         """The next gaps and offsets, at most `limit` together; the gaps come first."""
         gaps = self._gaps[:limit]
         del self._gaps[:limit]
         count = 0 if self._gaps else min(limit - len(gaps), len(self._offsets))
         return gaps, [self._offsets.popleft() for _ in range(count)]
 
-    def put_back(self, gaps: Sequence[Gap], offsets: Sequence[int]) -> None:
+    def put_back(self, gaps: Sequence[DeliveryGap], offsets: Sequence[int]) -> None:
         """Undo a `take`, or its end, that led to nothing. Where the buffer has overflowed since, these
         were the oldest: they are part of the gap."""
         if offsets and self._gaps:
@@ -78,4 +78,4 @@ class LiveBuffer:
             last = self._gaps.pop()
             start, end = min(start, last.start), max(end, last.end)
             dropped += last.dropped or 0
-        self._gaps.append(Gap(self._subscription, start, end, dropped, "overflow"))
+        self._gaps.append(DeliveryGap(self._subscription, start, end, dropped, "overflow"))

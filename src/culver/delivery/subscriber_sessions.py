@@ -10,14 +10,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Protocol
 
-from culver.delivery.deliveries import Delivery, Gap
+from culver.delivery.deliveries import Delivery, DeliveryGap
 from culver.delivery.live_buffer import LiveBuffer
 from culver.delivery.mailboxes.mailboxes import Mailboxes
 from culver.delivery.payload_reader import PayloadReader
 from culver.errors import CulverError, Unavailable
 from culver.registry import Registration
 
-Item = Delivery | Gap
+Item = Delivery | DeliveryGap
 
 
 class SessionOwner(Protocol):
@@ -171,8 +171,8 @@ def _items(subscription: str, offsets: Sequence[int], payloads: Sequence[bytes |
             continue
         last = items[-1] if items else None
         start, dropped = offset, 1
-        if isinstance(last, Gap):
+        if isinstance(last, DeliveryGap):
             items.pop()
             start, dropped = last.start, (last.dropped or 0) + 1
-        items.append(Gap(subscription, start, offset + 1, dropped, "unavailable"))
+        items.append(DeliveryGap(subscription, start, offset + 1, dropped, "unavailable"))
     return items

@@ -2,12 +2,12 @@ from pathlib import Path
 
 import pytest
 
-from culver.delivery.deliveries import Gap
+from culver.delivery.deliveries import DeliveryGap
 from culver.delivery.mailboxes.cursor_store import CursorStore
 from culver.delivery.mailboxes.mailboxes import StoredMailbox
 from culver.errors import StorageError, Unavailable
 
-GAPS = (Gap("a", 1, 5, 3, "overflow"), Gap("a", 5, 9, None, "expired"))
+GAPS = (DeliveryGap("a", 1, 5, 3, "overflow"), DeliveryGap("a", 5, 9, None, "expired"))
 
 
 def reread(path: Path) -> tuple[dict[str, StoredMailbox], int]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from culver.config import DeliverySettings, LogSettings
-from culver.delivery.deliveries import Delivery, Gap
+from culver.delivery.deliveries import Delivery, DeliveryGap
 from culver.delivery.hub import Hub
 from culver.errors import Conflict, InvalidRequest, NotFound, Unavailable
 from culver.pipeline.notifications import NotificationSink
@@ -25,7 +25,7 @@ def disk(tmp_path: Path) -> Iterator[Disk]:
         yield made
 
 
-def offsets(items: list[Delivery | Gap]) -> list[int]:
+def offsets(items: list[Delivery | DeliveryGap]) -> list[int]:
     assert all(isinstance(item, Delivery) for item in items)
     return [item.offset for item in items if isinstance(item, Delivery)]
 
@@ -226,7 +226,7 @@ def test_overflow_drops_the_oldest_and_announces_how_many_also_after_a_restart(d
         disk.feed(hub, 0, 10, {7: [1, 2, 4, 5, 8, 9]})
         await hub.housekeep(0)
         assert hub.pending("alerts") == 3
-        gap = Gap("alerts", 1, 5, 3, "overflow")
+        gap = DeliveryGap("alerts", 1, 5, 3, "overflow")
         session = await hub.open_session(small)
         items = await session.receive(10, 0)
         assert items[0] == gap
@@ -261,7 +261,7 @@ def test_a_session_is_told_only_what_it_has_not_received_of_a_gap(disk: Disk) ->
         assert offsets(await session.receive(2, 0)) == [0, 1]
         waiting = asyncio.create_task((await hub.open_session(small, after=4)).receive(10, None))
         await hub.housekeep(0)
-        assert await session.receive(1, 0) == [Gap("alerts", 2, 4, 2, "overflow")]
+        assert await session.receive(1, 0) == [DeliveryGap("alerts", 2, 4, 2, "overflow")]
         assert offsets(await session.receive(10, 0)) == [4]
         assert not waiting.done()
         await hub.close()
@@ -279,7 +279,7 @@ def test_the_bytes_of_a_mailbox_are_limited(disk: Disk) -> None:
         disk.feed(hub, 0, 4, {7: [0, 1, 2, 3]})  # of 8 bytes each
         await hub.housekeep(0)
         items = await (await hub.open_session(small)).receive(10, 0)
-        assert items[0] == Gap("alerts", 0, 2, 2, "overflow")
+        assert items[0] == DeliveryGap("alerts", 0, 2, 2, "overflow")
         assert offsets(items[1:]) == [2, 3]
         await hub.close()
 
@@ -299,14 +299,14 @@ def test_what_is_too_old_expires_and_wakes_the_session(disk: Disk) -> None:
         waiting = asyncio.create_task((await hub.open_session(brief, after=1)).receive(1, None))
         session = await hub.open_session(brief)
         await hub.housekeep(112 * SECOND_US)
-        assert await session.receive(1, 0) == [Gap("alerts", 0, 2, 2, "expired")]
+        assert await session.receive(1, 0) == [DeliveryGap("alerts", 0, 2, 2, "expired")]
         assert offsets(await session.receive(10, 0)) == [2, 3]
         assert offsets(await waiting) == [2]
         assert hub.pending("patient") == 1
         await hub.housekeep(200 * SECOND_US)
         assert hub.pending("alerts") == 0
         items = await (await hub.open_session(brief)).receive(10, 0)
-        assert items == [Gap("alerts", 0, 4, 4, "expired")]
+        assert items == [DeliveryGap("alerts", 0, 4, 4, "expired")]
         await hub.close()
 
     asyncio.run(run())
@@ -319,11 +319,11 @@ def test_a_slow_live_subscriber_gets_a_gap_with_the_exact_count(disk: Disk) -> N
         session = await hub.open_session(live(9))
         disk.feed(hub, 0, 3, {9: [0, 1, 2]})
         disk.feed(hub, 3, 10, {9: [4, 6, 9]})
-        assert await session.receive(1, 0) == [Gap("live-1", 0, 2, 2, "overflow")]
+        assert await session.receive(1, 0) == [DeliveryGap("live-1", 0, 2, 2, "overflow")]
         assert offsets(await session.receive(10, 0)) == [2, 4, 6, 9]
         disk.feed(hub, 10, 20, {9: list(range(10, 20))})
         items = await session.receive(10, 0)
-        assert items[0] == Gap("live-1", 10, 16, 6, "overflow")
+        assert items[0] == DeliveryGap("live-1", 10, 16, 6, "overflow")
         assert offsets(items[1:]) == [16, 17, 18, 19]
         await hub.close()
 
@@ -358,7 +358,7 @@ def test_a_live_subscriber_that_was_away_is_told_so(disk: Disk) -> None:
         disk.feed(hub, 0, 7, {9: [5, 6], 10: [6]})
         session = await hub.open_session(live(9, since=5), after=2)
         items = await session.receive(10, 0)
-        assert items[0] == Gap("live-1", 3, 5, None, "disconnected")
+        assert items[0] == DeliveryGap("live-1", 3, 5, None, "disconnected")
         assert offsets(items[1:]) == [5, 6]
         seamless = await hub.open_session(live(10, "live-2", since=5), after=4)
         assert offsets(await seamless.receive(10, 0)) == [6]
@@ -454,7 +454,7 @@ def test_events_that_the_log_has_lost_are_announced_as_a_gap(tmp_path: Path) -> 
         assert 0 < first < 20
         for session, name in ((await hub.open_session(ALERTS), "alerts"), (alive, "live-1")):
             items = await session.receive(100, 0)
-            assert items[0] == Gap(name, 0, first, first, "unavailable")
+            assert items[0] == DeliveryGap(name, 0, first, first, "unavailable")
             assert offsets(items[1:]) == list(range(first, 20))
         await hub.close()
 

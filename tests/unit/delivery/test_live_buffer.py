@@ -3,7 +3,7 @@ import random
 import numpy as np
 import pytest
 
-from culver.delivery.deliveries import Gap
+from culver.delivery.deliveries import DeliveryGap
 from culver.delivery.live_buffer import LiveBuffer
 
 
@@ -26,9 +26,9 @@ def test_gaps_of_one_overflow_are_counted_together_until_they_are_taken() -> Non
     buffer = LiveBuffer("live-1", 2)
     push(buffer, 1, 2, 3)
     push(buffer, 7)
-    assert buffer.take(1) == ([Gap("live-1", 1, 3, 2, "overflow")], [])
+    assert buffer.take(1) == ([DeliveryGap("live-1", 1, 3, 2, "overflow")], [])
     push(buffer, 9)
-    assert buffer.take(5) == ([Gap("live-1", 3, 4, 1, "overflow")], [7, 9])
+    assert buffer.take(5) == ([DeliveryGap("live-1", 3, 4, 1, "overflow")], [7, 9])
 
 
 def test_what_is_put_back_comes_again() -> None:
@@ -37,7 +37,7 @@ def test_what_is_put_back_comes_again() -> None:
     push(buffer, 10, 11, 12)
     taken = buffer.take(10)
     assert taken == (
-        [Gap("live-1", 4, 10, None, "disconnected"), Gap("live-1", 10, 11, 1, "overflow")],
+        [DeliveryGap("live-1", 4, 10, None, "disconnected"), DeliveryGap("live-1", 10, 11, 1, "overflow")],
         [11, 12],
     )
     buffer.put_back(*taken)
@@ -50,7 +50,7 @@ def test_what_is_put_back_after_an_overflow_is_part_of_the_gap() -> None:
     gaps, offsets = buffer.take(10)
     push(buffer, 3, 4, 5)
     buffer.put_back(gaps, offsets)
-    assert buffer.take(10) == ([Gap("live-1", 1, 4, 3, "overflow")], [4, 5])
+    assert buffer.take(10) == ([DeliveryGap("live-1", 1, 4, 3, "overflow")], [4, 5])
 
 
 def test_what_does_not_fit_any_more_when_put_back_is_dropped() -> None:
@@ -59,7 +59,7 @@ def test_what_does_not_fit_any_more_when_put_back_is_dropped() -> None:
     gaps, offsets = buffer.take(10)
     push(buffer, 3)
     buffer.put_back(gaps, offsets)
-    assert buffer.take(10) == ([Gap("live-1", 1, 2, 1, "overflow")], [2, 3])
+    assert buffer.take(10) == ([DeliveryGap("live-1", 1, 2, 1, "overflow")], [2, 3])
 
 
 @pytest.mark.parametrize("seed", range(20))

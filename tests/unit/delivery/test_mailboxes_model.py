@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from culver.config import DeliverySettings
-from culver.delivery.deliveries import Gap
+from culver.delivery.deliveries import DeliveryGap
 from culver.delivery.mailboxes.mailbox_columns import NONE
 from culver.delivery.mailboxes.mailboxes import Mailboxes, StoredMailbox
 from culver.delivery.ranges.notification_ranges import Level, Range, last_offsets, merge, plan_merges, select
@@ -209,7 +209,7 @@ class History:
         oldest = [box.rows[0][0] for box in self.boxes.values() if box.rows]
         assert mailboxes.needed_from() == min([*oldest, mailboxes.frontier])
 
-    def check_gaps(self, box: Box, gaps: list[Gap], after: int) -> None:
+    def check_gaps(self, box: Box, gaps: list[DeliveryGap], after: int) -> None:
         missed = [row for row in box.dropped if row[0] > after]
         for offset, _ in missed:
             assert any(gap.start <= offset < gap.end for gap in gaps)

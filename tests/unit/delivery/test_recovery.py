@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from culver.config import LogSettings
-from culver.delivery.deliveries import Delivery, Gap
+from culver.delivery.deliveries import Delivery, DeliveryGap
 from culver.delivery.hub import Hub
 from culver.delivery.ranges import notification_directory as delivery_files
 from culver.delivery.ranges.file_keeper import FileKeeper
@@ -321,7 +321,7 @@ def test_events_of_the_log_that_cannot_be_read_do_not_stop_a_mailbox(
         found = [item.offset for item in items if isinstance(item, Delivery)]
         assert 99 in found
         assert 101 not in found
-        gaps = [item for item in items if isinstance(item, Gap)]
+        gaps = [item for item in items if isinstance(item, DeliveryGap)]
         assert sum(gap.dropped or 0 for gap in gaps) + len(found) == 4
         assert all(gap.reason == "unavailable" for gap in gaps)
         await hub.close()

@@ -3,7 +3,7 @@
 import json
 import random
 
-from culver.delivery.deliveries import Delivery, Gap
+from culver.delivery.deliveries import Delivery, DeliveryGap
 from culver.gateway.api.delivery_encoding import (
     MAX_BATCH_BYTES,
     MAX_BATCH_DELIVERIES,
@@ -28,21 +28,21 @@ def test_a_payload_is_spliced_byte_by_byte() -> None:
 
 
 def test_a_gap_item_says_what_may_be_missing() -> None:
-    members = encode(item_of(Gap("alerts", 3, 9, None, "overflow")))
+    members = encode(item_of(DeliveryGap("alerts", 3, 9, None, "overflow")))
     assert json.loads(members) == {"type": "gap", "start": 3, "end": 9, "dropped": None, "reason": "overflow"}
 
 
 def test_batches_keep_order_and_stay_within_their_bounds() -> None:
     source = random.Random(7)
     items: list[Received] = [
-        Gap("s", n, n + 1, 1, "overflow")
+        DeliveryGap("s", n, n + 1, 1, "overflow")
         if source.random() < 0.01
         else delivery(n, source.choice([10, 500, 200_000]))
         for n in range(2_000)
     ]
     seen: list[Received] = []
     for batch in batches(items):
-        if isinstance(batch, Gap):
+        if isinstance(batch, DeliveryGap):
             seen.append(batch)
             continue
         seen += batch

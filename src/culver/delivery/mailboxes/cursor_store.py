@@ -20,7 +20,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
-from culver.delivery.deliveries import Gap
+from culver.delivery.deliveries import DeliveryGap
 from culver.delivery.mailboxes.mailboxes import StoredMailbox
 from culver.errors import StorageCorrupt, StorageError, StorageFull, Unavailable
 from culver.registry import Block
@@ -186,11 +186,12 @@ def _translate(exc: sqlite3.Error) -> StorageError:
     return StorageError(f"the acknowledgement could not be stored: {exc}")
 
 
-def _write_gaps(gaps: Iterable[Gap]) -> str:
+def _write_gaps(gaps: Iterable[DeliveryGap]) -> str:
     return json.dumps([[gap.start, gap.end, gap.dropped, gap.reason] for gap in gaps])
 
 
-def _read_gaps(subscription: str, text: str) -> tuple[Gap, ...]:
+def _read_gaps(subscription: str, text: str) -> tuple[DeliveryGap, ...]:
     return tuple(
-        Gap(subscription, start, end, dropped, reason) for start, end, dropped, reason in json.loads(text)
+        DeliveryGap(subscription, start, end, dropped, reason)
+        for start, end, dropped, reason in json.loads(text)
     )

@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from culver.delivery.deliveries import Gap
+from culver.delivery.deliveries import DeliveryGap
 
 _MOST = 8
 
@@ -22,12 +22,12 @@ class Gaps:
     """Each slot's gaps ascend and do not overlap; at most eight are told apart."""
 
     def __init__(self) -> None:
-        self._gaps: dict[int, list[Gap]] = {}
+        self._gaps: dict[int, list[DeliveryGap]] = {}
 
-    def of(self, slot: int) -> tuple[Gap, ...]:
+    def of(self, slot: int) -> tuple[DeliveryGap, ...]:
         return tuple(self._gaps.get(slot, ()))
 
-    def resume(self, slot: int, gaps: Sequence[Gap]) -> None:
+    def resume(self, slot: int, gaps: Sequence[DeliveryGap]) -> None:
         if gaps:
             self._gaps[slot] = list(gaps)
 
@@ -39,7 +39,7 @@ class Gaps:
         for slot in present[np.isin(present, slots)].tolist():
             self.clear(slot)
 
-    def add(self, slot: int, gap: Gap) -> None:
+    def add(self, slot: int, gap: DeliveryGap) -> None:
         """It lies behind all others of the slot."""
         gaps = self._gaps.setdefault(slot, [])
         gaps.append(gap)
@@ -48,7 +48,7 @@ class Gaps:
         elif len(gaps) > _MOST:
             gaps[:2] = [_join(gaps[0], gaps[1])]
 
-    def after(self, slot: int, offset: int, count: Count) -> list[Gap]:
+    def after(self, slot: int, offset: int, count: Count) -> list[DeliveryGap]:
         """What a subscriber that has everything up to `offset` missed; a gap that began before is cut, and
         counted anew."""
         return [
@@ -65,7 +65,7 @@ class Gaps:
             self.resume(slot, left)
 
 
-def _join(first: Gap, second: Gap) -> Gap:
+def _join(first: DeliveryGap, second: DeliveryGap) -> DeliveryGap:
     known = first.dropped is not None and second.dropped is not None
     dropped = (first.dropped or 0) + (second.dropped or 0) if known else None
-    return Gap(first.subscription, first.start, second.end, dropped, second.reason)
+    return DeliveryGap(first.subscription, first.start, second.end, dropped, second.reason)

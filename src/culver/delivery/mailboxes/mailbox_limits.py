@@ -5,7 +5,7 @@ Gaps are on disk before anything that was dropped may go.
 
 import asyncio
 
-from culver.delivery.deliveries import Gap
+from culver.delivery.deliveries import DeliveryGap
 from culver.delivery.mailboxes.cursor_store import CursorStore
 from culver.delivery.mailboxes.mailbox_columns import NONE
 from culver.delivery.mailboxes.mailboxes import Mailboxes
@@ -62,7 +62,7 @@ class Housekeeper:
             self.unwritten.difference_update(slots)
         return list(slots)
 
-    def _note(self, gap: Gap | None) -> None:
+    def _note(self, gap: DeliveryGap | None) -> None:
         """At once: a subscription may be gone after a pause, and the gaps of others must not be lost with it."""
         if gap is not None:
             self.unwritten.add(gap.subscription)

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culver.config import DeliverySettings
-from culver.delivery.deliveries import Gap, GapReason
+from culver.delivery.deliveries import DeliveryGap, GapReason
 from culver.delivery.delivery_kernels import count
 from culver.delivery.mailboxes.gap_ledger import Gaps
 from culver.delivery.mailboxes.mailbox_columns import NEVER, NONE, Columns, Numbers
@@ -38,7 +38,7 @@ class StoredMailbox:
 
     number: int
     cursor: int
-    gaps: tuple[Gap, ...]
+    gaps: tuple[DeliveryGap, ...]
 
 
 class Mailboxes:
@@ -201,7 +201,7 @@ class Mailboxes:
         start = max(after + 1, int(self._columns.floor[slot]))
         return self.ranges.offsets(self.numbers_of(slot), start, limit)
 
-    def gaps(self, slot: int, after: int) -> list[Gap]:
+    def gaps(self, slot: int, after: int) -> list[DeliveryGap]:
         """What was dropped behind `after`, ascending; all of it lies before the next delivery."""
         return self._gaps.after(slot, after, partial(self._count_dropped, slot))
 
@@ -243,7 +243,7 @@ class Mailboxes:
         pairs = ((slot, bounds.get(int(columns.most_age_us[slot]), 0)) for slot in candidates.tolist())
         return [(slot, bound) for slot, bound in pairs if columns.oldest[slot] < bound]
 
-    def drop_overflow(self, slot: int) -> Gap | None:
+    def drop_overflow(self, slot: int) -> DeliveryGap | None:
         """Drop the oldest rows until the mailbox is within its limits in count and bytes."""
         columns = self._columns
         count = int(columns.pending[slot] - columns.most_count[slot])
@@ -260,7 +260,7 @@ class Mailboxes:
             size -= int(running[drop - 1])
         return self.drop(slot, end, "overflow")
 
-    def drop(self, slot: int, end: int, reason: GapReason) -> Gap | None:
+    def drop(self, slot: int, end: int, reason: GapReason) -> DeliveryGap | None:
         """Drop the rows below `end` and remember the gap; None where there are none."""
         first = int(self._columns.oldest[slot])
         if first >= end:
@@ -268,7 +268,7 @@ class Mailboxes:
         count, last = self._take_out(slot, end)
         floor = last + 1
         self._columns.floor[slot] = floor
-        gap = Gap(self.subscription(slot), first, floor, count, reason)
+        gap = DeliveryGap(self.subscription(slot), first, floor, count, reason)
         self._gaps.add(slot, gap)
         return gap
 

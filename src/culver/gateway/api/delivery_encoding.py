@@ -4,13 +4,13 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from culver.delivery import Delivery, Gap
+from culver.delivery import Delivery, DeliveryGap
 from culver.messages import DeliveredEvent, EventItem, GapItem
 
 MAX_BATCH_DELIVERIES = 256
 MAX_BATCH_BYTES = 256 * 1024
 
-Received = Delivery | Gap
+Received = Delivery | DeliveryGap
 
 encode = msgspec.json.Encoder().encode
 
@@ -26,17 +26,17 @@ def item_of(received: Received) -> EventItem | GapItem:
     return GapItem(received.start, received.end, received.dropped, received.reason)
 
 
-def batches(items: Sequence[Received]) -> Iterator[list[Delivery] | Gap]:
+def batches(items: Sequence[Received]) -> Iterator[list[Delivery] | DeliveryGap]:
     """Cut items, in order, into gaps and runs of deliveries that fit one message."""
     run: list[Delivery] = []
     size = 0
     for item in items:
-        gap = isinstance(item, Gap)
-        length = 0 if isinstance(item, Gap) else len(item.payload)
+        gap = isinstance(item, DeliveryGap)
+        length = 0 if isinstance(item, DeliveryGap) else len(item.payload)
         if run and (gap or len(run) == MAX_BATCH_DELIVERIES or size + length > MAX_BATCH_BYTES):
             yield run
             run, size = [], 0
-        if isinstance(item, Gap):
+        if isinstance(item, DeliveryGap):
             yield item
         else:
             run.append(item)

@@ -12,7 +12,7 @@ from culver.gateway.api.request_bodies import line_too_large, media_type, read_b
 from culver.gateway.cpu_work import compute
 from culver.gateway.gateway_context import Gateway, Interrupted, client_of, gateway_of
 from culver.log import CommitReceipt
-from culver.messages import EVENT_EXAMPLE, Accepted
+from culver.messages import EVENT_EXAMPLE, AcceptedEvents
 from culver.model import Event
 from culver.model.formats import NDJSON, LineSplitter, decode_body, decode_lines
 
@@ -52,7 +52,7 @@ _CONTENTS = {
 
 
 @operations.add("POST /v1/events", contents=_CONTENTS, problems=(507,))
-async def publish_events(request: Request) -> Accepted:
+async def publish_events(request: Request) -> AcceptedEvents:
     """Publish one event, a batch or a stream.
 
     With a `ce-specversion` header the body is the data of a CloudEvent in binary mode. In a stream of lines an
@@ -74,7 +74,7 @@ async def publish_events(request: Request) -> Accepted:
         raise InvalidRequest("the body holds no event", field="body")
     gateway.take_events(client_of(request), len(events))
     receipt = await publish(gateway, events)
-    return Accepted(receipt.first_offset, receipt.next_offset, accepted=len(events))
+    return AcceptedEvents(receipt.first_offset, receipt.next_offset, accepted=len(events))
 
 
 async def publish(gateway: Gateway, events: Sequence[Event]) -> CommitReceipt:
@@ -85,7 +85,7 @@ async def publish(gateway: Gateway, events: Sequence[Event]) -> CommitReceipt:
     return receipt
 
 
-async def _publish_stream(request: Request, gateway: Gateway) -> Accepted:
+async def _publish_stream(request: Request, gateway: Gateway) -> AcceptedEvents:
     """Publish lines while more of them arrive. An error ends the stream; what came before it is published,
     and the problem says how much of that was acknowledged."""
     chunks = _Chunks(gateway)
@@ -110,7 +110,7 @@ async def _publish_stream(request: Request, gateway: Gateway) -> Accepted:
         raise failure
     if chunks.first_offset is None:
         raise InvalidRequest("the stream holds no event", field="body", accepted=0)
-    return Accepted(chunks.first_offset, chunks.next_offset, accepted=chunks.accepted)
+    return AcceptedEvents(chunks.first_offset, chunks.next_offset, accepted=chunks.accepted)
 
 
 async def _feed(request: Request, gateway: Gateway, chunks: "_Chunks") -> None:

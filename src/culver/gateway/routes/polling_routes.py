@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 from starlette.requests import Request
 
-from culver.delivery import Delivery, Gap
+from culver.delivery import Delivery, DeliveryGap
 from culver.gateway.api.delivery_encoding import Received, ReceiveLimit, item_of
 from culver.gateway.api.operations import Operations
 from culver.gateway.api.request_reader import offset_within
@@ -39,7 +39,7 @@ async def poll_subscription(request: Request, query: PollQuery) -> Items:
         finally:
             watcher.cancel()
     for item in items:
-        if isinstance(item, Gap):
+        if isinstance(item, DeliveryGap):
             gateway.metrics.gaps.labels(item.reason).inc()
     gateway.metrics.deliveries.labels("poll").inc(sum(isinstance(item, Delivery) for item in items))
     return Items(items=[item_of(item) for item in items])
