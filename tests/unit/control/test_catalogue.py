@@ -53,7 +53,7 @@ class Site:
         self.writer = SlowWriter(path / "index")
         self.tracker = HeadTracker(100, self.writer.version, 0)
         self.moves = 0
-        self.catalog = Catalogue(
+        self.catalogue = Catalogue(
             self.registry,
             self.writer,
             self.tracker,
@@ -78,10 +78,10 @@ class Site:
 def play(path: Path, scene: Callable[[Site], Awaitable[None]]) -> None:
     async def run() -> None:
         site = Site(path)
-        await site.catalog.start()
+        await site.catalogue.start()
         await scene(site)
         site.writer.open.set()
-        await site.catalog.close()
+        await site.catalogue.close()
         site.registry.close()
 
     asyncio.run(run())
@@ -93,7 +93,7 @@ def spec(subscription: str, text: str = "a = 1") -> SubscriptionSpec:
 
 def test_subscription_is_registered_and_indexed_when_it_is_acknowledged(tmp_path: Path) -> None:
     async def scene(site: Site) -> None:
-        [added] = await site.catalog.add([spec("x")])
+        [added] = await site.catalogue.add([spec("x")])
         assert added.since == 100
         assert site.registered == [added]
         assert site.writer.version == added.version == site.tracker.head.index_version
@@ -106,7 +106,7 @@ def test_subscription_is_registered_and_indexed_when_it_is_acknowledged(tmp_path
 def test_head_waits_for_the_index_and_no_longer(tmp_path: Path) -> None:
     async def scene(site: Site) -> None:
         site.writer.open.clear()
-        adding = asyncio.create_task(site.catalog.add([spec("x")]))
+        adding = asyncio.create_task(site.catalogue.add([spec("x")]))
         await until(lambda: bool(site.registered))
         site.publish(500)
         assert site.tracker.head.log_end == 100
@@ -120,11 +120,11 @@ def test_head_waits_for_the_index_and_no_longer(tmp_path: Path) -> None:
 @pytest.mark.parametrize("operation", ["add", "replace", "remove"])
 def test_change_whose_asker_is_cancelled_goes_on(tmp_path: Path, operation: str) -> None:
     async def scene(site: Site) -> None:
-        await site.catalog.add([spec("x")])
+        await site.catalogue.add([spec("x")])
         changes: dict[str, Callable[[], Awaitable[object]]] = {
-            "add": lambda: site.catalog.add([spec("y")]),
-            "replace": lambda: site.catalog.replace(spec("x", "b = 2")),
-            "remove": lambda: site.catalog.remove("x"),
+            "add": lambda: site.catalogue.add([spec("y")]),
+            "replace": lambda: site.catalogue.replace(spec("x", "b = 2")),
+            "remove": lambda: site.catalogue.remove("x"),
         }
         asking = asyncio.ensure_future(changes[operation]())
         await asyncio.sleep(0)
@@ -141,15 +141,15 @@ def test_change_whose_asker_is_cancelled_goes_on(tmp_path: Path, operation: str)
 
 def test_refused_change_releases_the_head_and_says_so(tmp_path: Path) -> None:
     async def scene(site: Site) -> None:
-        await site.catalog.add([spec("x")])
+        await site.catalogue.add([spec("x")])
         moves = site.moves
         with pytest.raises(Conflict):
-            await site.catalog.add([spec("x")])
+            await site.catalogue.add([spec("x")])
         site.publish(500)
         assert site.tracker.head.log_end == 500
         assert site.moves > moves
         with pytest.raises(NotFound):
-            await site.catalog.remove("nobody")
+            await site.catalogue.remove("nobody")
         assert site.tracker.head.log_end == 500
 
     play(tmp_path, scene)
@@ -157,14 +157,14 @@ def test_refused_change_releases_the_head_and_says_so(tmp_path: Path) -> None:
 
 def test_registry_forgets_an_end_only_when_the_index_knows_it(tmp_path: Path) -> None:
     async def scene(site: Site) -> None:
-        await site.catalog.add([spec("x"), spec("y")])
+        await site.catalogue.add([spec("x"), spec("y")])
         site.writer.open.clear()
-        ended = await site.catalog.remove("y")
-        await site.catalog.forget([ended.number])
+        ended = await site.catalogue.remove("y")
+        await site.catalogue.forget([ended.number])
         assert len(list(site.registry.registrations())) == 2, "the index does not know it yet"
         site.writer.open.set()
         await until(lambda: site.writer.version == 2)
-        await site.catalog.forget([])
+        await site.catalogue.forget([])
         assert len(list(site.registry.registrations())) == 1
         with Index.open(site.path / "index", 2) as index:
             assert index.count == 1
@@ -174,7 +174,7 @@ def test_registry_forgets_an_end_only_when_the_index_knows_it(tmp_path: Path) ->
 
 def test_index_catches_up_with_the_registry_at_start(tmp_path: Path) -> None:
     async def first(site: Site) -> None:
-        await site.catalog.add([spec("x")])
+        await site.catalogue.add([spec("x")])
 
     async def second(site: Site) -> None:
         with Index.open(site.path / "index", site.registry.version) as index:
@@ -192,14 +192,14 @@ def test_many_subscriptions_that_came_in_batches_end_in_one_segment_that_the_hea
 ) -> None:
     async def scene(site: Site) -> None:
         for batch in range(8):
-            await site.catalog.add([spec(f"{batch}-{n}") for n in range(260)])
+            await site.catalogue.add([spec(f"{batch}-{n}") for n in range(260)])
         await until(lambda: site.writer.segments == 1)
         await until(lambda: site.tracker.head.index_version == site.writer.version)
         assert site.writer.version > site.writer.registry_version == 8
         with Index.open(site.path / "index", site.tracker.head.index_version) as index:
             assert index.count == 2_080
         site.publish(500)
-        await site.catalog.remove("3-0")
+        await site.catalogue.remove("3-0")
         await until(lambda: site.writer.registry_version == 9)
         await until(lambda: site.tracker.head.log_end == 500)
 
@@ -209,8 +209,8 @@ def test_many_subscriptions_that_came_in_batches_end_in_one_segment_that_the_hea
 def test_old_index_versions_go_even_where_nothing_is_matched(tmp_path: Path) -> None:
     async def scene(site: Site) -> None:
         for n in range(70):
-            await site.catalog.add([spec(f"{n}")])
-        await site.catalog.retire(0)
+            await site.catalogue.add([spec(f"{n}")])
+        await site.catalogue.retire(0)
         kept = index_versions(site.path / "index")
         assert kept[-1] == site.writer.version
         assert len(kept) <= 65
@@ -229,21 +229,21 @@ def test_rows_of_a_set_are_indexed_together_and_leave_one_by_one_or_together(tmp
     event = '{"symbol": "a", "close": 5}'
 
     async def scene(site: Site) -> None:
-        block = await site.catalog.add_block(block_spec("q", rows))
+        block = await site.catalogue.add_block(block_spec("q", rows))
         assert [each.number for each in site.registered] == [block.number]
         assert not block.values, "the caller has them"
         assert numbers_matching(site, event) == [block.number, block.number + 2]
-        await site.catalog.remove("q.0")
-        more = await site.catalog.add_block(block_spec("q", rows[:1]))
+        await site.catalogue.remove("q.0")
+        more = await site.catalogue.add_block(block_spec("q", rows[:1]))
         assert numbers_matching(site, event) == [block.number + 2, more.number]
         with pytest.raises(InvalidFilter) as caught:
-            await site.catalog.add_block(block_spec("q", [["a", 1.0], ["a", math.nan]]))
+            await site.catalogue.add_block(block_spec("q", [["a", 1.0], ["a", math.nan]]))
         assert (caught.value.details["row"], caught.value.details["parameter"]) == (1, 2)
-        assert await site.catalog.remove_set("q") == 4
-        last = await site.catalog.add_block(block_spec("r", rows))
+        assert await site.catalogue.remove_set("q") == 4
+        last = await site.catalogue.add_block(block_spec("r", rows))
         assert numbers_matching(site, event) == [last.number, last.number + 2]
         with pytest.raises(NotFound):
-            await site.catalog.remove_set("q")
+            await site.catalogue.remove_set("q")
 
     play(tmp_path, scene)
 
@@ -252,9 +252,9 @@ def test_index_that_is_gone_is_made_again_with_the_sets(tmp_path: Path) -> None:
     rows = [["a", float(n)] for n in range(100)]
 
     async def fill(site: Site) -> None:
-        await site.catalog.add_block(block_spec("q", rows))
-        await site.catalog.replace(spec("q.3", "symbol = 'z'"))
-        await site.catalog.remove("q.4")
+        await site.catalogue.add_block(block_spec("q", rows))
+        await site.catalogue.replace(spec("q.3", "symbol = 'z'"))
+        await site.catalogue.remove("q.4")
 
     async def look(site: Site) -> None:
         assert numbers_matching(site, '{"symbol": "a", "close": 5}') == [1, 2, 3, 6]
