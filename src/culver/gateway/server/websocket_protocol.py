@@ -21,13 +21,13 @@ import logging
 import os
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar, cast
 from urllib.parse import unquote
 
 import uvicorn
 from starlette.types import Message, Scope
 from uvicorn.server import ServerState
-from websockets.exceptions import InvalidState
 from websockets.frames import CloseCode, Frame, Opcode
 from websockets.http11 import Request
 from websockets.server import ServerProtocol
@@ -92,8 +92,8 @@ class WebSocketProtocol(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._connections.discard(self)
-        for timer in (self._stall_timer, self._close_timer, self._ping_timer):
-            timer.stop()
+        self._stall_timer.stop()
+        self._close_timer.stop()
         self._end_messages()
         self._writable.set()
 
@@ -354,16 +354,12 @@ class WebSocketProtocol(asyncio.Protocol):
 
     def _ping(self) -> None:
         self._ping_timer.stop()
-        if self._closing:
-            return
         self._ping_data = os.urandom(4)
         self._protocol.send_ping(self._ping_data)
         self._flush()
         if self._config.ws_ping_timeout:
-            self._ping_timer.start(self._config.ws_ping_timeout, self._time_out)
-
-    def _time_out(self) -> None:
-        self._fail(CloseCode.INTERNAL_ERROR, "keepalive ping timeout")
+            give_up = partial(self._fail, CloseCode.INTERNAL_ERROR, "keepalive ping timeout")
+            self._ping_timer.start(self._config.ws_ping_timeout, give_up)
 
     def _fail(self, code: int, reason: str) -> None:
         if not self._closing:
@@ -373,10 +369,7 @@ class WebSocketProtocol(asyncio.Protocol):
             self._linger()
 
     def _close(self, code: int, reason: str) -> None:
-        try:
-            self._protocol.send_close(code, reason)
-        except InvalidState:
-            raise Disconnected from None
+        self._protocol.send_close(code, reason)
         self._flush()
         self._linger()
 
@@ -396,6 +389,7 @@ class WebSocketProtocol(asyncio.Protocol):
 
     def _end_messages(self) -> None:
         self._closing = True
+        self._ping_timer.stop()
         self._arrived.set()
 
 
