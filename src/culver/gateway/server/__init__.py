@@ -1,1 +1,2 @@
-"""The gateway's own server: uvicorn with bounds against hostile clients."""
+"""The gateway's own server: `gateway_server` runs uvicorn with an `http_protocol` and a `websocket_protocol` that are
+bounded against hostile clients."""
