@@ -44,13 +44,13 @@ def new_ids(count: int, *, durable: bool) -> list[str]:
     ]
 
 
-def check_set_name(text: str) -> str:
+def check_set_name(text: str, field: str = "name") -> str:
     """Check that a set may have this name; returns the name. Raises InvalidRequest."""
     if not re.fullmatch(SET_NAME, text):
         raise InvalidRequest(
             "the name of a set has 1 to 100 characters, letters, digits and . _ ~ - only, starts with a "
             f"letter or digit, and not with {LIVE_PREFIX!r}; it was {text[:200]!r}",
-            field="name",
+            field=field,
         )
     return text
 

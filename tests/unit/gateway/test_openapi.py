@@ -7,15 +7,14 @@ from typing import Any
 import pytest
 from starlette.routing import Route, WebSocketRoute
 
-from culver.config import Settings
-from culver.gateway.api.openapi import document
-from culver.gateway.app import OPERATIONS, create_app
+import culver
+from culver.gateway.app import create_app
 from culver.gateway.problems import KINDS
+from support.described_api import DOCUMENT, check_answer, described_operations as operations, errors_of
 from support.fake_site import FakeSite
 from support.gateway import memory_client, run
 
 UNDESCRIBED = {"/", "/docs", "/openapi.json"}
-DOCUMENT = document(Settings(), OPERATIONS)
 
 
 def routes() -> set[tuple[str, str]]:
@@ -27,15 +26,6 @@ def routes() -> set[tuple[str, str]]:
     found: set[tuple[str, str]] = set()
     run(collect())
     return found
-
-
-def operations() -> dict[tuple[str, str], dict[str, Any]]:
-    return {
-        (method.upper(), path): operation
-        for path, item in DOCUMENT["paths"].items()
-        for method, operation in item.items()
-        if method != "parameters"
-    }
 
 
 def walk(node: Any) -> Iterator[Any]:
@@ -67,6 +57,37 @@ def test_every_operation_has_its_own_id_a_summary_and_a_known_tag() -> None:
         assert set(operation["tags"]) <= tags
 
 
+def test_the_document_has_the_version_of_the_product() -> None:
+    assert DOCUMENT["info"]["version"] == culver.__version__
+
+
+def test_every_answer_with_a_body_has_a_schema() -> None:
+    for key, operation in operations().items():
+        for status, response in operation["responses"].items():
+            if status != "204" and "$ref" not in response:
+                assert all(content["schema"] for content in response["content"].values()), key
+                assert response["description"], key
+
+
+def test_every_id_has_a_pattern() -> None:
+    schemas = DOCUMENT["components"]["schemas"]
+    for name in (
+        "NewSubscription",
+        "Subscription",
+        "CreatedSubscription",
+        "Acknowledgement",
+        "EventItem",
+        "Rows",
+    ):
+        for member in {"id", "delivery_id", "set"} & schemas.get(name, {"properties": {}})[
+            "properties"
+        ].keys():
+            assert "pattern" in str(schemas[name]["properties"][member]), (name, member)
+    for item in DOCUMENT["paths"].values():
+        for parameter in item.get("parameters", []):
+            assert parameter["schema"].keys() & {"pattern", "minimum"}
+
+
 def test_every_code_is_described() -> None:
     assert set(DOCUMENT["components"]["schemas"]["Problem"]["properties"]["code"]["enum"]) == set(KINDS)
     text = " ".join(item["description"] for item in DOCUMENT["components"]["responses"].values())
@@ -94,6 +115,19 @@ EXAMPLES = [
 
 
 @pytest.mark.parametrize(("method", "path", "media", "example"), EXAMPLES)
+def test_every_example_fits_its_schema(method: str, path: str, media: str, example: Any) -> None:
+    content = operations()[method, path]["requestBody"]["content"][media]
+    assert errors_of(content["schema"], example) == []
+
+
+def test_the_examples_of_schemas_fit_them() -> None:
+    for name, component in DOCUMENT["components"]["schemas"].items():
+        for member, schema in component.get("properties", {}).items():
+            for example in schema.get("examples", []):
+                assert errors_of(schema, example) == [], (name, member)
+
+
+@pytest.mark.parametrize(("method", "path", "media", "example"), EXAMPLES)
 def test_every_example_is_accepted(method: str, path: str, media: str, example: Any) -> None:
     async def scenario() -> None:
         site = FakeSite()
@@ -109,8 +143,60 @@ def test_every_example_is_accepted(method: str, path: str, media: str, example: 
                 **body,
             )
         assert answer.is_success, answer.text
+        check_answer(answer)
 
     run(scenario())
+
+
+def test_the_answers_of_a_site_fit_the_schemas() -> None:
+    seen: set[tuple[str, str]] = set()
+
+    async def scenario() -> None:
+        site = FakeSite()
+        async with memory_client(site) as client:
+
+            async def ask(method: str, path: str, json: Any = None) -> None:
+                seen.add(check_answer(await client.request(method, path, json=json)))
+
+            await ask(
+                "POST", "/v1/subscriptions", {"filter": "n > 2", "id": "alerts", "expires_in_seconds": 9}
+            )
+            await ask(
+                "POST", "/v1/subscriptions", [{"filter": "n > 2"}, {"filter": "n > 3", "scheme": "counting"}]
+            )
+            await ask("POST", "/v1/subscriptions", {"filter": "n >"})
+            await ask("POST", "/v1/subscriptions", {"filter": "n > 2", "id": "alerts"})
+            await ask("POST", "/v1/events", [{"n": n} for n in range(6)])
+            await ask("POST", "/v1/events", 7)
+            await ask("GET", "/v1/subscriptions")
+            await ask("GET", "/v1/subscriptions?limit=1")
+            await ask("GET", "/v1/subscriptions/alerts")
+            await ask("GET", "/v1/subscriptions/nobody")
+            await ask("GET", "/v1/subscriptions/alerts/events?wait=0")
+            await ask("POST", "/v1/subscriptions/alerts/ack", {"delivery_id": "alerts:3"})
+            await ask("POST", "/v1/subscriptions/alerts/ack", {"delivery_id": "other:3"})
+            await ask("PUT", "/v1/subscriptions/alerts", {"filter": "n > 4", "mailbox": {"max_count": 3}})
+            await ask("DELETE", "/v1/subscriptions/alerts")
+            await ask("GET", "/v1/stream")
+            await ask("GET", "/v1/subscriptions/nobody/stream")
+            await ask("POST", "/v1/sets/quotes", {"filter": "a = ?", "rows": [[1], [2]]})
+            await ask("GET", "/v1/sets")
+            await ask("DELETE", "/v1/sets/quotes")
+            await ask("POST", "/v1/filters/test", {"filter": "a > 1", "event": {"b": 1}})
+            await ask("POST", "/v1/filters/explain", {"filter": "a > 1"})
+            await ask("GET", "/v1/pipeline")
+            await ask("GET", "/v1/slices")
+            await ask("POST", "/v1/slices", {"split": 0})
+            await ask("DELETE", "/v1/slices/1")
+            await ask("GET", "/v1/gateways")
+            await ask("GET", "/healthz")
+            await ask("GET", "/readyz")
+            await ask("GET", "/metrics")
+            site.ready = False
+            await ask("GET", "/readyz")
+
+    run(scenario())
+    assert seen == set(operations())
 
 
 def test_the_description_is_served() -> None:

@@ -195,6 +195,7 @@ def test_the_site_s_limit_on_subscriptions_is_a_403_and_a_request_s_a_413() -> N
         ('{"filter": "a = 1", "id": ""}', "invalid_request", "id"),
         ('{"filter": "a = 1", "id": "a/b"}', "invalid_request", "id"),
         ('{"filter": "a = 1", "id": "a b"}', "invalid_request", "id"),
+        ('{"filter": "a = 1", "id": "a\\n"}', "invalid_request", "id"),
         ('{"filter": "a = 1", "id": "live-mine"}', "invalid_request", "id"),
         ('{"filter": "a = 1", "expires_in_seconds": 0}', "invalid_request", "expires_in_seconds"),
         ('{"filter": "a = 1", "expires_in_seconds": true}', "invalid_request", "expires_in_seconds"),

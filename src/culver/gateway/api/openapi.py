@@ -158,7 +158,7 @@ def _operation(operation: Operation, schemas: _Schemas) -> Node:
         node["parameters"] = parameters
     if operation.body is not None:
         content = {"schema": schemas.of(operation.body), "example": schemas.example(operation.body)}
-        node["requestBody"] = {"required": not operation.takes_no_body, "content": {JSON: content}}
+        node["requestBody"] = {"required": not operation.body_is_optional, "content": {JSON: content}}
     if operation.contents is not None:
         node["requestBody"] = {"required": True, "content": operation.contents}
     node["responses"] = _responses(operation, schemas)

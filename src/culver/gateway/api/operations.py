@@ -85,6 +85,7 @@ class Operation:
     reads_query: bool
     query: Any
     body: Any
+    body_is_optional: bool
     answer: Any
     status: int = 200
     contents: Mapping[str, Any] | None = None
@@ -95,11 +96,6 @@ class Operation:
     other_answers: Mapping[int, str] | None = None
     max_body_bytes: int | None = None
     event_member: str | None = None
-
-    @property
-    def takes_no_body(self) -> bool:
-        """Whether the body may be left out."""
-        return NoneType in get_args(self.body)
 
     async def respond(self, request: Request) -> Response:
         """The endpoint."""
@@ -120,10 +116,10 @@ class Operation:
 
     async def _read_body(self, request: Request, gateway: Gateway) -> Any:
         settings = gateway.settings
-        if not self.takes_no_body:
+        if not self.body_is_optional:
             require_json(request.headers)
         body = await read_body(request, self.max_body_bytes or settings.gateway.max_body_bytes)
-        if self.takes_no_body:
+        if self.body_is_optional:
             if not body:
                 return None
             require_json(request.headers)
@@ -151,7 +147,9 @@ class Operations:
 
         def declare(handler: Handler) -> Handler:
             hints = get_type_hints(handler, include_extras=True)
-            answer = options.get("answer", hints["return"])
+            answer, body = options.get("answer", hints["return"]), hints.get("body")
+            bodies = get_args(body)
+            optional = NoneType in bodies
             first_word, *words = handler.__name__.split("_")
             summary, _, description = (inspect.getdoc(handler) or "").partition("\n\n")
             derived = {
@@ -162,7 +160,8 @@ class Operations:
                 "path_parameters": tuple(re.findall(r"{(\w+)}", path)),
                 "reads_query": "query" in hints,
                 "query": hints.get("query"),
-                "body": hints.get("body"),
+                "body": bodies[0] if optional else body,
+                "body_is_optional": optional,
                 "answer": answer,
             }
             self._all.append(

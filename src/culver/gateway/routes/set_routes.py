@@ -39,7 +39,12 @@ ARROW_STREAM = "application/vnd.apache.arrow.stream"
 operations = Operations("sets", "Many subscriptions of one form")
 _CONTENTS = {
     JSON: {
-        "schema": {"$ref": "#/components/schemas/NewRows"},
+        "schema": {
+            "$ref": "#/components/schemas/NewRows",
+            "oneOf": [
+                {"properties": {name: {"type": "array"}}, "required": [name]} for name in ("rows", "columns")
+            ],
+        },
         "example": {"filter": "symbol = ? AND price >= ?", "rows": [["ACME", 20], ["EMCA", 7.5]]},
     },
     ARROW_STREAM: {
@@ -93,7 +98,7 @@ async def add_rows(request: Request) -> AcceptedRows:
 @operations.add("GET /v1/sets")
 async def list_sets(request: Request, query: SetPageQuery) -> SetPage:
     """List sets by name."""
-    after = None if query.after is None else check_set_name(query.after)
+    after = None if query.after is None else check_set_name(query.after, "after")
     page = await gateway_of(request).site.subscriptions.sets(after, query.limit)
     return SetPage(
         sets=[
