@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from culver.config import Settings
+from culver.config import GatewaySettings, Settings
 from culver.control.site_observation import (
     IndexScheme,
     IndexSlice,
@@ -46,7 +46,7 @@ class FakeSite:
     publications wait until it is set."""
 
     def __init__(self, settings: Settings | None = None) -> None:
-        self.settings = settings or Settings()
+        self.settings = settings or Settings(gateway=GatewaySettings(port=0))
         self.publications = FakePublications(self)
         self.subscriptions = FakeSubscriptions(self)
         self.sessions = FakeSessions(self)

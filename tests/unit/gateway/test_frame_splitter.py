@@ -36,6 +36,10 @@ def test_a_short_text_is_read_as_clients_write_it_and_a_part_of_one_is_passed_on
         frame(b"x", final=False), b"\xc1" + MESSAGE[1:], Frame(Opcode.TEXT, b"xxxxxxx").serialize(mask=False),
         frame(b"x" * 1_001),
     ],
+    ids=[
+        "binary", "ping", "close", "no UTF-8", "continuation", "reserved opcode",
+        "fragment", "reserved bit", "unmasked", "long",
+    ],
 )  # fmt: skip
 def test_anything_but_a_short_text_is_passed_on(data: bytes) -> None:
     assert list(FrameSplitter(1_000).split(data)) == [data]

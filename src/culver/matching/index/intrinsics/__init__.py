@@ -1,0 +1,1 @@
+"""What kernels ask of the processor directly: vector instructions, and memory by its address."""
