@@ -32,7 +32,7 @@ class CommitObserver(Protocol):
 
 
 class CommitReceipt(NamedTuple):
-    """Where acknowledged events stand in the log: `[first_offset, next_offset)`, in the order sent."""
+    """The place of acknowledged events in the log, `[first_offset, next_offset)`, in the order sent."""
 
     first_offset: int
     next_offset: int
@@ -81,8 +81,7 @@ class ReadableLog(Protocol):
 class Committer(Protocol):
     """Publishes from one event loop into a log, which it does not own. Entered before use, and closed by its owner.
 
-    Publications get offsets in the order in which they come, and none is ever split by another. The number of events
-    that wait is bounded by the log's settings: beyond that, publishers wait in turn."""
+    Publications get offsets in the order in which they come, and the events of each have consecutive offsets."""
 
     @property
     def pending_events(self) -> int:
@@ -122,7 +121,7 @@ class PublicationLog(ReadableLog, Protocol):
 
     @property
     def address(self) -> str:
-        """What `open_reader` takes, in any process of the site."""
+        """The address that opens a reader of this log, in any process of the site."""
 
     def committer(self, observer: CommitObserver, clock_us: Callable[[], int]) -> Committer:
         """The publishing end for the running event loop; a log has one at a time. `clock_us` gives the time at which

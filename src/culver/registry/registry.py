@@ -124,8 +124,8 @@ class Registry(Protocol):
         `version` before, and `changes` since that version afterwards."""
 
     def changes(self, after_version: int) -> Changes:
-        """What was added and ended after that version. A registration both added and ended is in both lists; one that
-        was forgotten is in neither, so forget only registrations whose end every follower has heard of."""
+        """The registrations added and ended after that version. One that was both is in both lists; one that was
+        forgotten is in neither, so forget only registrations whose end every follower has heard of."""
 
     def forget(self, numbers: Sequence[int], blocks: Sequence[int] = ()) -> None:
         """Drop ended registrations, and ended blocks by their first number, for good. This is no change: the version

@@ -1,4 +1,4 @@
-"""The thread that writes without the interpreter: what is on disk when it answers, and what else it may answer."""
+"""The thread that writes without the GIL: what is on disk when it answers, and how it reports failures."""
 
 import asyncio
 import contextlib

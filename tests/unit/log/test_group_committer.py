@@ -68,20 +68,6 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-def test_events_are_readable_at_the_offsets_of_the_answer(tmp_path: Path) -> None:
-    async def main() -> None:
-        with GatedLog(tmp_path) as log:
-            async with committer(log) as publisher:
-                assert await publisher.publish([event(0), event(1)]) == (0, 2)
-                assert numbers(log, 0, 2) == [0, 1]
-                assert await publisher.publish([event(2)]) == (2, 3)
-                assert await publisher.publish([]) == (3, 3)
-            ((_, batch),) = log.read(2, 3)
-            assert batch.column("received_us").to_pylist() == [1_000]
-
-    asyncio.run(main())
-
-
 def test_requests_that_arrive_during_a_commit_share_the_next_one(tmp_path: Path) -> None:
     async def main() -> None:
         with GatedLog(tmp_path) as log:
@@ -229,24 +215,6 @@ def test_events_of_many_shapes_keep_their_order_and_offsets(tmp_path: Path) -> N
                 assert await asyncio.gather(*tasks) == [(n, n + 2) for n in range(0, 40, 2)]
             assert numbers(log, 0, 40) == list(range(40))
             assert len(list(log.read(0, 40))) > 2 * len(log.groups)
-
-    asyncio.run(main())
-
-
-def test_listener_hears_of_a_commit_on_the_loop_in_order_before_the_publisher_goes_on(tmp_path: Path) -> None:
-    async def main() -> None:
-        told: list[tuple[int, int, int]] = []
-        with GatedLog(tmp_path) as log:
-            async with committer(
-                log,
-                listener=Listener(
-                    lambda first, events: told.append((first, len(events), threading.get_ident()))
-                ),
-            ) as publisher:
-                for n in range(5):
-                    await publisher.publish([event(n), event(n)])
-                    assert told[-1] == (2 * n, 2, threading.get_ident())
-        assert [first for first, _, _ in told] == [0, 2, 4, 6, 8]
 
     asyncio.run(main())
 
