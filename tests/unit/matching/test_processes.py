@@ -53,7 +53,7 @@ every = [
     *(match_kernels.match_segments, key_kernels.fill_keys, key_kernels.payload_sizes),
     *(grouping.group_list, grouping.count_groups),
     *(row_needs.count, row_needs.fill, row_needs.drop_repeated),
-    *(need_cache.find_texts, need_cache.find_numbers, need_cache.place_texts, need_cache.place_numbers),
+    *(need_cache.find_codes, need_cache.fill_slots),
 ]
 before = [list(kernel.signatures) for kernel in every]
 assert all(len(signatures) == 1 for signatures in before), before

@@ -6,11 +6,12 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
+from culver.jit import Shorts
 from culver.matching.index.compile.constraint_codec import constraint_to_text
 from culver.matching.index.keys.batch_columns import BatchColumns
 from culver.matching.index.needs import need_cache
 from culver.matching.index.needs.need_lookup import TextLookup
-from culver.matching.index.needs.segment_needs import Needs
+from culver.matching.index.needs.segment_needs import SegmentNeeds
 from culver.model.columns.event_batch import concat, encode
 from culver.model.event import Event
 from culver.model.language.evaluation import satisfies
@@ -108,7 +109,7 @@ def distinct(constraints: Sequence[Constraint]) -> dict[str, Constraint]:
     return {constraint_to_text(constraint): constraint for constraint in constraints}
 
 
-def evaluate(needs: Needs, events: Sequence[Event]) -> list[list[int]]:
+def evaluate(needs: SegmentNeeds, events: Sequence[Event]) -> list[list[int]]:
     held = needs.evaluate(BatchColumns(concat(encode(events, 0))))
     found = held.needs.tolist()
     return [sorted(found[begin:end]) for begin, end in zip(held.start, held.start[1:], strict=False)]
@@ -125,7 +126,7 @@ def check(constraints: Sequence[Constraint], values: Sequence[Value]) -> None:
     """Compare what the needs say about events with `x` of each value, in one batch, with the reference."""
     events = [Event({}, {"x": value}, b"{}") for value in values]
     pool = distinct(constraints)
-    assert evaluate(Needs(tuple(pool)), events) == expected(list(pool.values()), events)
+    assert evaluate(SegmentNeeds(tuple(pool)), events) == expected(list(pool.values()), events)
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -134,7 +135,7 @@ def test_needs_equal_the_reference_in_batch_after_batch(seed: int) -> None:
     pool = distinct([random_need(rng) for _ in range(rng.choice((3, 40, 200)))])
     constraints = list(pool.values())
     # From a memory that never forgets, to one that forgets after every batch.
-    needs = Needs(tuple(pool), rng.choice((0, 500, 1_000_000)))
+    needs = SegmentNeeds(tuple(pool), rng.choice((0, 500, 1_000_000)))
     assert needs.count == len(pool)
     for _ in range(6):
         events = list(random_events(rng, rng.choice((1, 3, 20, 60))))
@@ -147,7 +148,7 @@ def test_parts_of_a_batch_are_evaluated_as_the_whole() -> None:
     events = list(random_events(rng, 50))
     batch = concat(encode(events, 0))
     wanted = expected(list(pool.values()), events)
-    needs = Needs(tuple(pool))
+    needs = SegmentNeeds(tuple(pool))
     for begin, rows in ((0, 50), (7, 3), (49, 1), (13, 30), (20, 0)):
         held = needs.evaluate(BatchColumns(batch.slice(begin, rows)))
         assert len(held.start) == rows + 1
@@ -157,8 +158,8 @@ def test_parts_of_a_batch_are_evaluated_as_the_whole() -> None:
 
 
 def test_no_needs_and_no_rows_give_nothing() -> None:
-    assert evaluate(Needs(()), [Event({}, {"x": 1}, b"{}")]) == [[]]
-    assert evaluate(Needs((constraint_to_text(Presence("x", True)),)), []) == []
+    assert evaluate(SegmentNeeds(()), [Event({}, {"x": 1}, b"{}")]) == [[]]
+    assert evaluate(SegmentNeeds((constraint_to_text(Presence("x", True)),)), []) == []
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -204,7 +205,7 @@ def test_arithmetic_on_columns_is_exact(operator: Operator, sign: str) -> None:
             for right_values in scales:
                 data = [{"a": rng.choice(left), "b": rng.choice(right_values)} for _ in range(40)]
                 events = [Event({}, each, b"{}") for each in data]
-                assert evaluate(Needs(tuple(pool)), events) == expected(list(pool.values()), events)
+                assert evaluate(SegmentNeeds(tuple(pool)), events) == expected(list(pool.values()), events)
 
 
 def test_a_value_is_worked_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,7 +217,7 @@ def test_a_value_is_worked_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
         return meets(self, value)
 
     monkeypatch.setattr(TextLookup, "meets", recorded)
-    needs = Needs((constraint_to_text(pattern("x", "%b")),))
+    needs = SegmentNeeds((constraint_to_text(pattern("x", "%b")),))
     for _ in range(3):
         events = [
             Event({}, {"x": text, "y": f"{text}{row}"}, b"{}") for row in range(4) for text in ("ab", "a")
@@ -226,7 +227,7 @@ def test_a_value_is_worked_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_no_more_is_remembered_than_the_bound_allows() -> None:
-    needs = Needs((constraint_to_text(pattern("x", "%9")),), max_remembered=1000)
+    needs = SegmentNeeds((constraint_to_text(pattern("x", "%9")),), most_remembered=1000)
     most = 0
     for batch in range(20):
         events = [Event({}, {"x": f"{batch} {row}"}, b"{}") for row in range(20)]
@@ -235,20 +236,46 @@ def test_no_more_is_remembered_than_the_bound_allows() -> None:
     assert 0 < most <= 1000
 
 
+@pytest.mark.parametrize("rows", [1, 32, 33, 500])
+def test_columns_with_gaps_are_evaluated_like_the_reference_at_any_length(rows: int) -> None:
+    rng = random.Random(rows)
+    pool = distinct([random_need(rng) for _ in range(200)])
+    needs = SegmentNeeds(tuple(pool))
+    for _ in range(3):
+        events = list(random_events(rng, rows))
+        assert evaluate(needs, events) == expected(list(pool.values()), events)
+
+
 def test_values_that_collide_are_found_all_the_same() -> None:
     # All of them want the same slot, and there is no room for that many near it.
-    integers = [n for n in range(6_000) if need_cache._hash_number(n) & 0x7F == 0]
+    integers = [n for n in range(6_000) if need_cache._slot_of(n) & 0x7F == 0]
     assert 2 * need_cache._PROBES < len(integers) < 64  # of the 128 slots that so many get
-    needs = Needs((constraint_to_text(OneOf("x", Domain.NUMBER, tuple(integers[::2]))),))
+    needs = SegmentNeeds((constraint_to_text(OneOf("x", Domain.NUMBER, tuple(integers[::2]))),))
     events = [Event({}, {"x": n}, b"{}") for n in integers]
     for _ in range(5):
         assert evaluate(needs, events) == [[0] if place % 2 == 0 else [] for place in range(len(integers))]
 
 
+def test_strings_that_share_a_hash_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = need_cache._table
+
+    def with_one_hash(known: "dict[bytes | int, Shorts]") -> "need_cache._Table":
+        """Every key is that of the first text, as if all texts had its hash."""
+        table = real(known)
+        table.keys[:] = table.keys[:1]
+        return table
+
+    monkeypatch.setattr(need_cache, "_table", with_one_hash)
+    needs = SegmentNeeds((constraint_to_text(pattern("x", "%b")),))
+    events = [Event({}, {"x": text}, b"{}") for text in ("ab", "ba", "abb", "aba")]
+    for _ in range(5):
+        assert evaluate(needs, events) == [[0], [], [0], []]
+
+
 def test_threads_may_share_needs() -> None:
     rng = random.Random(5)
     pool = distinct([random_need(rng) for _ in range(100)])
-    needs = Needs(tuple(pool), 2000)
+    needs = SegmentNeeds(tuple(pool), 2000)
     batches = [list(random_events(rng, 20)) for _ in range(8)]
     wanted = [expected(list(pool.values()), events) for events in batches]
     found: list[list[list[list[int]]]] = []
@@ -274,6 +301,6 @@ def test_threads_may_share_needs() -> None:
     ],
 )
 def test_a_negated_need_is_refused(negated: Constraint) -> None:
-    needs = Needs((constraint_to_text(negated),))
+    needs = SegmentNeeds((constraint_to_text(negated),))
     with pytest.raises(ValueError, match="must not"):
         evaluate(needs, [Event({}, {"x": 1}, b"{}")])

@@ -40,7 +40,7 @@ from culver.matching.index.compile.key_lines import HIGHEST_KEY, LOWEST_KEY
 from culver.matching.index.keys.batch_columns import BatchColumns
 from culver.matching.index.keys.key_kernels import Programs
 from culver.matching.index.keys.literals import literals_of
-from culver.matching.index.needs.segment_needs import Needs
+from culver.matching.index.needs.segment_needs import SegmentNeeds
 from culver.model.language import Predicate
 
 _MAX_ROWS = 8_192  # worked on at a time
@@ -137,7 +137,7 @@ class _Counting:
 
     def __init__(self, table: ClauseTable) -> None:
         self._programs = Programs(table.dimensions)
-        self._needs = Needs(table.pool)
+        self._needs = SegmentNeeds(table.pool)
         self._literals = literals_of(
             read_only(run_starts(np.array([len(text) for text in table.literals], np.int64))),
             read_only(np.frombuffer(b"".join(table.literals), np.uint8)),

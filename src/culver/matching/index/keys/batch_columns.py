@@ -5,7 +5,7 @@ turned once per batch, however many segments ask for it.
 """
 
 import ctypes
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -39,14 +39,6 @@ class Strings:
     valid: NDArray[np.uint8]
 
 
-@dataclass(frozen=True, slots=True)
-class Members:
-    """The members of a column of lists, one after another: member i belongs to row rows[i]."""
-
-    rows: NDArray[np.int32]
-    strings: Strings
-
-
 class BatchColumns:
     """The columns of one batch, turned when first asked for."""
 
@@ -60,7 +52,6 @@ class BatchColumns:
         self._attributes: dict[str, dict[Kind, pa.Array]] = {}
         self._keys: dict[Dimension, Keys | None] = {}
         self._strings: dict[str, Strings | None] = {}
-        self._members: dict[str, Members | None] = {}
 
     def attribute(self, name: str) -> dict[Kind, pa.Array]:
         found = self._attributes.get(name)
@@ -101,15 +92,8 @@ class BatchColumns:
     def strings(self, name: str) -> Strings | None:
         if name not in self._strings:
             column = self.attribute(name).get(Kind.STRING)
-            self._strings[name] = None if column is None else _strings(column)
+            self._strings[name] = None if column is None else string_column(column)
         return self._strings[name]
-
-    def members(self, name: str) -> Members | None:
-        """The members of an attribute's lists; None: no row has a list."""
-        if name not in self._members:
-            column = self.attribute(name).get(Kind.STRINGS)
-            self._members[name] = None if column is None else _members(column)
-        return self._members[name]
 
     def present(self, name: str) -> NDArray[np.uint8]:
         """1 for each row that has the attribute, whatever its kind."""
@@ -126,7 +110,7 @@ def _valid(column: pa.Array) -> NDArray[np.uint8]:
     return flags.astype(np.uint8)
 
 
-def _strings(column: pa.Array) -> Strings:
+def string_column(column: pa.Array) -> Strings:
     _, starts, data = column.buffers()
     return Strings(
         _items(starts, np.int32, column.offset, len(column) + 1),
@@ -144,12 +128,3 @@ def _items(buffer: Any, dtype: Any, first: int, count: int) -> NDArray[Any]:
         flags = items.flags
     flags.writeable = False
     return items
-
-
-def _members(column: pa.Array) -> Members:
-    starts = _items(column.buffers()[1], np.int32, column.offset, len(column) + 1)
-    first, last = int(starts[0]), int(starts[-1])
-    rows = np.repeat(np.arange(len(column), dtype=np.int32), np.diff(starts))
-    strings = _strings(column.values.slice(first, last - first))
-    # A row that has no list may have members all the same, as Arrow goes.
-    return Members(rows, replace(strings, valid=_valid(column)[rows]))

@@ -41,7 +41,7 @@ _CALCULATE: dict[str, Callable[[Any, Any], Any]] = {
 Rows = NDArray[np.int64]
 
 
-class Calculations:
+class ComputedNeeds:
     """Comparisons, each the need at some place of a pool."""
 
     def __init__(self, needs: Sequence[tuple[int, Comparison]]) -> None:

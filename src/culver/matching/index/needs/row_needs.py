@@ -50,7 +50,7 @@ def gather(parts: Sequence[ColumnNeeds], rows: int) -> RowNeeds:
     return RowNeeds(start, needs)
 
 
-def starts_of(lists: Sequence[Shorts]) -> tuple[Integers, Shorts]:
+def join_lists(lists: Sequence[Shorts]) -> tuple[Integers, Shorts]:
     """Lists put one after another: where each begins, and all of them."""
     start = np.zeros(len(lists) + 1, np.int64)
     np.cumsum([len(each) for each in lists], out=start[1:])

@@ -1,15 +1,16 @@
 """The needs of a segment: constraints that are no interval, each evaluated once per distinct value.
 
-The texts of a pool are read when the first batch comes, and the needs about an attribute are made ready when
-it first occurs: who only merges or publishes segments pays for neither.
+The texts of a pool are read when the first batch comes, and the needs about an attribute are made ready when it first
+occurs: who only merges or publishes segments pays for neither.
 
-    pool --codec--> by attribute --> lookups     which needs a value meets
-                                 --> recall      and which it met before
-                --> arithmetic                   what takes several attributes
-                                          all of it put together per row by `held`
+    pool --constraint_codec--> by attribute --> need_lookup       the needs that a value meets
+                                            --> need_cache        the same, remembered
+                           --> computed_needs                     comparisons of several attributes
+                                                                  row_needs puts all of it together, row by row
 """
 
 import numpy as np
+import pyarrow as pa
 
 from culver.jit import Shorts
 from culver.matching.index.compile.constraint_codec import (
@@ -18,15 +19,16 @@ from culver.matching.index.compile.constraint_codec import (
     packed_constraints,
 )
 from culver.matching.index.compile.key_lines import KeyLine, real_of_key
-from culver.matching.index.keys.batch_columns import BatchColumns
-from culver.matching.index.needs.computed_needs import Calculations
-from culver.matching.index.needs.need_cache import NumberMemory, Remembered, TextMemory
+from culver.matching.index.keys.batch_columns import BatchColumns, Strings, string_column
+from culver.matching.index.needs.computed_needs import ComputedNeeds
+from culver.matching.index.needs.need_cache import CacheSize, NeedCache
 from culver.matching.index.needs.need_lookup import Lookup, TextLookup
-from culver.matching.index.needs.row_needs import ColumnNeeds, RowNeeds, gather
+from culver.matching.index.needs.row_needs import ColumnNeeds, RowNeeds, drop_repeated, gather
 from culver.model import Domain, Kind, Timestamp
 from culver.model.language import Comparison, Computed
 
-_MAX_REMEMBERED = 1_000_000  # needs met, over all values of a segment
+# Needs met, over all values of a segment.
+_MOST_REMEMBERED = 1_000_000
 
 _DOMAINS = {"pattern": Domain.STRING, "contains": Domain.STRINGS}
 _KINDS = {
@@ -36,6 +38,8 @@ _KINDS = {
     Domain.TIMESTAMP: (Kind.TIMESTAMP,),
     Domain.STRINGS: (Kind.STRINGS,),
 }
+
+
 _LINES = {
     Kind.INTEGER: KeyLine.INTEGERS,
     Kind.REAL: KeyLine.REALS,
@@ -44,24 +48,24 @@ _LINES = {
 }
 
 
-class Needs:
+class SegmentNeeds:
     """The pool of one segment, ready to be evaluated. Safe to share between threads.
 
-    Nothing in a pool is negated: what must not hold is said by the clause. `evaluate` raises ValueError where
-    that is not so, or where a text is no constraint.
+    Nothing in a pool is negated: the clause says what must not hold. `evaluate` raises ValueError where that is not
+    so, or where a text is no constraint.
     """
 
-    def __init__(self, pool: tuple[str, ...], max_remembered: int = _MAX_REMEMBERED) -> None:
+    def __init__(self, pool: tuple[str, ...], most_remembered: int = _MOST_REMEMBERED) -> None:
         self.count = len(pool)
         self._pool = pool
-        self._max_remembered = max_remembered
-        self._remembered = Remembered()
-        self._read: tuple[list[_OfAttribute], Calculations | None] | None = None
+        self._most_remembered = most_remembered
+        self._held = CacheSize()
+        self._read: tuple[list[_AttributeNeeds], ComputedNeeds | None] | None = None
 
     @property
     def remembered(self) -> int:
-        """How much is remembered, between batches at most `max_remembered`."""
-        return self._remembered.size
+        """How much is remembered; between batches at most `most_remembered`."""
+        return self._held.size
 
     def evaluate(self, columns: BatchColumns) -> RowNeeds:
         """The needs that each row meets."""
@@ -69,22 +73,22 @@ class Needs:
             return RowNeeds(np.zeros(columns.rows + 1, np.int64), np.empty(0, np.int32))
         read = self._read
         if read is None:
-            read = self._read = _read(self._pool, self._remembered)
-        attributes, calculations = read
+            read = self._read = _read(self._pool, self._held)
+        attributes, computed = read
         rows = np.arange(columns.rows, dtype=np.int32)
         parts: list[ColumnNeeds] = []
         for needs in attributes:
             needs.add_parts(columns, rows, parts)
-        if calculations is not None and (part := calculations.part(columns)) is not None:
+        if computed is not None and (part := computed.part(columns)) is not None:
             parts.append(part)
-        if self._remembered.size > self._max_remembered:
-            self._remembered.size = 0
+        if self._held.size > self._most_remembered:
+            self._held.size = 0
             for needs in attributes:
                 needs.forget()
         return gather(parts, columns.rows)
 
 
-def _read(pool: tuple[str, ...], remembered: Remembered) -> "tuple[list[_OfAttribute], Calculations | None]":
+def _read(pool: tuple[str, ...], held: CacheSize) -> "tuple[list[_AttributeNeeds], ComputedNeeds | None]":
     places: dict[str | None, list[int]] = {}
     for place, text in enumerate(pool):
         places.setdefault(attribute_of_text(text), []).append(place)
@@ -94,58 +98,58 @@ def _read(pool: tuple[str, ...], remembered: Remembered) -> "tuple[list[_OfAttri
         assert isinstance(constraint, Computed)
         computed.append((place, constraint.comparison))
     attributes = [
-        _OfAttribute(name, own, [pool[place] for place in own], remembered)
+        _AttributeNeeds(name, own, [pool[place] for place in own], held)
         for name, own in places.items()
         if name is not None
     ]
-    return attributes, Calculations(computed) if computed else None
+    return attributes, ComputedNeeds(computed) if computed else None
 
 
-class _OfAttribute:
+class _AttributeNeeds:
     """The needs about one attribute: their places in the pool, and their texts."""
 
-    def __init__(self, name: str, places: list[int], texts: list[str], remembered: Remembered) -> None:
+    def __init__(self, name: str, places: list[int], texts: list[str], held: CacheSize) -> None:
         self._name = name
         self._places = places
         self._texts = texts
-        self._remembered = remembered
-        self._ready: tuple[Shorts, dict[Kind, TextMemory | NumberMemory]] | None = None
+        self._held = held
+        self._ready: tuple[Shorts, dict[Kind, NeedCache]] | None = None
 
     def forget(self) -> None:
         if self._ready is not None:
-            for memory in self._ready[1].values():
-                memory.forget()
+            for cache in self._ready[1].values():
+                cache.forget()
 
     def add_parts(self, columns: BatchColumns, rows: Shorts, parts: list[ColumnNeeds]) -> None:
-        name = self._name
-        kinds = columns.attribute(name)
+        kinds = columns.attribute(self._name)
         if not kinds:
             return
         ready = self._ready
         if ready is None:
             ready = self._ready = self._make_ready()
-        presence, memories = ready
+        presence, caches = ready
         if len(presence):
-            there = columns.present(name).astype(np.int32) - np.int32(1)
+            there = columns.present(self._name).astype(np.int32) - np.int32(1)
             parts.append(ColumnNeeds(rows, there, np.array([0, len(presence)]), presence))
-        for kind in kinds:
-            memory = memories.get(kind)
-            if memory is None:
+        for kind, column in kinds.items():
+            cache = caches.get(kind)
+            if cache is None:
                 continue
-            if isinstance(memory, NumberMemory):
-                keys = columns.keys((name, _LINES[kind]))
-                assert keys is not None
-                parts += memory.parts(rows, *keys)
+            if kind is Kind.STRINGS:
+                found = cache.look_up_texts(*_members(rows, column))
+                for part in found:
+                    drop_repeated(part.rows, part.codes, np.full(len(part.start) - 1, -1, np.int32))
             elif kind is Kind.STRING:
-                strings = columns.strings(name)
+                strings = columns.strings(self._name)
                 assert strings is not None
-                parts += memory.parts(rows, strings)
+                found = cache.look_up_texts(rows, strings)
             else:
-                members = columns.members(name)
-                assert members is not None
-                parts += memory.parts(members.rows, members.strings, repeated=True)
+                keys = columns.keys((self._name, _LINES[kind]))
+                assert keys is not None
+                found = cache.look_up_keys(rows, *keys)
+            parts += found
 
-    def _make_ready(self) -> tuple[Shorts, dict[Kind, TextMemory | NumberMemory]]:
+    def _make_ready(self) -> tuple[Shorts, dict[Kind, NeedCache]]:
         presence: list[int] = []
         lookups: dict[Domain, Lookup] = {}
         for place, packed in zip(self._places, packed_constraints(self._texts), strict=True):
@@ -160,22 +164,28 @@ class _OfAttribute:
             if lookup is None:
                 lookup = lookups[domain] = TextLookup() if domain is Domain.STRING else Lookup()
             lookup.add(place, packed)
-        memories: dict[Kind, TextMemory | NumberMemory] = {}
+        caches: dict[Kind, NeedCache] = {}
         for domain, lookup in lookups.items():
             for kind in _KINDS[domain]:
-                memories[kind] = _memory(kind, lookup, self._remembered)
-        return np.array(presence, np.int32), memories
+                caches[kind] = _cache(kind, lookup, self._held)
+        return np.array(presence, np.int32), caches
 
 
-def _memory(kind: Kind, lookup: Lookup, remembered: Remembered) -> TextMemory | NumberMemory:
+def _cache(kind: Kind, lookup: Lookup, held: CacheSize) -> NeedCache:
     match kind:
         case Kind.STRING | Kind.STRINGS:
-            return TextMemory(lookup.meets, remembered)
+            return NeedCache(lambda text: lookup.meets(text.decode()), held)
         case Kind.INTEGER:
-            return NumberMemory(lookup.meets, remembered)
+            return NeedCache(lookup.meets, held)
         case Kind.REAL:
-            return NumberMemory(lambda key: lookup.meets(real_of_key(key)), remembered)
+            return NeedCache(lambda key: lookup.meets(real_of_key(key)), held)
         case Kind.BOOLEAN:
-            return NumberMemory(lambda key: lookup.meets(key != 0), remembered)
+            return NeedCache(lambda key: lookup.meets(key != 0), held)
         case Kind.TIMESTAMP:
-            return NumberMemory(lambda key: lookup.meets(Timestamp(key)), remembered)
+            return NeedCache(lambda key: lookup.meets(Timestamp(key)), held)
+
+
+def _members(rows: Shorts, column: pa.Array) -> tuple[Shorts, Strings]:
+    """The members of a column of lists, one after another, and the row of each."""
+    lengths = column.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
+    return np.repeat(rows, lengths), string_column(column.flatten())

@@ -23,7 +23,7 @@ from culver.matching.index.keys.literals import literals_of
 from culver.matching.index.layout.restoration import restore
 from culver.matching.index.layout.segment_arrays import SegmentArrays
 from culver.matching.index.layout.segment_layout import lay_out
-from culver.matching.index.needs.segment_needs import Needs
+from culver.matching.index.needs.segment_needs import SegmentNeeds
 from culver.matching.index.segments import container
 from culver.model import COLUMNAR
 
@@ -47,7 +47,7 @@ class ColumnarSegment:
         self.dimensions = tuple((name, KeyLine(line)) for name, line in opened.meta["dimensions"])
         self.programs = Programs(self.dimensions)
         self.pool = _texts(opened.arrays["pool_start"], opened.arrays["pool_bytes"])
-        self.needs = Needs(self.pool)
+        self.needs = SegmentNeeds(self.pool)
         self.literals = literals_of(self.arrays.literal_start, self.arrays.literal_bytes)
         self.repeats = bool(opened.meta["repeats"])
         numbers = self.arrays.numbers
