@@ -1,14 +1,37 @@
 """docs/api.md says what the gateway does: its examples run, and nothing is left out."""
 
+import json
 import re
 import shlex
+from contextlib import suppress
 from pathlib import Path
+from typing import get_args
 
+import msgspec
 from starlette.routing import Route
 
 from culver.config import known_settings
+from culver.control import SiteObservation, SlicesView
 from culver.gateway.app import create_app
 from culver.gateway.problems import KINDS, STATUS_OF_FIELD
+from culver.messages import (
+    AcceptedEvents,
+    AcceptedRows,
+    Acknowledged,
+    Clauses,
+    ClientMessage,
+    EventItem,
+    FilterTest,
+    GapItem,
+    Items,
+    NewRows,
+    NewSubscription,
+    Problem,
+    Refusal,
+    ServerMessage,
+    SiteStatus,
+    Subscription,
+)
 from support.fake_site import FakeSite
 from support.gateway import memory_client, run
 
@@ -82,3 +105,57 @@ def test_the_settings_it_names_exist() -> None:
         "gateway.host",
         "gateway.port",
     }
+
+
+def section(title: str) -> str:
+    """The text of a chapter, or of a part of one."""
+    start = re.search(rf"^(#+) {title}$", TEXT, re.M)
+    assert start is not None
+    rest = TEXT[start.end() :]
+    end = re.search(rf"^#{{2,{len(start[1])}}} ", rest, re.M)
+    return rest[: end.start()] if end else rest
+
+
+def members_in(table: str) -> set[str]:
+    """The names in the first column of the rows that a table has for members."""
+    header = re.search(r"^\| member \|.*\n\|---\|---\|\n((?:\|.*\n)+)", table, re.M)
+    assert header is not None
+    return {name for row in header[1].splitlines() for name in re.findall(r"`(\w+)`", row.split("|")[1])}
+
+
+def test_the_tables_of_members_have_those_of_the_messages() -> None:
+    assert members_in(section("Subscribe")) == set(NewSubscription.__struct_fields__)
+    assert members_in(section("Sets")) == set(NewRows.__struct_fields__)
+
+
+def test_the_messages_of_the_websocket_are_those_that_are_read_and_sent() -> None:
+    exchanges, unasked = section("WebSocket").split("Without being asked")
+    rows = re.findall(r'^\| `({"op".*})` \| `({"op": .*?})`', exchanges.replace("[{...}, ...]", "[{}]"), re.M)
+    requests = {type(msgspec.json.decode(sent, type=ClientMessage)) for sent, _ in rows}
+    assert requests == set(get_args(ClientMessage))
+    answers = {type(msgspec.json.decode(got, type=ServerMessage)).__name__ for _, got in rows}
+    names = {kind.__struct_config__.tag: kind.__name__ for kind in get_args(ServerMessage)}
+    answers |= {names[operation] for operation in re.findall(r'^\| `{"op": "(\w+)"', unasked, re.M)}
+    assert answers == set(names.values())
+
+
+ANSWERS = (
+    AcceptedEvents, AcceptedRows, Acknowledged, Clauses, EventItem, FilterTest, GapItem, Items, Problem, Refusal,
+    SiteObservation, SiteStatus, SlicesView, Subscription,
+)  # fmt: skip
+
+
+def test_every_answer_that_is_shown_is_one_that_the_gateway_gives() -> None:
+    blocks = [json.loads(block) for block in re.findall(r"```json\n(.*?)```", TEXT, re.S)]
+    found = set()
+    for block in blocks:
+        fitting = []
+        for kind in ANSWERS:
+            with suppress(msgspec.ValidationError):
+                msgspec.convert(block, kind)
+                names = {field.encode_name for field in msgspec.inspect.type_info(kind).fields}  # type: ignore[attr-defined]
+                if kind in (Problem, Refusal) or block.keys() - {"type"} <= names:
+                    fitting.append(kind)
+        assert fitting, block
+        found.update(fitting)
+    assert found == set(ANSWERS)
