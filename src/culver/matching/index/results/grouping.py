@@ -19,22 +19,30 @@ from culver.matching.groups import MOST_EVENTS, Groups, Matched, MatchList, Rows
 from culver.matching.index.intrinsics.vectors import lowest
 from culver.matching.index.search.buffer_pool import result_buffer
 
-# Numbers are counted as they are up to this span, or up to so many for each pair.
 _NARROW = 1 << 20
-_NUMBERS_PER_PAIR = 64
+"""How wide a span of numbers may always be to be counted as it is: a look at its bitmap takes 5 µs."""
+_WIDE = 1 << 24
+"""How wide a span may be, in memory, if there are some pairs for it."""
+_POOLED = 1 << 19
 
 
 def pooled_rows(count: int) -> Rows:
-    """Memory for so many rows, from the buffer pool."""
-    return result_buffer(-(-count // 4)).view(np.uint16)[:count]
+    """Memory for so many rows, from the buffer pool where they are many."""
+    return (
+        np.empty(count, np.uint16)
+        if count < _POOLED
+        else result_buffer(-(-count // 4)).view(np.uint16)[:count]
+    )
 
 
 class Grouping:
     """Keeps its working memory from one call to the next. Not thread-safe."""
 
     def __init__(self) -> None:
-        # A counter and a bit for each number, from the lowest on. All are zero between calls.
+        # For each number from the lowest on: a counter, where its rows begin, and a bit that marks it. Counters and
+        # marks are zero between calls.
         self._counts: Shorts = np.zeros(0, np.int32)
+        self._begins: Shorts = np.zeros(0, np.int32)
         self._marks: Masks = np.zeros(0, np.uint64)
 
     def group(
@@ -47,55 +55,58 @@ class Grouping:
 
         The parts cover the same events, unless `first_rows` says where the rows of each part begin: then every part
         covers later events than the one before. `new_rows` makes the memory for the result's rows. The only part
-        with anything in it is returned as it is where that is grouped already."""
-        shifts = [0] * len(parts) if first_rows is None else first_rows
-        shifted = [(part, shift) for part, shift in zip(parts, shifts, strict=True) if part.pairs]
+        with anything in it is returned as it is if that is grouped already."""
+        shifted = [
+            (part, shift)
+            for part, shift in zip(parts, first_rows or [0] * len(parts), strict=True)
+            if part.pairs
+        ]
         if len(shifted) == 1 and isinstance(part := shifted[0][0], Groups) and shifted[0][1] == 0:
             return part
-        spans = [part.span for part, _ in shifted]
         pairs = sum([part.pairs for part, _ in shifted])
-        low, high = min([span[0] for span in spans], default=0), max([span[1] for span in spans], default=-1)
-        in_order = first_rows is not None or len(shifted) == 1
-        if high - low < max(_NARROW, _NUMBERS_PER_PAIR * pairs):
-            return self._counted(shifted, low, high + 1 - low, new_rows(pairs), in_order)
+        low = min([part.span[0] for part, _ in shifted], default=0)
+        width = max([part.span[1] for part, _ in shifted], default=-1) + 1 - low
+        if width <= _NARROW or width <= (4_096 if width <= _WIDE else 64) * pairs:
+            return self._counted(shifted, low, width, new_rows(pairs))
         distinct = np.unique(np.concatenate([part.numbers for part, _ in shifted]))
         ranked: list[tuple[Matched, int]] = [
             (part._replace(numbers=distinct.searchsorted(part.numbers)), shift) for part, shift in shifted
         ]
-        groups = self._counted(ranked, 0, len(distinct), new_rows(pairs), in_order)
+        groups = self._counted(ranked, 0, len(distinct), new_rows(pairs))
         return groups._replace(numbers=distinct[groups.numbers])
 
-    def _counted(
-        self, parts: Sequence[tuple[Matched, int]], low: int, width: int, rows: Rows, in_order: bool
-    ) -> Groups:
-        """The same for numbers from `low` up to `low + width`; fills `rows`. With `in_order`, the rows of a
-        registration ascend from part to part."""
+    def _counted(self, parts: Sequence[tuple[Matched, int]], low: int, width: int, rows: Rows) -> Groups:
+        """The same for numbers from `low` up to `low + width`; fills `rows`."""
         if len(self._counts) < width:
-            self._counts = np.zeros(width, np.int32)
+            self._counts, self._begins = np.zeros(width, np.int32), np.zeros(width, np.int32)
             self._marks = np.zeros((width + 63) // 64, np.uint64)
+        counts, begins, marks = self._counts, self._begins, self._marks[: (width + 63) // 64]
         most = min(len(rows), width)
         numbers, bounds = np.empty(most, np.int64), np.empty(most + 1, np.int64)
-        counts, marks = self._counts, self._marks[: (width + 63) // 64]
-        result = numbers, bounds, rows
         if len(parts) == 1 and isinstance(part := parts[0][0], MatchList):
             first_row = part.first_row + parts[0][1]
-            count = group_list(part.offsets, part.numbers, first_row, low, counts, marks, *result)
+            count = group_list(
+                part.offsets, part.numbers, first_row, low, counts, marks, numbers, bounds, rows
+            )
             return Groups(numbers[:count], bounds[: count + 1], rows)
-        for part, _ in parts:
-            if isinstance(part, MatchList):
-                count_list(part.numbers, low, counts, marks)
-            else:
-                count_groups(read_only(part.numbers), read_only(part.bounds), low, counts, marks)
-        count = lay_out(low, counts, marks, numbers, bounds)
-        for part, shift in parts:
-            if isinstance(part, MatchList):
-                place_list(part.offsets, part.numbers, part.first_row + shift, low, counts, rows)
-            else:
-                arrays = read_only(part.numbers), read_only(part.bounds), read_only(part.rows)
-                place_groups(*arrays, shift, low, counts, rows)
+        lists = [(part, shift) for part, shift in parts if isinstance(part, MatchList)]
+        groups = [
+            (Groups(read_only(part.numbers), read_only(part.bounds), read_only(part.rows)), shift)
+            for part, shift in parts
+            if isinstance(part, Groups)
+        ]
+        for listed, _ in lists:
+            count_list(listed.numbers, low, counts, marks)
+        for grouped, _ in groups:
+            count_groups(grouped.numbers, grouped.bounds, low, counts, marks)
+        count = lay_out(low, counts, begins, marks, numbers, bounds)
+        for listed, shift in lists:
+            place_list(listed.offsets, listed.numbers, listed.first_row + shift, low, counts, rows)
+        if len(lists) > 1:
+            order_rows(numbers[:count], low, begins, counts, rows)
+        for grouped, shift in groups:
+            place_groups(*grouped, shift, low, counts, begins, rows)
         clear(numbers[:count], low, counts)
-        if not in_order:
-            order_rows(bounds[: count + 1], rows)
         return Groups(numbers[:count], bounds[: count + 1], rows)
 
 
@@ -105,7 +116,7 @@ def load() -> None:
     listed = MatchList(0, (0, 0), np.arange(2, dtype=np.int64), one)
     grouped = Groups(one, np.arange(2, dtype=np.int64), np.ones(1, np.uint16))
     Grouping().group([listed])
-    Grouping().group([listed, grouped])
+    Grouping().group([listed, listed._replace(first_row=2), grouped])
 
 
 @compiled
@@ -122,7 +133,7 @@ def group_list(
 ) -> int:
     """All steps for one list. One call instead of four saves a tenth of the time that one event takes in all."""
     count_list(numbers, low, counts, marks)
-    count = lay_out(low, counts, marks, distinct, bounds)
+    count = lay_out(low, counts, counts[:0], marks, distinct, bounds)
     place_list(offsets, numbers, first_row, low, counts, rows)
     clear(distinct[:count], low, counts)
     return count
@@ -147,9 +158,12 @@ def count_groups(numbers: Integers, bounds: Integers, low: int, counts: Shorts, 
 
 
 @compiled
-def lay_out(low: int, counts: Shorts, marks: Masks, distinct: Integers, bounds: Integers) -> int:
-    """Turn the count of each number into the place of its first row, and clear the marks. Returns how many distinct
-    numbers there are."""
+def lay_out(
+    low: int, counts: Shorts, begins: Shorts, marks: Masks, distinct: Integers, bounds: Integers
+) -> int:
+    """Turn the count of each number into the place of its first row, which becomes its begin too unless `begins` is
+    empty, and clear the marks. Returns how many distinct numbers there are."""
+    keep_begins = len(begins) > 0
     count = total = 0
     for word in range(len(marks)):
         left = marks[word]
@@ -161,6 +175,8 @@ def lay_out(low: int, counts: Shorts, marks: Masks, distinct: Integers, bounds: 
             bounds[count] = total
             length = counts[own]
             counts[own] = total
+            if keep_begins:
+                begins[own] = total
             total += length
             count += 1
     bounds[count] = total
@@ -181,16 +197,28 @@ def place_list(
 
 @compiled
 def place_groups(
-    numbers: Integers, bounds: Integers, given: Rows, first_row: int, low: int, counts: Shorts, rows: Rows
+    numbers: Integers,
+    bounds: Integers,
+    given: Rows,
+    first_row: int,
+    low: int,
+    counts: Shorts,
+    begins: Shorts,
+    rows: Rows,
 ) -> None:
+    """Merge the rows of each group with those that its number has already."""
     first = np.uint16(first_row)
     for group in range(len(numbers)):
         place = np.uintp(numbers[group] - low)
-        into = counts[place]
-        for at in range(bounds[group], bounds[group + 1]):
-            rows[into] = given[at] + first
+        at, end = bounds[group], bounds[group + 1]
+        begin, into = int(begins[place]), int(counts[place])
+        counts[place] = into + end - at
+        if into > begin and at < end and rows[np.uintp(into - 1)] > given[np.uintp(at)] + first:
+            merge_rows(rows, begin, into, given, at, end, first)
+            continue
+        for each in range(at, end):
+            rows[np.uintp(into)] = given[np.uintp(each)] + first
             into += 1
-        counts[place] = into
 
 
 @compiled
@@ -200,31 +228,42 @@ def clear(distinct: Integers, low: int, counts: Shorts) -> None:
 
 
 @compiled
-def order_rows(bounds: Integers, rows: Rows) -> None:
-    """Put the rows of each group in order. They consist of one ascending run for each part: merge run after run, from
-    the end on, into those before it."""
+def order_rows(distinct: Integers, low: int, begins: Shorts, counts: Shorts, rows: Rows) -> None:
+    """Put the rows of each number in order. They consist of one ascending run for each list: merge run after run with
+    those before it."""
     aside = np.empty(MOST_EVENTS, np.uint16)
-    for group in range(len(bounds) - 1):
-        begin, end = bounds[group], bounds[group + 1]
+    none = np.uint16(0)
+    for number in distinct:
+        begin, end = int(begins[number - low]), int(counts[number - low])
         run = begin + 1
         while run < end:
             if rows[np.uintp(run - 1)] <= rows[np.uintp(run)]:
                 run += 1
                 continue
-            held, into = 1, run + 1
-            aside[0] = rows[np.uintp(run)]
-            while into < end and rows[np.uintp(into - 1)] <= rows[np.uintp(into)]:
+            into, held = run, 0
+            while into < end and (held == 0 or rows[np.uintp(into - 1)] <= rows[np.uintp(into)]):
                 aside[np.uintp(held)] = rows[np.uintp(into)]
                 held += 1
                 into += 1
-            left, held, run = run - 1, held - 1, into
-            # Without a branch: which of two rows is the larger cannot be foretold.
-            while left >= begin and held >= 0:
-                into -= 1
-                one, other = rows[np.uintp(left)], aside[np.uintp(held)]
-                larger = one > other
-                rows[np.uintp(into)] = one if larger else other
-                left -= larger
-                held -= not larger
-            for at in range(held + 1):
-                rows[np.uintp(begin + at)] = aside[np.uintp(at)]
+            merge_rows(rows, begin, run, aside, 0, held, none)
+            run = into
+
+
+@compiled
+def merge_rows(rows: Rows, begin: int, end: int, given: Rows, at: int, last: int, first: np.uint16) -> None:
+    """Merge `given[at:last]`, raised by `first`, into `rows[begin:end]`, behind which there is room for them. Begins
+    at the end, so that nothing has to be moved out of the way."""
+    into = end + last - at
+    end, last = end - 1, last - 1
+    # Without a branch: which of two rows is the larger cannot be foretold.
+    while end >= begin and last >= at:
+        into -= 1
+        one, other = rows[np.uintp(end)], np.uint16(given[np.uintp(last)] + first)
+        larger = one > other
+        rows[np.uintp(into)] = one if larger else other
+        end -= larger
+        last -= not larger
+    while last >= at:
+        into -= 1
+        rows[np.uintp(into)] = given[np.uintp(last)] + first
+        last -= 1
