@@ -14,7 +14,7 @@ help:
 	@echo "make run     set up, start a site on the Spark engine and print two lines to try it with"
 	@echo "make test    set up and run all tests, in about six minutes on two cores"
 	@echo "make check   lint and the quick tests, in about two: for every step of your work"
-	@echo "make unit    the quick tests alone: tests/unit and tests/contracts"
+	@echo "make unit    the quick tests alone: tests/unit and tests/contracts without those marked slow"
 	@echo "make lint    ruff, mypy --strict and the package map"
 	@echo "make format  let ruff format the code"
 	@echo "make bench   run the benchmark of the whole path"
@@ -50,7 +50,7 @@ test: setup java
 	$(PYTEST)
 
 unit: setup
-	$(PYTEST) tests/unit tests/contracts
+	$(PYTEST) -m "not slow" tests/unit tests/contracts
 
 check: setup
 	@$(MAKE) --no-print-directory -j2 lint unit

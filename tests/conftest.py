@@ -24,5 +24,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _seconds(item: pytest.Item) -> float:
-    marker = item.get_closest_marker("takes")
+    marker = item.get_closest_marker("slow")
     return float(marker.kwargs["seconds"]) if marker else 0.0

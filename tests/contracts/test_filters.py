@@ -252,6 +252,7 @@ def test_many_similar_subscriptions_match_like_single_ones(make_filter: MakeFilt
         assert row == [n for n, (low, high) in edges.items() if low <= value < high and 120 - value >= low]
 
 
+@pytest.mark.slow(seconds=4)
 def test_100_000_random_pairs_agree_with_the_reference_through_changes() -> None:
     rng = random.Random(SEED)
     reference, *others = (filter_named(name)() for name in ("reference", "counting", "columnar"))

@@ -99,7 +99,7 @@ def test_counters_of_the_operators_add_up(tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.takes(seconds=50)
+@pytest.mark.slow(seconds=50)
 def test_spark_site_gives_what_the_reference_gives_while_its_placement_changes_between_starts(
     tmp_path: Path,
 ) -> None:

@@ -19,7 +19,7 @@ from support.events import random_event
 from support.scenes import Expectation, check, delivered, random_steps, ready, run
 from support.until import until
 
-ENGINES = ["inline", pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.takes(seconds=35)])]
+ENGINES = ["inline", pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.slow(seconds=35)])]
 
 
 def settings_for(engine: str, data_dir: Path) -> Settings:
@@ -44,7 +44,7 @@ def test_mailboxes_hold_what_the_reference_says_through_changes_and_restarts(
 
 
 @pytest.mark.spark
-@pytest.mark.takes(seconds=30)
+@pytest.mark.slow(seconds=30)
 def test_site_changes_its_engine_between_starts_and_does_without_a_damaged_checkpoint(tmp_path: Path) -> None:
     rng = random.Random(8)
     expected = Expectation()
@@ -64,7 +64,7 @@ def test_site_changes_its_engine_between_starts_and_does_without_a_damaged_check
 
 
 @pytest.mark.spark
-@pytest.mark.takes(seconds=30)
+@pytest.mark.slow(seconds=30)
 def test_lost_or_damaged_notification_files_are_made_again(tmp_path: Path) -> None:
     rng = random.Random(11)
     expected = Expectation()

@@ -245,7 +245,7 @@ def hostile_frames(rng: random.Random) -> bytes:
 
 @pytest.mark.system
 @pytest.mark.timeout(900)
-@pytest.mark.takes(seconds=20)
+@pytest.mark.slow(seconds=20)
 def test_hostile_requests_are_refused_and_do_no_harm(tmp_path: Path) -> None:
     count = 20_000
     rng = random.Random(SEED)

@@ -14,7 +14,7 @@ import pytest
 
 from support.service import Service
 
-ENGINES = ["inline", pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.takes(seconds=12)])]
+ENGINES = ["inline", pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.slow(seconds=12)])]
 
 
 @pytest.mark.system

@@ -31,6 +31,7 @@ MEMBERS = [
 EVENTS = 8_192
 
 
+@pytest.mark.slow(seconds=4)
 def test_a_quick_run_gives_records_and_plots_of_the_figures_asked_for(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -115,6 +116,7 @@ def test_all_divisions_and_operators_make_the_same_notifications_of_an_event(tmp
     assert per_event.pop() > EVENTS
 
 
+@pytest.mark.slow(seconds=4)
 def test_two_processes_give_a_figure_for_every_operator(tmp_path: Path) -> None:
     plan = replace(quick_plan(("8",), (), tmp_path), slices=(1,))
     findings = paper_operators.measure(plan, lambda text: None)

@@ -218,6 +218,7 @@ def test_load_that_falls_lets_slices_go_that_it_had_made_necessary() -> None:
     assert reversals(run) == 1
 
 
+@pytest.mark.slow(seconds=3)
 @settings(max_examples=25, deadline=None, derandomize=True)
 @given(
     slices=st.integers(1, 8),

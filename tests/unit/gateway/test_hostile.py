@@ -125,6 +125,7 @@ def statuses(answer: bytes) -> list[int]:
     return [int(status) for status in re.findall(rb"HTTP/1\.1 (\d{3}) ", answer)]
 
 
+@pytest.mark.slow(seconds=4)
 def test_mutated_bodies_never_make_the_gateway_fail() -> None:
     async def scenario() -> None:
         source = random.Random(SEED)

@@ -30,6 +30,7 @@ def test_one_append_costs_one_fdatasync(tmp_path: Path, monkeypatch: pytest.Monk
     assert len(calls) == 5
 
 
+@pytest.mark.slow(seconds=5)
 def test_what_is_kept_in_memory_is_what_the_files_hold(tmp_path: Path) -> None:
     rng = random.Random(5)
     reader = None
@@ -185,6 +186,7 @@ os._exit(0)
 """
 
 
+@pytest.mark.slow(seconds=1)
 @pytest.mark.parametrize("then", ["go on", "die"])
 @pytest.mark.parametrize("limit", [20_000, 20_001, 20_777, 21_500])
 def test_full_disk_loses_nothing_acknowledged_and_shows_nothing_else(
@@ -215,6 +217,7 @@ while True:
 """
 
 
+@pytest.mark.slow(seconds=3)
 def test_killed_writer_loses_nothing_acknowledged(tmp_path: Path) -> None:
     acknowledged = 0
     for round_ in range(5):

@@ -36,6 +36,7 @@ def write_groups(directory: Path, groups: list[list[int]]) -> list[int]:
     return sizes
 
 
+@pytest.mark.slow(seconds=3)
 @pytest.mark.usefixtures("quick_disk")
 @pytest.mark.parametrize("group", [[1], [3], [1, 2, 1]])
 def test_tail_torn_at_any_byte_is_cut_as_a_whole(tmp_path: Path, group: list[int]) -> None:

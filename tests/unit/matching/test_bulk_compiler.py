@@ -121,6 +121,7 @@ def random_column(rng: random.Random, kind: str, count: int) -> tuple[list[Any],
     return values, rng.choice([values, np.array(values), pa.array(values)])
 
 
+@pytest.mark.slow(seconds=2)
 def test_rows_give_the_same_clauses_together_as_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = random.Random(SEED)
     count, rows, left_over = 20, 0, 0

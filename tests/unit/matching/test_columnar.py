@@ -151,6 +151,7 @@ def test_a_merge_that_fails_says_so_and_loses_nothing(monkeypatch: pytest.Monkey
         assert found(made, batch_of({"x": 1})) == [list(range(1_200))]
 
 
+@pytest.mark.slow(seconds=2)
 def test_random_changes_agree_with_the_reference_whenever_merges_end(gate: Gate) -> None:
     rng = random.Random(SEED)
     pool = [parse(random_filter(rng)) for _ in range(400)]

@@ -215,6 +215,7 @@ def test_a_disk_that_refuses_leaves_the_index_as_it_was(
     assert found(tmp_path, 5) == list(range(1_200))
 
 
+@pytest.mark.slow(seconds=3)
 def test_random_registrations_match_like_the_reference_whenever_compactions_come(tmp_path: Path) -> None:
     rng = random.Random(SEED)
     batch = concat(encode(events := [random_event(rng) for _ in range(20)], 0))

@@ -235,6 +235,7 @@ def test_a_disk_that_refuses_leaves_the_version_as_it_was(
     assert Index.open(tmp_path, 2).count == 6
 
 
+@pytest.mark.slow(seconds=3)
 def test_readers_see_whole_versions_while_the_writer_publishes(tmp_path: Path) -> None:
     writer = IndexWriter(tmp_path)
     writer.publish(1, entries(1, 1), [], 0)

@@ -213,6 +213,7 @@ ALL_PATHS = {
 }
 
 
+@pytest.mark.slow(seconds=6)
 @pytest.mark.timeout(1800)
 def test_families_match_like_the_reference_in_the_columnar_filter(
     monkeypatch: pytest.MonkeyPatch, full_length: bool
@@ -320,6 +321,7 @@ class IndexHistory:
         self.seen["several segments"] += len(parts) > 1
 
 
+@pytest.mark.slow(seconds=6)
 @pytest.mark.timeout(1800)
 def test_families_match_like_the_reference_in_an_index_on_disk(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, full_length: bool

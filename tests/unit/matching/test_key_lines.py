@@ -4,6 +4,7 @@ import math
 import random
 
 import numpy as np
+import pytest
 from hypothesis import example, given, settings, strategies as st
 
 from culver.matching.index.compile.key_lines import (
@@ -68,6 +69,7 @@ def holds(
     return above and (high is None or value < high or (high_closed and value == high))
 
 
+@pytest.mark.slow(seconds=3)
 @settings(max_examples=600, deadline=None, derandomize=True)
 @given(
     low=st.none() | numbers,

@@ -45,6 +45,7 @@ def with_parameters(rng: random.Random, text: str) -> tuple[Prepared, list[Any]]
     return prepare(text), values
 
 
+@pytest.mark.slow(seconds=3)
 def test_a_bound_filter_is_the_filter_with_the_values_written_in() -> None:
     rng = random.Random(SEED)
     parameters = 0

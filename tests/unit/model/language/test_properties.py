@@ -3,6 +3,7 @@
 import random
 import string
 
+import pytest
 from hypothesis import given, settings
 
 from culver.config import FilterSettings
@@ -19,6 +20,7 @@ from support.filters import conditions, parsed_or_refused, random_filter, random
 ROOMY = FilterSettings(max_clauses=4096, max_constraints=65_536, max_depth=128, max_length=1_000_000)
 
 
+@pytest.mark.slow(seconds=3)
 def test_clauses_match_exactly_where_the_tree_is_true() -> None:
     seed = 1
     rng = random.Random(seed)

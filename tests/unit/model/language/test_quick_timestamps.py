@@ -77,6 +77,7 @@ def test_anything_else_is_left_to_the_careful_way(text: str) -> None:
     assert _quickly(text) is None
 
 
+@pytest.mark.slow(seconds=10)
 @settings(max_examples=2_000, deadline=None)
 @given(texts() | st.text(max_size=40))
 def test_quick_and_careful_reading_agree(text: str) -> None:

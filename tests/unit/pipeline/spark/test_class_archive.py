@@ -26,6 +26,7 @@ def test_java_ignores_a_damaged_archive_without_a_word(
     assert said.stderr == b""
 
 
+@pytest.mark.slow(seconds=5)
 def test_recording_that_is_ended_leaves_nothing(tmp_path: Path) -> None:
     cache, scratch = tmp_path / "cache", tmp_path / "scratch"
     scratch.mkdir()

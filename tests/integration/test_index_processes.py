@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from culver.matching import Entry, IndexWriter, warm_up
 from culver.model.language.parser import parse
 
@@ -105,6 +107,7 @@ def test_another_process_reads_the_same_version(tmp_path: Path) -> None:
     assert seconds < 0.5  # warmed up: no kernel had to be compiled or loaded
 
 
+@pytest.mark.slow(seconds=6)
 def test_processes_that_start_at_once_share_an_empty_kernel_cache(tmp_path: Path) -> None:
     together = [start(COMPILE, NUMBA_CACHE_DIR=str(tmp_path)) for _ in range(3)]
     for process in together:

@@ -18,7 +18,7 @@ from culver.bench.spine import SpinePlan, run_engine
 from culver.bench.throughput import measure_throughput
 from culver.bench.workloads import named
 
-COMMAND = (sys.executable, str(Path(__file__).with_name("standin_site.py")))
+COMMAND = (sys.executable, str(Path(__file__).parents[1] / "support" / "standin_site.py"))
 EVENTS: list[dict[str, Any]] = [{"a": float(i)} for i in range(2_000)]
 
 

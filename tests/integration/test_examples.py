@@ -11,7 +11,7 @@ from support.fake_site import FakeSite
 from support.gateway import gateway_settings
 from support.site_thread import site_in_thread
 
-EXAMPLES = Path(__file__).parents[3] / "examples"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 @pytest.fixture
