@@ -1,6 +1,10 @@
-"""Options and order of the whole suite."""
+"""Options and order of the whole suite, and what no test may leave behind."""
+
+from collections.abc import Iterator
 
 import pytest
+
+from support.leaks import Holdings, left_since
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -26,3 +30,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _seconds(item: pytest.Item) -> float:
     marker = item.get_closest_marker("slow")
     return float(marker.kwargs["seconds"]) if marker else 0.0
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left_behind() -> Iterator[None]:
+    """Fails a test that leaves a thread, a child process or an open file."""
+    before = Holdings.now()
+    yield
+    left = left_since(before)
+    assert not any(left), left

@@ -1,0 +1,65 @@
+"""What a test leaves behind: threads, child processes and open files."""
+
+import gc
+import os
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+from typing import NamedTuple
+
+_PATIENCE_SECONDS = 5.0
+_PAUSE_SECONDS = 0.01
+_PROCESS = Path("/proc/self")
+
+
+class Holdings(NamedTuple):
+    """What this process holds beside its memory. Only Linux tells of children and files."""
+
+    threads: frozenset[threading.Thread]
+    children: frozenset[int]
+    files: frozenset[tuple[int, str]]
+    """Descriptors, and what each of them leads to."""
+
+    @classmethod
+    def now(cls) -> "Holdings":
+        return cls(frozenset(threading.enumerate()), _children(), _files())
+
+    def since(self, before: "Holdings") -> "Holdings":
+        return Holdings(
+            self.threads - before.threads, self.children - before.children, self.files - before.files
+        )
+
+
+def left_since(before: Holdings) -> Holdings:
+    """What there is now and was not there before. Whatever is about to end gets some seconds to do so."""
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while any(left := Holdings.now().since(before)) and time.monotonic() < deadline:
+        gc.collect()
+        time.sleep(_PAUSE_SECONDS)
+    return left
+
+
+def _children() -> frozenset[int]:
+    found: set[int] = set()
+    for task in _PROCESS.glob("task/*/children"):
+        try:
+            found.update(map(int, task.read_text().split()))
+        except OSError:  # the thread has ended
+            continue
+    return frozenset(found)
+
+
+def _files() -> frozenset[tuple[int, str]]:
+    """Without pipes of which this process holds both ends: Arrow and uvloop keep one each for signals, from their
+    first use on."""
+    found: set[tuple[int, str]] = set()
+    for name in os.listdir(_PROCESS / "fd") if _PROCESS.exists() else []:
+        try:
+            found.add((int(name), os.readlink(_PROCESS / "fd" / name)))
+        except OSError:  # the directory itself, open while it was read
+            continue
+    ends = Counter(target for _, target in found)
+    return frozenset(
+        (number, target) for number, target in found if not (target.startswith("pipe:") and ends[target] == 2)
+    )
