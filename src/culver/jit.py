@@ -5,7 +5,9 @@ in the user's cache directory otherwise. It replaces cache files as a whole, so 
 compile the same kernel twice. Kernels release the GIL.
 """
 
+import contextlib
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numba
@@ -35,5 +37,18 @@ def read_only(array: NDArray[T]) -> NDArray[T]:
 
 def compiled(function: F) -> F:
     """Compile a kernel. A decorator that keeps the function's type."""
-    result: F = numba.njit(cache=True, nogil=True)(function)
+    dispatcher = numba.njit(cache=True, nogil=True)(function)
+    _drop_outdated(function, Path(dispatcher.stats.cache_path))
+    result: F = dispatcher
     return result
+
+
+def _drop_outdated(function: Callable[..., Any], directory: Path) -> None:
+    """Delete what the cache holds from an older source file. Numba ignores it too, but only after it has read the
+    classes of the arguments, which fails if a class has been renamed or moved since."""
+    source = Path(function.__code__.co_filename)
+    with contextlib.suppress(OSError):
+        changed = source.stat().st_mtime
+        for index in directory.glob(f"{source.stem}.{function.__qualname__}-*.nbi"):
+            if index.stat().st_mtime < changed:
+                index.unlink()
