@@ -1,4 +1,5 @@
-"""Benchmarks: the named workloads, and the frame that measures on them.
+"""Benchmarks: named workloads, the frame that every benchmark reports through, and one module or package each.
 
-`culver bench NAME` runs one. Each has a module of its own here and a command in `cli`.
+`bench_command` declares `culver bench NAME`. `spine`, `matching`, `pipeline`, `streamhub` and `bluedove` are the
+benchmarks; `workloads` holds what they measure on.
 """

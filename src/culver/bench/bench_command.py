@@ -9,6 +9,17 @@ import click
 
 from culver.bench import bench_frame
 
+_DATA_DIR = click.option(
+    "--data-dir",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    default=None,
+    help="Where sites keep their files while they are measured. The disk counts: a publish is acknowledged after it "
+    "is on disk.  [default: the system's temporary directory]",
+)
+_QUICK = click.option(
+    "--quick", is_flag=True, help="A short run to see that it works; its figures mean nothing."
+)
+
 
 @click.group(no_args_is_help=True)
 def bench() -> None:
@@ -20,7 +31,7 @@ def bench() -> None:
 
 
 def benchmark(name: str) -> Callable[[Callable[..., list[bench_frame.Record]]], click.Command]:
-    """Make a function that returns records the command `culver bench NAME`, with `--json`."""
+    """Turn a function that returns records into the command `culver bench NAME`, with `--json`."""
 
     def decorate(measure: Callable[..., list[bench_frame.Record]]) -> click.Command:
         @functools.wraps(measure)
@@ -75,13 +86,7 @@ def benchmark(name: str) -> Callable[[Callable[..., list[bench_frame.Record]]], 
     default=None,
     help="Events published for the throughput.  [default: 100,000]",
 )
-@click.option(
-    "--data-dir",
-    type=click.Path(path_type=Path, file_okay=False, exists=True),
-    default=None,
-    help="Where the sites keep their files while they are measured; the system's temporary directory, "
-    "unless told otherwise. The disk counts: a publish is acknowledged after it is on disk.",
-)
+@_DATA_DIR
 @click.option(
     "--quick", is_flag=True, help="A short run to see that it works: 1,000 subscriptions, 3 s, 5,000 events."
 )
@@ -215,13 +220,8 @@ def matching(
     default=None,
     help="How many the log is filled with.  [default: 8,000,000]",
 )
-@click.option(
-    "--data-dir",
-    type=click.Path(path_type=Path, file_okay=False, exists=True),
-    default=None,
-    help="Where the sites keep their files, for as long as they run.  [default: the system's temporary directory]",
-)
-@click.option("--quick", is_flag=True, help="A short run to see that it works.")
+@_DATA_DIR
+@_QUICK
 def pipeline(
     workloads: tuple[str, ...],
     subscriptions: int | None,
@@ -274,13 +274,8 @@ def pipeline(
     show_default=True,
     help="Directory to draw into, as SVG files.",
 )
-@click.option(
-    "--data-dir",
-    type=click.Path(path_type=Path, file_okay=False, exists=True),
-    default=None,
-    help="Where files are while measuring.  [default: the system's temporary directory]",
-)
-@click.option("--quick", is_flag=True, help="A short run to see that it works; its figures mean nothing.")
+@_DATA_DIR
+@_QUICK
 def streamhub(
     figures: tuple[str, ...], tables: tuple[str, ...], plots: Path, data_dir: Path | None, quick: bool
 ) -> list[bench_frame.Record]:
@@ -341,13 +336,8 @@ def streamhub(
 @click.option(
     "--events", type=click.IntRange(100_000), default=6_000_000, show_default=True, help="With --spark."
 )
-@click.option(
-    "--data-dir",
-    type=click.Path(path_type=Path, file_okay=False, exists=True),
-    default=None,
-    help="Where files are with --spark.  [default: the system's temporary directory]",
-)
-@click.option("--quick", is_flag=True, help="A short run to see that it works; its figures mean nothing.")
+@_DATA_DIR
+@_QUICK
 def bluedove(
     figures: tuple[str, ...],
     plots: Path,

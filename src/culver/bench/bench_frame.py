@@ -18,7 +18,7 @@ from typing import Any
 
 import click
 
-from culver.bench import surroundings
+from culver.bench import run_environment
 from culver.errors import CulverError, InvalidConfiguration
 
 Record = Mapping[str, str | int | float | bool | None]
@@ -35,26 +35,26 @@ _UNITS = {
 
 
 class BenchmarkFailed(CulverError):
-    """A benchmark could not measure: a site did not start or lost events. No figure is given then."""
+    """A benchmark could not measure: a site did not start, or lost events. The run then reports no figure."""
 
     code = "benchmark_failed"
 
 
 def document(name: str, results: Sequence[Record]) -> dict[str, Any]:
-    """The JSON object of one benchmark's run."""
-    commit, dirty = surroundings.commit()
+    """Build the JSON object that describes one run."""
+    commit, dirty = run_environment.commit()
     return {
         "name": name,
         "commit": commit,
         "dirty": dirty,
-        "machine": surroundings.machine(),
-        "versions": surroundings.versions(),
+        "machine": run_environment.machine(),
+        "versions": run_environment.versions(),
         "results": [dict(record) for record in results],
     }
 
 
 def table(results: Sequence[Record]) -> str:
-    """Records as aligned columns: a row for the names, one for the units, then one for each record."""
+    """Format records as aligned columns: a row of names, a row of units, then one row for each record."""
     names = list(dict.fromkeys(name for record in results for name in record))
     heads = [_split_unit(name) for name in names]
     rows = [[head for head, _ in heads], [unit for _, unit in heads]]
@@ -103,7 +103,7 @@ def check_json_path(path: str | None) -> None:
 
 
 def tell(text: str) -> None:
-    """Progress, for people: on standard error."""
+    """Show progress to people, on standard error."""
     click.echo(text, err=True)
 
 
@@ -111,7 +111,7 @@ Tell = Callable[[str], None]
 
 
 def rounded(value: float, digits: int) -> float:
-    """The value with so many significant digits."""
+    """Round to a number of significant digits."""
     return float(f"{value:.{digits}g}")
 
 

@@ -1,4 +1,4 @@
-"""Registering many durable subscriptions, and what became of their mailboxes."""
+"""Registers many durable subscriptions and looks at their mailboxes."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -15,9 +15,9 @@ CHUNK = 1_000
 
 
 def register(http: httpx.Client, filters: Sequence[str], progress: Callable[[int], None]) -> float:
-    """Register durable subscriptions in arrays of 1,000; returns how many a second were acknowledged.
+    """Register durable subscriptions in arrays of 1,000; returns how many were acknowledged per second.
 
-    `progress` is called with the number registered so far."""
+    Calls `progress` with the number registered so far."""
     started = time.perf_counter()
     for at in range(0, len(filters), CHUNK):
         chunk = filters[at : at + CHUNK]
@@ -32,10 +32,10 @@ def register(http: httpx.Client, filters: Sequence[str], progress: Callable[[int
 def register_rows(
     http: httpx.Client, name: str, filter_text: str, rows: RowsLike, progress: Callable[[int], None]
 ) -> float:
-    """Register rows of values for a filter with parameters as a set, in as many requests as the client would make,
-    one after another; returns how many a second were acknowledged, encoding included.
+    """Register rows of values for a filter with parameters as a set, with as many requests as the client would
+    make, one after another; returns how many were acknowledged per second, encoding included.
 
-    `progress` is called with the number registered so far."""
+    Calls `progress` with the number registered so far."""
     started = time.perf_counter()
     done, table = 0, as_table(rows)
     while done < table.num_rows:
@@ -54,8 +54,8 @@ def register_rows(
 def register_workload(
     http: httpx.Client, workload: Workload, count: int, seed: int, *, settle_seconds: float = 4.0
 ) -> float:
-    """Register a workload's subscriptions, each of its forms as a set, and wait until the index is compact: until
-    `settle_seconds` have brought no new version of it. Returns how many a second were acknowledged."""
+    """Register a workload's subscriptions, each of its forms as a set, and wait until no new version of the index
+    has appeared for `settle_seconds`. Returns how many subscriptions were acknowledged per second."""
     seconds = 0.0
     for number, form in enumerate(draw(workload, count, seed).forms):
         columns = {f"p{place}": column for place, column in enumerate(form.columns)}
@@ -68,9 +68,9 @@ def register_workload(
 
 
 def mean_pending(http: httpx.Client, sample: int) -> float:
-    """How many deliveries wait in a mailbox, on average over the first `sample` subscriptions.
+    """The average number of deliveries in a mailbox, over the first `sample` subscriptions.
 
-    Subscriptions of a workload are drawn alike, so the first ones stand for all."""
+    A workload draws all subscriptions alike, so the first ones represent all."""
     pending: list[int] = []
     after: str | None = None
     while len(pending) < sample:

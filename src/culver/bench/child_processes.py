@@ -1,4 +1,4 @@
-"""The same work in several processes at once, all starting at the same moment."""
+"""Runs the same work in several processes that start measuring at the same moment."""
 
 import multiprocessing
 import threading
@@ -14,8 +14,9 @@ _barrier: threading.Barrier
 
 
 def side_by_side(work: Callable[..., T], arguments: Sequence[tuple[Any, ...]]) -> list[T]:
-    """What `work(barrier, *arguments[i])` gives, in a new process for each i. `work` prepares, waits at the barrier
-    for the others, then does what is measured; it is a function of a module. Raises what it raises."""
+    """Return what `work(barrier, *arguments[i])` returns in a new process for each i. `work` prepares, waits at
+    the barrier for the other processes, then does what is measured; it must be a function of a module. Raises
+    what `work` raises."""
     context = multiprocessing.get_context("spawn")
     barrier = context.Barrier(len(arguments), timeout=_PREPARE_LIMIT_SECONDS)
     with ProcessPoolExecutor(len(arguments), context, _keep, (barrier,)) as pool:

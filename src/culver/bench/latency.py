@@ -1,8 +1,8 @@
-"""End-to-end latency at a steady rate, in an open loop.
+"""Measures end-to-end latency at a steady rate, in an open loop.
 
-Event i is due at `start + i / rate`, whatever happened to the ones before. Its latency counts from that
-moment, not from when it was really sent, until the subscriber has it: a stall of the site, or of this
-process, shows in every event that it delayed.
+Event i is due at `start + i / rate`, whatever happened to the events before. Its latency counts from that moment,
+not from when it was really sent, until the subscriber has it: a stall of the site, or of this process, shows in
+every event that it delayed.
 """
 
 import asyncio
@@ -31,10 +31,10 @@ _MAX_BATCH = 500  # events in one message, however many a stall has made due
 
 @dataclass(frozen=True, slots=True)
 class LatencyPlan:
-    """`warm_up_seconds` of the same traffic come first and are not counted. `drain_limit_seconds` is how
-    long the last events may take to arrive before the run counts as failed. Every `sampled`-th event is for the
-    subscriber; at high rates one subscriber that gets everything would be most of the load. A message goes out
-    once so many events as `batch` are due, and waiting for the others counts."""
+    """How to measure. `warm_up_seconds` of the same traffic come first and do not count. The run fails if the
+    last events take longer than `drain_limit_seconds` to arrive. Every `sampled`-th event matches the subscriber:
+    at high rates one subscriber that gets everything would be most of the load. A message goes out once `batch`
+    events are due, and the wait for the others counts."""
 
     rate: int
     seconds: float
@@ -54,8 +54,8 @@ class LatencyPlan:
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """Milliseconds of the counted events. `late` is how far behind schedule they were sent, which is
-    contained in `delivered` and tells what this process itself adds."""
+    """Milliseconds of the counted events. `late` is how far behind schedule this process sent them; `delivered`
+    includes it."""
 
     delivered: NDArray[np.float64]
     late: NDArray[np.float64]
@@ -71,7 +71,7 @@ class Latency:
 
 
 def measure_latency(url: str, events: Sequence[dict[str, Any]], plan: LatencyPlan) -> Latency:
-    """Publish `plan.events` of the events on one connection and receive those that are sampled on another."""
+    """Publish `plan.events` of the events on one connection and receive the sampled ones on another."""
     # The usual event loops wait for whole milliseconds, rounded up; `select` does not.
     with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selectors.SelectSelector())) as runner:
         return runner.run(_measure(url, events, plan))
@@ -108,9 +108,9 @@ async def _measure(url: str, events: Sequence[dict[str, Any]], plan: LatencyPlan
 
 
 def measure_floor(directory: Path, plan: LatencyPlan) -> NDArray[np.float64]:
-    """What the machine itself takes, in milliseconds for each event: the same schedule, with nothing done but a
-    write to a file that has room for it and `fdatasync`, once for all that is due. No durable service can be quicker
-    on this disk, and its stalls show here as well."""
+    """Measure what the machine itself takes, in milliseconds for each event: the same schedule, with nothing but
+    a write to a preallocated file and one `fdatasync` for all events that are due. No durable service can be
+    faster on this disk, and the disk's stalls show here as well."""
     count = max(1, round(plan.rate * plan.seconds))
     delivered = np.zeros(count)
     record = b"x" * _FLOOR_BYTES
@@ -141,7 +141,7 @@ async def _send_on_schedule(
     start: float,
     plan: LatencyPlan,
 ) -> None:
-    """Send at each moment what is due by then, in one message."""
+    """Send all events that are due in one message."""
     at, count, rate = 0, len(encoded), plan.rate
     while at < count:
         now = time.perf_counter()
@@ -156,7 +156,7 @@ async def _send_on_schedule(
 
 
 async def _listen(subscriber: wire_client.WireConnection, received: NDArray[np.float64]) -> None:
-    """Note when each event came for the first time; ends when all have."""
+    """Record when each event arrives for the first time; return once all have."""
     missing = int(np.count_nonzero(received == 0.0))
 
     def take(message: wire_client.SiteMessage) -> bool:
@@ -189,7 +189,7 @@ async def _drain(
 
 @contextlib.contextmanager
 def _no_garbage_collection() -> Iterator[None]:
-    """A collection here would count as the site's latency."""
+    """Suspend the garbage collector, whose pauses would count as the site's latency."""
     was_enabled = gc.isenabled()
     gc.collect()
     gc.freeze()

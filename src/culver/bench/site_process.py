@@ -1,6 +1,6 @@
-"""A real site, started as its users start it, in a process of its own.
+"""Runs a real site, started as its users start it, in a process of its own.
 
-Everything it starts in turn (Spark's JVM, its workers) is in its process group, so that none outlives it.
+All processes that the site starts (Spark's JVM, its workers) are in its process group, so that none outlives it.
 """
 
 import contextlib
@@ -24,10 +24,10 @@ _LOG_TAIL = 4_000  # characters of the site's output that a failure shows
 
 
 class SiteProcess:
-    """A context manager: a site that is ready on entry and gone on exit.
+    """A context manager: the site is ready on entry and gone on exit.
 
-    `command` is what to run in place of `culver serve`; it gets the same flags. `settings` are settings of the site
-    besides those, by their full names (`pipeline.placement`)."""
+    `command` replaces `culver serve` and gets the same flags. `settings` are further settings of the site, by
+    their full names (`pipeline.placement`)."""
 
     def __init__(
         self,
@@ -101,8 +101,8 @@ class SiteProcess:
         self.stop()
 
     def stop(self) -> None:
-        """Ask it to stop, as Ctrl-C does; end it by force, with all that it started, when it takes too
-        long. Harmless when it is gone already."""
+        """Ask the site to stop, as Ctrl-C does; kill it and all that it started if that takes too long. Does
+        nothing if the site is already gone."""
         process = self._process
         if process is None:
             return
@@ -118,7 +118,7 @@ class SiteProcess:
             process.wait()
 
     def cpu_seconds(self) -> float:
-        """Processor time of the site and of everything that it has started and that still runs. Linux only."""
+        """Processor time of the site and of all its running descendants. Linux only."""
         assert self._process is not None
         return _cpu_seconds(self._process.pid)
 
@@ -149,7 +149,7 @@ class SiteProcess:
 
 
 def site_status(http: httpx.Client) -> dict[str, Any]:
-    """The status document of `/readyz`, whether ready or not."""
+    """The status document of `/readyz`, whether the site is ready or not."""
     document: dict[str, Any] = http.get("/readyz").json()
     return document
 
@@ -161,7 +161,7 @@ def _free_port() -> int:
 
 
 def _cpu_seconds(root: int) -> float:
-    """Processor time of a process and its descendants, as /proc tells it."""
+    """Processor time of a process and its descendants, from /proc."""
     parents: dict[int, int] = {}
     ticks: dict[int, int] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):

@@ -1,8 +1,8 @@
-"""The whole path, from a publisher to subscribers, on each engine: throughput and latency.
+"""Measures the whole path from a publisher to subscribers, on each engine: throughput and latency.
 
-For each engine a real site runs in its own processes, gets the workload's subscriptions as durable ones,
-and is then measured twice: its latency under a steady rate, seen by one live subscriber that every event
-matches, and its throughput under as much as it takes, into the durable mailboxes.
+For each engine a real site runs in its own processes and gets the workload's subscriptions as durable ones. It is
+then measured twice: its latency at a steady rate, seen by one live subscriber that every event matches, and its
+maximum throughput into the durable mailboxes.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ class SpinePlan:
 
 
 def run_engine(engine: str, plan: SpinePlan, tell: Tell) -> Record:
-    """Measure one engine. Raises BenchmarkFailed where there is nothing to measure."""
+    """Measure one engine. Raises BenchmarkFailed if there is nothing to measure."""
     rate = plan.rate or DEFAULT_RATES[engine]
     latency_plan = LatencyPlan(rate, plan.seconds, plan.warm_up_seconds)
     workload = plan.workload
@@ -88,7 +88,7 @@ def run_engine(engine: str, plan: SpinePlan, tell: Tell) -> Record:
 
 
 def _every_tenth(engine: str, total: int, tell: Tell) -> Callable[[int], None]:
-    """Tells of each further tenth of many subscriptions."""
+    """A function that reports progress at each tenth of a large number of subscriptions."""
     told = 0
 
     def progress(done: int) -> None:

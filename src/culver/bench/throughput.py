@@ -1,4 +1,4 @@
-"""Throughput from end to end: events published as fast as they are acknowledged, until all are delivered."""
+"""Measures throughput from end to end: publishes events as fast as they are acknowledged, until all are delivered."""
 
 import asyncio
 import time
@@ -18,8 +18,8 @@ _POLL_SECONDS = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Throughput:
-    """`publish_seconds` lasts until the last acknowledgement, `deliver_seconds` until every event is in
-    the mailboxes that it belongs to; both from the first byte sent."""
+    """`publish_seconds` lasts until the last acknowledgement, `deliver_seconds` until every event is in all its
+    mailboxes; both start with the first byte sent."""
 
     events: int
     publish_seconds: float
@@ -39,9 +39,9 @@ async def measure_throughput(
     *,
     deliver_limit_seconds: float = 600.0,
 ) -> Throughput:
-    """Publish in batches of 500, eight of them in flight, and wait for the site to have delivered all.
+    """Publish in batches of 500, eight of them in flight, and wait until the site has delivered everything.
 
-    `deliver_limit_seconds` without any progress counts as a failure."""
+    The run fails after `deliver_limit_seconds` without progress."""
     encoded = wire_client.encode(events)
     messages = [
         wire_client.publish_message(at // BATCH, encoded[at : at + BATCH])
@@ -60,7 +60,7 @@ async def measure_throughput(
 
 
 async def _publish(publisher: wire_client.WireConnection, messages: Sequence[str]) -> int:
-    """Returns the log position behind the last event."""
+    """Publish all messages; returns the log position behind the last event."""
     end, in_flight = 0, 0
     for message in messages:
         if in_flight == IN_FLIGHT:

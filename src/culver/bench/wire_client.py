@@ -1,8 +1,8 @@
-"""The WebSocket messages that a benchmark exchanges with a site, made and read as cheaply as possible.
+"""A minimal WebSocket client for benchmarks.
 
-Publisher and subscriber share the machine with the site that they measure, so a message is encoded
-before its time, only the members that matter are decoded, and there is no more between them and the socket than it
-takes: a third of the processor time of a general client.
+Publisher and subscriber share the machine with the site that they measure. They therefore encode messages ahead of
+time, decode only the members that matter, and put as little as possible between themselves and the socket: this
+client takes a third of the processor time of a general one.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ class DeliveryMessage(msgspec.Struct):
 
 
 class SiteMessage(msgspec.Struct):
-    """Any message from the site; members that it has not keep their defaults."""
+    """Any message from the site; members that a message does not have keep their defaults."""
 
     op: str
     ref: int | str | None = None
@@ -50,9 +50,8 @@ _decoder = msgspec.json.Decoder(SiteMessage)
 
 
 class WireConnection(asyncio.Protocol):
-    """A WebSocket client that does what a benchmark needs and nothing else: whole messages, no compression. Made by
-    `open_connection`. Its methods raise BenchmarkFailed for an error, a gap or the end of the connection: a figure
-    would then mean nothing."""
+    """A WebSocket connection with whole messages and no compression, made by `open_connection`. Its methods raise
+    BenchmarkFailed after an error, a gap or the end of the connection, because a figure would then mean nothing."""
 
     def __init__(self) -> None:
         loop = asyncio.get_running_loop()
@@ -74,7 +73,7 @@ class WireConnection(asyncio.Protocol):
         self._transport.write(_frame(_TEXT, message.encode()))
 
     async def receive(self) -> SiteMessage:
-        """The next message."""
+        """Wait for the next message."""
         while not self._messages:
             if self._end is not None:
                 raise self._failure()
@@ -83,8 +82,8 @@ class WireConnection(asyncio.Protocol):
         return _decoded(self._messages.popleft())
 
     async def listen(self, take: Callable[[SiteMessage], bool]) -> None:
-        """Hand over each message from now on, the moment it comes and with no task to wake for it; ends when `take`
-        returns True. Once for a connection."""
+        """Pass each message to `take` the moment it arrives, without waking a task, until `take` returns True.
+        May be called once for a connection."""
         self._take = take
         while self._messages:
             self._hand_over(self._messages.popleft())
@@ -93,7 +92,7 @@ class WireConnection(asyncio.Protocol):
         await self._taken
 
     def handshake(self, host: str, path: str) -> None:
-        """Ask for a WebSocket; `opened` tells of the answer."""
+        """Ask for a WebSocket; `opened` completes with the answer."""
         assert self._transport is not None
         key = base64.b64encode(os.urandom(16)).decode()
         self._transport.write(
@@ -180,7 +179,7 @@ def _decoded(payload: bytes) -> SiteMessage:
 
 @asynccontextmanager
 async def open_connection(url: str) -> AsyncIterator[WireConnection]:
-    """Raises BenchmarkFailed where there is no site, or it refuses."""
+    """Connect to a site. Raises BenchmarkFailed if there is none or it refuses."""
     parts = urlsplit(url)
     loop = asyncio.get_running_loop()
     try:
@@ -200,7 +199,7 @@ _TEXT, _CLOSE, _PING, _PONG = 0x81, 0x88, 0x89, 0x8A
 
 
 def _frame(kind: int, payload: bytes) -> bytes:
-    """From a client, with a mask."""
+    """A client's frame, with a mask."""
     size = len(payload)
     if size < 126:
         header = bytes((kind, 0x80 | size))
@@ -213,8 +212,8 @@ def _frame(kind: int, payload: bytes) -> bytes:
 
 
 def _whole(data: bytes, at: int) -> tuple[int, int, int] | None:
-    """The kind of the server's frame at `at`, and where its payload begins and ends; None where some of it is
-    missing."""
+    """The kind of the server's frame at `at`, and the start and end of its payload; None if the frame is not
+    complete."""
     if len(data) - at < 2:
         return None
     length, begin = data[at + 1], at + 2
@@ -230,7 +229,7 @@ def encode(events: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def encode_numbered(events: Sequence[dict[str, Any]], every: int = 1) -> list[str]:
-    """Each event as JSON, every so many of them with its place in the sequence as one more attribute."""
+    """Encode each event as JSON; every `every`-th event gets its place in the sequence as one more attribute."""
     return encode([{SEQUENCE: at, **event} if at % every == 0 else event for at, event in enumerate(events)])
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import culver
-from culver.bench import bench_frame, spine, surroundings
+from culver.bench import bench_frame, run_environment, spine
 from culver.bench.spine import SpinePlan
 from culver.cli import main
 
@@ -34,7 +34,7 @@ def test_the_document_has_the_promised_members() -> None:
 
 def test_the_versions_name_what_takes_part_without_importing_it() -> None:
     code = (
-        "import sys, json; from culver.bench import surroundings; found = surroundings.versions();"
+        "import sys, json; from culver.bench import run_environment; found = run_environment.versions();"
         "assert 'pyspark' not in sys.modules and 'numba' not in sys.modules; print(json.dumps(found))"
     )
     found = json.loads(_python(code))
@@ -44,7 +44,7 @@ def test_the_versions_name_what_takes_part_without_importing_it() -> None:
 
 
 def test_the_machine_is_described() -> None:
-    machine = surroundings.machine()
+    machine = run_environment.machine()
     assert machine["cpu"]
     assert machine["cores"] >= 1
     assert machine["memory_bytes"] > 2**28
@@ -54,7 +54,7 @@ def test_the_java_version_is_none_where_java_is_missing(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    assert surroundings.versions()["java"] is None
+    assert run_environment.versions()["java"] is None
 
 
 def test_the_commit_and_its_changes_are_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -63,15 +63,15 @@ def test_the_commit_and_its_changes_are_found(monkeypatch: pytest.MonkeyPatch, t
     source = package / "__init__.py"
     source.write_text("")
     monkeypatch.setattr(culver, "__file__", str(source))
-    assert surroundings.commit() == (None, False)
+    assert run_environment.commit() == (None, False)
     _git(tmp_path, "init", "-q")
-    assert surroundings.commit() == (None, False), "below a repository that does not hold it"
+    assert run_environment.commit() == (None, False), "below a repository that does not hold it"
     _git(tmp_path, "add", ".")
     _git(tmp_path, "commit", "-q", "-m", "first")
     head = _git(tmp_path, "rev-parse", "HEAD")
-    assert surroundings.commit() == (head, False)
+    assert run_environment.commit() == (head, False)
     source.write_text("changed = True")
-    assert surroundings.commit() == (head, True)
+    assert run_environment.commit() == (head, True)
 
 
 def test_the_table_is_aligned_and_shows_units() -> None:

@@ -10,16 +10,16 @@ import pytest
 
 from culver.bench.pipeline.backlog import fill_log
 from culver.bench.streamhub import (
-    clustering,
     delays,
-    distributions,
-    filtering,
-    paper_operators,
-    sliced_matching,
+    filter_costs,
+    match_distributions,
+    operator_rates,
+    placement_costs,
+    sliced_index,
     streamhub_bench,
     whole_pipeline,
 )
-from culver.bench.streamhub.paper_operators import Flow, Job
+from culver.bench.streamhub.operator_rates import Flow, Job
 from culver.bench.streamhub.streamhub_findings import Finding, Quoted
 from culver.bench.streamhub.streamhub_plan import quick_plan
 from culver.cli import main
@@ -63,14 +63,14 @@ def test_a_record_has_the_ratio_to_the_paper_and_both_notes() -> None:
 
 
 def test_both_distributions_count_the_same_pairs() -> None:
-    found = distributions.distributions(20_000, 20_000)
+    found = match_distributions.distributions(20_000, 20_000)
     assert found.per_event.sum() == found.per_subscription.sum()
     assert np.mean(found.per_event) / 20_000 == pytest.approx(0.0018, rel=0.1)  # as W2 says of itself
 
 
 def test_filtering_is_compared_with_the_search_and_its_growth_told() -> None:
     costs = {"counting": {100: 1.0, 10_000: 10.0}, "numpy-scan": {100: 5.0, 10_000: 400.0}}
-    findings = filtering.findings_of(costs)
+    findings = filter_costs.findings_of(costs)
     faster = [each for each in findings if each.what.startswith("times faster")]
     assert [(each.subscriptions, each.ours, each.paper is None) for each in faster] == [
         (100, 5.0, True),
@@ -81,11 +81,11 @@ def test_filtering_is_compared_with_the_search_and_its_growth_told() -> None:
 
 def test_slices_of_matching_are_dealt_out_and_other_operators_cut_by_ranges() -> None:
     job = Job("M", Path("log"), Path("index"), 0, 100, (), 1.0)
-    assert [each.own for each in paper_operators.jobs_of(job, 3, 2)] == [(0, 2), (1,)]
-    assert {(each.start, each.end) for each in paper_operators.jobs_of(job, 3, 2)} == {(0, 100)}
+    assert [each.own for each in operator_rates.jobs_of(job, 3, 2)] == [(0, 2), (1,)]
+    assert {(each.start, each.end) for each in operator_rates.jobs_of(job, 3, 2)} == {(0, 100)}
     for cut in (
-        paper_operators.jobs_of(job, 1, 2),
-        paper_operators.jobs_of(replace(job, operator="EP"), 1, 2),
+        operator_rates.jobs_of(job, 1, 2),
+        operator_rates.jobs_of(replace(job, operator="EP"), 1, 2),
     ):
         assert [(each.start, each.end, each.own) for each in cut] == [(0, 50, (0,)), (50, 100, (0,))]
 
@@ -93,24 +93,22 @@ def test_slices_of_matching_are_dealt_out_and_other_operators_cut_by_ranges() ->
 def test_the_busiest_slices_set_the_pace_and_ranges_add_up() -> None:
     flows = [Flow(100.0, 1_000.0, 50.0), Flow(200.0, 2_000.0, 60.0)]
     job = Job("M", Path("log"), Path("index"), 0, 100, (), 1.0)
-    assert paper_operators.together(paper_operators.jobs_of(job, 2, 2), flows) == Flow(100.0, 1_000.0, 80.0)
-    assert paper_operators.together(paper_operators.jobs_of(job, 1, 2), flows) == Flow(300.0, 3_000.0, 110.0)
+    assert operator_rates.together(operator_rates.jobs_of(job, 2, 2), flows) == Flow(100.0, 1_000.0, 80.0)
+    assert operator_rates.together(operator_rates.jobs_of(job, 1, 2), flows) == Flow(300.0, 3_000.0, 110.0)
 
 
 def test_all_divisions_and_operators_make_the_same_notifications_of_an_event(tmp_path: Path) -> None:
-    fill_log(tmp_path / "log", sliced_matching.workload(), EVENTS, 1)
-    table = sliced_matching.table_of(2_000)
+    fill_log(tmp_path / "log", sliced_index.workload(), EVENTS, 1)
+    table = sliced_index.table_of(2_000)
     per_event = set()
     for placement, slices in (("replicated", 1), ("hashed", 2), ("event-space", 3), ("kmeans", 2)):
-        sliced_matching.store(
-            tmp_path / placement, sliced_matching.placement_for(placement, slices, table), table
-        )
+        sliced_index.store(tmp_path / placement, sliced_index.placement_for(placement, slices, table), table)
         own = tuple(range(slices))
         jobs = [
             Job(operator, tmp_path / "log", tmp_path / placement, 0, EVENTS, own, 0.0)
             for operator in ("M", "EP", "all")
         ]
-        for flow in paper_operators.work(threading.Barrier(1), jobs):
+        for flow in operator_rates.work(threading.Barrier(1), jobs):
             per_event.add(round(flow.notifications_per_second / flow.events_per_second * EVENTS))
     assert len(per_event) == 1
     assert per_event.pop() > EVENTS
@@ -119,22 +117,22 @@ def test_all_divisions_and_operators_make_the_same_notifications_of_an_event(tmp
 @pytest.mark.slow(seconds=4)
 def test_two_processes_give_a_figure_for_every_operator(tmp_path: Path) -> None:
     plan = replace(quick_plan(("8",), (), tmp_path), slices=(1,))
-    findings = paper_operators.measure(plan, lambda text: None)
+    findings = operator_rates.measure(plan, lambda text: None)
     told = {
-        (each.part, each.cores) for each in findings if each.what == paper_operators.RATE and each.ours > 0
+        (each.part, each.cores) for each in findings if each.what == operator_rates.RATE and each.ours > 0
     }
-    assert told == {(operator, cores) for operator in paper_operators.OPERATORS for cores in (1, 2)}
+    assert told == {(operator, cores) for operator in operator_rates.OPERATORS for cores in (1, 2)}
     plots = streamhub_bench.plots_of(findings)
-    assert [plot.name for plot in plots] == [f"figure-8-{name}-1000" for name in paper_operators.OPERATORS]
+    assert [plot.name for plot in plots] == [f"figure-8-{name}-1000" for name in operator_rates.OPERATORS]
     assert all(set(plot.lines) == {"replicated, 1 core", "replicated, 2 cores"} for plot in plots), plots
 
 
 def test_clustering_is_told_against_hashing_and_beside_the_paper_at_its_size() -> None:
     costs = {
-        (clustering.MATCHED, placement, 150_000): clustering.Cost(1.0, matching)
+        (placement_costs.MATCHED, placement, 150_000): placement_costs.Cost(1.0, matching)
         for placement, matching in (("hashed", 9.0), ("event-space", 4.0), ("replicated", 2.0))
     }
-    against = [each for each in clustering.findings_of(costs) if each.what.endswith("against hashed")]
+    against = [each for each in placement_costs.findings_of(costs) if each.what.endswith("against hashed")]
     assert [(each.placement, each.ours, each.paper is None) for each in against] == [
         ("event-space", 0.5, False),
         ("replicated", 0.3, True),

@@ -1,4 +1,4 @@
-"""The source tree keeps the rules of the house: names that are unique, modules and folders that are small."""
+"""The source tree keeps the rules of the house: unique names, small modules and folders, no fixed waits in tests."""
 
 import ast
 from collections import defaultdict
@@ -7,8 +7,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
 PACKAGE = ROOT / "src" / "culver"
-MODULES = sorted(PACKAGE.rglob("*.py"))
-FOLDERS = sorted({module.parent for module in MODULES})
+TEXTS = {str(path.relative_to(PACKAGE)): path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py")}
+TREES = {place: ast.parse(text) for place, text in sorted(TEXTS.items())}
 NAMELESS = ("__init__", "__main__")
 
 MOST_MODULES_IN_A_FOLDER = 15
@@ -16,60 +16,61 @@ MOST_LINES_IN_A_MODULE = 500
 
 # Both lists may only become shorter.
 CROWDED_FOLDERS = {"pipeline"}
-SHARED_CLASS_NAMES = {
-    "Member",
-    "Memory",
-    "Meter",
-    "Part",
-    "Plan",
-    "Range",
-    "Ranges",
-    "SliceView",
-    "Source",
-}
+SHARED_CLASS_NAMES = {"Range", "Ranges"}
 
-
-def _place(path: Path) -> str:
-    return str(path.relative_to(PACKAGE))
-
-
-def _public_classes(module: Path) -> Iterator[str]:
-    for node in ast.parse(module.read_text(encoding="utf-8")).body:
-        if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-            yield node.name
+WAITING = ("tests/unit", "tests/contracts", "tests/integration")
 
 
 def test_no_two_modules_share_a_name() -> None:
     places = defaultdict(list)
-    for module in MODULES:
-        if module.stem not in NAMELESS:
-            places[module.stem].append(_place(module))
+    for place in TREES:
+        if Path(place).stem not in NAMELESS:
+            places[Path(place).stem].append(place)
     assert {name: found for name, found in places.items() if len(found) > 1} == {}
 
 
 def test_no_two_public_classes_share_a_name() -> None:
     places = defaultdict(list)
-    for module in MODULES:
-        for name in _public_classes(module):
-            places[name].append(_place(module))
+    for place, tree in TREES.items():
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places[node.name].append(place)
     shared = {name: found for name, found in places.items() if len(found) > 1}
     assert {name: found for name, found in shared.items() if name not in SHARED_CLASS_NAMES} == {}
 
 
 def test_no_folder_has_many_modules() -> None:
-    counts = {
-        _place(folder): sum(module.parent == folder and module.stem not in NAMELESS for module in MODULES)
-        for folder in FOLDERS
-    }
-    crowded = {place: count for place, count in counts.items() if count > MOST_MODULES_IN_A_FOLDER}
-    assert {place: count for place, count in crowded.items() if place not in CROWDED_FOLDERS} == {}
+    modules = defaultdict(list)
+    for place in map(Path, TREES):
+        if place.stem not in NAMELESS:
+            modules[str(place.parent)].append(place.stem)
+    crowded = {folder: names for folder, names in modules.items() if len(names) > MOST_MODULES_IN_A_FOLDER}
+    assert {folder: names for folder, names in crowded.items() if folder not in CROWDED_FOLDERS} == {}
 
 
 def test_no_module_is_long() -> None:
-    lengths = {_place(module): len(module.read_text(encoding="utf-8").splitlines()) for module in MODULES}
+    lengths = {place: len(text.splitlines()) for place, text in TEXTS.items()}
     assert {place: lines for place, lines in lengths.items() if lines > MOST_LINES_IN_A_MODULE} == {}
 
 
 def test_every_module_and_package_has_a_docstring() -> None:
-    trees = {_place(module): ast.parse(module.read_text(encoding="utf-8")) for module in MODULES}
-    assert [place for place, tree in trees.items() if not ast.get_docstring(tree)] == []
+    assert [place for place, tree in TREES.items() if not ast.get_docstring(tree)] == []
+
+
+def test_no_unit_or_integration_test_waits_for_a_fixed_time() -> None:
+    """`support.until` waits for a condition; `sleep(0)` is a turn of the event loop."""
+    found = [
+        f"{path.relative_to(ROOT)}:{line}"
+        for folder in WAITING
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        for line in _sleeps(ast.parse(path.read_text(encoding="utf-8")))
+    ]
+    assert found == []
+
+
+def _sleeps(tree: ast.Module) -> Iterator[int]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("asyncio.sleep", "time.sleep", "sleep"):
+            turn = isinstance(node.args[0], ast.Constant) and node.args[0].value == 0
+            if not turn:
+                yield node.lineno

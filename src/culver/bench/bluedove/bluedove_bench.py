@@ -1,4 +1,4 @@
-"""The paper's figures one after another, with both models of costs, and their plots."""
+"""Runs the paper's figures in turn, each with both cost models, and draws their plots."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace

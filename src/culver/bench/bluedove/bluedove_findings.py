@@ -1,4 +1,4 @@
-"""A figure of the simulation beside the paper's: once with its model of costs, once with our matcher's."""
+"""The simulation's numbers beside the paper's: one with its cost model, one with the cost of our matcher."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ _DIGITS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Value:
-    """What one model of costs gives. Two values are of the same thing if all but `ours` and `note` is the same."""
+    """One number of one cost model. Two values measure the same thing if they differ in `ours` and `note` only."""
 
     figure: str
     what: str
@@ -27,14 +27,15 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class FigureResult:
-    """What one model of costs gives for one figure of the paper."""
+    """The result of simulating one figure of the paper with one cost model."""
 
     values: Sequence[Value]
     plots: Sequence[LinePlot]
 
 
 def records(proportional: Sequence[Value], measured: Sequence[Value]) -> list[Record]:
-    """`ratio` is the proportional model's figure against the paper's, whether more is better or less."""
+    """Put both cost models into one record for each value. `ratio` divides the proportional model's number by the
+    paper's, whether more is better or less."""
     result: list[Record] = []
     for one, other in zip(proportional, measured, strict=True):
         assert (one.figure, one.what, one.system, one.policy, one.matchers) == (

@@ -1,7 +1,7 @@
-"""Every figure that the text of BlueDove's paper gives (sections IV-C to IV-F).
+"""Every number that the text of BlueDove's paper gives (sections IV-C to IV-F).
 
-Its testbed had 24 virtual machines of 4 cores: 20 matchers, 2 dispatchers, 2 generators. What is only drawn in its
-plots is not here.
+The paper's testbed had 24 virtual machines of 4 cores: 20 matchers, 2 dispatchers and 2 generators. Numbers that
+the paper only draws in its plots are left out.
 """
 
 SATURATION = 114_000.0  # messages a second, of 20 matchers with 40,000 subscriptions

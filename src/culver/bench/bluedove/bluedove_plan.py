@@ -1,4 +1,4 @@
-"""How much is simulated."""
+"""How much the BlueDove benchmark simulates."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class BluedovePlan:
 
 
 def quick_plan(figures: Sequence[str]) -> BluedovePlan:
-    """Everything once, on little: to see that it works. Its figures mean nothing."""
+    """A plan that runs everything once, on little data, to show that it works. Its figures mean nothing."""
     return BluedovePlan(
         figures=figures,
         subscriptions=2_000,

@@ -42,7 +42,7 @@ def by_policy(world: World) -> FigureResult:
 
 
 def balance(world: World) -> FigureResult:
-    """Just below its saturation, each of the two systems that divide the space."""
+    """Compare the load of matchers in each system, just below its saturation."""
     matchers = max(world.plan.matchers)
     values: list[Value] = []
     lines: dict[str, list[tuple[float, float]]] = {}

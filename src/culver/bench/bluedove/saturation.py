@@ -1,4 +1,4 @@
-"""The saturation rate: the highest at which queues do not grow, found by bisection."""
+"""Finds the saturation rate by bisection: the highest rate at which queues do not grow."""
 
 from collections.abc import Sequence
 
@@ -16,18 +16,18 @@ _OVERLOADED = 0.02  # a slice that gets so much more work than it can do is satu
 
 
 def dispatchers(policy: str) -> list[Forwarding]:
-    """The paper's two, each with half of the events."""
+    """The paper's two dispatchers, each of which gets half of the events."""
     share = 1 / DISPATCHERS
     own: Forwarding = Adaptive(share) if policy == Adaptive.name else forwarding_named(policy)()
     return [own] * DISPATCHERS
 
 
 def highest(system: System) -> float:
-    """No policy can do more, in events a second.
+    """An upper bound on the events per second that any policy can reach.
 
     Whatever the prices of the slices' time, an event costs at least the price of its cheapest candidate, and all
-    slices together have no more than the sum of their prices to spend in a second. Prices rise where events crowd,
-    so that the bound is nearly the rate that the best policy has."""
+    slices together spend no more than the sum of their prices in a second. Prices rise where events crowd, so the
+    bound comes close to the rate of the best policy."""
     candidates = system.candidates[:_BOUND_EVENTS]
     anywhere = system.homes == ANYWHERE
     cost = np.append(system.cost, np.inf)  # -1 is no candidate
@@ -50,7 +50,7 @@ def highest(system: System) -> float:
 
 
 def saturation(system: System, policy: str, plan: BluedovePlan) -> float:
-    """Events a second."""
+    """The saturation rate in events per second."""
     low, high = 0.0, 1.1 * highest(system)
     while high - low > plan.tolerance * high:
         rate = (low + high) / 2
@@ -68,7 +68,7 @@ def is_saturated(system: System, policy: str, rate: float, plan: BluedovePlan) -
 
 
 def grows(periods: Sequence[Period]) -> bool:
-    """Whether what waits at some slice is more in the last quarter than in the one before."""
+    """Whether some slice has more work waiting in the last quarter of the periods than in the quarter before."""
     quarter = len(periods) // 4
     before = np.mean([each.waiting for each in periods[-2 * quarter : -quarter]], axis=0)
     after = np.mean([each.waiting for each in periods[-quarter:]], axis=0)

@@ -55,7 +55,7 @@ def response_over_time(world: World) -> FigureResult:
 
 
 def saturation_by_size(world: World) -> FigureResult:
-    """Figure 6(a), and then 6(b)."""
+    """Figures 6(a) and 6(b)."""
     values: list[Value] = []
     lines: dict[str, list[tuple[float, float]]] = {name: [] for name in _SYSTEMS}
     for matchers in world.plan.matchers:
@@ -97,10 +97,11 @@ def saturation_by_size(world: World) -> FigureResult:
 
 
 def _more_subscriptions(world: World) -> list[Value]:
-    """How many subscriptions each system can have at one rate.
+    """Find how many subscriptions each system can hold at one rate.
 
-    Where costs are proportional, all sets grow as the whole, so the rate falls as the number grows. With our matcher
-    they are measured at several numbers: the rate is that at which replication is saturated with the middle one."""
+    With proportional costs all sets grow in step, so the rate falls as the number of subscriptions grows. Our
+    matcher is measured at several numbers; the rate is the one at which replication saturates with the middle
+    number."""
     matchers = max(world.plan.matchers)
     held: dict[str, float] = {}
     if world.service.name == Measured.name:
@@ -141,7 +142,7 @@ def _curve(world: World, setting: WorldSetting) -> dict[int, float]:
 
 
 def _number_at(curve: Mapping[int, float], rate: float) -> float:
-    """Between and beyond the numbers of a curve, straight lines where both axes are logarithmic."""
+    """Interpolate and extrapolate a curve with straight lines on logarithmic axes."""
     counts = sorted(curve)
     place = next((i for i in range(1, len(counts) - 1) if curve[counts[i]] <= rate), len(counts) - 1)
     few, many = counts[place - 1], counts[place]
@@ -150,7 +151,7 @@ def _number_at(curve: Mapping[int, float], rate: float) -> float:
 
 
 def _why(world: World, setting: WorldSetting) -> str:
-    """What limits the gain over replication: an event must be matched somewhere."""
+    """Explain what limits the gain over replication: some slice must match every event."""
     whole = world.system(replace(setting, system=REPLICATED))
     bound = saturation.highest(world.system(setting)) / saturation.highest(whole)
     return f"{world.service.name}: no policy can be above {bound:.1f}"

@@ -1,13 +1,13 @@
-"""What an event costs a matcher, by the set that it is matched against: two models.
+"""Two models of what an event costs a matcher, by the set that it is matched against.
 
-    proportional   the paper's: time goes with the number of subscriptions searched. One constant, which is taken such
-                   that full replication on 20 matchers is saturated where the paper's is, at 114,000 / 67 a second
-    measured       ours: an index is built for every set, and events that may go there are matched against it, in
-                   large batches and in small ones: so much for a batch, and so much for an event
+    proportional   the paper's model: the time is proportional to the subscriptions searched. Its one constant makes
+                   full replication on 20 matchers saturate where the paper's does, at 114,000 / 67 events a second
+    measured       our matcher: builds an index for every set and matches events against it, in large batches and in
+                   small ones, which gives a cost for each batch and a cost for each event
 
-Our matcher takes well below a microsecond for an event; tens of millions a second would have to be simulated. The
-simulated ones are some hundred times slower, with the load told every second: that is the same as at full speed with
-the load told that much more often. Rates are given at full speed.
+Our matcher needs well below a microsecond for an event, so a simulation at full speed would have to simulate tens
+of millions of events a second. The simulated matchers are some hundred times slower and report their load every
+second, which is equivalent to full speed with load reports that much more often. Reported rates are at full speed.
 """
 
 import hashlib
@@ -30,7 +30,7 @@ _SMALL_BATCHES = 16
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """By set, seconds for a batch of at most `most` events, and for each of them."""
+    """Seconds for a batch of at most `most` events and for each event in it, by set."""
 
     fixed: NDArray[np.float64]
     each: NDArray[np.float64]
@@ -48,7 +48,7 @@ class Service(Protocol):
 
 
 class Proportional:
-    """So many subscriptions are searched by replication on 20 matchers at the paper's rate."""
+    """The paper's model. `subscriptions` is the number that replication searches for every event."""
 
     name: ClassVar[str] = "proportional"
 
@@ -65,7 +65,7 @@ class Proportional:
 
 
 class Measured:
-    """Remembers what it has measured: many systems have sets in common."""
+    """Costs of our matcher. Caches what it has measured, because many systems have sets in common."""
 
     name: ClassVar[str] = "measured"
 
@@ -107,7 +107,7 @@ class Measured:
 
 
 def _seconds(index: ColumnarFilter, batches: list[pa.RecordBatch]) -> float:
-    """Of the processor: others may be at work on this machine."""
+    """Processor seconds, because other processes may use this machine."""
     started = time.process_time()
     for batch in batches:
         index.match(batch)

@@ -1,14 +1,14 @@
-"""Matchers of the simulation: each has a queue for each set that it works on, and serves the oldest event first.
+"""Simulated matchers: each has a queue for every set that it works on, and serves the oldest event first.
 
-    slice 0   set 0  . . .        takes up to `most` events of the queue whose first event came first, in the order
-              set 4  .            in which they came, and is busy with them for `fixed + each * events` seconds
+    slice 0   set 0  . . .        takes up to `most` events, in order of arrival, from the queue whose first event is
+              set 4  .            the oldest, and is busy with them for `fixed + each * events` seconds
               set 8
     slice 1   ...
 
-The paper does not say in which order a matcher serves its queues; ours works off a log. If it served them in turn, an
-overloaded matcher would spend most of its time on the few events of its largest sets.
+The paper does not say in which order a matcher serves its queues; our matchers work off a log. A matcher that
+served its queues in turn would, when overloaded, spend most of its time on the few events of its largest sets.
 
-An event that waits is a slot; slots of a queue are a linked list, and so are those that are free.
+A waiting event occupies a slot. The slots of a queue form a linked list, and so do the free slots.
 """
 
 from typing import NamedTuple
@@ -34,7 +34,7 @@ class MatcherQueues(NamedTuple):
 
 
 class MatcherServers(NamedTuple):
-    """By slice; the queues of slice s are own[start[s]] to own[start[s + 1]]."""
+    """The state of each slice. The queues of slice s are own[start[s]] to own[start[s + 1]]."""
 
     start: Integers
     own: Integers
@@ -45,7 +45,7 @@ class MatcherServers(NamedTuple):
 
 
 class MatcherTally(NamedTuple):
-    """By queue, of what was begun since it was last cleared."""
+    """Counts by queue, of work begun since the tally was cleared."""
 
     arrived: Integers
     served: Integers
@@ -64,7 +64,7 @@ def _serve(
     until: float,
     most: int,
 ) -> None:
-    """Begin everything that can be begun before `until`."""
+    """Begin all work that can begin before `until`."""
     while servers.waiting[server] > 0 and servers.free_at[server] < until and servers.stopped[server] == 0:
         queue, oldest = -1, np.inf
         for place in range(servers.start[server], servers.start[server + 1]):
@@ -104,8 +104,8 @@ def work(
     until: float,
     most: int,
 ) -> None:
-    """Events come at `times` (ascending), having arrived at the service at `arrived`, and slices work until `until`.
-    There must be free slots enough."""
+    """Queue events at `times` (ascending) and let slices work until `until`. `arrived` says when each event
+    reached the service. There must be enough free slots."""
     for event in range(len(times)):
         queue, server = to_queue[event], to_server[event]
         if queue < 0:
@@ -135,7 +135,7 @@ def free_slots(count: int) -> EventSlots:
 
 
 def more_slots(slots: EventSlots, count: int) -> EventSlots:
-    """The same with `count` more that are free."""
+    """A copy with `count` more free slots."""
     more = free_slots(count)
     base = len(slots.row)
     following = np.concatenate([slots.following, more.following + base])
@@ -150,7 +150,7 @@ def more_slots(slots: EventSlots, count: int) -> EventSlots:
 
 @compiled
 def waiting_slots(slots: EventSlots, queues: MatcherQueues) -> Integers:
-    """The slots of all queues, one queue after another."""
+    """The slots of all queues, queue by queue."""
     result = np.empty(queues.length.sum(), np.int64)
     place = 0
     for queue in range(len(queues.length)):

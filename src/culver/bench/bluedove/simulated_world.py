@@ -1,4 +1,4 @@
-"""Systems to simulate: the paper's workload, divided by our placements, with one of the models of costs."""
+"""Systems to simulate: the paper's workload, divided by our placements, with one of the cost models."""
 
 import functools
 from dataclasses import dataclass
@@ -46,7 +46,7 @@ class WorldSetting:
 
 
 class World:
-    """Whatever is asked for twice is worked out once."""
+    """Builds systems and finds their saturation. Caches every result."""
 
     def __init__(self, plan: BluedovePlan, service: Service, tell: Tell) -> None:
         self.plan = plan
@@ -58,7 +58,7 @@ class World:
         self._saturated = functools.cache(self._search)
 
     def divided(self, setting: WorldSetting, placement: Placement) -> System:
-        """The setting's subscriptions and events, divided by this placement."""
+        """The system that results when this placement divides the setting's subscriptions and events."""
         scene = self.scene(setting.deviation, setting.skewed, setting.subscriptions)
         held = placement.assign(scene.table)
         sizes = np.count_nonzero(held, axis=0)
@@ -69,11 +69,11 @@ class World:
         )
 
     def saturation(self, setting: WorldSetting, policy: str | None = None) -> float:
-        """Events a second, of simulated matchers."""
+        """The saturation rate of the simulated matchers, in events per second."""
         return self._saturated(setting, policy or self.policy(setting))
 
     def policy(self, setting: WorldSetting) -> str:
-        """The one that the paper uses with such a system."""
+        """The forwarding policy that the paper uses with such a system."""
         return Random.name if setting.system == REPLICATED else Adaptive.name
 
     def _scene(self, deviation: float, skewed: int, subscriptions: int | None) -> Scene:
@@ -108,7 +108,8 @@ class World:
 
 
 def _only_choice(choices: tuple[NDArray[np.int64], ...], sizes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The choice that leads to subscriptions. Raises BenchmarkFailed where several do: what is simulated has one."""
+    """The only choice that leads to subscriptions. Raises BenchmarkFailed where there are several, which the
+    simulation does not cover."""
     leading = [choice for choice in choices if sizes[choice[choice >= 0]].any()]
     if len(leading) != 1:
         raise BenchmarkFailed(

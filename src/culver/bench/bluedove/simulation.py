@@ -1,10 +1,10 @@
-"""The simulated service: dispatchers that decide by a real forwarding policy, and matchers that tell their load.
+"""The simulated service: dispatchers apply a real forwarding policy, and matchers report their load.
 
-    publishers --Poisson--> dispatcher 0 --\\           told every second: queue, arrival, rate, response of each set
+    publishers --Poisson--> dispatcher 0 --\\           every second: queue, arrival, rate, response of each set
                             dispatcher 1 ----> matchers ----------------------------> both dispatchers
 
-Nothing is decided on what was not told: a dispatcher knows the last load, the time since, and what it sent itself.
-The paper's matchers tell their load each second if it has changed by a tenth, which saves messages; here always.
+A dispatcher knows only the last reported load, the time since then, and what it has sent itself. The paper's
+matchers save messages by reporting only when their load has changed by a tenth; ours report always.
 """
 
 from collections.abc import Sequence
@@ -23,8 +23,8 @@ _SLOTS = 1 << 16  # to begin with
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """Sets on slices, what one event costs in each, and the candidates of each event of a pool that all are drawn
-    from. In this workload an event has one choice to make: all other choices lead to empty sets."""
+    """Sets on slices, the cost of an event in each set, and the candidates of each event of a pool. In this
+    workload an event has one choice to make: all other choices lead to empty sets."""
 
     slices: int
     homes: NDArray[np.int64]
@@ -42,7 +42,7 @@ class System:
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """What happened between one telling and the next."""
+    """Measurements between two load reports."""
 
     end: float
     arrived: int
@@ -56,12 +56,12 @@ class Period:
 
 
 class Simulation:
-    """Time goes on by `advance` only; the same seed gives the same course. `load` is what was last told."""
+    """Only `advance` moves the time, and equal seeds give equal runs. `load` is the last reported load."""
 
     def __init__(
         self, system: System, policies: Sequence[Forwarding], *, tell_seconds: float = 1.0, seed: int = 1
     ) -> None:
-        """A dispatcher for each of the policies; events come to them in turn."""
+        """Create one dispatcher for each policy; events go to them in turn."""
         self._policies = policies
         self._tell_seconds = tell_seconds
         self._random = np.random.default_rng(seed)
@@ -75,7 +75,7 @@ class Simulation:
         self._install(system)
 
     def advance(self, rate: float) -> Period:
-        """One period, with events arriving at `rate` a second."""
+        """Simulate one period in which events arrive at `rate` per second."""
         count = int(self._random.poisson(rate * self._tell_seconds))
         offsets = np.cumsum(self._random.standard_exponential(count + 1))
         arrived = self.now + offsets[:-1] * (self._tell_seconds / offsets[-1])
@@ -98,15 +98,15 @@ class Simulation:
         return self._tell(tally, count)
 
     def stop(self, number: int) -> None:
-        """This matcher is dead; nobody knows yet."""
+        """Stop a matcher. Dispatchers do not notice."""
         self._servers.stopped[number] = 1
 
     def waiting(self, number: int) -> int:
-        """Events that wait at a matcher."""
+        """The number of events that wait at a matcher."""
         return int(self._servers.waiting[number])
 
     def change(self, system: System) -> None:
-        """Go on with another division: whatever waits is sent anew, as it would be from a log."""
+        """Switch to another division. All waiting events are sent again, as they would be from a log."""
         waiting = simulated_matchers.waiting_slots(self._slots, self._queues)
         order = np.argsort(self._slots.arrived[waiting], kind="stable")
         self._again_arrived = self._slots.arrived[waiting][order]
@@ -114,7 +114,7 @@ class Simulation:
         self._install(system)
 
     def _install(self, system: System) -> None:
-        """Idle matchers with empty queues; a set that is anywhere has a queue in every slice."""
+        """Set up idle matchers with empty queues. A set without a home has a queue in every slice."""
         copies = np.where(system.homes == ANYWHERE, system.slices, 1)
         self._system = system
         self._first_queue = np.cumsum(copies) - copies

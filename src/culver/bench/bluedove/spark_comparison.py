@@ -1,9 +1,9 @@
-"""The systems of the paper's figure 6 on the real Spark engine, as large as this machine allows.
+"""Runs the systems of the paper's figure 6 on the real Spark engine, as large as this machine allows.
 
-One registry for all: a site that is started with another placement makes its index anew. Then, for each system:
+All systems share one registry: a site that starts with another placement rebuilds its index. For each system:
 
-    events     --> the site is started, learns from them how to divide, and is stopped
-    a backlog  --> the site is started again, and works through it: events a second, from log to notifications on disk
+    events     --> the site starts, learns from them how to divide its index, and stops
+    a backlog  --> the site starts again and works through it: events a second, from log to notifications on disk
 """
 
 import contextlib
@@ -32,7 +32,8 @@ _LIMIT_SECONDS = 900.0
 
 @dataclass(frozen=True, slots=True)
 class RealPlan:
-    """With `workers`, on a standalone cluster of so many, each with one core; without, in local mode."""
+    """What to run. With `workers`, the sites use a standalone cluster of that many workers with one core each;
+    without, they use local mode."""
 
     subscriptions: int = 40_000
     slices: Sequence[int] = (2, 4)
@@ -46,13 +47,13 @@ class RealPlan:
 
     @property
     def workload(self) -> RangesWorkload:
-        """W1, with boxes as much smaller as there are more subscriptions than the paper has: an event then matches as
-        many as it does there."""
+        """W1 with boxes that shrink as the number of subscriptions grows beyond the paper's, so that an event
+        matches as many subscriptions as it does there."""
         return RangesWorkload(width=250.0 * (40_000 / max(40_000, self.subscriptions)) ** 0.25)
 
 
 def run(plan: RealPlan, tell: Tell) -> list[Record]:
-    """Raises BenchmarkFailed."""
+    """Measure every system with every number of slices. Raises BenchmarkFailed."""
     with tempfile.TemporaryDirectory(dir=plan.data_dir) as name, _cluster(plan, Path(name), tell) as settings:
         directory = Path(name)
         settings["registry.max_subscriptions"] = 2 * plan.subscriptions
@@ -118,7 +119,7 @@ def _against_replication(records: Sequence[Record]) -> list[Record]:
 
 
 def _wait_until_divided(http: httpx.Client, end: int, system: str) -> None:
-    """All events so far are matched, the index is divided, and stays as it is for a while."""
+    """Wait until all events so far are matched and the index is divided and no longer changes."""
     began, seen, since = time.monotonic(), (-1, ""), time.monotonic()
     while time.monotonic() - began < _LIMIT_SECONDS:
         status, view = site_status(http), http.get("/v1/slices").json()
@@ -135,7 +136,8 @@ def _wait_until_divided(http: httpx.Client, end: int, system: str) -> None:
 
 
 def _mapped_by_workers(index: Path) -> int | None:
-    """The most bytes of the index that a Python worker of Spark has mapped; None: none has any."""
+    """The most bytes of the index that one of Spark's Python workers has mapped; None if no worker has mapped
+    any."""
     most = 0
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
@@ -156,7 +158,7 @@ def _index_bytes(index: Path) -> int:
 
 @contextlib.contextmanager
 def _cluster(plan: RealPlan, directory: Path, tell: Tell) -> Iterator[dict[str, str | int]]:
-    """The settings with which a site uses it."""
+    """Start the plan's cluster, if it has one, and yield the settings with which a site uses it."""
     if plan.workers is None:
         yield {}
         return

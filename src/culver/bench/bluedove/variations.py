@@ -1,4 +1,4 @@
-"""Figure 11: fewer dimensions, subscriptions that are less skewed, and events skewed as subscriptions are."""
+"""Figure 11: fewer dimensions, less skewed subscriptions, and events as skewed as subscriptions."""
 
 from collections.abc import Mapping, Sequence
 

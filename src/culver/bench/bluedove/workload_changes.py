@@ -1,7 +1,7 @@
-"""Figures 9 and 10: matchers come under saturation, and matchers fail.
+"""Figures 9 and 10: matchers join a saturated system, and matchers fail.
 
-The controller is the pipeline's own, and a division changes as it does there: between two batches, and whatever waits
-is sent anew. Subscriptions move within a second.
+The elasticity controller is the real one, and a division changes as it does in the pipeline: between two batches,
+after which all waiting events are sent again. Subscriptions move within a second.
 """
 
 from dataclasses import dataclass
@@ -75,7 +75,7 @@ def elasticity(world: World) -> FigureResult:
 
 
 def _seconds_to_fall(periods: list[Period], at: int) -> float:
-    """Until events are answered sooner than in the period before the change, or to the end."""
+    """Seconds until responses are faster than in the period before the change, or until the end."""
     later = (each for each in periods[at + 1 :] if each.response < periods[at].response)
     return next(later, periods[-1]).end - periods[at].end
 
@@ -119,7 +119,7 @@ def failures(world: World) -> FigureResult:
 
 
 def _failing(world: World, setting: WorldSetting, rate: float, every: int) -> _Course:
-    """Slice 0 fails again and again: whoever is left is numbered anew."""
+    """Let one matcher after another fail. After each failure the remaining slices are renumbered."""
     placement = _mpartition(world, setting)
     simulation = Simulation(world.system(setting), saturation.dispatchers(Adaptive.name))
     known_after = int(np.ceil(bluedove_paper.DETECTED_AFTER_SECONDS))

@@ -1,1 +1,1 @@
-"""`culver bench matching`: how fast filters match, side by side, on one core."""
+"""`culver bench matching` measures how fast filters match, side by side on one core."""

@@ -1,4 +1,4 @@
-"""How many subscriptions come and go in a second, one by one, while events are matched."""
+"""Measures how many subscriptions come and go per second, one by one, while events are matched."""
 
 import contextlib
 import itertools
@@ -18,8 +18,8 @@ _CHANGES_BETWEEN_LOOKS = 20  # at the clock
 def changed_per_second(
     workload: Workload, seed: int, seconds: float, clock: Callable[[], float] = time.perf_counter
 ) -> float:
-    """Changes a second of a columnar filter: by turns one subscription comes and the oldest goes, and a batch of
-    events is matched a hundred times a second. The matching is in the time."""
+    """Changes per second of a columnar filter. Subscriptions come and the oldest go in turn, and a batch of
+    events is matched a hundred times a second; the time includes the matching."""
     present = min(_MOST_PRESENT, workload.subscriptions // 2)
     predicates = [predicate for _, predicate in draw(workload, 2 * present, seed).predicates()]
     batch = workload.event_batch(_EVENTS, seed)

@@ -1,4 +1,4 @@
-"""What is measured side by side: Culver's filters and the baselines, behind one small face."""
+"""The contestants of the benchmark: Culver's filters and the baselines, behind one small interface."""
 
 import importlib.util
 import time
@@ -20,17 +20,17 @@ from culver.plugins import filter_named
 
 
 class Contestant(Protocol):
-    """Loaded once, then asked for matches. Works in the calling thread only."""
+    """A filter that is loaded once and then asked for matches. Works in the calling thread only."""
 
     def load(self, subscriptions: DrawnSubscriptions) -> float:
-        """Take in the subscriptions, until the first event could be matched. Returns the seconds that this
-        took, without what turns the drawn subscriptions into the form that is taken."""
+        """Load the subscriptions, until the first event could be matched. Returns the seconds that this took,
+        without the conversion of the drawn subscriptions into the form that the contestant takes."""
 
     def match(self, batch: pa.RecordBatch) -> NDArray[np.int64]:
-        """The number of the subscription in each pair (event, subscription) that matches, in any order."""
+        """Return the subscription number of each matching pair (event, subscription), in any order."""
 
     def stored_bytes(self) -> int | None:
-        """The memory that the subscriptions take; None where it cannot be told."""
+        """The memory that the subscriptions take; None if unknown."""
 
     def close(self) -> None: ...
 
@@ -48,7 +48,7 @@ def load_predicates(target: Filter, subscriptions: DrawnSubscriptions) -> float:
 
 
 def load_rows(target: Filter, subscriptions: DrawnSubscriptions) -> float:
-    """Add the subscriptions of each form in columns, where they have forms and the filter takes them so."""
+    """Add the subscriptions of each form in columns, if they have forms and the filter accepts columns."""
     if not subscriptions.forms or not isinstance(target, ColumnarFilter):
         return load_predicates(target, subscriptions)
     started = time.perf_counter()
@@ -81,7 +81,7 @@ class PluggedFilter:
 
 @dataclass(frozen=True, slots=True)
 class ContestantKind:
-    """How to make a contestant, and where it would take minutes or cannot take part."""
+    """How to make a contestant, and when it cannot take part or would take minutes."""
 
     make: Callable[[], Contestant]
     most_subscriptions: int | None = None
@@ -90,7 +90,7 @@ class ContestantKind:
     plugged: bool = False
 
     def hindrance(self, subscriptions: int, has_forms: bool) -> str | None:
-        """Why it cannot be measured there, as the end of a sentence; None: it can."""
+        """Why the contestant cannot be measured, as the end of a sentence; None if it can."""
         if self.library is not None and importlib.util.find_spec(self.library) is None:
             return f"{self.library} is not installed (pip install 'culver[bench]')"
         if self.only_forms and not has_forms:

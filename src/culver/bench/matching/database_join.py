@@ -1,13 +1,13 @@
-"""A baseline: subscriptions as tables of DuckDB, a batch of events joined with them.
+"""A baseline: subscriptions as tables of DuckDB, with which a batch of events is joined.
 
-Each form of subscription is a table with a column for each of its values, and one SELECT; the answer is their
+Each form of subscription has a table with a column for each of its values, and one SELECT; the answer is their
 UNION ALL:
 
     SELECT e.row, s.number FROM events e JOIN form_1 s ON e.symbol = s.v0 AND e.close >= s.v1
 
-DuckDB takes the first conditions for its join (a hash join on an equality, a merge join on a range), so
-equalities come first, then attributes that are bounded on both sides: three times faster on W2 than the
-order of the text.
+DuckDB joins on the first conditions (a hash join on an equality, a merge join on a range). Equalities therefore
+come first, then attributes that are bounded on both sides: on W2 this is three times as fast as the order of the
+text.
 """
 
 import time
@@ -21,7 +21,7 @@ from culver.bench.matching.drawn_subscriptions import DrawnSubscriptions, Form
 
 
 class DuckDBJoin:
-    """One connection to a database in memory, on one thread."""
+    """One connection to an in-memory database, on one thread."""
 
     def __init__(self) -> None:
         import duckdb  # here, because it is installed for benchmarks only
@@ -57,7 +57,7 @@ class DuckDBJoin:
         return numbers
 
     def stored_bytes(self) -> None:
-        """DuckDB tells the size of its buffers, not that of a table."""
+        """None: DuckDB reports the size of its buffers, not that of a table."""
 
     def close(self) -> None:
         self._connection.close()

@@ -1,13 +1,13 @@
-"""The subscriptions of a workload without their texts: to parse a million filters would take minutes.
+"""The subscriptions of a workload without their texts: parsing a million filters would take minutes.
 
 W1 and W2 are drawn as forms, subscriptions that differ only in their values:
 
     form        a >= ? AND a < ? AND ...         one for W1, five for W2
-    numbers     0      1      2     ...          which subscriptions these are
+    numbers     0      1      2     ...          the numbers of the subscriptions
     columns     12.5   83.1   401.7 ...          one for each `?`
 
-Filters take them as predicates or in columns; baselines put the columns into arrays and tables of their own.
-W3 has no two subscriptions of one form, and is drawn as predicates only.
+Filters take them as predicates or in columns; baselines put the columns into arrays and tables of their own. No two
+subscriptions of W3 have the same form, so W3 is drawn as predicates only.
 """
 
 from collections.abc import Iterator
@@ -84,7 +84,7 @@ class DrawnSubscriptions:
 
 
 def draw(workload: Workload, count: int, seed: int) -> DrawnSubscriptions:
-    """What `workload.filters(count, seed)` says."""
+    """Draw the subscriptions that `workload.filters(count, seed)` describes."""
     match workload:
         case RangesWorkload():
             return DrawnSubscriptions(count, (_ranges(workload, count, seed),))

@@ -1,8 +1,8 @@
-"""How soon a new process has its first match: with the kernels in the cache on disk, from the moment at which
-the interpreter is up until the numbers are there. Imports and the loading of kernels count.
+"""Measures how soon a new process has its first match, with the kernels in the cache on disk: from the moment the
+interpreter is up until the numbers are there. Imports and the loading of kernels count.
 
-`columnar` maps an index that was written before, as a restarted site and every Spark worker do. Other filters have no
-such thing and compile the subscriptions in the process.
+`columnar` maps an index that was written before, as a restarted site and every Spark worker do. Other filters
+compile the subscriptions in the process.
 """
 
 import os
@@ -46,7 +46,7 @@ print(seconds)
 
 
 def first_match_seconds(name: str, workload: Workload, seed: int, attempts: int) -> float:
-    """The best of some attempts with the filter of that name, after one that fills the kernels' cache."""
+    """The best of several attempts with the filter of that name, after one attempt that fills the kernels' cache."""
     with tempfile.TemporaryDirectory(prefix="culver-bench-") as directory:
         subscriptions = list(draw(workload, SUBSCRIPTIONS, seed).predicates())
         (Path(directory) / "subscriptions").write_bytes(pickle.dumps(subscriptions))

@@ -1,6 +1,6 @@
-"""Runs of the benchmark: for each workload and number of subscriptions one comparison on one core.
+"""Runs the benchmark: one comparison on one core for each workload and number of subscriptions.
 
-A record has the figures of one filter in one comparison. What a baseline has no figure for is None.
+A record has the figures of one filter in one comparison; a figure that a baseline does not have is None.
 """
 
 import contextlib
@@ -47,8 +47,8 @@ class MatchingPlan:
 
 
 def run(plan: MatchingPlan, tell: Tell) -> list[Record]:
-    """One record for each filter of each comparison. Raises BenchmarkFailed where filters disagree, or
-    none can take part."""
+    """Return one record for each filter of each comparison. Raises BenchmarkFailed if filters disagree or none
+    can take part."""
     names = [name for name in plan.kinds if name in plan.filters]
     with one_core():
         first, changed = _first_matches(plan, tell), _changes(plan, tell)
@@ -72,7 +72,7 @@ def save_plot(records: Sequence[Record], path: Path) -> None:
 
 
 def _first_matches(plan: MatchingPlan, tell: Tell) -> Callable[[str, Workload], float | None]:
-    """The time to the first match, measured once for each filter and workload."""
+    """A function that measures the time to the first match, once for each filter and workload."""
 
     known: dict[tuple[str, str], float] = {}
 
@@ -89,7 +89,8 @@ def _first_matches(plan: MatchingPlan, tell: Tell) -> Callable[[str, Workload], 
 
 
 def _changes(plan: MatchingPlan, tell: Tell) -> Callable[[str, Workload], float | None]:
-    """Changes a second, measured once for each workload; None for filters that are not made for change."""
+    """A function that measures changes per second, once for each workload; None for filters that do not support
+    change."""
 
     known: dict[str, float] = {}
 

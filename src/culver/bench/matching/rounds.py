@@ -1,7 +1,7 @@
-"""Rounds of matching, interleaved: A B C A B C ..., so that a noisy machine is noisy for all alike.
+"""Interleaved rounds of matching (A B C A B C ...), so that a noisy machine is equally noisy for all.
 
-Each contestant gets as many events as fit into its share of a round, the same first ones of the pool as all
-others, in batches as the pipeline makes them. Its figure is that of its best round.
+Each contestant gets as many events as fit into its share of a round: the first events of a common pool, in batches
+as the pipeline makes them. Its best round counts.
 """
 
 import gc
@@ -29,7 +29,7 @@ class Rounds:
 
 @dataclass(frozen=True, slots=True)
 class RoundShare:
-    """What one contestant does in a round."""
+    """The work of one contestant in a round."""
 
     events: int
     batch_events: int
@@ -57,8 +57,8 @@ class RoundResult:
 def run_rounds(
     contestants: Mapping[str, Contestant], pool: pa.RecordBatch, rounds: Rounds, tell: Tell
 ) -> dict[str, RoundResult]:
-    """Measure contestants that are loaded already. Raises BenchmarkFailed where one gives other pairs than
-    the first."""
+    """Measure contestants that are already loaded. Raises BenchmarkFailed if one returns other pairs than the
+    first."""
     shares = {name: _share(contestant, pool, rounds) for name, contestant in contestants.items()}
     _check(contestants, shares, pool)
     best: dict[str, RoundResult] = {}
@@ -75,7 +75,7 @@ def run_rounds(
 
 
 def _share(contestant: Contestant, pool: pa.RecordBatch, rounds: Rounds) -> RoundShare:
-    """Try more and more events until it can be told how many fit into a round. A warm-up besides."""
+    """Try more and more events to find out how many fit into a round. This also warms up the contestant."""
     tried = min(_FEWEST_EVENTS, pool.num_rows)
     while True:
         contestant.match(pool.slice(0, tried))  # so that values seen for the first time do not count
@@ -106,7 +106,7 @@ def _round(contestant: Contestant, pool: pa.RecordBatch, share: RoundShare) -> R
 def _check(
     contestants: Mapping[str, Contestant], shares: Mapping[str, RoundShare], pool: pa.RecordBatch
 ) -> None:
-    """Each must give the same pairs as the first, on all events that it is measured with."""
+    """Check that each contestant returns the same pairs as the first, on all events that it is measured with."""
     names = list(contestants)
     for name in names[1:]:
         expected = _pairs(contestants[names[0]], pool, shares[name])
@@ -119,7 +119,7 @@ def _check(
 
 
 def _pairs(contestant: Contestant, pool: pa.RecordBatch, share: RoundShare) -> tuple[int, int]:
-    """How many pairs there are, and the sum of their subscriptions' numbers."""
+    """The number of pairs, and the sum of their subscription numbers."""
     count = total = 0
     for first in range(0, share.events, share.batch_events):
         numbers = contestant.match(pool.slice(first, min(share.batch_events, share.events - first)))

@@ -1,11 +1,11 @@
-"""A baseline: for each event, every subscription tested by vectorised comparisons.
+"""A baseline: tests every subscription against each event with vectorised comparisons.
 
     close >=   12.5   -inf   83.1  ...      one array for each attribute and side, over all subscriptions
     close <=   inf    inf    90.4  ...
     symbol =   17     -1     3     ...      a code for each value; -1 asks for none
 
-An event is one comparison of each array with its value, ANDed; what is left are the matches. What people
-write first, and hard to beat while everything fits into the cache.
+An event costs one comparison of each array with its value; the subscriptions that pass all of them match. Most
+people write this first, and it is hard to beat while everything fits into the cache.
 """
 
 import time
@@ -97,7 +97,7 @@ class NumpyScan:
         codes[rows] = np.searchsorted(merged, values)
 
     def _codes_of(self, batch: pa.RecordBatch, attribute: str) -> NDArray[np.int64]:
-        """The code of each event's value; one that no subscription has where none asks for it."""
+        """The code of each event's value; a value that no subscription asks for gets a code that none has."""
         known = self._values[attribute]
         values = np.array(batch[f"d:s:{attribute}"].to_pylist(), np.str_)
         places = np.searchsorted(known, values)

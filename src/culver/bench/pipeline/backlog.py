@@ -1,4 +1,4 @@
-"""A log full of events, and how quickly a site that is started on it works through them."""
+"""Fills a log with events and measures how fast a site that starts on it works through them."""
 
 import time
 from collections.abc import Callable
@@ -21,7 +21,7 @@ _POLL_SECONDS = 0.05  # asking takes time from the site
 
 
 def fill_log(directory: Path, workload: Workload, events: int, seed: int) -> int:
-    """Append events of the workload, at least that many; returns where the log ends. No site may be running."""
+    """Append at least `count` events of the workload; returns the end of the log. No site may be running on it."""
     batch = _received_now(workload.event_batch(min(_DISTINCT, -(-events // _GROUP) * _GROUP), seed))
     log = open_log(directory.absolute().as_uri(), LogSettings())
     try:
@@ -36,7 +36,7 @@ def fill_log(directory: Path, workload: Workload, events: int, seed: int) -> int
 
 
 def _received_now(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """A workload's events are from another year, and mailboxes drop what is that old."""
+    """Set the time of receipt to now: a workload's events are years old, and mailboxes drop events of that age."""
     place = batch.schema.get_field_index(RECEIVED)
     now = pa.array(np.full(batch.num_rows, time.time_ns() // 1000))
     return batch.set_column(place, RECEIVED, now)
@@ -50,10 +50,10 @@ def measure_backlog(
     start: int = 0,
     limit_seconds: float = 120.0,
 ) -> float:
-    """Events a second from the first batch that is delivered until all are. `progress` is told of each step, and
-    `start` is what had been delivered before.
+    """Events per second from the first delivered batch until all events are delivered. `start` is the position up
+    to which events had been delivered before; each step is passed to `progress`.
 
-    What is delivered is on disk: Spark's workers have synced it. Raises BenchmarkFailed where nothing happens for
+    Delivered events are on disk: Spark's workers have synced them. Raises BenchmarkFailed if nothing happens for
     `limit_seconds`."""
     first: tuple[float, int] | None = None
     delivered, moved_at = -1, time.perf_counter()

@@ -1,4 +1,4 @@
-"""The matcher alone on all cores at once: a process on each matches batches against the index of a site."""
+"""Measures the matcher alone: a process on each core matches batches against the index of a site."""
 
 import os
 import threading
@@ -20,7 +20,7 @@ class Bare:
 
 
 def measure_bare(index: Path, version: int, workload: str, seed: int, seconds: float) -> Bare:
-    """Match for that many seconds with as many processes as this one may use cores."""
+    """Match for `seconds` in as many processes as this process may use cores."""
     cores = len(os.sched_getaffinity(0))
     measured = side_by_side(_match, [(index, version, workload, seed, seconds)] * cores)
     return Bare(

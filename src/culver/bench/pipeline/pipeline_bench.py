@@ -1,4 +1,4 @@
-"""One workload through the Spark engine, and the inline one beside it."""
+"""Measures one workload on the Spark engine, and on the inline engine beside it."""
 
 import asyncio
 import sys
@@ -44,13 +44,13 @@ class PipelinePlan:
 
 
 def run_workload(plan: PipelinePlan, tell: Tell) -> list[Record]:
-    """The record of the Spark engine and that of the inline one. Raises BenchmarkFailed."""
+    """Return the record of the Spark engine and that of the inline engine. Raises BenchmarkFailed."""
     with tempfile.TemporaryDirectory(prefix="culver-bench-", dir=plan.data_dir) as directory:
         return _Run(plan, Path(directory), tell).records()
 
 
 class _Run:
-    """The steps, in order, on one data directory."""
+    """The steps of a run, in order, on one data directory."""
 
     def __init__(self, plan: PipelinePlan, directory: Path, tell: Tell) -> None:
         self._plan = plan
@@ -116,7 +116,8 @@ class _Run:
         return round(100 * (site.cpu_seconds() - before) / self._plan.idle_seconds, 2)
 
     def _half_load(self, site: SiteProcess) -> dict[str, Any]:
-        """Latency at half of what the whole site takes through its gateway, sent in batches of the same size."""
+        """Measure latency at half the rate that the whole site takes through its gateway, in batches of the same
+        size."""
         count = self._plan.gateway_events
         self._tell(f"{count:,} events as fast as they are acknowledged")
         events = self._plan.workload.events(count, _SEED + 2)

@@ -1,8 +1,16 @@
-"""`culver bench streamhub`: the evaluation of StreamHub's paper (its section 5) again, on W2.
+"""`culver bench streamhub` repeats the evaluation of StreamHub's paper (section 5) on W2.
 
-findings      a figure of ours beside the paper's         sliced       W2's subscriptions, divided into slices
-paper         every figure that its text gives            site         a whole site with W2's subscriptions
-plan          how much is measured                        run          figures one after another, and their plots
-
-Figures: 6 distributions, 7 filtering, 8 operators, 9 storing, 10 clustering, 11 whole; table 2: delays
+streamhub_bench       runs the figures in turn and draws their plots
+streamhub_plan        how much to measure
+streamhub_paper       every number that the paper's text gives
+streamhub_findings    our numbers beside the paper's
+streamhub_site        a whole site with W2's subscriptions
+sliced_index          W2's subscriptions, compiled and divided into slices
+match_distributions   figure 6
+filter_costs          figure 7
+operator_rates        figure 8
+storage_rates         figure 9
+placement_costs       figure 10
+whole_pipeline        figure 11
+delays                table 2
 """

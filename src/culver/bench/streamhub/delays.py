@@ -1,11 +1,11 @@
-"""Table 2: the average delay and its deviation at half of the maximum, with batching and without.
+"""Table 2: the average delay and its deviation at half of the maximum rate, with batching and without.
 
-    large    the Spark engine as it is: a batch has all that waits, up to the limit of the settings
-    small    the Spark engine with batches of a thousand at most
+    large    the Spark engine as it is: a batch takes all waiting events, up to the limit of the settings
+    small    the Spark engine with batches of a thousand events at most
     none     the inline engine with every event by itself, at the paper's own rate
 
-The paper's batches are output buffers of 16 KB between its operators; without, every event is sent by itself. The
-delay here counts from the moment at which an event was due until a live subscriber has it.
+The paper's batches are output buffers of 16 KB between its operators; without them, every event is sent by itself.
+Our delay counts from the moment at which an event is due until a live subscriber has it.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from culver.bench.bench_frame import Tell
 from culver.bench.latency import LatencyPlan, measure_latency
 from culver.bench.streamhub import streamhub_paper
-from culver.bench.streamhub.sliced_matching import workload
+from culver.bench.streamhub.sliced_index import workload
 from culver.bench.streamhub.streamhub_findings import Finding, Quoted
 from culver.bench.streamhub.streamhub_plan import SEED, StreamhubPlan
 from culver.bench.streamhub.streamhub_site import Sites, sites_with_subscriptions
@@ -37,13 +37,13 @@ class Batching:
 
     @property
     def is_batched(self) -> bool:
-        """Whether it stands beside the paper's column with batching."""
+        """Whether this belongs beside the paper's column with batching."""
         return self.name == "large"
 
     @property
     def papers_rate(self) -> bool:
-        """Whether it is measured at the paper's rate, not at half of what the site takes: that is found out with
-        messages of many events, which are no measure of one by one."""
+        """Whether to measure at the paper's rate instead of half of the site's maximum. The maximum is found with
+        messages of many events, which says nothing about events sent one by one."""
         return self.batch_events == 1
 
 
@@ -66,7 +66,7 @@ def measure(plan: StreamhubPlan, tell: Tell) -> list[Finding]:
 def _delays(
     sites: Sites, batching: Batching, plan: StreamhubPlan, tell: Tell
 ) -> tuple[int, NDArray[np.float64]]:
-    """Events a second, and the milliseconds of each event at that rate."""
+    """The rate in events per second, and the delay of each event at that rate in milliseconds."""
     with sites.started(batching.engine, {"pipeline.batch_events": batching.batch_events}) as site:
         rate = round(streamhub_paper.UNBATCHED_RATE.value)
         if not batching.papers_rate:

@@ -1,4 +1,4 @@
-"""The paper's figures one after another, and their plots."""
+"""Runs the paper's figures in turn and draws their plots."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -6,12 +6,12 @@ from pathlib import Path
 from culver.bench.bench_frame import Record, Tell
 from culver.bench.line_plot import LinePlot, Lines, check_plotting, save_plots
 from culver.bench.streamhub import (
-    clustering,
     delays,
-    distributions,
-    filtering,
-    paper_operators,
-    subscription_storing,
+    filter_costs,
+    match_distributions,
+    operator_rates,
+    placement_costs,
+    storage_rates,
     whole_pipeline,
 )
 from culver.bench.streamhub.streamhub_findings import Finding
@@ -20,11 +20,11 @@ from culver.bench.streamhub.streamhub_plan import StreamhubPlan
 Measure = Callable[[StreamhubPlan, Tell], list[Finding]]
 
 _FIGURES: Mapping[str, Measure] = {
-    distributions.FIGURE: distributions.measure,
-    filtering.FIGURE: filtering.measure,
-    paper_operators.FIGURE: paper_operators.measure,
-    subscription_storing.FIGURE: subscription_storing.measure,
-    clustering.FIGURE: clustering.measure,
+    match_distributions.FIGURE: match_distributions.measure,
+    filter_costs.FIGURE: filter_costs.measure,
+    operator_rates.FIGURE: operator_rates.measure,
+    storage_rates.FIGURE: storage_rates.measure,
+    placement_costs.FIGURE: placement_costs.measure,
     whole_pipeline.FIGURE: whole_pipeline.measure,
 }
 _TABLES: Mapping[str, Measure] = {"2": delays.measure}
@@ -50,31 +50,31 @@ def plots_of(findings: Sequence[Finding]) -> list[LinePlot]:
 
 
 def _plots(figure: str, findings: Sequence[Finding]) -> Iterator[LinePlot]:
-    if figure == distributions.FIGURE:
+    if figure == match_distributions.FIGURE:
         for name, start in (("publications", "matched by"), ("subscriptions", "matching a")):
             lines: Lines = {"W2": _percentiles(findings, start)}
             unit = "% of subscriptions" if name == "publications" else "% of events"
             yield LinePlot(
                 f"figure-6-{name}", f"Figure 6: matching sets of {name}", unit, "percentile", lines
             )
-    elif figure == filtering.FIGURE:
-        lines = _lines(findings, filtering.COST, "part", "subscriptions")
+    elif figure == filter_costs.FIGURE:
+        lines = _lines(findings, filter_costs.COST, "part", "subscriptions")
         title = "Figure 7: filtering on one core"
         yield LinePlot("figure-7", title, "subscriptions", "µs per event", lines, linear=False)
-    elif figure == paper_operators.FIGURE:
-        for operator in paper_operators.OPERATORS:
+    elif figure == operator_rates.FIGURE:
+        for operator in operator_rates.OPERATORS:
             for count in sorted({finding.subscriptions or 0 for finding in findings}):
                 own = [each for each in findings if (each.part, each.subscriptions) == (operator, count)]
-                lines = _by_slices(own, paper_operators.RATE)
+                lines = _by_slices(own, operator_rates.RATE)
                 title = f"Figure 8: {operator}, {count:,} subscriptions"
                 yield LinePlot(f"figure-8-{operator}-{count}", title, "slices", "events/s", lines)
-    elif figure == subscription_storing.FIGURE:
+    elif figure == storage_rates.FIGURE:
         stored = [finding for finding in findings if finding.part == "M"]
-        lines = _by_slices(stored, subscription_storing.RATE)
+        lines = _by_slices(stored, storage_rates.RATE)
         yield LinePlot("figure-9", "Figure 9: storing subscriptions", "slices", "subscriptions/s", lines)
-    elif figure == clustering.FIGURE:
+    elif figure == placement_costs.FIGURE:
         both = [finding for finding in findings if finding.part == "AP + M"]
-        for name, what in (("storing", clustering.STORED), ("matching", clustering.MATCHED)):
+        for name, what in (("storing", placement_costs.STORED), ("matching", placement_costs.MATCHED)):
             lines = _lines(both, what, "placement", "subscriptions")
             yield LinePlot(f"figure-10-{name}", f"Figure 10: {what}", "subscriptions", "µs", lines)
     elif figure == whole_pipeline.FIGURE:
@@ -83,9 +83,9 @@ def _plots(figure: str, findings: Sequence[Finding]) -> Iterator[LinePlot]:
 
 
 def _percentiles(findings: Sequence[Finding], start: str) -> list[tuple[float, float]]:
-    """A cumulative distribution: values across, percentiles up."""
+    """A cumulative distribution: values on the x axis, percentiles on the y axis."""
     own = [each for each in findings if each.what.startswith(start) and each.what.endswith("percentile")]
-    return [(each.ours, at) for each, at in zip(own, distributions.PERCENTILES, strict=True)]
+    return [(each.ours, at) for each, at in zip(own, match_distributions.PERCENTILES, strict=True)]
 
 
 def _lines(findings: Sequence[Finding], what: str, line: str, across: str) -> Lines:
@@ -97,7 +97,7 @@ def _lines(findings: Sequence[Finding], what: str, line: str, across: str) -> Li
 
 
 def _by_slices(findings: Sequence[Finding], what: str) -> Lines:
-    """A line for each placement and number of cores; one slice belongs to the undivided index."""
+    """One line for each placement and number of cores; the undivided index counts as one slice."""
     lines: dict[str, list[tuple[float, float]]] = {}
     for finding in findings:
         if finding.what == what:

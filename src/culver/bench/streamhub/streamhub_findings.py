@@ -1,4 +1,4 @@
-"""A figure of ours beside the paper's."""
+"""Our numbers beside the paper's."""
 
 from dataclasses import dataclass
 
@@ -10,8 +10,8 @@ _DIGITS = 4
 
 @dataclass(frozen=True, slots=True)
 class Quoted:
-    """A figure that the paper's text gives. `cores` are those of the machines that it was measured on, None where it
-    does not depend on a machine."""
+    """A number that the paper's text gives. `cores` counts those of the machines that it was measured on; None
+    means that it does not depend on a machine."""
 
     value: float
     cores: int | None
@@ -20,7 +20,7 @@ class Quoted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """`part` is the filter, operator or engine that was measured; what was not varied is None."""
+    """One of our numbers. `part` is the measured filter, operator or engine; None stands for what was not varied."""
 
     figure: str
     what: str
@@ -35,8 +35,8 @@ class Finding:
     note: str = ""
 
     def record(self) -> Record:
-        """`ratio` is ours against the paper's, whether more is better or less. All records have the same members, in
-        the order in which a table shows them."""
+        """The finding as a record. `ratio` divides our number by the paper's, whether more is better or less. All
+        records have the same members, in the order in which a table shows them."""
         paper = self.paper
         notes = [text for text in (paper.note if paper else "", self.note) if text]
         return {

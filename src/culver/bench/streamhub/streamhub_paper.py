@@ -1,7 +1,8 @@
-"""Every figure that the text of StreamHub's paper gives, with the cores it was measured on.
+"""Every number that the text of StreamHub's paper gives, with the cores that it was measured on.
 
-Its cluster had 48 machines of 8 cores (two Intel Xeon E5405, 2 GHz) on a network of 1 Gbit/s, and each slice a
-machine of its own. What is only drawn in its plots is not here: it cannot be read off them to any digit.
+The paper's cluster had 48 machines of 8 cores (two Intel Xeon E5405, 2 GHz) on a network of 1 Gbit/s, and each
+slice had a machine of its own. Numbers that the paper only draws in its plots are left out: they cannot be read off
+exactly.
 """
 
 from culver.bench.streamhub.streamhub_findings import Quoted

@@ -1,4 +1,4 @@
-"""How much is measured."""
+"""How much the StreamHub benchmark measures."""
 
 import sys
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ class StreamhubPlan:
 
 
 def quick_plan(figures: Sequence[str], tables: Sequence[str], data_dir: Path | None = None) -> StreamhubPlan:
-    """Everything once, on little: to see that it works. Its figures mean nothing."""
+    """A plan that runs everything once, on little data, to show that it works. Its figures mean nothing."""
     return StreamhubPlan(
         figures=figures,
         tables=tables,

@@ -1,4 +1,4 @@
-"""A whole site with W2's subscriptions, started again and again with other settings on the same files."""
+"""Starts whole sites with W2's subscriptions, with different settings on the same files."""
 
 import contextlib
 import tempfile
@@ -10,13 +10,13 @@ import httpx
 from culver.bench.bench_frame import Tell
 from culver.bench.bulk_registration import register_workload
 from culver.bench.site_process import SiteProcess
-from culver.bench.streamhub.sliced_matching import workload
+from culver.bench.streamhub.sliced_index import workload
 from culver.bench.streamhub.streamhub_plan import SEED, StreamhubPlan
 
 
 class Sites:
-    """One data directory; at most one site runs on it. An index that is divided otherwise is built anew, from the
-    registry, before a site is ready."""
+    """One data directory, on which at most one site runs. A site that divides its index differently rebuilds it
+    from the registry before it is ready."""
 
     def __init__(self, directory: Path, plan: StreamhubPlan) -> None:
         self._directory = directory
@@ -32,7 +32,7 @@ class Sites:
 
 @contextlib.contextmanager
 def sites_with_subscriptions(plan: StreamhubPlan, tell: Tell) -> Iterator[Sites]:
-    """A directory with `plan.whole_subscriptions` registered; gone afterwards."""
+    """Yield a data directory with `plan.whole_subscriptions` registered, and delete it afterwards."""
     with tempfile.TemporaryDirectory(prefix="culver-bench-", dir=plan.data_dir) as directory:
         sites = Sites(Path(directory), plan)
         tell(f"registering {plan.whole_subscriptions:,} subscriptions")

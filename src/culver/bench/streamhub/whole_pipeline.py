@@ -1,4 +1,4 @@
-"""Figure 11: the whole, through the Spark engine: from a full log to notifications on disk."""
+"""Figure 11: the whole pipeline on the Spark engine, from a full log to notifications on disk."""
 
 import os
 from collections.abc import Mapping
@@ -9,8 +9,8 @@ import numpy as np
 from culver.bench.bench_frame import Tell
 from culver.bench.pipeline.backlog import fill_log, measure_backlog
 from culver.bench.streamhub import streamhub_paper
-from culver.bench.streamhub.distributions import distributions
-from culver.bench.streamhub.sliced_matching import workload
+from culver.bench.streamhub.match_distributions import distributions
+from culver.bench.streamhub.sliced_index import workload
 from culver.bench.streamhub.streamhub_findings import Finding, Quoted
 from culver.bench.streamhub.streamhub_plan import SEED, StreamhubPlan
 from culver.bench.streamhub.streamhub_site import Sites, client, sites_with_subscriptions
@@ -55,7 +55,7 @@ def _events_per_second(sites: Sites, setting: SparkSetting, plan: StreamhubPlan)
 
 
 def findings_of(rates: Mapping[SparkSetting, float], subscriptions: int, per_event: float) -> list[Finding]:
-    """From events a second, by setting."""
+    """Findings from events per second, by setting."""
     most = max(setting.cores for setting in rates)
     papers_size = subscriptions == 100_000
 

@@ -14,7 +14,8 @@ WORKLOADS: dict[str, Workload] = {
 
 
 def named(name: str) -> Workload:
-    """The workload of that name, in any case. Raises InvalidConfiguration, which lists the known ones."""
+    """The workload with that name, in upper or lower case. Raises InvalidConfiguration, which lists the known
+    names."""
     try:
         return WORKLOADS[name.upper()]
     except KeyError:

@@ -44,7 +44,7 @@ INTEGER_SHARES = (0.8, 0.1, 0.1)
 
 @dataclass(frozen=True, slots=True)
 class Constraints:
-    """What `count` filters say. Constraint j of clause c of filter i is at [i, c, j], and is there where
+    """The constraints of `count` filters. Constraint j of clause c of filter i is at [i, c, j] and exists if
     j < lengths[i, c]; its attribute is NAMES[names[i, c, j]]."""
 
     lengths: NDArray[np.int64]
@@ -59,8 +59,8 @@ class Constraints:
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """What `count` events hold: which names, of shape (count, 10), and a value of either kind for each of
-    the 30, of which only those named count."""
+    """The attributes of `count` events: their names, of shape (count, 10), and a value of either kind for each of
+    the 30 names, of which only the event's own ten count."""
 
     names: NDArray[np.int64]
     terms: NDArray[np.int64]

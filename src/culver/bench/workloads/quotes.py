@@ -40,7 +40,7 @@ class Market:
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """What `count` filters say: the form of each, its symbol, and a value for every name in `_FORMS`."""
+    """The draws for `count` filters: the form of each, its symbol, and a value for every name in `_FORMS`."""
 
     forms: NDArray[np.int64]
     symbols: NDArray[np.int64]

@@ -74,7 +74,7 @@ class RangesWorkload:
 def _cropped_normal(
     random: np.random.Generator, mean: float, deviation: float, count: int
 ) -> NDArray[np.float64]:
-    """Normal draws, those outside [0, 1000) drawn again."""
+    """Normal draws; those outside [0, 1000) are drawn again."""
     values = random.normal(mean, deviation, count)
     while len(outside := np.flatnonzero((values < 0) | (values >= LENGTH))):
         values[outside] = random.normal(mean, deviation, len(outside))

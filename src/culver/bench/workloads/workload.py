@@ -1,4 +1,4 @@
-"""What a workload is: filters and events drawn from a seed, always the same ones for the same seed.
+"""The interface of a workload: filters and events drawn from a seed, always the same ones for the same seed.
 
 A workload is never edited once figures have been quoted on it: a new need is a new name.
 """
@@ -28,31 +28,31 @@ class Workload(Protocol):
 
     @property
     def subscriptions(self) -> int:
-        """How many subscriptions the workload's figures are quoted on."""
+        """The number of subscriptions that the workload's figures are quoted on."""
 
     def filters(self, count: int, seed: int) -> list[str]:
-        """The texts of that many filters."""
+        """The texts of `count` filters."""
 
     def events(self, count: int, seed: int) -> list[dict[str, Any]]:
-        """That many events, as plain JSON objects."""
+        """`count` events, as plain JSON objects."""
 
     def event_batch(self, count: int, seed: int) -> pa.RecordBatch:
         """The events of `events(count, seed)` as columns, laid out as in `model.batch`."""
 
 
 def filter_stream(seed: int) -> np.random.Generator:
-    """Where the random numbers for filters come from."""
+    """The random generator for filters."""
     return np.random.default_rng([seed, 1])
 
 
 def event_stream(seed: int) -> np.random.Generator:
-    """Where the random numbers for events come from."""
+    """The random generator for events."""
     return np.random.default_rng([seed, 2])
 
 
 def batch_of(events: Sequence[Mapping[str, Any]], columns: Mapping[str, pa.Array]) -> pa.RecordBatch:
-    """A batch of plain events whose data columns (`d:KIND:NAME`) are known already: much faster than
-    parsing a million objects to find out what a generator has just put into them."""
+    """Make a batch of plain events from known data columns (`d:KIND:NAME`), which is much faster than parsing a
+    million objects that a generator has just made."""
     payloads = pa.array([msgspec.json.encode(event) for event in events], pa.binary())
     received = pa.array(np.full(len(events), RECEIVED_US))
     return pa.RecordBatch.from_pydict({PAYLOAD: payloads, RECEIVED: received, **columns})

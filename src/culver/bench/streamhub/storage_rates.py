@@ -1,4 +1,4 @@
-"""Figure 9: how quickly subscriptions are stored: in M's slices, and through a whole site's gateway."""
+"""Figure 9: how fast subscriptions are stored, in M's slices and through the gateway of a whole site."""
 
 import tempfile
 import threading
@@ -14,7 +14,7 @@ from culver.bench.child_processes import side_by_side
 from culver.bench.matching.drawn_subscriptions import Form, draw
 from culver.bench.matching.matching_bench import one_core
 from culver.bench.site_process import SiteProcess
-from culver.bench.streamhub import sliced_matching, streamhub_paper
+from culver.bench.streamhub import sliced_index, streamhub_paper
 from culver.bench.streamhub.streamhub_findings import Finding, Quoted
 from culver.bench.streamhub.streamhub_plan import SEED, StreamhubPlan
 
@@ -25,7 +25,7 @@ PROCESSES = 2
 
 def measure(plan: StreamhubPlan, tell: Tell) -> list[Finding]:
     count = max(plan.sizes)
-    text_bytes = sum(map(len, sliced_matching.workload().filters(count, SEED))) / count
+    text_bytes = sum(map(len, sliced_index.workload().filters(count, SEED))) / count
     findings: list[Finding] = []
     with tempfile.TemporaryDirectory(prefix="culver-bench-", dir=plan.data_dir) as directory:
         for slices in plan.slices:
@@ -44,7 +44,7 @@ def measure(plan: StreamhubPlan, tell: Tell) -> list[Finding]:
         tell(f"figure 9: {count:,} subscriptions through the gateway")
         site = SiteProcess("inline", Path(directory) / "site", command=plan.command)
         with site, httpx.Client(base_url=site.url, trust_env=False, timeout=120.0) as http:
-            through = register_workload(http, sliced_matching.workload(), count, SEED, settle_seconds=0.0)
+            through = register_workload(http, sliced_index.workload(), count, SEED, settle_seconds=0.0)
         note = "ours: HTTP, registry and index, fsynced"
         findings += _findings("gateway", count, None, PROCESSES, through, text_bytes, note)
     return findings
@@ -53,18 +53,18 @@ def measure(plan: StreamhubPlan, tell: Tell) -> list[Finding]:
 def store_repeatedly(
     barrier: threading.Barrier, directory: Path, slices: int, count: int, rounds: int
 ) -> float:
-    """Subscriptions a second, from columns of values to the index on disk, in the best of several rounds; compiling
-    is part of it. A process with others beside it has an index of its own, as a machine would."""
-    forms = draw(sliced_matching.workload(), count, SEED).forms
-    _store(directory / "warm-up", slices, draw(sliced_matching.workload(), min(count, 1_000), SEED).forms)
+    """Subscriptions per second from columns of values to the index on disk, compilation included, in the best of
+    several rounds. Each process has an index of its own, as a machine of the paper's cluster would."""
+    forms = draw(sliced_index.workload(), count, SEED).forms
+    _store(directory / "warm-up", slices, draw(sliced_index.workload(), min(count, 1_000), SEED).forms)
     barrier.wait()
     return max(count / _store(directory / str(number), slices, forms) for number in range(rounds))
 
 
 def _store(directory: Path, slices: int, forms: Sequence[Form]) -> float:
     started = time.perf_counter()
-    table = sliced_matching.compiled(forms)
-    sliced_matching.store(directory, sliced_matching.placement_for("hashed", slices, table), table)
+    table = sliced_index.compiled(forms)
+    sliced_index.store(directory, sliced_index.placement_for("hashed", slices, table), table)
     return time.perf_counter() - started
 
 

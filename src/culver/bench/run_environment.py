@@ -1,4 +1,4 @@
-"""Where a figure was measured: the commit, the machine and the versions of what took part."""
+"""Where a figure was measured: the commit, the machine, and the versions of everything involved."""
 
 import importlib.metadata
 import os
@@ -15,9 +15,9 @@ _LIBRARIES = ("numpy", "numba", "pyarrow", "pyspark", "duckdb")
 
 
 def commit() -> tuple[str | None, bool]:
-    """The git commit that this code is from, and whether the working tree differs from it.
+    """The git commit of this code, and whether the working tree differs from it.
 
-    (None, False) where the code is not in a git checkout, or git is not installed. An installed copy that
+    Returns (None, False) if the code is not in a git checkout or git is not installed. An installed copy that
     merely lies below some other repository is not a checkout of it."""
     package = Path(culver.__file__).parent
     if _git(package, "ls-files", "--error-unmatch", "__init__.py") is None:
@@ -30,7 +30,7 @@ def commit() -> tuple[str | None, bool]:
 
 
 def machine() -> dict[str, Any]:
-    """What the processes of this run can use."""
+    """The resources that this run can use."""
     return {
         "cpu": _cpu_model(),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
@@ -59,7 +59,7 @@ def _git(directory: Path, *arguments: str) -> str | None:
 
 
 def _output(command: list[str]) -> str | None:
-    """What a command prints on either stream, or None where it fails or does not exist."""
+    """What a command prints on either stream; None if it fails or does not exist."""
     try:
         done = subprocess.run(
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=30, check=False

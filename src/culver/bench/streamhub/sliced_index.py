@@ -1,4 +1,4 @@
-"""W2's subscriptions, compiled, and divided into slices in files as the pipeline reads them."""
+"""W2's subscriptions, compiled and divided into slices, in files as the pipeline reads them."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,7 +20,7 @@ def workload() -> Workload:
 
 
 def table_of(count: int) -> ClauseTable:
-    """That many subscriptions of W2, in the order of their numbers."""
+    """`count` subscriptions of W2, in the order of their numbers."""
     return compiled(draw(workload(), count, SEED).forms)
 
 
@@ -39,7 +39,7 @@ def placement_for(placement: str, slices: int, table: ClauseTable) -> Placement:
 
 
 def store(directory: Path, placement: Placement, table: ClauseTable) -> None:
-    """Write the subscriptions as VERSION of an index, on disk when it returns."""
+    """Write the subscriptions as VERSION of an index; they are on disk when this returns."""
     writer = IndexWriter(directory)
     writer.divide(placement)
     writer.publish(VERSION, [], [], 0, [table])

@@ -10,7 +10,7 @@ from culver.bench.matching.drawn_subscriptions import draw
 from culver.bench.matching.matching_bench import one_core
 from culver.bench.matching.rounds import Rounds, run_rounds
 from culver.bench.streamhub import streamhub_paper
-from culver.bench.streamhub.sliced_matching import workload
+from culver.bench.streamhub.sliced_index import workload
 from culver.bench.streamhub.streamhub_findings import Finding
 from culver.bench.streamhub.streamhub_plan import SEED, StreamhubPlan
 
@@ -40,7 +40,7 @@ def measure(plan: StreamhubPlan, tell: Tell) -> list[Finding]:
 
 
 def findings_of(costs: Mapping[str, Mapping[int, float]]) -> list[Finding]:
-    """From the microseconds of an event, by filter and number of subscriptions."""
+    """Findings from the microseconds of an event, by filter and number of subscriptions."""
     findings = [
         Finding(
             figure=FIGURE,
@@ -87,6 +87,6 @@ def findings_of(costs: Mapping[str, Mapping[int, float]]) -> list[Finding]:
 
 
 def _growth(costs: Mapping[int, float]) -> float:
-    """Between the smallest and the largest set."""
+    """The exponent of growth between the smallest and the largest set."""
     few, many = min(costs), max(costs)
     return math.log(costs[many] / costs[few]) / math.log(many / few)

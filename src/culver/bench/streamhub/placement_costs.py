@@ -1,7 +1,8 @@
-"""Figure 10: what a placement costs where subscriptions are stored, and what it saves where events are matched.
+"""Figure 10: what a placement costs when subscriptions are stored, and what it saves when events are matched.
 
-For a subscription: the access point's part (deciding on slices) and M's (its segment, written). For an event: the
-access point's (which slices get it, worked out in each) and M's, all slices in turn: their work, not their delay.
+The cost of a subscription has two parts: the access point decides on slices, and M writes its segment. So has the
+cost of an event: the access point works out which slices get it, and M matches it in all slices in turn. The sum is
+work, not delay.
 """
 
 import tempfile
@@ -14,7 +15,7 @@ import pyarrow as pa
 
 from culver.bench.bench_frame import Tell
 from culver.bench.matching.matching_bench import one_core
-from culver.bench.streamhub import sliced_matching, streamhub_paper
+from culver.bench.streamhub import sliced_index, streamhub_paper
 from culver.bench.streamhub.streamhub_findings import Finding, Quoted
 from culver.bench.streamhub.streamhub_plan import SEED, StreamhubPlan
 from culver.matching import ClauseTable, SearchMemory
@@ -47,18 +48,17 @@ Costs = Mapping[tuple[str, str, int], Cost]
 
 def measure(plan: StreamhubPlan, tell: Tell) -> list[Finding]:
     costs: dict[tuple[str, str, int], Cost] = {}
-    events = sliced_matching.workload().event_batch(_EVENTS, SEED)
+    events = sliced_index.workload().event_batch(_EVENTS, SEED)
     warm_up_operators()
     with one_core(), tempfile.TemporaryDirectory(prefix="culver-bench-", dir=plan.data_dir) as directory:
         for count in plan.clustering_sizes:
-            table = sliced_matching.table_of(count)
-            for (
-                placement
-            ) in sliced_matching.PLACEMENTS:  # once before it counts, so that all is compiled and in memory
+            table = sliced_index.table_of(count)
+            # The first time does not count: it compiles kernels and brings everything into memory.
+            for placement in sliced_index.PLACEMENTS:
                 _store(Path(directory) / f"{count}-{placement}-first", placement, table)
             for turn in range(plan.rounds):
                 tell(f"figure 10: {count:,} subscriptions, round {turn + 1} of {plan.rounds}")
-                for placement in sliced_matching.PLACEMENTS:
+                for placement in sliced_index.PLACEMENTS:
                     index = Path(directory) / f"{count}-{placement}-{turn}"
                     _keep_best(costs, (STORED, placement, count), _store(index, placement, table))
                     _keep_best(costs, (MATCHED, placement, count), _match(index, events))
@@ -66,7 +66,7 @@ def measure(plan: StreamhubPlan, tell: Tell) -> list[Finding]:
 
 
 def findings_of(costs: Costs) -> list[Finding]:
-    """The costs, and each placement's against hashing."""
+    """Findings of the costs themselves, and of each placement's cost against hashing."""
     findings: list[Finding] = []
     for (what, placement, count), cost in costs.items():
         slices = 1 if placement == Replicated.name else SLICES
@@ -100,11 +100,11 @@ def _keep_best(costs: dict[tuple[str, str, int], Cost], key: tuple[str, str, int
 
 
 def _store(directory: Path, placement: str, table: ClauseTable) -> Cost:
-    """Deciding is done twice, once by itself: what is left of the whole is M's."""
+    """Store all subscriptions. The decision is made once more by itself, and M's part is the rest of the whole."""
     started = time.perf_counter()
-    sliced_matching.placement_for(placement, SLICES, table).assign(table)
+    sliced_index.placement_for(placement, SLICES, table).assign(table)
     decided = time.perf_counter()
-    sliced_matching.store(directory, sliced_matching.placement_for(placement, SLICES, table), table)
+    sliced_index.store(directory, sliced_index.placement_for(placement, SLICES, table), table)
     stored = time.perf_counter()
     scale = 1e6 / len(table.numbers)
     deciding = (decided - started) * scale
@@ -112,7 +112,7 @@ def _store(directory: Path, placement: str, table: ClauseTable) -> Cost:
 
 
 def _match(directory: Path, events: pa.RecordBatch) -> Cost:
-    index = DividedIndex(directory, sliced_matching.VERSION)
+    index = DividedIndex(directory, sliced_index.VERSION)
     _matched(index, events)  # so that values seen for the first time do not count
     cost = min((_matched(index, events) for _ in range(_REPEATED)), key=lambda each: each.both)
     index.close()

@@ -1,4 +1,4 @@
-"""Figure 6: how many subscriptions an event matches, and how many events a subscription."""
+"""Figure 6: how many subscriptions an event matches, and how many events a subscription matches."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from culver.bench.bench_frame import Tell
 from culver.bench.matching.contestants import load_rows
 from culver.bench.matching.drawn_subscriptions import draw
 from culver.bench.streamhub import streamhub_paper
-from culver.bench.streamhub.sliced_matching import workload
+from culver.bench.streamhub.sliced_index import workload
 from culver.bench.streamhub.streamhub_findings import Finding, Quoted
 from culver.bench.streamhub.streamhub_plan import SEED, StreamhubPlan
 from culver.matching import ColumnarFilter
@@ -21,14 +21,14 @@ _TILE = 8_192
 
 @dataclass(frozen=True, slots=True)
 class Distributions:
-    """How many subscriptions each event matches, and how many of the events each subscription."""
+    """How many subscriptions each event matches, and how many of the events each subscription matches."""
 
     per_event: NDArray[np.int64]
     per_subscription: NDArray[np.int64]
 
 
 def distributions(subscriptions: int, events: int) -> Distributions:
-    """Of that many of W2, all matched."""
+    """Match `events` events of W2 against `subscriptions` of its subscriptions."""
     columnar = ColumnarFilter()
     load_rows(columnar, draw(workload(), subscriptions, SEED))
     batch = workload().event_batch(events, SEED)

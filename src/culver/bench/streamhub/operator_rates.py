@@ -1,12 +1,12 @@
-"""Figure 8: the operators one by one, and all three, on one core and in two processes, without Spark.
+"""Figure 8: each operator by itself, and all three together, on one core and in two processes, without Spark.
 
-    AP    the log's files -> batches, and which slices each event is sent to
-    M     batches in memory -> what they match
-    EP    that -> groups of each slice, joined (timed by itself within M and EP)
-    all   the log's files -> notifications in memory
+    AP    reads batches from the log's files and decides which slices get each event
+    M     matches batches in memory
+    EP    groups the matches of each slice and joins them (timed by itself while M runs before it)
+    all   turns the log's files into notifications in memory
 
-In two processes, AP, EP and all have a range of the log each. M's slices, where there are several, are dealt out to
-the processes, and the busier one sets the pace; one slice is in each process, with a range of its own.
+With two processes, AP, EP and all work on a range of the log each. Several slices of M are dealt out to the
+processes, and the busier process sets the pace; a single slice runs in both, each with a range of its own.
 """
 
 import itertools
@@ -23,7 +23,7 @@ from culver.bench.bench_frame import Tell
 from culver.bench.child_processes import side_by_side
 from culver.bench.matching.matching_bench import one_core
 from culver.bench.pipeline.backlog import fill_log
-from culver.bench.streamhub import sliced_matching, streamhub_paper
+from culver.bench.streamhub import sliced_index, streamhub_paper
 from culver.bench.streamhub.streamhub_findings import Finding, Quoted
 from culver.bench.streamhub.streamhub_plan import SEED, StreamhubPlan
 from culver.matching import MOST_EVENTS, Found, SearchMemory
@@ -49,7 +49,7 @@ OPERATORS = ("AP", "M", "EP", "all")
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What one process does: an operator on the blocks of `[start, end)` of the log, in its own slices."""
+    """The work of one process: an operator on the blocks of `[start, end)` of the log, in its own slices."""
 
     operator: str
     log: Path
@@ -71,13 +71,13 @@ Block = tuple[int, int]
 
 
 class _Stage:
-    """An operator with what it works on prepared, to be run on one block after another."""
+    """An operator with its input prepared, to be run on one block after another."""
 
     def __init__(self, job: Job) -> None:
         warm_up_operators()
         self._job = job
         self._reader = open_reader(job.log.absolute().as_uri())
-        self._index = DividedIndex(job.index, sliced_matching.VERSION)
+        self._index = DividedIndex(job.index, sliced_index.VERSION)
         self._memory = SearchMemory()
         self._forwarding = forwarding_named("adaptive")()
         step = min(MOST_EVENTS, job.end - job.start)
@@ -88,7 +88,7 @@ class _Stage:
             self._waiting = self._routed(self.blocks[0], self._parts)
 
     def run(self, block: Block) -> tuple[int, float]:
-        """How many notifications there are, and the seconds that the operator took."""
+        """Returns the number of notifications and the seconds that the operator took."""
         began = time.perf_counter()
         meter = MatchMeter()
         match self._job.operator:
@@ -140,11 +140,11 @@ class _Stage:
         found = [
             each.part() for own in self._job.own for each in self._match(block, own, parts, routed, meter)
         ]
-        return exit_point(block[0], sliced_matching.VERSION, parts, found, self._memory)
+        return exit_point(block[0], sliced_index.VERSION, parts, found, self._memory)
 
 
 def work(barrier: threading.Barrier, jobs: Sequence[Job]) -> list[Flow]:
-    """Run the jobs one after another, each for its time, when the other processes have come as far."""
+    """Run the jobs in turn, each for its time; before each one, wait for the other processes."""
     flows: list[Flow] = []
     for job in jobs:
         stage = _Stage(job)
@@ -165,7 +165,7 @@ def work(barrier: threading.Barrier, jobs: Sequence[Job]) -> list[Flow]:
 
 
 def jobs_of(whole: Job, slices: int, processes: int) -> list[Job]:
-    """The work of each process; M's slices are dealt out, everything else is cut by ranges."""
+    """The job of each process: M's slices are dealt out, all other work is cut by ranges."""
     every = tuple(range(slices))
     if whole.operator == "M" and slices > 1:
         return [_with(whole, whole.start, whole.end, every[number::processes]) for number in range(processes)]
@@ -176,7 +176,7 @@ def jobs_of(whole: Job, slices: int, processes: int) -> list[Job]:
 
 
 def together(jobs: Sequence[Job], flows: Sequence[Flow]) -> Flow:
-    """Of all processes. Where each has other slices, every event must pass all of them."""
+    """The flow of all processes together. If each has other slices, every event must pass all of them."""
     notifications = sum(flow.notifications_per_second for flow in flows)
     if len({job.own for job in jobs}) > 1:
         slowest = min(flow.events_per_second for flow in flows)
@@ -196,13 +196,13 @@ def measure(plan: StreamhubPlan, tell: Tell) -> list[Finding]:
     findings: list[Finding] = []
     with tempfile.TemporaryDirectory(prefix="culver-bench-", dir=plan.data_dir) as directory:
         log = Path(directory) / "log"
-        fill_log(log, sliced_matching.workload(), plan.log_events, SEED)
+        fill_log(log, sliced_index.workload(), plan.log_events, SEED)
         for count in plan.sizes:
-            table = sliced_matching.table_of(count)
+            table = sliced_index.table_of(count)
             for placement, slices in _divisions(plan.slices):
                 tell(f"figure 8: {count:,} subscriptions, {placement}, {slices} slices")
                 index = Path(directory) / f"{count}-{placement}-{slices}"
-                sliced_matching.store(index, sliced_matching.placement_for(placement, slices, table), table)
+                sliced_index.store(index, sliced_index.placement_for(placement, slices, table), table)
                 wholes = [
                     Job(operator, log, index, 0, plan.log_events, (), plan.operator_seconds)
                     for operator in OPERATORS
@@ -220,13 +220,13 @@ def measure(plan: StreamhubPlan, tell: Tell) -> list[Finding]:
 
 def _divisions(slices: Sequence[int]) -> Iterator[tuple[str, int]]:
     yield Replicated.name, 1
-    for placement in sliced_matching.PLACEMENTS:
+    for placement in sliced_index.PLACEMENTS:
         if placement != Replicated.name:
             yield from ((placement, number) for number in slices if number > 1)
 
 
 def _measured(shares: Sequence[Sequence[Job]]) -> list[Flow]:
-    """The flow of each operator, whose jobs are one for each process."""
+    """The flow of each operator, which has one job for each process."""
     by_process = list(zip(*shares, strict=True))
     if len(by_process) == 1:
         with one_core():
