@@ -17,7 +17,10 @@ from support.until import until
 Run = Callable[[Coroutine[Any, Any, None]], None]
 
 
-@pytest.fixture(scope="module", params=["inline", pytest.param("spark", marks=pytest.mark.spark)])
+@pytest.fixture(
+    scope="module",
+    params=["inline", pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.slow(seconds=3)])],
+)
 def running(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[EngineBench, Run]]:
@@ -38,6 +41,11 @@ def running(
         runner.run(start())
         yield bench, runner.run
         runner.run(bench.engine.stop())
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left_behind() -> None:
+    """The engine keeps files open from one test to the next."""
 
 
 @pytest.fixture

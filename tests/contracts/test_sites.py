@@ -375,8 +375,7 @@ def test_observation_tells_how_the_site_is_doing(play: Play) -> None:
 
         await add(site, "TRUE")
         await site.publications.publish(events(1, 2))
-        while await refreshed() == 0:  # noqa: ASYNC110 - housekeeping counts them once a second
-            await asyncio.sleep(0.02)
+        await until(refreshed)  # housekeeping counts them once a second
         status, seen = site.observation.status(), site.observation.observe()
         assert site.observation.ready
         assert (status["ready"], status["state"], status["log_first_offset"]) == (True, "running", 0)

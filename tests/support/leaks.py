@@ -2,6 +2,7 @@
 
 import gc
 import os
+import sys
 import threading
 import time
 from collections import Counter
@@ -51,8 +52,8 @@ def _children() -> frozenset[int]:
 
 
 def _files() -> frozenset[tuple[int, str]]:
-    """Without pipes of which this process holds both ends: Arrow and uvloop keep one each for signals, from their
-    first use on."""
+    """All but what libraries keep from their first use on: files of their own, and a pipe with both ends in this
+    process, by which Arrow and uvloop hear of signals."""
     found: set[tuple[int, str]] = set()
     for name in os.listdir(_PROCESS / "fd") if _PROCESS.exists() else []:
         try:
@@ -61,5 +62,7 @@ def _files() -> frozenset[tuple[int, str]]:
             continue
     ends = Counter(target for _, target in found)
     return frozenset(
-        (number, target) for number, target in found if not (target.startswith("pipe:") and ends[target] == 2)
+        (number, target)
+        for number, target in found
+        if not target.startswith(sys.prefix) and not (target.startswith("pipe:") and ends[target] == 2)
     )

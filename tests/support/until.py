@@ -1,6 +1,7 @@
 """Waiting for what another task, thread or process brings about. Nothing in the tests waits for a fixed time."""
 
 import asyncio
+import inspect
 import time
 from collections.abc import Callable
 
@@ -9,9 +10,14 @@ _QUIET_TURNS = 100
 
 
 async def until(condition: Callable[[], object], timeout_seconds: float = 20.0) -> None:
-    """Returns once the condition holds; fails when it does not in time."""
+    """Returns once the condition, which may be a coroutine function, holds; fails when it does not in time."""
     deadline = time.monotonic() + timeout_seconds
-    while not condition():
+    while True:
+        holds = condition()
+        if inspect.isawaitable(holds):
+            holds = await holds
+        if holds:
+            return
         assert time.monotonic() < deadline, f"did not come about within {timeout_seconds:g} s"
         await asyncio.sleep(_PAUSE_SECONDS)
 

@@ -12,6 +12,7 @@ from culver.config import Settings
 from culver.errors import StorageCorrupt, StorageError, StorageFull, Unavailable
 from support.fake_site import FakeSite
 from support.gateway import eventually, gateway_settings, memory_client, run
+from support.until import settled
 
 NDJSON = {"content-type": "application/x-ndjson"}
 JSON = {"content-type": "application/json"}
@@ -288,10 +289,7 @@ def test_a_stream_reads_no_further_while_the_site_is_slow() -> None:
         async with memory_client(site) as client:
             body = endless(b'{"a": 1}\n' * 100, counted)
             sending = asyncio.create_task(client.post("/v1/events", content=body, headers=NDJSON))
-            previous = -1
-            while len(counted) != previous:
-                previous = len(counted)
-                await asyncio.sleep(0.1)
+            await settled(lambda: len(counted))
             assert len(counted) * 100 <= 4_000
             sending.cancel()
             await asyncio.wait([sending])
@@ -308,7 +306,7 @@ def test_a_full_disk_in_the_middle_of_a_stream_says_what_was_accepted() -> None:
             await eventually(lambda: len(site.events) == 1)
             site.failures["publish"] = StorageFull("the disk is full")
             yield b'{"n": 2}\n'
-            await asyncio.sleep(60)  # the answer does not wait for more
+            await asyncio.Event().wait()  # the answer does not wait for more
 
         async with memory_client(site) as client, asyncio.timeout(5):
             answer = await client.post("/v1/events", content=body(), headers=NDJSON)

@@ -25,6 +25,7 @@ from culver.gateway.server.websocket_protocol import MAX_POSTED_BYTES, MAX_WAITI
 from culver.gateway.websocket.text_sockets import TEXT_SOCKET, Disconnected, TextSocket
 from support.fake_site import FakeSite
 from support.gateway import eventually, gateway_settings, run, served, socket_to
+from support.until import settled
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -117,7 +118,7 @@ def test_a_broken_frame_gets_its_close_code_and_later_frames_do_no_harm(
             for more in AFTERWARDS:
                 if not writer.is_closing():  # which it is where the server has nothing to wait for
                     writer.write(more)
-                await asyncio.sleep(0.001)
+                await settled()
             with contextlib.suppress(ConnectionError):
                 async with asyncio.timeout(5):
                     assert b"\x88" not in await reader.read(), "closed twice"
@@ -268,14 +269,14 @@ def test_a_client_whose_messages_nobody_takes_is_not_read_any_further() -> None:
             writer.write(HANDSHAKE)
             await reader.readuntil(b"\r\n\r\n")
             protocol = only_connection(state)
-            count, quiet = 0, 0
+            count = 0
             large = frame(b"x" * 60_000)
-            while quiet < 20:  # what the sockets' own buffers hold is much, and not ours
-                if writer.transport.get_write_buffer_size() == 0:
-                    writer.write(large)
-                    count += 1
-                await asyncio.sleep(0.001)
-                quiet = 0 if protocol.transport.is_reading() else quiet + 1
+            # The sockets' own buffers hold much that is not ours.
+            while writer.transport.get_write_buffer_size() == 0:
+                writer.write(large)
+                count += 1
+                await settled(writer.transport.get_write_buffer_size)
+            assert not protocol.transport.is_reading()
             assert protocol._waiting_bytes <= MAX_WAITING_BYTES + 2 * 256 * 1024
             app.go.set()
             await eventually(lambda: app.received.count("websocket.receive") == count)

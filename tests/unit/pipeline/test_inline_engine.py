@@ -15,6 +15,7 @@ from culver.log.files import FileLog
 from culver.pipeline.inline_engine import InlineEngine
 from culver.pipeline.site_files import SiteFiles
 from support.engine_bench import EngineBench, events
+from support.until import settled
 
 
 class CountingLog(FileLog):
@@ -47,7 +48,7 @@ def test_what_was_foreseen_is_handed_on_when_it_is_in_the_log_and_not_before(tmp
             async with running(bench):
                 bench.register(5, 20)
                 batches = bench.foresee([4, 10, 30])
-                await asyncio.sleep(0.02)
+                await settled()
                 assert bench.reached == {}
                 bench.commit(batches)
                 await bench.done()
