@@ -1,4 +1,4 @@
-"""Handle alerts one by one and lose none, also when this program is stopped half-way and started again.
+"""Handle alerts one by one without losing any, even across restarts of this program.
 
 Run it, stop it with Ctrl-C, publish some alerts, and run it again:
 
@@ -11,7 +11,8 @@ import os
 
 import culver
 
-LIMIT = int(os.environ.get("ALERTS", "0"))  # stop after that many; 0 is never
+# Stop after this many alerts; 0 means never.
+LIMIT = int(os.environ.get("ALERTS", "0"))
 
 
 async def handle(alert: culver.Message) -> None:
@@ -29,7 +30,7 @@ async def main() -> None:
                 print(f"alerts {alert.start} to {alert.end - 1} may be missing: {alert.reason}")  # noqa: T201
                 continue
             await handle(alert)
-            # Only now: if this program dies before this line, the alert comes again, with the same delivery id.
+            # If the program dies before this line, the site delivers the alert again, under the same delivery id.
             await alert.ack()
             handled += 1
             if handled == LIMIT:

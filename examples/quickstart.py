@@ -1,4 +1,7 @@
-"""Publish three events and receive the two that match. Start a site first: culver serve --engine inline"""
+"""Publish three events and receive the two that match.
+
+Start a site first: culver serve --engine inline
+"""
 
 import asyncio
 
@@ -7,7 +10,7 @@ import culver
 
 async def main() -> None:
     async with (
-        culver.connect() as client,  # CULVER_URL, or http://127.0.0.1:8080
+        culver.connect() as client,  # at CULVER_URL, or http://127.0.0.1:8080
         client.subscribe("price > 20") as messages,
     ):
         await client.publish(symbol="ABC", price=12.0)
