@@ -30,10 +30,10 @@ PLACEMENTS: Mapping[str, str] = {
 }
 
 FORWARDINGS: Mapping[str, str] = {
-    "adaptive": "culver.placement.forwarding:Adaptive",
-    "response-time": "culver.placement.forwarding:ResponseTime",
-    "subscription-count": "culver.placement.forwarding:SubscriptionCount",
-    "random": "culver.placement.forwarding:Random",
+    "adaptive": "culver.placement.forwarding:AdaptiveForwarding",
+    "response-time": "culver.placement.forwarding:ResponseTimeForwarding",
+    "subscription-count": "culver.placement.forwarding:SubscriptionCountForwarding",
+    "random": "culver.placement.forwarding:RandomForwarding",
 }
 
 ENGINES: Mapping[str, str] = {

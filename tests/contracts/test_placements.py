@@ -13,8 +13,8 @@ from culver.matching.index.search.columnar_matcher import ColumnarMatcher
 from culver.matching.index.segments.columnar_segment import segment_in_memory
 from culver.matching.index.segments.segment_view import SegmentView
 from culver.matching.index.storage.partitioner import ANYWHERE
-from culver.placement.forwarding import Load
-from culver.placement.placement import NOWHERE, Chosen, Placement
+from culver.placement.forwarding import SetLoad
+from culver.placement.placement import NOWHERE, ChosenSets, Placement
 from culver.plugins import PLACEMENTS, forwarding_named, placement_named
 from support.placed import SCENES, Holders, Scene, as_chosen, scene
 
@@ -47,11 +47,11 @@ def check(placement: Placement, holders: Holders, played: Scene) -> None:
         assert not len(wrong), (placement.state(), wrong[:5])
 
 
-def chosen_by(policy: str, placement: Placement, batch: pa.RecordBatch) -> Chosen:
+def chosen_by(policy: str, placement: Placement, batch: pa.RecordBatch) -> ChosenSets:
     """What a forwarding policy makes of the route, before anything is measured."""
     unknown = np.zeros(len(placement.homes))
     sizes = np.ones(len(placement.homes), np.int64)
-    load = Load(placement.homes, placement.slices, sizes, unknown, unknown, unknown, unknown)
+    load = SetLoad(placement.homes, placement.slices, sizes, unknown, unknown, unknown, unknown)
     choices = placement.route(batch).choices
     return forwarding_named(policy)().choose(load, choices, np.zeros(batch.num_rows), first=5)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from culver.matching.index.storage.version_files import read_version
-from culver.placement.placement import sets_of
+from culver.placement.placement import sets_of_slice
 
 
 def mapped_segments(directory: Path, pid: int | None = None) -> dict[str, int]:
@@ -24,5 +24,5 @@ def files_of_slices(index: Path, version: int) -> list[set[str]]:
     """The segments that each slice of a version works on, or may work on. None of them stays mapped."""
     found = read_version(index, version)
     homes = np.array(found.placement.homes)
-    shares = [set(sets_of(homes, own)) for own in range(found.placement.slices)]
+    shares = [set(sets_of_slice(homes, own)) for own in range(found.placement.slices)]
     return [{part.file for part in found.segments if part.set in share} for share in shares]

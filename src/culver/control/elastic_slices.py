@@ -34,14 +34,13 @@ from culver.control.slices import (
 from culver.matching import ANYWHERE, ClauseTable, IndexWriter
 from culver.pipeline import LoadReport
 from culver.placement import (
-    SAMPLE,
-    Dividing,
+    LEARNING_SAMPLE,
+    DivisionOptions,
     MPartition,
     Redivision,
-    anew,
-    covering,
+    covering_sets,
     is_clearly_better,
-    label_sets,
+    redivide_anew,
 )
 
 logger = logging.getLogger(__name__)
@@ -64,7 +63,7 @@ class ElasticSlices:
         observe: Callable[[], SiteObservation],
         meter: SliceMeter,
         recent_events: Callable[[], pa.RecordBatch | None],
-        dividing: Dividing | None,
+        dividing: DivisionOptions | None,
         forwarding: str,
         controller: ElasticityController | None,
     ) -> None:
@@ -92,7 +91,7 @@ class ElasticSlices:
             def change(present: MPartition) -> Redivision[MPartition]:
                 # A single slice has everything in the rest, and no segment to split.
                 if present.slices == 1:
-                    return anew(present, self._learnt(present, 2, events))
+                    return redivide_anew(present, self._learnt(present, 2, events))
                 return present.with_slice_added(loaded)
 
             await self._change(change)
@@ -104,7 +103,7 @@ class ElasticSlices:
 
             def change(present: MPartition) -> Redivision[MPartition]:
                 if present.slices == 2:
-                    return anew(present, type(present)(1))
+                    return redivide_anew(present, type(present)(1))
                 return present.with_slice_removed(number)
 
             await self._change(change)
@@ -138,7 +137,7 @@ class ElasticSlices:
         arrived = sum(load.arrivals) or 1.0
         sets: list[SetView] = []
         for number, (label, home, (count, size)) in enumerate(
-            zip(label_sets(placement), placement.homes.tolist(), contents, strict=True)
+            zip(placement.set_labels(), placement.homes.tolist(), contents, strict=True)
         ):
             sent = load.arrivals[number] if number < len(load.arrivals) else 0.0
             rate = load.rates[number] if number < len(load.rates) else 0.0
@@ -216,7 +215,7 @@ class ElasticSlices:
         return changed
 
     def _sample(self, present: MPartition) -> ClauseTable:
-        return self._index.sample(covering(present), SAMPLE)
+        return self._index.sample(covering_sets(present), LEARNING_SAMPLE)
 
     def _learnt(self, present: MPartition, slices: int, events: pa.RecordBatch | None) -> MPartition:
         return type(present).learnt(self._sample(present), slices, events, self._dividing)
@@ -234,7 +233,9 @@ class ElasticSlices:
         def change(present: MPartition) -> Redivision[MPartition] | None:
             fresh = self._learnt(present, present.slices, events)
             sample = self._sample(present)
-            return anew(present, fresh) if is_clearly_better(fresh, present, sample, events) else None
+            return (
+                redivide_anew(present, fresh) if is_clearly_better(fresh, present, sample, events) else None
+            )
 
         async with self._changing:
             try:

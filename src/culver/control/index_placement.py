@@ -25,21 +25,21 @@ from culver.log import PublicationLog
 from culver.matching import ClauseTable, IndexWriter
 from culver.pipeline import access_point
 from culver.placement import (
-    Choice,
-    Dividing,
+    DivisionOptions,
     EventSpace,
     Hashed,
-    Memory,
+    MemoryBudget,
     MPartition,
-    Option,
     Placement,
+    PlacementChoice,
+    PlacementOption,
     Replicated,
-    applications,
-    choose,
-    covering,
+    choose_placement,
+    choose_replicated,
+    covering_sets,
+    describe_applications,
     draw_typical_events,
-    expected,
-    unweighed,
+    estimate_cost,
 )
 from culver.plugins import filter_named, placement_named
 
@@ -59,13 +59,13 @@ _READING_SECONDS = 0.3e-6
 class WeighedChoice:
     """`learnt` divides an index that is built anew; None where the placement has nothing to learn."""
 
-    choice: Choice
+    choice: PlacementChoice
     learnt: Placement | None = None
 
 
 def open_index(
     directory: Path, settings: PipelineSettings, workers: int, log: PublicationLog, registry_version: int
-) -> tuple[IndexWriter, Choice]:
+) -> tuple[IndexWriter, PlacementChoice]:
     """Returns the writer of a site's index, and how it is divided. Empties an index that is damaged or divided in
     another way; the caller fills it again from the registry. Raises InvalidConfiguration, StorageError."""
     # The inline engine matches on this process's event loop, where making filters would hold everybody up.
@@ -98,9 +98,9 @@ def recent_events(log: PublicationLog) -> pa.RecordBatch | None:
     return access_point(start, end, log.read(start, end))[-1]
 
 
-def dividing_of(settings: PipelineSettings) -> Dividing:
+def dividing_of(settings: PipelineSettings) -> DivisionOptions:
     """How `mpartition` divides, by the settings."""
-    return Dividing(settings.dimensions, cuts="equal" if settings.cuts == "equal" else "quantiles")
+    return DivisionOptions(settings.dimensions, cuts="equal" if settings.cuts == "equal" else "quantiles")
 
 
 def _placement(writer: IndexWriter, weighed: WeighedChoice) -> Placement:
@@ -121,17 +121,17 @@ def _chosen(
     if name == AUTO:
         weighed = weigh(writer, settings, workers, log)
     else:
-        choice = Choice(name, slices, f"{name}: as the setting pipeline.placement says")
+        choice = PlacementChoice(name, slices, f"{name}: as the setting pipeline.placement says")
         if writer.version and writer.placement.name == name in ELASTIC_PLACEMENTS:
             left = writer.placement.slices
             asked = f", though pipeline.slices says {slices}" if settings.slices not in (0, left) else ""
-            choice = Choice(name, left, f"{choice.reason}, with as many slices as there were{asked}")
+            choice = PlacementChoice(name, left, f"{choice.reason}, with as many slices as there were{asked}")
             if asked:
                 logger.warning("the index keeps its %d slices%s; culver slices adds and removes", left, asked)
         weighed = WeighedChoice(choice)
     choice = weighed.choice
     if choice.name == Replicated.name or (choice.slices == 1 and choice.name not in ELASTIC_PLACEMENTS):
-        return WeighedChoice(Choice(Replicated.name, 1, choice.reason))
+        return WeighedChoice(PlacementChoice(Replicated.name, 1, choice.reason))
     return weighed
 
 
@@ -144,16 +144,18 @@ def weigh(
         slices = min(max(slices, settings.slices_min), settings.slices_max)
     contents = writer.contents()
     count, size = sum(held for held, _ in contents), sum(held for _, held in contents)
-    memory = Memory(size, settings.worker_memory_bytes or _machine_bytes() // max(1, slices))
+    memory = MemoryBudget(size, settings.worker_memory_bytes or _machine_bytes() // max(1, slices))
     present = _present(writer, slices) if writer.version else None
     if slices == 1 or (size <= _LARGE * memory.worker_bytes and count < _MANY):
-        return WeighedChoice(_elastic(present, slices) if settings.elastic else unweighed(slices, memory))
+        return WeighedChoice(
+            _elastic(present, slices) if settings.elastic else choose_replicated(slices, memory)
+        )
     in_use = placement_named(writer.placement.name).from_state(
         writer.placement.slices, writer.placement.state
     )
     sample = writer.sample(_representative(in_use), SAMPLE)
     copies = max(1.0, float(in_use.assign(sample).sum()) / max(1, len(sample.numbers)))
-    memory = Memory(int(size / copies), memory.worker_bytes)
+    memory = MemoryBudget(int(size / copies), memory.worker_bytes)
     events, reading = _recent_and_reading(log)
     # More dimensions than there is room for are of no use, however fast.
     dividing = replace(dividing_of(settings), fullest=memory.budget / max(1, memory.index_bytes))
@@ -167,7 +169,7 @@ def weigh(
     options = [
         _option(each, took, memory, sample, typical) for each, took in zip(placements, seconds, strict=True)
     ]
-    choice = choose(options, memory, options[-1] if stays else None)
+    choice = choose_placement(options, memory, options[-1] if stays else None)
     if stays and choice.name != options[-1].name and options[-1].worker_bytes <= memory.budget:
         # Building the index anew takes much longer than a second trial, in which the gain must show, too.
         again = seconds_per_event(placements, sample, typical, now)
@@ -175,7 +177,7 @@ def weigh(
             replace(each, seconds=(min if each is options[-1] else max)(each.seconds, took))
             for each, took in zip(options, again, strict=True)
         ]
-        choice = choose(options, memory, options[-1])
+        choice = choose_placement(options, memory, options[-1])
     chosen = next(each for each in placements if each.name == choice.name)
     return WeighedChoice(choice, chosen if isinstance(chosen, MPartition) else None)
 
@@ -188,11 +190,11 @@ def _recent_and_reading(log: PublicationLog) -> tuple[pa.RecordBatch | None, flo
 
 
 def _option(
-    placement: Placement, seconds: float, memory: Memory, sample: ClauseTable, events: pa.RecordBatch
-) -> Option:
-    held = int(memory.index_bytes * expected(placement, sample, events).fullest)
-    parts = applications(placement, sample) if isinstance(placement, MPartition) else ""
-    return Option(placement.name, placement.slices, seconds, held, parts)
+    placement: Placement, seconds: float, memory: MemoryBudget, sample: ClauseTable, events: pa.RecordBatch
+) -> PlacementOption:
+    held = int(memory.index_bytes * estimate_cost(placement, sample, events).fullest)
+    parts = describe_applications(placement, sample) if isinstance(placement, MPartition) else ""
+    return PlacementOption(placement.name, placement.slices, seconds, held, parts)
 
 
 def _present(writer: IndexWriter, slices: int) -> Placement | None:
@@ -205,22 +207,24 @@ def _present(writer: IndexWriter, slices: int) -> Placement | None:
     return kind.from_state(placed.slices, placed.state) if may_stay else None
 
 
-def _elastic(present: Placement | None, slices: int) -> Choice:
+def _elastic(present: Placement | None, slices: int) -> PlacementChoice:
     if present is not None and present.name in ELASTIC_PLACEMENTS:
-        return Choice(present.name, present.slices, f"{present.name}: as it is, and slices can come and go")
+        return PlacementChoice(
+            present.name, present.slices, f"{present.name}: as it is, and slices can come and go"
+        )
     reason = "slices can come and go, and there is too little to weigh one way to divide against another"
-    return Choice(MPartition.name, slices, f"{MPartition.name}: {reason}")
+    return PlacementChoice(MPartition.name, slices, f"{MPartition.name}: {reason}")
 
 
 def _representative(placement: Placement) -> list[int]:
     """Sets that hold each kind of registration in its true proportion."""
     if isinstance(placement, MPartition):
-        return covering(placement)
+        return covering_sets(placement)
     return [0] if isinstance(placement, Hashed) else list(range(len(placement.homes)))
 
 
 def _candidates(
-    sample: ClauseTable, slices: int, events: pa.RecordBatch | None, dividing: Dividing, elastic: bool
+    sample: ClauseTable, slices: int, events: pa.RecordBatch | None, dividing: DivisionOptions, elastic: bool
 ) -> list[Placement]:
     by_layers = MPartition.learnt(sample, slices, events, dividing)
     divided: list[MPartition] = [by_layers, EventSpace.learnt(sample, slices, events)]

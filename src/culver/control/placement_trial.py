@@ -36,7 +36,7 @@ from culver.pipeline import (
     put_partial,
     route_events,
 )
-from culver.placement import Adaptive, Load, Placement, Replicated
+from culver.placement import AdaptiveForwarding, Placement, Replicated, SetLoad
 
 # Registrations.
 SAMPLE = 32_768
@@ -160,7 +160,7 @@ class _Trial:
         self._memory = SearchMemory()
         unknown = np.zeros(len(placement.homes))
         counts = np.count_nonzero(self._held, axis=0)
-        self._load = Load(placement.homes, placement.slices, counts, unknown, unknown, unknown, unknown)
+        self._load = SetLoad(placement.homes, placement.slices, counts, unknown, unknown, unknown, unknown)
 
     def held(self) -> int:
         """How many registrations all sets hold together."""
@@ -172,7 +172,7 @@ class _Trial:
         began = thread_time()
         routed = None
         if not self._undivided:
-            routed = route_events(self._placement, Adaptive(), self._load, self._start, [block])
+            routed = route_events(self._placement, AdaptiveForwarding(), self._load, self._start, [block])
         routing = thread_time() - began
         found: list[Partial] = []
         busy: list[float] = []

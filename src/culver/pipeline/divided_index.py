@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from culver.matching import Index, read_division
 from culver.pipeline.load_report import LoadReport
 from culver.pipeline.operators import route_events
-from culver.placement import Chosen, Forwarding, Load, Placement, sets_of
+from culver.placement import ChosenSets, Forwarding, Placement, SetLoad, sets_of_slice
 from culver.plugins import filter_named, placement_named
 
 
@@ -47,15 +47,15 @@ class DividedIndex:
     def keep_slices(self, slices: Sequence[int]) -> set[int]:
         """Close all sets but those that these slices may work on; returns the latter, open or not."""
         self._open_for = None
-        wanted = {number for own in slices for number in sets_of(self._homes, own)}
+        wanted = {number for own in slices for number in sets_of_slice(self._homes, own)}
         for number in self._opened.keys() - wanted:
             self._opened.pop(number).close()
         return wanted
 
-    def load(self, told: LoadReport) -> Load:
+    def load(self, told: LoadReport) -> SetLoad:
         """The load from a report, if it is about these sets; their registrations are known in any case."""
         about = told.division == self.division
-        return Load(
+        return SetLoad(
             self._homes,
             self.slices,
             self._registrations,
@@ -67,7 +67,7 @@ class DividedIndex:
 
     def route(
         self, forwarding: Forwarding, told: LoadReport, start: int, parts: Sequence[pa.RecordBatch]
-    ) -> list[Chosen] | None:
+    ) -> list[ChosenSets] | None:
         """Where the events of a block go, part by part; None: all go to the only set, in the only slice."""
         if self.placement is None:
             return None

@@ -19,7 +19,7 @@ from culver.matching import Found, Index, Matched, SearchMemory
 from culver.model.columns import concat
 from culver.pipeline.notifications import Notifications
 from culver.pipeline.operator_work import MatchMeter, SliceWork, with_join_time
-from culver.placement import NOWHERE, Chosen, Forwarding, Load, Placement
+from culver.placement import NOWHERE, ChosenSets, Forwarding, Placement, SetLoad
 
 SetShare = tuple[int, NDArray[np.bool_] | None]
 """A set that a slice gets events for, and a mask of these events; None: all events."""
@@ -65,8 +65,8 @@ def access_point(start: int, end: int, pieces: Iterable[tuple[int, pa.RecordBatc
 
 
 def route_events(
-    placement: Placement, forwarding: Forwarding, load: Load, start: int, parts: Sequence[pa.RecordBatch]
-) -> list[Chosen]:
+    placement: Placement, forwarding: Forwarding, load: SetLoad, start: int, parts: Sequence[pa.RecordBatch]
+) -> list[ChosenSets]:
     """Where the access point sends the events of a block, part by part. Every task works this out for itself from the
     same placement and the same load, which costs less than moving events."""
     routes = [placement.route(part).choices for part in parts]
@@ -77,7 +77,9 @@ def route_events(
         return [chosen]
     ends = np.cumsum([part.num_rows for part in parts])[:-1]
     sets, slices = ([np.split(each, ends) for each in column] for column in (chosen.sets, chosen.slices))
-    return [Chosen(*each) for each in zip(zip(*sets, strict=True), zip(*slices, strict=True), strict=True)]
+    return [
+        ChosenSets(*each) for each in zip(zip(*sets, strict=True), zip(*slices, strict=True), strict=True)
+    ]
 
 
 def _together(choices: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
@@ -92,7 +94,7 @@ def _together(choices: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
     return joined
 
 
-def events_for_slice(own: int, chosen: Chosen) -> list[SetShare]:
+def events_for_slice(own: int, chosen: ChosenSets) -> list[SetShare]:
     """The events that one slice gets, for each of its sets."""
     sent: list[SetShare] = []
     for sets, slices in zip(chosen.sets, chosen.slices, strict=True):

@@ -23,7 +23,7 @@ from culver.pipeline.notifications import Notifications
 from culver.pipeline.operator_work import MatchMeter, SchemeWork, SliceWork, worker_name
 from culver.pipeline.operators import access_point, events_for_slice, exit_point, match_events, payload_sizes
 from culver.pipeline.partial_file import Partial
-from culver.placement import Chosen, load_layer_kernels
+from culver.placement import ChosenSets, load_layer_kernels
 from culver.plugins import forwarding_named
 
 _Pieces = Iterable[tuple[int, pa.RecordBatch]]
@@ -131,7 +131,7 @@ class RangeProcessor:
         parts: Sequence[pa.RecordBatch],
         index: DividedIndex,
         own: int,
-        routed: Sequence[Chosen] | None,
+        routed: Sequence[ChosenSets] | None,
         ap_seconds: float,
         into: list[Matched],
     ) -> SliceWork:

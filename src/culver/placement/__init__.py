@@ -1,56 +1,72 @@
 """Placement: which sets of registrations slices work on, and which of them get an event.
 
-placement     the protocol, and what a route is       mpartition    by several dimensions, in layers (and by one)
-replicated    one set, which any slice may work on    layer         registrations narrow in the same dimensions
-hashed        one slice by number, events to all      division      one dimension, by `ranges` or `buckets`
-kmeans        by likeness, events where they match    learning      which dimensions, and where to cut them
-auto          which of them to choose, and why        redivision    what becomes of sets when a slice comes or goes
-expected      what a placement would cost             pace          what an event costs where all slices are at work
+placement        the protocol, and what a route is
+replicated       one set, which any slice may work on
+hashed           one slice by number, events to all slices
+kmeans           by similarity, events to the slices that they may match in
+mpartition       by several dimensions, in layers; also by one dimension alone
+divisions/       the dimensions of a layer, and how they are divided among slices
+forwarding       which of its candidates gets an event
+expected_cost    what a placement would cost, from a sample
+typical_events   events to learn from where there are none
+auto_choice      which placement to take, and why
 """
 
-from culver.placement.auto_choice import Choice, Memory, Option, applications, choose, unweighed
-from culver.placement.divisions.dimension_choice import SAMPLE, Dividing
+from culver.placement.auto_choice import (
+    MemoryBudget,
+    PlacementChoice,
+    PlacementOption,
+    choose_placement,
+    choose_replicated,
+    describe_applications,
+)
+from culver.placement.divisions.dimension_choice import DivisionOptions
 from culver.placement.divisions.layer import load_layer_kernels
-from culver.placement.divisions.redivision import Redivision, anew, covering
-from culver.placement.expected_cost import expected, is_clearly_better
-from culver.placement.forwarding import Adaptive, Forwarding, Load, Random, ResponseTime, SubscriptionCount
+from culver.placement.divisions.redivision import Redivision, covering_sets, redivide_anew
+from culver.placement.expected_cost import LEARNING_SAMPLE, estimate_cost, is_clearly_better
+from culver.placement.forwarding import (
+    AdaptiveForwarding,
+    Forwarding,
+    RandomForwarding,
+    ResponseTimeForwarding,
+    SetLoad,
+    SubscriptionCountForwarding,
+)
 from culver.placement.hashed import Hashed
 from culver.placement.mpartition import EventSpace, MPartition, OneDimension
-from culver.placement.placement import NOWHERE, Chosen, Placement, sets_of
+from culver.placement.placement import NOWHERE, ChosenSets, Placement, sets_of_slice
 from culver.placement.replicated import Replicated
-from culver.placement.set_labels import label_sets
 from culver.placement.typical_events import draw_typical_events
 
 __all__ = [
+    "LEARNING_SAMPLE",
     "NOWHERE",
-    "SAMPLE",
-    "Adaptive",
-    "Choice",
-    "Chosen",
-    "Dividing",
+    "AdaptiveForwarding",
+    "ChosenSets",
+    "DivisionOptions",
     "EventSpace",
     "Forwarding",
     "Hashed",
-    "Load",
     "MPartition",
-    "Memory",
+    "MemoryBudget",
     "OneDimension",
-    "Option",
     "Placement",
-    "Random",
+    "PlacementChoice",
+    "PlacementOption",
+    "RandomForwarding",
     "Redivision",
     "Replicated",
-    "ResponseTime",
-    "SubscriptionCount",
-    "anew",
-    "applications",
-    "choose",
-    "covering",
+    "ResponseTimeForwarding",
+    "SetLoad",
+    "SubscriptionCountForwarding",
+    "choose_placement",
+    "choose_replicated",
+    "covering_sets",
+    "describe_applications",
     "draw_typical_events",
-    "expected",
+    "estimate_cost",
     "is_clearly_better",
-    "label_sets",
     "load_layer_kernels",
-    "sets_of",
-    "unweighed",
+    "redivide_anew",
+    "sets_of_slice",
 ]

@@ -29,7 +29,7 @@ _CLEARLY = 0.8  # of the seconds: what is worth a change
 
 
 @dataclass(frozen=True, slots=True)
-class Option:
+class PlacementOption:
     name: str
     slices: int
     seconds: float  # of all workers together, for an event
@@ -38,7 +38,7 @@ class Option:
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class MemoryBudget:
     index_bytes: int  # of all registrations, each once
     worker_bytes: int  # that each worker has
 
@@ -52,13 +52,15 @@ class Memory:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class PlacementChoice:
     name: str
     slices: int
     reason: str  # a sentence for people
 
 
-def choose(options: Sequence[Option], memory: Memory, present: Option | None = None) -> Choice:
+def choose_placement(
+    options: Sequence[PlacementOption], memory: MemoryBudget, present: PlacementOption | None = None
+) -> PlacementChoice:
     """One of the options, of which there is at least one; `present` is the one of them that is in use."""
     least = min(options, key=lambda each: (each.worker_bytes, each.seconds))
     fitting = [each for each in options if each.worker_bytes <= memory.budget]
@@ -78,7 +80,7 @@ def choose(options: Sequence[Option], memory: Memory, present: Option | None = N
     return _as_chosen(best, "; ".join([_cost(best), *others]))
 
 
-def unweighed(slices: int, memory: Memory) -> Choice:
+def choose_replicated(slices: int, memory: MemoryBudget) -> PlacementChoice:
     """Replicated, where there is nothing to weigh: one slice, or a small index that fits into every worker."""
     index, each = _shown(memory.index_bytes), _shown(memory.worker_bytes)
     if slices > 1:
@@ -94,10 +96,10 @@ def unweighed(slices: int, memory: Memory) -> Choice:
             f"there is one worker, though the index of {index} takes more than half of its {each}; with {workers} "
             "workers it could be divided"
         )
-    return Choice("replicated", slices, f"replicated: {reason}")
+    return PlacementChoice("replicated", slices, f"replicated: {reason}")
 
 
-def applications(placement: MPartition, table: ClauseTable) -> str:
+def describe_applications(placement: MPartition, table: ClauseTable) -> str:
     """The layers of a placement for people: which attributes tell registrations like these apart, and how many of
     them. Different applications ask about different attributes, so each of them is a layer."""
     held = placement.assign(table)
@@ -114,21 +116,21 @@ def applications(placement: MPartition, table: ClauseTable) -> str:
     return f"{count}: {'; '.join([*told, rest])}"
 
 
-def _as_chosen(option: Option, reason: str) -> Choice:
+def _as_chosen(option: PlacementOption, reason: str) -> PlacementChoice:
     parts = f" ({option.parts})" if option.parts else ""
-    return Choice(option.name, option.slices, f"{option.name}: {reason}{parts}")
+    return PlacementChoice(option.name, option.slices, f"{option.name}: {reason}{parts}")
 
 
-def _cost(option: Option) -> str:
+def _cost(option: PlacementOption) -> str:
     return f"an event takes {_microseconds(option)}, and a worker holds {_shown(option.worker_bytes)}"
 
 
-def _compared(option: Option, memory: Memory) -> str:
+def _compared(option: PlacementOption, memory: MemoryBudget) -> str:
     too_large = "" if option.worker_bytes <= memory.budget else ", which is too much"
     return f"with {option.name} {_microseconds(option)} and {_shown(option.worker_bytes)}{too_large}"
 
 
-def _microseconds(option: Option) -> str:
+def _microseconds(option: PlacementOption) -> str:
     return f"{1e6 * option.seconds:.3g} \u00b5s"
 
 

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culver.placement import forwarding_kernels as kernels
-from culver.placement.placement import Chosen
+from culver.placement.placement import ChosenSets
 
 _PATIENCE = 10.0  # events of average cost that one waits for rather than cost e times as much
 _ROOT_OF_HALF, _LN_2 = 0.7071067811865476, 0.6931471805599453
@@ -34,7 +34,7 @@ _GUESSED_SECONDS = 1e-9  # for each registration that an event is matched agains
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class SetLoad:
     """What was last told, arrays by set number. Of a set that is anywhere, the sums over all slices."""
 
     homes: NDArray[np.int64]  # the slice that works on it, or ANYWHERE
@@ -51,48 +51,48 @@ class Forwarding(Protocol):
 
     def choose(
         self,
-        load: Load,
+        load: SetLoad,
         choices: Sequence[NDArray[np.int64]],
         seconds: NDArray[np.float64],
         first: int = 0,
-    ) -> Chosen:
+    ) -> ChosenSets:
         """`choices` are those of a route, each of shape (events, candidates). `seconds`: how long after `load` was
         told each event is decided on, ascending. `first`: the number of the first event.
 
         A set that is anywhere goes to a slice that the event goes to anyway, else to one by the policy."""
 
 
-class Random:
+class RandomForwarding:
     name: ClassVar[str] = "random"
 
     def choose(
         self,
-        load: Load,
+        load: SetLoad,
         choices: Sequence[NDArray[np.int64]],
         seconds: NDArray[np.float64],
         first: int = 0,
-    ) -> Chosen:
+    ) -> ChosenSets:
         packed, starts, sets, slices = _packed(choices, len(seconds))
         kernels.choose_hashed(packed, starts, load.homes, load.slices, first, sets, slices)
-        return Chosen(tuple(sets), tuple(slices))
+        return ChosenSets(tuple(sets), tuple(slices))
 
 
-class SubscriptionCount:
+class SubscriptionCountForwarding:
     """Good as long as every slice keeps up: it knows neither queues nor that sets of one slice compete."""
 
     name: ClassVar[str] = "subscription-count"
 
     def choose(
         self,
-        load: Load,
+        load: SetLoad,
         choices: Sequence[NDArray[np.int64]],
         seconds: NDArray[np.float64],
         first: int = 0,
-    ) -> Chosen:
+    ) -> ChosenSets:
         return _least(load, load.registrations.astype(np.float64), choices, first, len(seconds))
 
 
-class ResponseTime:
+class ResponseTimeForwarding:
     """What was told is taken as it is until it is told anew, so all events of that time follow one another to the
     same places."""
 
@@ -100,15 +100,15 @@ class ResponseTime:
 
     def choose(
         self,
-        load: Load,
+        load: SetLoad,
         choices: Sequence[NDArray[np.int64]],
         seconds: NDArray[np.float64],
         first: int = 0,
-    ) -> Chosen:
+    ) -> ChosenSets:
         return _least(load, load.response, choices, first, len(seconds))
 
 
-class Adaptive:
+class AdaptiveForwarding:
     """What waits at the slice, now, and what it costs to match the event there: all sets of a slice compete for it.
 
     The paper extrapolates each queue, q + (arrival - rate) (t - t'), and takes the least (q + 1) / rate. Here a slice
@@ -141,21 +141,21 @@ class Adaptive:
 
     def choose(
         self,
-        load: Load,
+        load: SetLoad,
         choices: Sequence[NDArray[np.int64]],
         seconds: NDArray[np.float64],
         first: int = 0,
-    ) -> Chosen:
+    ) -> ChosenSets:
         packed, starts, sets, slices = _packed(choices, len(seconds))
         cost = seconds_each(load)
         kernels.choose_adaptive(
             packed, starts, load.homes, cost, _prices(cost), _by_slice(load, load.queue * cost), seconds,
             self._echo, first, sets, slices,
         )  # fmt: skip
-        return Chosen(tuple(sets), tuple(slices))
+        return ChosenSets(tuple(sets), tuple(slices))
 
 
-def seconds_each(load: Load) -> NDArray[np.float64]:
+def seconds_each(load: SetLoad) -> NDArray[np.float64]:
     """The seconds that one event takes in each set; those not measured like the measured, by their size."""
     measured = load.rate > 0
     cost = np.zeros(len(load.rate))
@@ -194,7 +194,7 @@ def logarithm(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return result
 
 
-def _by_slice(load: Load, values: NDArray[np.float64]) -> NDArray[np.float64]:
+def _by_slice(load: SetLoad, values: NDArray[np.float64]) -> NDArray[np.float64]:
     """The sum over the sets of each slice; those of sets that are anywhere in equal parts."""
     placed = load.homes >= 0
     sums = np.bincount(load.homes[placed], values[placed], load.slices).astype(np.float64)
@@ -203,11 +203,11 @@ def _by_slice(load: Load, values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _least(
-    load: Load, values: NDArray[np.float64], choices: Sequence[NDArray[np.int64]], first: int, events: int
-) -> Chosen:
+    load: SetLoad, values: NDArray[np.float64], choices: Sequence[NDArray[np.int64]], first: int, events: int
+) -> ChosenSets:
     packed, starts, sets, slices = _packed(choices, events)
     kernels.choose_least(packed, starts, load.homes, values, _by_slice(load, values), first, sets, slices)
-    return Chosen(tuple(sets), tuple(slices))
+    return ChosenSets(tuple(sets), tuple(slices))
 
 
 def _packed(

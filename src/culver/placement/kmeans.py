@@ -17,12 +17,13 @@ to narrow them is to build the index anew, with a new placement. How many events
 the filters fall apart; where they do not, it is `hashed` with filters that are alike together.
 """
 
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from culver.jit import Integers, Reals, compiled
 from culver.matching import (
     HIGHEST_KEY,
     LOWEST_KEY,
@@ -34,7 +35,6 @@ from culver.matching import (
     reals_of_keys,
     term_bounds,
 )
-from culver.placement.kmeans_kernel import Clusters, Terms, cluster
 from culver.placement.placement import NOWHERE, Route, State, everywhere, one_hot
 
 _MAX_DIMENSIONS = 64  # the first that are seen; the others neither tell registrations apart nor spare events
@@ -46,6 +46,36 @@ _REHEARSED = 1024
 _HUGEST = 1e140  # coordinates end here: the sum of their squares must be a number
 _ROWS = 1 << 15  # events routed at a time, so that their keys stay in the cache
 _REAL_LINES = (KeyLine.NUMBERS, KeyLine.REALS)
+
+# How much it counts that a slice is full.
+_CROWDED = 4.0
+# How much it counts, in squared deviations, that a slice would lose its bounds in a dimension.
+_LOSS = 100.0
+
+
+class _Clusters(NamedTuple):
+    """What the loop changes in place; all but the sizes and clauses have the shape (slices, dimensions)."""
+
+    sizes: Integers  # registrations of each slice
+    clauses: Integers  # their clauses
+    terms: Integers  # how many of those have a term in the dimension
+    low: Integers  # the least and the greatest key that one of these terms allows
+    high: Integers
+    weight: Integers  # registrations that moved the centre
+    centre: Reals
+
+
+class _Terms(NamedTuple):
+    """Registration r has the clauses clause_start[r] to clause_start[r + 1], clause c the terms term_start[c] to
+    term_start[c + 1]. Dimensions are those of the clusters, -1 for those that are left out."""
+
+    clause_start: Integers
+    term_start: Integers
+    dimension: Integers
+    low: Integers
+    high: Integers
+    coordinate: Reals
+    pull: Reals  # how much the coordinate counts; 0: there is none
 
 
 class KMeans:
@@ -73,10 +103,10 @@ class KMeans:
             made._dimensions = {dimension: place for place, dimension in enumerate(names)}
             made._moments = np.array(state["moments"], np.float64).reshape(3, len(names))
             empty = _empty(slices, len(names))
-            made._clusters = Clusters(
+            made._clusters = _Clusters(
                 *(
                     np.array(state[field], array.dtype).reshape(array.shape)
-                    for field, array in zip(Clusters._fields, empty, strict=True)
+                    for field, array in zip(_Clusters._fields, empty, strict=True)
                 )
             )
         except (KeyError, TypeError) as exc:
@@ -98,12 +128,12 @@ class KMeans:
         scale = np.divide(1.0, deviation, out=np.zeros_like(deviation), where=deviation > 0.0)
         chosen = np.zeros(count, np.int64)
         clause_start = np.searchsorted(table.clause_registration, np.arange(count + 1))
-        terms = Terms(clause_start, table.term_start, dimension, low, high, coordinate, pull)
+        terms = _Terms(clause_start, table.term_start, dimension, low, high, coordinate, pull)
         if not self._clusters.sizes.any():
             for _ in range(_REHEARSALS):
-                cluster(self._clusters, terms, min(count, _REHEARSED), scale, _ROOM, _SLACK, chosen)
+                _cluster(self._clusters, terms, min(count, _REHEARSED), scale, _ROOM, _SLACK, chosen)
                 self._begin_again()
-        cluster(self._clusters, terms, count, scale, _ROOM, _SLACK, chosen)
+        _cluster(self._clusters, terms, count, scale, _ROOM, _SLACK, chosen)
         return one_hot(chosen, self.slices)
 
     def holders(self, numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -181,9 +211,9 @@ class KMeans:
         )
 
 
-def _empty(slices: int, dimensions: int) -> Clusters:
+def _empty(slices: int, dimensions: int) -> _Clusters:
     shape = (slices, dimensions)
-    return Clusters(
+    return _Clusters(
         sizes=np.zeros(slices, np.int64),
         clauses=np.zeros(slices, np.int64),
         terms=np.zeros(shape, np.int64),
@@ -194,10 +224,10 @@ def _empty(slices: int, dimensions: int) -> Clusters:
     )
 
 
-def _widened(clusters: Clusters, more: int) -> Clusters:
+def _widened(clusters: _Clusters, more: int) -> _Clusters:
     """With more dimensions, which no slice has anything in."""
     new = _empty(len(clusters.sizes), more)
-    return Clusters(
+    return _Clusters(
         sizes=clusters.sizes,
         clauses=clusters.clauses,
         terms=np.concatenate([clusters.terms, new.terms], axis=1),
@@ -223,3 +253,76 @@ def _coordinates(
 def _values(keys: NDArray[np.int64], is_real: NDArray[np.bool_]) -> NDArray[np.float64]:
     values = np.where(is_real, reals_of_keys(keys), keys)
     return np.fmax(np.fmin(values, _HUGEST), -_HUGEST)  # no bound at all is no number as a real
+
+
+@compiled
+def _cluster(
+    clusters: _Clusters,
+    terms: _Terms,
+    registrations: int,
+    scale: Reals,
+    share: float,
+    slack: int,
+    chosen: Integers,
+) -> None:
+    """Choose the slice of each registration, and let the slice's centre and summary follow.
+
+    A slice has room up to `share` times its even part, and `slack` more. `scale` turns coordinates
+    into deviations.
+    """
+    slices, dimensions = clusters.centre.shape
+    sums = np.zeros(dimensions)
+    pulls = np.zeros(dimensions)
+    present = np.zeros(dimensions, np.int64)
+    total = clusters.sizes.sum()
+    for registration in range(registrations):
+        begin, end = terms.clause_start[registration], terms.clause_start[registration + 1]
+        first, last = terms.term_start[begin], terms.term_start[end]
+        sums[:], pulls[:], present[:] = 0.0, 0.0, 0
+        for term in range(first, last):
+            d = terms.dimension[term]
+            if d >= 0:
+                present[d] += 1
+                pulls[d] += terms.pull[term]
+                sums[d] += terms.pull[term] * terms.coordinate[term]
+        total += 1
+        even = total / slices
+        room = share * even + slack
+        best, nearest = -1, np.inf
+        for s in range(slices):
+            if clusters.sizes[s] >= room:
+                continue
+            # Already above its even share, a slice leaves what might as well go elsewhere.
+            distance = max(0.0, clusters.sizes[s] - even) / (room - even) * _CROWDED
+            for d in range(dimensions):
+                if pulls[d] > 0.0:
+                    # Where a centre has nothing to say, it is as far as a registration is on the average.
+                    away = 1.0
+                    if clusters.weight[s, d] > 0:
+                        away = (sums[d] / pulls[d] - clusters.centre[s, d]) * scale[d]
+                    distance += away * away * pulls[d] / present[d]
+                if present[d] < end - begin and clusters.terms[s, d] == clusters.clauses[s]:
+                    distance += _LOSS
+            # The first is taken however far it is: a distance may be beyond the reals.
+            if (
+                best < 0
+                or distance < nearest
+                or (distance == nearest and clusters.sizes[s] < clusters.sizes[best])
+            ):
+                best, nearest = s, distance
+        chosen[registration] = best
+        clusters.sizes[best] += 1
+        clusters.clauses[best] += end - begin
+        for d in range(dimensions):
+            if pulls[d] > 0.0:
+                clusters.weight[best, d] += 1
+                clusters.centre[best, d] += (sums[d] / pulls[d] - clusters.centre[best, d]) / clusters.weight[
+                    best, d
+                ]
+        for term in range(first, last):
+            d = terms.dimension[term]
+            if d >= 0:
+                clusters.terms[best, d] += 1
+                if terms.low[term] <= terms.high[term]:
+                    clusters.low[best, d] = min(clusters.low[best, d], terms.low[term])
+                    clusters.high[best, d] = max(clusters.high[best, d], terms.high[term])

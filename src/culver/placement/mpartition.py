@@ -23,25 +23,33 @@ of a registration does not tell where it is, so its end goes to all sets.
 """
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from culver.matching import ANYWHERE, BatchColumns, ClauseTable
-from culver.placement.divisions.dimension_choice import Dividing, learn
+from culver.placement.divisions.dimension_choice import DivisionOptions, learn_layers
 from culver.placement.divisions.layer import Layer
-from culver.placement.divisions.redivision import Redivision, compared
+from culver.placement.divisions.redivision import Redivision, compare_divisions
 from culver.placement.divisions.term_spans import TermTable
 from culver.placement.placement import Route, State, always, everywhere
 
 REST = 0
 
 
+class SetLabel(NamedTuple):
+    """What a set is for: a layer and one of its dimensions, or the backup of a slice. The rest has none of them."""
+
+    layer: int | None = None
+    dimension: int | None = None
+    backup_of: int | None = None
+
+
 class MPartition:
     name: ClassVar[str] = "mpartition"
-    dividing: ClassVar[Dividing] = Dividing()
+    dividing: ClassVar[DivisionOptions] = DivisionOptions()
 
     def __init__(self, slices: int, layers: Sequence[Layer] = ()) -> None:
         """Without layers, as before anything is learnt, all registrations are in the rest."""
@@ -61,11 +69,11 @@ class MPartition:
         table: ClauseTable,
         slices: int,
         events: pa.RecordBatch | None = None,
-        dividing: Dividing | None = None,
+        dividing: DivisionOptions | None = None,
     ) -> Self:
         """With one slice there is nothing to divide."""
         dividing = cls.dividing if dividing is None else dividing
-        return cls(slices, learn(table, slices, dividing, events) if slices > 1 else ())
+        return cls(slices, learn_layers(table, slices, dividing, events) if slices > 1 else ())
 
     @classmethod
     def from_state(cls, slices: int, state: State) -> Self:
@@ -105,7 +113,7 @@ class MPartition:
         layers = [
             Layer(tuple(each.split(loaded, new) for each in layer.divisions), count) for layer in self.layers
         ]
-        return compared(self, type(self)(count, layers), {own: own for own in range(self.slices)})
+        return compare_divisions(self, type(self)(count, layers), {own: own for own in range(self.slices)})
 
     def with_slice_removed(self, gone: int) -> Redivision[Self]:
         """With one slice less: in every dimension, its neighbours take what it owned, and slices behind it are
@@ -118,7 +126,7 @@ class MPartition:
             for layer in self.layers
         ]
         renumbered = {own: own - (own > gone) for own in range(self.slices) if own != gone}
-        return compared(self, type(self)(self.slices - 1, layers), renumbered)
+        return compare_divisions(self, type(self)(self.slices - 1, layers), renumbered)
 
     def describe(self) -> list[list[dict[str, Any]]]:
         """For people, as JSON: each layer's dimensions, and who owns what of them, in values instead of keys."""
@@ -135,6 +143,16 @@ class MPartition:
             for layer in self.layers
         ]
 
+    def set_labels(self) -> list[SetLabel]:
+        """What each set is, for people, by the number of the set."""
+        labels = [SetLabel()]
+        for number, layer in enumerate(self.layers):
+            for dimension in range(len(layer.divisions)):
+                labels += [SetLabel(number, dimension)] * self.slices
+            if layer.has_backups:
+                labels += [SetLabel(number, backup_of=own) for own in range(self.slices)]
+        return labels
+
     def _check(self, own: int) -> None:
         if not 0 <= own < self.slices:
             raise ValueError(f"there is no slice {own} among {self.slices}")
@@ -148,11 +166,11 @@ class EventSpace(MPartition):
     """
 
     name: ClassVar[str] = "event-space"
-    dividing: ClassVar[Dividing] = Dividing(dimensions=1, layers=1)
+    dividing: ClassVar[DivisionOptions] = DivisionOptions(dimensions=1, layers=1)
 
 
 class OneDimension(MPartition):
     """What BlueDove compares itself with (P2P, section IV-B): one dimension, in segments of equal widths."""
 
     name: ClassVar[str] = "one-dimension"
-    dividing: ClassVar[Dividing] = Dividing(dimensions=1, layers=1, cuts="equal")
+    dividing: ClassVar[DivisionOptions] = DivisionOptions(dimensions=1, layers=1, cuts="equal")

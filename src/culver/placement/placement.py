@@ -32,7 +32,7 @@ NOWHERE = -1  # as a set or a slice that gets an event: none does
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class ChosenSets:
     """For each choice, the set that gets each event, and the slice that works on it there."""
 
     sets: tuple[NDArray[np.int64], ...]
@@ -89,7 +89,7 @@ def always(number: int, events: int) -> NDArray[np.int64]:
     return np.broadcast_to(np.array(number, np.int64), (events, 1))
 
 
-def sets_of(homes: NDArray[np.int64], own: int) -> list[int]:
+def sets_of_slice(homes: NDArray[np.int64], own: int) -> list[int]:
     """The sets that a slice works on, or may work on."""
     found: list[int] = np.flatnonzero((homes == own) | (homes == ANYWHERE)).tolist()
     return found

@@ -8,7 +8,7 @@ from culver.delivery import Hub
 from culver.log import Committer, PublicationLog
 from culver.matching import IndexWriter
 from culver.pipeline import Engine
-from culver.placement import Choice
+from culver.placement import PlacementChoice
 from culver.site.event_flow import EventFlow
 from culver.site.gateway_group import GatewayGroup
 from culver.site.hub_sessions import LiveSubscriptions
@@ -21,7 +21,7 @@ class SiteParts:
     committer: Committer
     catalogue: Catalogue
     index: IndexWriter
-    choice: Choice
+    choice: PlacementChoice
     flow: EventFlow
     engine: Engine
     hub: Hub

@@ -18,7 +18,7 @@ from culver.bench.workloads import named
 from culver.bench.workloads.uniform_ranges import RangesWorkload
 from culver.cli import main
 from culver.matching.index.storage.partitioner import ANYWHERE
-from culver.placement.forwarding import Adaptive, Random
+from culver.placement.forwarding import AdaptiveForwarding, RandomForwarding
 
 PLAN = replace(quick_plan(()), events_per_slice=60_000, tolerance=0.02)
 PRECISE = 0.05  # a slice that gets 2 % more than it can do counts as saturated, a search ends within 2 %
@@ -53,7 +53,7 @@ def system(
 def test_a_matcher_by_itself_answers_as_the_theory_of_queues_says(load: float) -> None:
     """Poisson arrivals and a constant time of service (M/D/1, Pollaczek and Khinchine)."""
     alone = system([0.001], [0], 1, [[0]])
-    simulation = Simulation(alone, [Random(), Random()])
+    simulation = Simulation(alone, [RandomForwarding(), RandomForwarding()])
     periods = [simulation.advance(load / 0.001) for _ in range(200)]
     answered = sum(each.answered for each in periods)
     response = sum(each.response * each.answered for each in periods) / answered
@@ -63,13 +63,15 @@ def test_a_matcher_by_itself_answers_as_the_theory_of_queues_says(load: float) -
 
 def test_batches_share_what_is_fixed() -> None:
     batched = system([0.001], [0], 1, [[0]], fixed=0.01, most=100)
-    assert saturation(batched, Random.name, PLAN) == pytest.approx(100 / 0.11, rel=PRECISE)
-    assert saturation(replace(batched, most=1), Random.name, PLAN) == pytest.approx(1 / 0.011, rel=PRECISE)
+    assert saturation(batched, RandomForwarding.name, PLAN) == pytest.approx(100 / 0.11, rel=PRECISE)
+    assert saturation(replace(batched, most=1), RandomForwarding.name, PLAN) == pytest.approx(
+        1 / 0.011, rel=PRECISE
+    )
 
 
 def test_an_overloaded_matcher_serves_its_queues_in_the_order_of_arrival() -> None:
     two = system([0.001, 0.001], [0, 0], 1, [[0], [0], [0], [1]])
-    simulation = Simulation(two, [Random()])
+    simulation = Simulation(two, [RandomForwarding()])
     periods = [simulation.advance(4_000.0) for _ in range(4)]  # three times as many for set 0
     load = simulation.load
     assert [each.busy[0] for each in periods] == pytest.approx([1.0] * 4, abs=0.01)
@@ -82,28 +84,28 @@ def test_an_overloaded_matcher_serves_its_queues_in_the_order_of_arrival() -> No
 @pytest.mark.parametrize("slices", [5, 20])
 def test_replication_is_saturated_where_its_matchers_are_all_busy(slices: int) -> None:
     costs = system([0.01], [ANYWHERE], slices, [[0]])
-    for policy in (Random.name, Adaptive.name):
+    for policy in (RandomForwarding.name, AdaptiveForwarding.name):
         assert saturation(costs, policy, PLAN) == pytest.approx(slices / 0.01, rel=PRECISE)
 
 
 def test_one_dimension_is_saturated_where_its_fullest_matcher_is_busy() -> None:
     each = [0.001, 0.002, 0.004, 0.001]
     divided = system(each, [0, 1, 2, 3], 4, [[0], [1], [2], [3]])
-    assert saturation(divided, Adaptive.name, PLAN) == pytest.approx(4 / 0.004, rel=PRECISE)
+    assert saturation(divided, AdaptiveForwarding.name, PLAN) == pytest.approx(4 / 0.004, rel=PRECISE)
 
 
 def test_adaptive_forwarding_reaches_what_any_policy_can() -> None:
     """Half of the events cost ten times as much on slice 1, and the others nothing more on either."""
     choice = system([0.001, 0.001, 0.01], [0, 1, 1], 2, [[0, 2], [0, 2], [0, 2], [0, 1], [0, 1], [1, 0]])
-    found = saturation(choice, Adaptive.name, PLAN)
+    found = saturation(choice, AdaptiveForwarding.name, PLAN)
     assert found == pytest.approx(2 / 0.001, rel=PRECISE)
     assert found < 1.05 * highest(choice)
-    assert is_saturated(choice, Random.name, 0.5 * found, PLAN)
+    assert is_saturated(choice, RandomForwarding.name, 0.5 * found, PLAN)
 
 
 def test_a_dead_matcher_keeps_its_events_until_they_are_sent_anew() -> None:
     both = system([0.001, 0.001], [0, 1], 2, [[0, 1]])
-    simulation = Simulation(both, dispatchers(Adaptive.name))
+    simulation = Simulation(both, dispatchers(AdaptiveForwarding.name))
     periods = [simulation.advance(1_000.0) for _ in range(3)]
     simulation.stop(1)
     periods += [simulation.advance(1_000.0) for _ in range(5)]
@@ -118,7 +120,7 @@ def test_a_dead_matcher_keeps_its_events_until_they_are_sent_anew() -> None:
 
 def test_the_same_seed_gives_the_same_course() -> None:
     both = system([0.001, 0.002], [0, 1], 2, [[0, 1]])
-    courses = [Simulation(both, dispatchers(Adaptive.name), seed=seed) for seed in (1, 1, 2)]
+    courses = [Simulation(both, dispatchers(AdaptiveForwarding.name), seed=seed) for seed in (1, 1, 2)]
     first, again, other = ([course.advance(1_000.0).response for _ in range(5)] for course in courses)
     assert first == again
     assert first != other

@@ -16,7 +16,7 @@ from culver.model.language.parser import parse
 from culver.pipeline.divided_index import DividedIndex
 from culver.pipeline.load_report import LoadReport
 from culver.pipeline.operators import events_for_slice, match_events
-from culver.placement.divisions.redivision import Redivision, anew
+from culver.placement.divisions.redivision import Redivision, redivide_anew
 from culver.placement.mpartition import MPartition
 from culver.plugins import FORWARDINGS, forwarding_named
 from support.placed import Scene, scene
@@ -87,12 +87,12 @@ def test_a_division_that_has_nothing_in_common_with_the_one_before(tmp_path: Pat
     before = answers(tmp_path, 1, played, "adaptive")
     present: Partitioner | None = writer.partitioner
     assert isinstance(present, MPartition)
-    redivide(writer, anew(present, MPartition.learnt(table, 3)))
+    redivide(writer, redivide_anew(present, MPartition.learnt(table, 3)))
     assert answers(tmp_path, writer.version, played, "adaptive") == before
     assert writer.contents()[0][0] < len(table.numbers) / 2, "most are in layers now"
     present = writer.partitioner
     assert isinstance(present, MPartition)
-    redivide(writer, anew(present, MPartition(1)))
+    redivide(writer, redivide_anew(present, MPartition(1)))
     assert answers(tmp_path, writer.version, played, "adaptive") == before
     assert [count for count, _ in writer.contents()] == [len(table.numbers) - 1], "one has ended"
 
@@ -107,9 +107,9 @@ def test_not_while_a_compaction_is_under_way(tmp_path: Path) -> None:
     compaction = writer.plan_compaction(0, quiet=True)
     assert compaction is not None
     with pytest.raises(ValueError, match="compaction"):
-        redivide(writer, anew(MPartition(2), MPartition(1)))
+        redivide(writer, redivide_anew(MPartition(2), MPartition(1)))
     writer.abandon(compaction)
-    redivide(writer, anew(MPartition(2), MPartition(1)))
+    redivide(writer, redivide_anew(MPartition(2), MPartition(1)))
     assert writer.placement.slices == 1
 
 
@@ -132,7 +132,7 @@ def test_on_a_full_disk_nothing_changes_and_what_was_written_is_deleted(
             raise OSError(errno.ENOSPC, "refused")
         write(path, chunks)
 
-    change = anew(MPartition(3), MPartition.learnt(ClauseTable.joined(played.portions), 3))
+    change = redivide_anew(MPartition(3), MPartition.learnt(ClauseTable.joined(played.portions), 3))
     with monkeypatch.context() as patched:
         patched.setattr(container, "write", until_full)
         with pytest.raises(StorageFull):

@@ -15,7 +15,7 @@ from culver.model.language.parser import parse
 from culver.model.language.predicate import Predicate
 from culver.pipeline import operators
 from culver.pipeline.operators import access_point, exit_point, match_events, route_events
-from culver.placement.forwarding import Load
+from culver.placement.forwarding import SetLoad
 from culver.placement.mpartition import MPartition
 from culver.plugins import FORWARDINGS, forwarding_named
 from support.events import random_event
@@ -101,7 +101,7 @@ def test_a_block_is_decided_on_as_a_whole_however_it_is_cut(policy: str) -> None
     events = workload.event_batch(300, 2)
     sizes = placement.assign(table).sum(axis=0)
     unknown = np.zeros(len(placement.homes))
-    load = Load(placement.homes, 4, sizes, unknown, unknown, unknown, unknown)
+    load = SetLoad(placement.homes, 4, sizes, unknown, unknown, unknown, unknown)
     cut = [events.slice(0, 1), events.slice(1, 120), events.slice(121)]
     [whole], parts = (
         route_events(placement, forwarding_named(policy)(), load, 50, each) for each in ([events], cut)

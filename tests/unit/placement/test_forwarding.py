@@ -9,12 +9,12 @@ from hypothesis import given, settings, strategies as st
 from numpy.typing import NDArray
 
 from culver.placement.forwarding import (
-    Adaptive,
+    AdaptiveForwarding,
     Forwarding,
-    Load,
-    Random,
-    ResponseTime,
-    SubscriptionCount,
+    RandomForwarding,
+    ResponseTimeForwarding,
+    SetLoad,
+    SubscriptionCountForwarding,
     logarithm,
     seconds_each,
 )
@@ -23,10 +23,10 @@ from culver.plugins import FORWARDINGS, forwarding_named
 POLICIES: list[Forwarding] = [forwarding_named(name)() for name in FORWARDINGS]
 
 
-def told(homes: list[int], slices: int, **values: list[float]) -> Load:
+def told(homes: list[int], slices: int, **values: list[float]) -> SetLoad:
     """Sets that are all alike but for what is given."""
     sets = len(homes)
-    load = Load(
+    load = SetLoad(
         np.array(homes), slices, np.full(sets, 100), np.zeros(sets), np.zeros(sets), np.full(sets, 1000.0),
         np.full(sets, 0.01),
     )  # fmt: skip
@@ -39,7 +39,7 @@ def rows(candidates: list[int], events: int) -> NDArray[np.int64]:
 
 
 def shares(
-    policy: Forwarding, load: Load, candidates: list[int], events: int, seconds: float = 0.0
+    policy: Forwarding, load: SetLoad, candidates: list[int], events: int, seconds: float = 0.0
 ) -> list[float]:
     """Of events that all have the same candidates and are spread over the seconds, the part that each set gets."""
     chosen = policy.choose(load, [rows(candidates, events)], np.linspace(0.0, seconds, events))
@@ -52,11 +52,11 @@ def test_policies_have_the_names_that_they_are_asked_for_by() -> None:
 
 
 @st.composite
-def decisions(draw: st.DrawFn) -> tuple[Load, list[NDArray[np.int64]], NDArray[np.float64], int]:
+def decisions(draw: st.DrawFn) -> tuple[SetLoad, list[NDArray[np.int64]], NDArray[np.float64], int]:
     slices, sets = draw(st.integers(1, 5)), draw(st.integers(1, 12))
     seed = draw(st.integers(0, 2**32 - 1))
     random = np.random.default_rng(seed)
-    load = Load(
+    load = SetLoad(
         random.integers(-1, slices, sets),
         slices,
         random.integers(0, 1000, sets),
@@ -79,7 +79,7 @@ def decisions(draw: st.DrawFn) -> tuple[Load, list[NDArray[np.int64]], NDArray[n
 @settings(max_examples=60, deadline=None)
 @given(given_=decisions())
 def test_each_choice_gives_a_candidate_and_a_slice_that_holds_it(
-    policy: Forwarding, given_: tuple[Load, list[NDArray[np.int64]], NDArray[np.float64], int]
+    policy: Forwarding, given_: tuple[SetLoad, list[NDArray[np.int64]], NDArray[np.float64], int]
 ) -> None:
     load, choices, seconds, first = given_
     chosen = policy.choose(load, choices, seconds, first)
@@ -121,52 +121,56 @@ def test_a_set_that_every_slice_holds_is_spread_over_all_of_them(policy: Forward
 
 def test_a_slower_slice_gets_fewer_events_and_none_while_it_is_behind() -> None:
     load = told([0, 1], 2, rate=[1000.0, 500.0])
-    fast, slow = shares(Adaptive(), load, [0, 1], 6000, seconds=2.0)
+    fast, slow = shares(AdaptiveForwarding(), load, [0, 1], 6000, seconds=2.0)
     assert [fast, slow] == pytest.approx([2 / 3, 1 / 3], abs=0.01)  # both are overloaded
-    assert shares(Adaptive(), load, [0, 1], 900, seconds=1.0)[1] < 0.05  # the fast one by itself is not
+    assert (
+        shares(AdaptiveForwarding(), load, [0, 1], 900, seconds=1.0)[1] < 0.05
+    )  # the fast one by itself is not
     behind = told([0, 1], 2, queue=[3000.0, 0.0])
-    assert shares(Adaptive(), behind, [0, 1], 900, seconds=1.0) == [0.0, 1.0]
-    assert shares(Adaptive(), behind, [0, 1], 6000, seconds=1.0)[0] == pytest.approx(0.25, abs=0.01)
+    assert shares(AdaptiveForwarding(), behind, [0, 1], 900, seconds=1.0) == [0.0, 1.0]
+    assert shares(AdaptiveForwarding(), behind, [0, 1], 6000, seconds=1.0)[0] == pytest.approx(0.25, abs=0.01)
 
 
 def test_all_sets_of_a_slice_compete_for_it() -> None:
     load = told([0, 0, 1], 2, queue=[0.0, 2000.0, 500.0])  # set 0 is empty, but its slice is not
-    assert shares(Adaptive(), load, [0, 2], 100) == [0.0, 1.0]
-    assert shares(ResponseTime(), load, [0, 2], 100) == [0.5, 0.5]
+    assert shares(AdaptiveForwarding(), load, [0, 2], 100) == [0.0, 1.0]
+    assert shares(ResponseTimeForwarding(), load, [0, 2], 100) == [0.5, 0.5]
 
 
 def test_what_waits_is_worked_off_between_two_tellings_but_not_below_nothing() -> None:
     load = told([0, 1], 2, queue=[500.0, 0.0], rate=[1000.0, 900.0])
-    late = Adaptive().choose(load, [rows([0, 1], 2)], np.array([0.1, 0.6]))
+    late = AdaptiveForwarding().choose(load, [rows([0, 1], 2)], np.array([0.1, 0.6]))
     assert late.sets[0].tolist() == [1, 0]
     idle = told([0, 1], 2, queue=[1.0, 0.0], rate=[1000.0, 1000.0])
-    assert shares(Adaptive(), idle, [0, 1], 1000, seconds=60.0) == pytest.approx([0.5, 0.5], abs=0.01)
+    assert shares(AdaptiveForwarding(), idle, [0, 1], 1000, seconds=60.0) == pytest.approx(
+        [0.5, 0.5], abs=0.01
+    )
 
 
 def test_the_response_time_policy_follows_what_was_told_until_it_is_told_anew() -> None:
     load = told([0, 1], 2, response=[0.02, 0.01])
-    assert shares(ResponseTime(), load, [0, 1], 1000, seconds=10.0) == [0.0, 1.0]
+    assert shares(ResponseTimeForwarding(), load, [0, 1], 1000, seconds=10.0) == [0.0, 1.0]
 
 
 def test_the_subscription_count_policy_takes_the_smallest_set() -> None:
     load = told([0, 1, 2], 3, registrations=[300.0, 20.0, 20.0], queue=[0.0, 1e6, 0.0])
-    none, some, others = shares(SubscriptionCount(), load, [0, 1, 2], 1000)
+    none, some, others = shares(SubscriptionCountForwarding(), load, [0, 1, 2], 1000)
     assert none == 0.0
     assert min(some, others) > 0.3
 
 
 def test_dispatchers_that_share_the_events_count_what_the_others_send() -> None:
     load = told([0, 1], 2, queue=[100.0, 0.0])
-    alone = Adaptive().choose(load, [rows([0, 1], 90)], np.zeros(90)).sets[0]
-    shared = Adaptive(share=0.5).choose(load, [rows([0, 1], 90)], np.zeros(90)).sets[0]
+    alone = AdaptiveForwarding().choose(load, [rows([0, 1], 90)], np.zeros(90)).sets[0]
+    shared = AdaptiveForwarding(share=0.5).choose(load, [rows([0, 1], 90)], np.zeros(90)).sets[0]
     assert np.count_nonzero(alone == 0) == 0
     assert np.count_nonzero(shared == 0) == pytest.approx(20, abs=2)  # the other sends as many
 
 
 def test_choices_of_the_same_events_depend_on_their_numbers_only() -> None:
     load, choice = told([0, 1, 2], 3), rows([0, 1, 2], 100)
-    whole = Random().choose(load, [choice], np.zeros(100), 7).sets[0]
-    parts = [Random().choose(load, [choice[:50]], np.zeros(50), first).sets[0] for first in (7, 57)]
+    whole = RandomForwarding().choose(load, [choice], np.zeros(100), 7).sets[0]
+    parts = [RandomForwarding().choose(load, [choice[:50]], np.zeros(50), first).sets[0] for first in (7, 57)]
     assert np.array_equal(whole, np.concatenate(parts))
 
 

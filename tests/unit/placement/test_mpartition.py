@@ -16,9 +16,9 @@ from culver.model.event import Event
 from culver.model.language.parser import parse
 from culver.model.language.prepared_filter import prepare
 from culver.model.values import Value
-from culver.placement.divisions.dimension_choice import Dividing
+from culver.placement.divisions.dimension_choice import DivisionOptions
 from culver.placement.divisions.range_division import shown
-from culver.placement.expected_cost import expected, is_clearly_better
+from culver.placement.expected_cost import estimate_cost, is_clearly_better
 from culver.placement.mpartition import REST, EventSpace, MPartition, OneDimension
 from culver.placement.placement import NOWHERE
 
@@ -213,7 +213,7 @@ def test_sets_that_are_uneven_are_worth_more_where_events_can_choose() -> None:
     table, events = table_of(workload.filters(1500, 3)), workload.event_batch(1000, 4)
     blind, seeing = MPartition.learnt(table, 8), MPartition.learnt(table, 8, events)
     one, baseline = EventSpace.learnt(table, 8, events), OneDimension.learnt(table, 8, events)
-    paces = [expected(each, table, events).busiest for each in (seeing, blind, one, baseline)]
+    paces = [estimate_cost(each, table, events).busiest for each in (seeing, blind, one, baseline)]
     assert paces == sorted(paces)
     assert paces[0] < 0.7 * paces[1] < 0.7 * paces[3]
     assert is_clearly_better(seeing, blind, table, events)
@@ -223,7 +223,8 @@ def test_sets_that_are_uneven_are_worth_more_where_events_can_choose() -> None:
 def test_dimensions_are_limited_as_asked() -> None:
     table = table_of(named("W1").filters(500, 3))
     sizes = [
-        len(MPartition.learnt(table, 4, None, Dividing(most)).layers[0].divisions) for most in (1, 2, 3, 4)
+        len(MPartition.learnt(table, 4, None, DivisionOptions(most)).layers[0].divisions)
+        for most in (1, 2, 3, 4)
     ]
     assert sizes == [1, 2, 3, 4]
 
@@ -231,7 +232,7 @@ def test_dimensions_are_limited_as_asked() -> None:
 def test_dimensions_are_not_added_beyond_what_a_slice_may_hold() -> None:
     table = table_of(named("W1").filters(1000, 3))
     held = [
-        expected(MPartition.learnt(table, 4, None, Dividing(fullest=most)), table).fullest
+        estimate_cost(MPartition.learnt(table, 4, None, DivisionOptions(fullest=most)), table).fullest
         for most in (0.1, 1.3, 9)
     ]
     assert held == sorted(held)

@@ -18,7 +18,7 @@ from culver.model.language.evaluation import evaluate
 from culver.model.language.parser import parse
 from culver.model.values import Value
 from culver.placement.divisions.layer import Layer
-from culver.placement.divisions.range_division import Ranges
+from culver.placement.divisions.range_division import RangeDivision
 from culver.placement.divisions.redivision import Redivision
 from culver.placement.mpartition import EventSpace, MPartition, OneDimension
 from support.placed import Holders, Scene, as_chosen, scene
@@ -98,7 +98,7 @@ def test_a_new_slice_takes_half_of_each_segment_of_the_loaded_one_and_leaves_the
 
 def test_a_second_slice_brings_backups_even_where_nothing_can_be_halved() -> None:
     one, none = np.zeros(1, np.int64), np.empty(0, np.int64)
-    divisions = tuple(Ranges((name, KeyLine.NUMBERS), none, one, none) for name in "xy")
+    divisions = tuple(RangeDivision((name, KeyLine.NUMBERS), none, one, none) for name in "xy")
     alone = MPartition(1, [Layer(divisions, 1)])
     redivided = alone.with_slice_added(0)
     table = compile_entries([Entry(1, parse("x = 1 AND y = 1"))])

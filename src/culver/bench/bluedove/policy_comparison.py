@@ -7,7 +7,12 @@ from culver.bench.bluedove.bluedove_findings import FigureResult, Value
 from culver.bench.bluedove.simulated_world import EQUAL, ONE_DIMENSION, QUANTILES, World, WorldSetting
 from culver.bench.bluedove.simulation import Simulation
 from culver.bench.line_plot import LinePlot
-from culver.placement import Adaptive, Random, ResponseTime, SubscriptionCount
+from culver.placement import (
+    AdaptiveForwarding,
+    RandomForwarding,
+    ResponseTimeForwarding,
+    SubscriptionCountForwarding,
+)
 
 POLICIES, BALANCE = "7", "8"
 _ALMOST = 0.95  # of saturation
@@ -20,7 +25,12 @@ def by_policy(world: World) -> FigureResult:
         setting = WorldSetting(name, matchers)
         rates = {
             policy: world.saturation(setting, policy)
-            for policy in (Adaptive.name, ResponseTime.name, SubscriptionCount.name, Random.name)
+            for policy in (
+                AdaptiveForwarding.name,
+                ResponseTimeForwarding.name,
+                SubscriptionCountForwarding.name,
+                RandomForwarding.name,
+            )
         }
         for policy, rate in rates.items():
             ours = rate * world.service.scale
@@ -33,7 +43,7 @@ def by_policy(world: World) -> FigureResult:
         values += [
             Value(
                 figure=POLICIES, what=f"saturation rate of adaptive, times that of {policy}", unit="times",
-                ours=rates[Adaptive.name] / rates[policy], system=name, policy=Adaptive.name,
+                ours=rates[AdaptiveForwarding.name] / rates[policy], system=name, policy=AdaptiveForwarding.name,
                 matchers=matchers, paper=quoted,
             )
             for policy, quoted in bluedove_paper.ADAPTIVE_OVER.items()

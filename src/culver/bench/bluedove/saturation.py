@@ -7,7 +7,7 @@ import numpy as np
 from culver.bench.bluedove.bluedove_plan import BluedovePlan
 from culver.bench.bluedove.simulation import Period, Simulation, System
 from culver.matching import ANYWHERE
-from culver.placement import Adaptive, Forwarding
+from culver.placement import AdaptiveForwarding, Forwarding
 from culver.plugins import forwarding_named
 
 DISPATCHERS = 2
@@ -18,7 +18,9 @@ _OVERLOADED = 0.02  # a slice that gets so much more work than it can do is satu
 def dispatchers(policy: str) -> list[Forwarding]:
     """The paper's two dispatchers, each of which gets half of the events."""
     share = 1 / DISPATCHERS
-    own: Forwarding = Adaptive(share) if policy == Adaptive.name else forwarding_named(policy)()
+    own: Forwarding = (
+        AdaptiveForwarding(share) if policy == AdaptiveForwarding.name else forwarding_named(policy)()
+    )
     return [own] * DISPATCHERS
 
 

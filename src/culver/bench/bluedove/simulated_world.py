@@ -16,7 +16,15 @@ from culver.bench.matching.drawn_subscriptions import Form, draw
 from culver.bench.workloads.uniform_ranges import LENGTH, RangesWorkload
 from culver.matching import ClauseTable, compile_rows
 from culver.model.language import prepare
-from culver.placement import Adaptive, Dividing, MPartition, OneDimension, Placement, Random, Replicated
+from culver.placement import (
+    AdaptiveForwarding,
+    DivisionOptions,
+    MPartition,
+    OneDimension,
+    Placement,
+    RandomForwarding,
+    Replicated,
+)
 
 EQUAL, QUANTILES = "mpartition", "mpartition, quantiles"
 ONE_DIMENSION, REPLICATED = OneDimension.name, Replicated.name
@@ -74,7 +82,7 @@ class World:
 
     def policy(self, setting: WorldSetting) -> str:
         """The forwarding policy that the paper uses with such a system."""
-        return Random.name if setting.system == REPLICATED else Adaptive.name
+        return RandomForwarding.name if setting.system == REPLICATED else AdaptiveForwarding.name
 
     def _scene(self, deviation: float, skewed: int, subscriptions: int | None) -> Scene:
         workload = RangesWorkload(deviation, skewed)
@@ -93,7 +101,7 @@ class World:
             return Replicated(setting.matchers)
         if setting.system == ONE_DIMENSION:
             return OneDimension.learnt(scene.cropped, setting.matchers)
-        dividing = Dividing(setting.dimensions, 1, "equal" if setting.system == EQUAL else "quantiles")
+        dividing = DivisionOptions(setting.dimensions, 1, "equal" if setting.system == EQUAL else "quantiles")
         events = scene.events.slice(0, _LEARNT_FROM)
         return MPartition.learnt(scene.cropped, setting.matchers, events, dividing)
 

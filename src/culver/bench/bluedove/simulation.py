@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from culver.bench.bluedove import simulated_matchers
 from culver.matching import ANYWHERE
-from culver.placement import Forwarding, Load
+from culver.placement import Forwarding, SetLoad
 
 _SLOTS = 1 << 16  # to begin with
 
@@ -133,7 +133,7 @@ class Simulation:
         cost = system.cost
         rate = np.divide(1.0, cost, out=np.full(len(cost), np.inf), where=cost > 0)
         nothing = np.zeros(len(cost))
-        self.load = Load(system.homes, system.slices, system.registrations, nothing, nothing, rate, cost)
+        self.load = SetLoad(system.homes, system.slices, system.registrations, nothing, nothing, rate, cost)
 
     def _decide(
         self, times: NDArray[np.float64], rows: NDArray[np.int64]

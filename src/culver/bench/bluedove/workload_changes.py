@@ -14,7 +14,7 @@ from culver.bench.bluedove.simulated_world import EQUAL, World, WorldSetting
 from culver.bench.bluedove.simulation import Period, Simulation
 from culver.bench.line_plot import LinePlot
 from culver.control import AddSlice, ElasticityController, ElasticitySettings, SliceLoad
-from culver.placement import Adaptive, MPartition
+from culver.placement import AdaptiveForwarding, MPartition
 
 ELASTICITY, FAILURES = "9", "10"
 _BEGIN, _STEP = 0.85, 0.2  # rates, of the first saturation
@@ -27,7 +27,7 @@ def elasticity(world: World) -> FigureResult:
     setting = WorldSetting(EQUAL, min(world.plan.matchers))
     placement = _mpartition(world, setting)
     system, first = world.system(setting), world.saturation(setting)
-    simulation = Simulation(system, saturation.dispatchers(Adaptive.name))
+    simulation = Simulation(system, saturation.dispatchers(AdaptiveForwarding.name))
     controller = ElasticityController(ElasticitySettings(least=setting.matchers, most=_MOST))
     periods: list[Period] = []
     added: list[int] = []  # periods after which there is a matcher more
@@ -53,21 +53,21 @@ def elasticity(world: World) -> FigureResult:
     values = [
         Value(
             figure=ELASTICITY, what="matchers added", unit="", ours=float(len(added)), system=EQUAL,
-            policy=Adaptive.name, matchers=setting.matchers,
+            policy=AdaptiveForwarding.name, matchers=setting.matchers,
             note=f"the rate rises from {_BEGIN} of saturation by {_STEP} every {world.plan.step_seconds} s; paper: 3",
         ),
         Value(
             figure=ELASTICITY, what="response time falls after a matcher was added, average", unit="s",
-            ours=float(np.mean(falls)), system=EQUAL, policy=Adaptive.name, matchers=setting.matchers,
+            ours=float(np.mean(falls)), system=EQUAL, policy=AdaptiveForwarding.name, matchers=setting.matchers,
             paper=bluedove_paper.FALLS_WITHIN_SECONDS, note="ours: what waits is divided anew, too",
         ),
         Value(
             figure=ELASTICITY, what="response time falls after a matcher was added, median", unit="s",
-            ours=float(np.median(falls)), system=EQUAL, policy=Adaptive.name, matchers=setting.matchers,
+            ours=float(np.median(falls)), system=EQUAL, policy=AdaptiveForwarding.name, matchers=setting.matchers,
         ),
         Value(
             figure=ELASTICITY, what="matchers after which it rose until another came", unit="", ours=float(slow),
-            system=EQUAL, policy=Adaptive.name, matchers=setting.matchers,
+            system=EQUAL, policy=AdaptiveForwarding.name, matchers=setting.matchers,
             note="one matcher was not enough for the rate",
         ),
     ]  # fmt: skip
@@ -101,17 +101,18 @@ def failures(world: World) -> FigureResult:
     values = [
         Value(
             figure=FAILURES, what="events lost", unit="%", ours=float(course.lost), system=EQUAL,
-            policy=Adaptive.name, matchers=setting.matchers, paper=bluedove_paper.LOST_PERCENT,
+            policy=AdaptiveForwarding.name, matchers=setting.matchers, paper=bluedove_paper.LOST_PERCENT,
             note=f"{note}; ours: sent again from the log",
         ),
         Value(
             figure=FAILURES, what="events delayed until a failure is known", unit="%", ours=course.delayed,
-            system=EQUAL, policy=Adaptive.name, matchers=setting.matchers, paper=bluedove_paper.LOST_PERCENT,
+            system=EQUAL, policy=AdaptiveForwarding.name, matchers=setting.matchers,
+            paper=bluedove_paper.LOST_PERCENT,
             note=f"for {bluedove_paper.DETECTED_AFTER_SECONDS} s, which is the paper's; its are lost",
         ),
         Value(
             figure=FAILURES, what="response time after all failures, times that before", unit="times",
-            ours=float(np.median(after) / np.median(quiet)), system=EQUAL, policy=Adaptive.name,
+            ours=float(np.median(after) / np.median(quiet)), system=EQUAL, policy=AdaptiveForwarding.name,
             matchers=setting.matchers, note="paper: slightly more",
         ),
     ]  # fmt: skip
@@ -121,7 +122,7 @@ def failures(world: World) -> FigureResult:
 def _failing(world: World, setting: WorldSetting, rate: float, every: int) -> _Course:
     """Let one matcher after another fail. After each failure the remaining slices are renumbered."""
     placement = _mpartition(world, setting)
-    simulation = Simulation(world.system(setting), saturation.dispatchers(Adaptive.name))
+    simulation = Simulation(world.system(setting), saturation.dispatchers(AdaptiveForwarding.name))
     known_after = int(np.ceil(bluedove_paper.DETECTED_AFTER_SECONDS))
     periods = [simulation.advance(rate) for _ in range(every)]
     delayed: list[float] = []

@@ -38,7 +38,7 @@ from culver.pipeline import (
     match_events,
     warm_up_operators,
 )
-from culver.placement import Chosen, Replicated
+from culver.placement import ChosenSets, Replicated
 from culver.plugins import forwarding_named, open_reader
 
 FIGURE = "8"
@@ -116,7 +116,7 @@ class _Stage:
         self._routed(block, self._read(block))
         return 0
 
-    def _routed(self, block: Block, parts: Sequence[pa.RecordBatch]) -> list[Chosen] | None:
+    def _routed(self, block: Block, parts: Sequence[pa.RecordBatch]) -> list[ChosenSets] | None:
         return self._index.route(self._forwarding, LoadReport(), block[0], parts)
 
     def _match(
@@ -124,7 +124,7 @@ class _Stage:
         block: Block,
         own: int,
         parts: Sequence[pa.RecordBatch],
-        routed: Sequence[Chosen] | None,
+        routed: Sequence[ChosenSets] | None,
         meter: MatchMeter | None = None,
     ) -> Iterator[Found]:
         sent = None if routed is None else [events_for_slice(own, chosen) for chosen in routed]
@@ -134,7 +134,7 @@ class _Stage:
         self,
         block: Block,
         parts: Sequence[pa.RecordBatch],
-        routed: Sequence[Chosen] | None,
+        routed: Sequence[ChosenSets] | None,
         meter: MatchMeter,
     ) -> Notifications:
         found = [

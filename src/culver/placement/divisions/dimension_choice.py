@@ -26,15 +26,18 @@ from numpy.typing import NDArray
 from culver.jit import Integers
 from culver.matching import BatchColumns, ClauseTable, Dimension, KeyLine, event_keys
 from culver.placement.divisions.division import Division
-from culver.placement.divisions.hash_division import of_points
-from culver.placement.divisions.layer import Layer, marks
-from culver.placement.divisions.range_division import Ranges, at_equal_widths, at_quantiles
+from culver.placement.divisions.hash_division import divide_by_hash
+from culver.placement.divisions.layer import Layer, narrow_registrations
+from culver.placement.divisions.range_division import (
+    RangeDivision,
+    divide_at_equal_widths,
+    divide_at_quantiles,
+)
 from culver.placement.divisions.term_spans import Spans, TermTable
-from culver.placement.ideal_pace import pace
+from culver.placement.expected_cost import pace, sampled
 from culver.placement.placement import NOWHERE
 from culver.placement.typical_events import draw_typical_events
 
-SAMPLE = 8192  # registrations: of more than these, every n-th is looked at
 _ENOUGH = 128  # registrations to decide on
 _SHARE = 0.05  # of all registrations: what a layer must take, and a dimension have terms of
 _WORTH = 0.9  # of the registrations left over: with a layer, an event must be matched against less than this
@@ -47,7 +50,7 @@ _Cutting = Literal["ends", "load", "events", "equal"]
 
 
 @dataclass(frozen=True, slots=True)
-class Dividing:
+class DivisionOptions:
     dimensions: int = 4  # of a layer, at most
     layers: int = 4  # at most
     cuts: Literal["quantiles", "equal"] = "quantiles"  # see above; or the paper's: equal widths
@@ -69,8 +72,8 @@ class _Grown:
     cost: float
 
 
-def learn(
-    table: ClauseTable, slices: int, dividing: Dividing, events: pa.RecordBatch | None
+def learn_layers(
+    table: ClauseTable, slices: int, dividing: DivisionOptions, events: pa.RecordBatch | None
 ) -> tuple[Layer, ...]:
     """Layers for registrations and events like these; none where nothing tells them apart."""
     table = sampled(table)
@@ -102,11 +105,6 @@ def learn(
     return tuple(layers)
 
 
-def sampled(table: ClauseTable) -> ClauseTable:
-    count = len(table.numbers)
-    return table if count <= SAMPLE else table.every(count // SAMPLE + 1)
-
-
 def _candidates(
     terms: TermTable, slices: int, way: _Cutting, columns: BatchColumns, fewest: float
 ) -> list[_Candidate]:
@@ -119,9 +117,9 @@ def _candidates(
         spans = terms.on(dimension)
         divisions: list[Division] = [_ranges(spans, dimension, slices, way, columns)]
         if way != "equal" or dimension[1] is KeyLine.STRINGS:
-            divisions.append(of_points(spans, dimension, slices))
+            divisions.append(divide_by_hash(spans, dimension, slices))
         for division in divisions:
-            narrow, reached = marks(division, terms, slices)
+            narrow, reached = narrow_registrations(division, terms, slices)
             if np.count_nonzero(narrow) >= fewest:
                 owners = np.empty((columns.rows, 1), np.int64)
                 division.owners_of_events(columns, 0, owners)
@@ -129,10 +127,12 @@ def _candidates(
     return found
 
 
-def _ranges(spans: Spans, dimension: Dimension, slices: int, way: _Cutting, columns: BatchColumns) -> Ranges:
+def _ranges(
+    spans: Spans, dimension: Dimension, slices: int, way: _Cutting, columns: BatchColumns
+) -> RangeDivision:
     ends = spans.finite_ends()
     if way == "equal":
-        return at_equal_widths(dimension, ends, slices)
+        return divide_at_equal_widths(dimension, ends, slices)
     found = None if way == "ends" else event_keys(columns, dimension)
     if found is not None:
         keys = np.sort(found[0][found[1] != 0])
@@ -143,8 +143,8 @@ def _ranges(spans: Spans, dimension: Dimension, slices: int, way: _Cutting, colu
                 np.sort(high), keys, "left"
             )
         if weights.sum() > 0:
-            return at_quantiles(dimension, keys, np.maximum(weights, 0), slices)
-    return at_quantiles(dimension, ends, np.ones(len(ends), np.int64), slices)
+            return divide_at_quantiles(dimension, keys, np.maximum(weights, 0), slices)
+    return divide_at_quantiles(dimension, ends, np.ones(len(ends), np.int64), slices)
 
 
 def _grown(tried: list[_Candidate], count: int, slices: int, most: int, room: float) -> _Grown:
@@ -198,7 +198,7 @@ def _fullest(chosen: list[_Candidate], members: NDArray[np.bool_], slices: int) 
 
 
 def _favour(candidate: _Candidate) -> float:
-    return 1.0 if candidate.division.kind == Ranges.kind else 1 / _NEARLY_AS_GOOD
+    return 1.0 if candidate.division.kind == RangeDivision.kind else 1 / _NEARLY_AS_GOOD
 
 
 def _cost_of(grown: _Grown) -> float:

@@ -18,7 +18,7 @@ _MOST_VALUES = 8  # that a narrow registration asks for; more of them are on mos
 
 
 @dataclass(frozen=True, eq=False)
-class Buckets:
+class HashDivision:
     kind: ClassVar[str] = "buckets"
 
     dimension: Dimension
@@ -95,10 +95,10 @@ class Buckets:
         return type(self)(self.dimension, owners, self.weights)
 
 
-def of_points(spans: Spans, dimension: Dimension, slices: int) -> Buckets:
+def divide_by_hash(spans: Spans, dimension: Dimension, slices: int) -> HashDivision:
     """Buckets dealt out so that the equalities are even."""
     is_point, hashes = spans.points
     buckets = (hashes[is_point] >> np.uint64(_SHIFT)).astype(np.int64)
     weights = np.bincount(buckets, minlength=BUCKETS)
-    empty = Buckets(dimension, np.zeros(BUCKETS, np.int64), weights)
+    empty = HashDivision(dimension, np.zeros(BUCKETS, np.int64), weights)
     return empty._dealt_out(np.arange(BUCKETS), list(range(slices)))

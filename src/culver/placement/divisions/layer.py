@@ -23,12 +23,15 @@ from culver.model import Event
 from culver.model.columns import concat, encode
 from culver.placement.divisions.division import Division
 from culver.placement.divisions.division_kernels import Held, keep_members, make_choice
-from culver.placement.divisions.hash_division import BUCKETS, Buckets
-from culver.placement.divisions.range_division import Ranges
+from culver.placement.divisions.hash_division import BUCKETS, HashDivision
+from culver.placement.divisions.range_division import RangeDivision
 from culver.placement.divisions.term_spans import TermTable
 from culver.placement.placement import State
 
-_KINDS: dict[str, type[Ranges] | type[Buckets]] = {Ranges.kind: Ranges, Buckets.kind: Buckets}
+_KINDS: dict[str, type[RangeDivision] | type[HashDivision]] = {
+    RangeDivision.kind: RangeDivision,
+    HashDivision.kind: HashDivision,
+}
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -82,12 +85,17 @@ def load_layer_kernels() -> None:
     """Load the kernels that route events, or compile them where they never were."""
     one, none = np.zeros(1, np.int64), np.empty(0, np.int64)
     strings, table = ("s", KeyLine.STRINGS), np.zeros(BUCKETS, np.int64)
-    divisions = (Ranges(("n", KeyLine.NUMBERS), none, one, none), Ranges(strings, none, one, none))
-    layer = Layer((*divisions, Buckets(strings, table, table)), 1)
+    divisions = (
+        RangeDivision(("n", KeyLine.NUMBERS), none, one, none),
+        RangeDivision(strings, none, one, none),
+    )
+    layer = Layer((*divisions, HashDivision(strings, table, table)), 1)
     layer.route(BatchColumns(concat(encode([Event({}, {"n": 1.5, "s": "a"}, b"{}")], 0))), 0)
 
 
-def marks(division: Division, table: TermTable, slices: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+def narrow_registrations(
+    division: Division, table: TermTable, slices: int
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """For one division by itself: which registrations are narrow in it, and which slices each of those reaches."""
     held = np.zeros((table.count, slices), np.bool_)
     taken = np.zeros(table.count, np.bool_)

@@ -31,7 +31,7 @@ _LAST_US = (datetime.datetime.max.replace(tzinfo=datetime.UTC) - _EPOCH) // _MIC
 
 
 @dataclass(frozen=True, eq=False)
-class Ranges:
+class RangeDivision:
     kind: ClassVar[str] = "ranges"
 
     dimension: Dimension
@@ -146,10 +146,12 @@ class Ranges:
         return type(self)(self.dimension, cuts[kept], owners[np.concatenate([[True], kept])], self.ticks)
 
 
-def at_quantiles(dimension: Dimension, points: Integers, weights: Integers, slices: int) -> Ranges:
+def divide_at_quantiles(
+    dimension: Dimension, points: Integers, weights: Integers, slices: int
+) -> RangeDivision:
     """Cut so that each segment has the same weight of points, which ascend."""
     if not len(points):
-        return Ranges(dimension, np.empty(0, np.int64), np.zeros(1, np.int64), points)
+        return RangeDivision(dimension, np.empty(0, np.int64), np.zeros(1, np.int64), points)
     total = np.cumsum(weights)
 
     def quantiles(count: int) -> Integers:
@@ -157,13 +159,13 @@ def at_quantiles(dimension: Dimension, points: Integers, weights: Integers, slic
         return points[np.minimum(np.searchsorted(total, shares, "right"), len(points) - 1)]
 
     cuts = np.unique(quantiles(slices))
-    return Ranges(dimension, cuts, np.arange(len(cuts) + 1), quantiles(TICKS + 1))
+    return RangeDivision(dimension, cuts, np.arange(len(cuts) + 1), quantiles(TICKS + 1))
 
 
-def at_equal_widths(dimension: Dimension, points: Integers, slices: int) -> Ranges:
+def divide_at_equal_widths(dimension: Dimension, points: Integers, slices: int) -> RangeDivision:
     """Cut into equal widths between the lowest and the highest point: the paper's division."""
     if not len(points):
-        return Ranges(dimension, points, np.zeros(1, np.int64), points)
+        return RangeDivision(dimension, points, np.zeros(1, np.int64), points)
     low, high = int(points[0]), int(points[-1])
     is_real = dimension[1] in (KeyLine.NUMBERS, KeyLine.REALS)
 
@@ -175,7 +177,7 @@ def at_equal_widths(dimension: Dimension, points: Integers, slices: int) -> Rang
         return np.array([low + (high - low) * each // count for each in range(1, count)], np.int64)
 
     cuts = np.unique(equal(slices))
-    return Ranges(dimension, cuts, np.arange(len(cuts) + 1), equal(TICKS + 1))
+    return RangeDivision(dimension, cuts, np.arange(len(cuts) + 1), equal(TICKS + 1))
 
 
 def shown(key: int, line: KeyLine) -> Any:

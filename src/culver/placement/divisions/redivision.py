@@ -40,7 +40,7 @@ class Redivision(Generic[P]):
     changed: NDArray[np.int64]  # new sets, to be filled by `placement.assign`. All others are kept, or empty
 
 
-def compared(old: P, new: P, renumbered: Mapping[int, int]) -> Redivision[P]:
+def compare_divisions(old: P, new: P, renumbered: Mapping[int, int]) -> Redivision[P]:
     """What becomes of the sets, where the slices that both have are numbered as `renumbered` says, old to new."""
     kept = np.full(len(old.homes), -1)
     kept[0] = 0  # the rest is the same: layers are
@@ -76,14 +76,14 @@ def compared(old: P, new: P, renumbered: Mapping[int, int]) -> Redivision[P]:
     return Redivision(new, kept, np.array(sorted(sources), np.int64), np.array(sorted(changed), np.int64))
 
 
-def anew(old: P, new: P) -> Redivision[P]:
+def redivide_anew(old: P, new: P) -> Redivision[P]:
     """From one division to another that has nothing in common with it."""
     return Redivision(
-        new, np.full(len(old.homes), -1), np.array(covering(old), np.int64), np.arange(len(new.homes))
+        new, np.full(len(old.homes), -1), np.array(covering_sets(old), np.int64), np.arange(len(new.homes))
     )
 
 
-def covering(placement: Layered) -> list[int]:
+def covering_sets(placement: Layered) -> list[int]:
     """Sets that hold every registration between them: the rest, and of each layer those of the first dimension."""
     layers = [range(base, base + placement.slices) for base in placement.bases]
     return [0, *(number for layer in layers for number in layer)]
