@@ -21,6 +21,7 @@ ROOT = Path(__file__).parents[3]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")])
 
 _FENCE = re.compile(r"^(`{3,})([^\n`]*)\n(.*?)^\1[ \t]*$", re.MULTILINE | re.DOTALL)
+_MODULE_PATH = re.compile(r"`([\w.-]+(?:/[\w.-]+)+\.py)`")
 _LINK = re.compile(r"!?\[[^\]\[]*\]\(([^)\s]+)\)")
 
 
@@ -62,6 +63,13 @@ def test_links_lead_to_a_page_and_a_heading_that_exist(page: Path) -> None:
         if not found or (heading and heading not in _headings(destination)):
             broken.append(target)
     assert broken == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_modules_that_a_page_names_exist(page: Path) -> None:
+    named = _MODULE_PATH.findall(_FENCE.sub("", page.read_text(encoding="utf-8")))
+    places = (ROOT, ROOT / "src" / "culver", ROOT / "tests")
+    assert [path for path in named if not any((place / path).is_file() for place in places)] == []
 
 
 def test_every_page_is_in_the_index() -> None:
