@@ -14,23 +14,21 @@ from culver.model import DELIVERY_ID, DURABLE_ID, SET_NAME, SUBSCRIPTION_ID
 
 # --- values that messages share ---
 
-LARGEST_OFFSET = 2**63 - 1
 EVENT_EXAMPLE = {"symbol": "ACME", "price": 21.5, "volume": 900}
-
-
-def _pattern(pattern: str) -> dict[str, Any]:
-    # For the schema only: msgspec searches where the gateway matches the whole text and has a sentence for the error.
-    return {"pattern": pattern}
-
 
 Count = Annotated[int, Meta(ge=0)]
 Offset = Annotated[int, Meta(ge=0, description="A position in the log")]
-SentOffset = Annotated[int, Meta(ge=0, le=LARGEST_OFFSET)]
+SentOffset = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+Limit = Annotated[int, Meta(ge=1)]
+PageSize = Annotated[int, Meta(ge=1, le=1_000)]
+RowNumber = Annotated[int, Meta(ge=0, le=10**18, description="Refuse unless the first row gets this number")]
+SliceNumber = Annotated[int, Meta(ge=0, le=2**31 - 1, description="The slice to take half of", examples=[0])]
 
-SubscriptionId = Annotated[str, Meta(extra_json_schema=_pattern(SUBSCRIPTION_ID), examples=["alerts"])]
-DurableId = Annotated[str, Meta(extra_json_schema=_pattern(DURABLE_ID), examples=["alerts"])]
-DeliveryId = Annotated[str, Meta(extra_json_schema=_pattern(DELIVERY_ID), examples=["alerts:17"])]
-SetName = Annotated[str, Meta(extra_json_schema=_pattern(SET_NAME), examples=["quotes"])]
+# Patterns are for the schema only: the gateway matches the whole text, where msgspec searches, and explains itself.
+SubscriptionId = Annotated[str, Meta(extra_json_schema={"pattern": SUBSCRIPTION_ID}, examples=["alerts"])]
+DurableId = Annotated[str, Meta(extra_json_schema={"pattern": DURABLE_ID}, examples=["alerts"])]
+DeliveryId = Annotated[str, Meta(extra_json_schema={"pattern": DELIVERY_ID}, examples=["alerts:17"])]
+SetName = Annotated[str, Meta(extra_json_schema={"pattern": SET_NAME}, examples=["quotes"])]
 
 Filter = Annotated[
     str, Meta(description="A condition as in SQL's WHERE", examples=["symbol = 'ACME' AND price > 20"])
@@ -40,13 +38,9 @@ FilterWithParameters = Annotated[
 ]
 Scheme = Annotated[str, Meta(description="The filtering scheme: the filter on the site that matches it")]
 Lifetime = Annotated[
-    float,
-    Meta(
-        gt=0, le=100 * 365 * 24 * 3600, description="After this many seconds the subscription ends by itself"
-    ),
+    float, Meta(gt=0, le=100 * 365 * 24 * 3600, description="The subscription ends by itself then")
 ]
 Next = Annotated[str | None, Meta(description="Give it as `after` to get the next page")]
-PageSize = Annotated[int, Meta(ge=1, le=1_000)]
 
 # Any JSON value, because the rules for events refuse the others, with sentences of their own.
 EventObject = Annotated[
@@ -57,9 +51,6 @@ EventObject = Annotated[
         extra_json_schema={"type": "object"},
     ),
 ]
-
-
-Limit = Annotated[int, Meta(ge=1)]
 
 
 class _Request(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -172,20 +163,14 @@ class NewRows(SubscriptionOptions, frozen=True, kw_only=True):
         Annotated[list[list[Any]], Meta(description="A value for each `?`", examples=[[["ACME", 20]]])] | None
     ) = None
     columns: Annotated[list[list[Any]], Meta(description="All values of each `?`")] | None = None
-    first: (
-        Annotated[int, Meta(ge=0, le=10**18, description="Refuse unless the first row gets this number")]
-        | None
-    ) = None
+    first: RowNumber | None = None
 
 
 class RowsQuery(MailboxLimits, frozen=True, kw_only=True):
     """What accompanies rows that come as an Arrow stream."""
 
     filter: FilterWithParameters
-    first: (
-        Annotated[int, Meta(ge=0, le=10**18, description="Refuse unless the first row gets this number")]
-        | None
-    ) = None
+    first: RowNumber | None = None
     expires_in_seconds: Lifetime | None = None
 
 
@@ -359,9 +344,7 @@ class SiteStatus(_Answer, frozen=True, kw_only=True):
 class NewSlice(_Request, frozen=True, kw_only=True):
     """A slice to add. It takes half of another, by default of the most loaded."""
 
-    split: (
-        Annotated[int, Meta(ge=0, le=2**31 - 1, description="The slice to take half of", examples=[0])] | None
-    ) = None
+    split: SliceNumber | None = None
 
 
 class GatewayEntry(_Answer, frozen=True, kw_only=True):

@@ -1,6 +1,6 @@
 """The events that users of the client hold in their hands; other answers are those of `culver.messages`."""
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from culver.client.event_encoding import decode_timestamp
@@ -13,12 +13,15 @@ class Delivered(Mapping[str, Any]):
     aware datetime instead. A redelivery has the same `delivery_id`.
     """
 
-    __slots__ = ("event", "offset", "subscription")
+    __slots__ = ("_acknowledge", "event", "offset", "subscription")
 
-    def __init__(self, event: dict[str, Any], offset: int, subscription: str) -> None:
+    def __init__(
+        self, event: dict[str, Any], offset: int, subscription: str, acknowledge: Callable[[int], Any]
+    ) -> None:
         self.event = event
         self.offset = offset
         self.subscription = subscription
+        self._acknowledge = acknowledge
 
     @property
     def delivery_id(self) -> str:
@@ -41,17 +44,7 @@ class Delivered(Mapping[str, Any]):
 class Message(Delivered):
     """What the asynchronous client yields."""
 
-    __slots__ = ("_acknowledge",)
-
-    def __init__(
-        self,
-        event: dict[str, Any],
-        offset: int,
-        subscription: str,
-        acknowledge: Callable[[int], Awaitable[None]],
-    ) -> None:
-        super().__init__(event, offset, subscription)
-        self._acknowledge = acknowledge
+    __slots__ = ()
 
     async def ack(self) -> None:
         """This message and all before it in the subscription are done with; durable on return. Does
@@ -62,17 +55,7 @@ class Message(Delivered):
 class SyncMessage(Delivered):
     """What the synchronous client yields."""
 
-    __slots__ = ("_acknowledge",)
-
-    def __init__(
-        self,
-        event: dict[str, Any],
-        offset: int,
-        subscription: str,
-        acknowledge: Callable[[int], None],
-    ) -> None:
-        super().__init__(event, offset, subscription)
-        self._acknowledge = acknowledge
+    __slots__ = ()
 
     def ack(self) -> None:
         """As `Message.ack`, blocking."""

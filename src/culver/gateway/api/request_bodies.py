@@ -6,6 +6,7 @@ from starlette.datastructures import Headers
 from starlette.requests import Request
 
 from culver.errors import InvalidRequest, TooLarge
+from culver.model.formats import parse_media_type, unsupported
 
 STALL_SECONDS = 30.0
 
@@ -42,12 +43,11 @@ def check_declared_length(headers: Headers, limit: int) -> None:
 def media_type(headers: Headers) -> str:
     """The media type in lower case without parameters; empty where the header is missing. Raises
     InvalidRequest for a charset that is not UTF-8."""
-    kind, _, parameters = headers.get("content-type", "").partition(";")
-    for parameter in parameters.split(";"):
-        name, _, value = parameter.partition("=")
-        if name.strip().lower() == "charset" and value.strip().strip('"').lower() not in ("utf-8", "utf8"):
-            raise InvalidRequest("the charset must be utf-8", field="content-type", status=415)
-    return kind.strip().lower()
+    # An empty header is no JSON: a page of another origin may send one without asking first.
+    media = parse_media_type(headers.get("content-type", "").strip() or ";")
+    if media.charset not in (None, "utf-8", "utf8"):
+        raise unsupported("the charset must be utf-8")
+    return media.name
 
 
 def require_json(headers: Headers) -> None:
@@ -55,11 +55,7 @@ def require_json(headers: Headers) -> None:
     say so without asking first, which keeps such pages from sending anything."""
     kind = media_type(headers)
     if kind != "application/json":
-        raise InvalidRequest(
-            f"send the body as application/json, not {kind or 'without a content type'}",
-            field="content-type",
-            status=415,
-        )
+        raise unsupported(f"send the body as application/json, not {kind or 'without a content type'}")
 
 
 def _too_large(limit: int) -> TooLarge:

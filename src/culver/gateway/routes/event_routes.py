@@ -14,7 +14,7 @@ from culver.gateway.gateway_context import Gateway, Interrupted, client_of, gate
 from culver.log import CommitReceipt
 from culver.messages import EVENT_EXAMPLE, AcceptedEvents
 from culver.model import Event
-from culver.model.formats import NDJSON, LineSplitter, decode_body, decode_lines
+from culver.model.formats import NDJSON, LineSplitter, decode_body, decode_lines, unsupported
 
 operations = Operations("events", "Publishing")
 
@@ -62,9 +62,7 @@ async def publish_events(request: Request) -> AcceptedEvents:
     if media_type(request.headers) == NDJSON and _BINARY_MARK not in request.headers:
         return await _publish_stream(request, gateway)
     if "content-type" not in request.headers and _BINARY_MARK not in request.headers:
-        raise InvalidRequest(
-            "name the body's format, such as application/json", field="content-type", status=415
-        )
+        raise unsupported("name the body's format, such as application/json")
     body = await read_body(request, gateway.settings.gateway.max_body_bytes)
     headers = dict(request.headers)
     events = await compute(

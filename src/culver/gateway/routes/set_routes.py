@@ -31,6 +31,7 @@ from culver.messages import (
     SubscriptionSet,
 )
 from culver.model.columns import Columns, column_of_array, column_of_values
+from culver.model.formats import unsupported
 from culver.model.language import Prepared, prepare
 from culver.registry import BlockSpec, check_set_name
 
@@ -119,10 +120,8 @@ async def remove_set(request: Request) -> RemovedSet:
 def _is_arrow(headers: Headers) -> bool:
     kind = media_type(headers)
     if kind not in (JSON, ARROW_STREAM):
-        raise InvalidRequest(
-            f"send the rows as {JSON} or {ARROW_STREAM}, not {kind or 'without a content type'}",
-            field="content-type",
-            status=415,
+        raise unsupported(
+            f"send the rows as {JSON} or {ARROW_STREAM}, not {kind or 'without a content type'}"
         )
     return kind == ARROW_STREAM
 

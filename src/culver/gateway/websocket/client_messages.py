@@ -17,12 +17,10 @@ from culver.gateway.api.request_reader import (
 from culver.messages import LONGEST_REFERENCE, ClientMessage, Publish, Reference
 from culver.model import Event
 from culver.model.formats import (
-    Repeated,
-    decode_text,
     event_from_object,
+    find_member,
     plain_events,
     read_plain,
-    read_value,
     strict_json,
 )
 
@@ -82,12 +80,9 @@ def find_reference(text: str) -> Reference:
     """The `ref` of a message that strict reading refused; None where it has none, or several, or one that strict
     JSON has no form for. Never raises."""
     try:
-        message = read_value(decode_text(text))
-        if not isinstance(message, dict) or (isinstance(message, Repeated) and "ref" in message.repeated):
-            return None
-        reference: Reference = msgspec.convert(message.get("ref"), Reference)
+        reference: Reference = msgspec.convert(find_member(text, "ref"), Reference)
         msgspec.json.encode(reference)
-    except (CulverError, msgspec.ValidationError, UnicodeEncodeError):
+    except (msgspec.ValidationError, UnicodeEncodeError):
         return None
     return None if isinstance(reference, float) and not math.isfinite(reference) else reference
 

@@ -9,29 +9,22 @@ from culver.model.formats.event_bodies import (
     parse_event,
     plain_events,
 )
-from culver.model.formats.json_text import (
-    Repeated,
-    check_tree,
-    decode_text,
-    read_plain,
-    read_value,
-    strict_json,
-)
+from culver.model.formats.json_text import find_member, read_plain, strict_json
 from culver.model.formats.line_splitter import LineSplitter
+from culver.model.formats.media_types import parse_media_type, unsupported
 
 __all__ = [
     "MEDIA_TYPES",
     "NDJSON",
     "LineSplitter",
-    "Repeated",
-    "check_tree",
     "decode_body",
     "decode_lines",
-    "decode_text",
     "event_from_object",
+    "find_member",
     "parse_event",
+    "parse_media_type",
     "plain_events",
     "read_plain",
-    "read_value",
     "strict_json",
+    "unsupported",
 ]

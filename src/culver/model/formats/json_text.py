@@ -69,7 +69,10 @@ def strict_json(body: bytes | str, max_depth: int) -> Any:
     if isinstance(value, dict | list) and 2 * _strings_in(value, max_depth) == text.count('"'):
         return value
     value = read_value(text)
-    check_tree(value, max_depth)
+    try:
+        check_value(value, "", 1, max_depth)
+    except RecursionError:
+        raise too_deep("", max_depth) from None
     return value
 
 
@@ -126,6 +129,18 @@ def read_value(text: str) -> Any:
     return value
 
 
+def find_member(text: str, name: str) -> Any:
+    """A member of the object in a text that strict reading refused, unchecked; None where there is none, or
+    several. Never raises."""
+    try:
+        value = read_value(decode_text(text))
+    except InvalidEvent:
+        return None
+    if not isinstance(value, dict) or (isinstance(value, Repeated) and name in value.repeated):
+        return None
+    return value.get(name)
+
+
 def read_items(text: str, longest: int) -> Iterator[Any]:
     """The items of an array, read one by one so that a caller may stop at its limit. Unchecked, as those of
     `read_value`. An item of more than `longest` characters comes as OVERSIZED, and is the last one.
@@ -170,14 +185,6 @@ def skip_space(text: str, at: int) -> int:
     """The position of the first character from `at` on that is not JSON's white space."""
     match = _SPACE.match(text, at)
     return match.end() if match else at
-
-
-def check_tree(value: Any, max_depth: int) -> None:
-    """Check the whole value of a text; raises InvalidEvent with the path of what is wrong."""
-    try:
-        check_value(value, "", 1, max_depth)
-    except RecursionError:
-        raise too_deep("", max_depth) from None
 
 
 def check_value(value: Any, path: str, depth: int, max_depth: int) -> None:

@@ -43,7 +43,7 @@ def all_names(event: Event) -> set[str]:
 def test_the_page_has_its_examples() -> None:
     assert len(LISTED) == 2
     assert len(rows("Which attribute a name means")) >= 15
-    assert len(rows("What is refused")) >= 13
+    assert len(rows("Refused events")) >= 13
 
 
 @pytest.mark.parametrize(("document", "listing"), LISTED)
@@ -66,7 +66,7 @@ def test_a_name_means_what_the_table_says(event: str, filter_text: str, result: 
     assert evaluate(parse(filter_text).condition, parse_event(event.encode())) is expected
 
 
-@pytest.mark.parametrize(("event", "attribute", "_why"), rows("What is refused"))
+@pytest.mark.parametrize(("event", "attribute", "_why"), rows("Refused events"))
 def test_what_the_page_calls_refused_is_refused(event: str, attribute: str, _why: str) -> None:
     with pytest.raises(CulverError) as caught:
         parse_event(event.encode())
