@@ -26,7 +26,7 @@ from culver.errors import InvalidConfiguration
 from culver.model.columns import event_batch as batches
 from culver.model.formats.event_bodies import parse_event
 from culver.model.language.parser import parse
-from culver.model.language.predicate import Range
+from culver.model.language.predicate import Between
 
 SEED = 7
 
@@ -77,7 +77,7 @@ def test_filters_are_within_the_default_limits_and_have_the_stated_clauses(name:
 
 def test_w1_filters_are_one_range_for_each_attribute() -> None:
     (clause,) = parse(RangesWorkload().filters(1, SEED)[0], FilterSettings()).clauses
-    assert [type(constraint) for constraint in clause] == [Range] * 4
+    assert [type(constraint) for constraint in clause] == [Between] * 4
 
 
 def test_an_unknown_workload_lists_the_known_ones() -> None:

@@ -28,7 +28,7 @@ def test_every_constraint_survives_its_text() -> None:
                 assert again == constraint
                 assert constraint_to_text(again) == text
                 seen.add(type(constraint).__name__)
-    assert seen == {"Range", "OneOf", "Pattern", "Contains", "Presence", "Computed"}
+    assert seen == {"Between", "OneOf", "Pattern", "Contains", "Presence", "Computed"}
 
 
 def test_texts_tell_integers_reals_booleans_and_timestamps_apart() -> None:

@@ -9,7 +9,7 @@ from culver.matching.filters.counting import CHUNK, CountingFilter
 from culver.model.columns.event_batch import concat, encode
 from culver.model.event import Event
 from culver.model.language.parser import parse
-from culver.model.language.predicate import Constant, OneOf, Predicate, Range
+from culver.model.language.predicate import Between, Constant, OneOf, Predicate
 from culver.model.values import Domain, Value
 
 
@@ -24,7 +24,7 @@ def rows(matches: Matches) -> list[list[int]]:
 
 def test_clauses_of_several_chunks_match_alike_and_name_a_subscription_once() -> None:
     made = CountingFilter()
-    ranges = [(Range("x", Domain.NUMBER, low, True, low + 10, False),) for low in range(CHUNK + 100)]
+    ranges = [(Between("x", Domain.NUMBER, low, True, low + 10, False),) for low in range(CHUNK + 100)]
     predicates = [Predicate("", Constant(True), (clause,)) for clause in ranges]
     everywhere = CHUNK + 50  # its clauses lie in the last chunks, the others' in all
     predicates[everywhere] = Predicate("", Constant(True), tuple(ranges))

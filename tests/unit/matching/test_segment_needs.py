@@ -19,6 +19,7 @@ from culver.model.language.patterns import parse_pattern, shape_of
 from culver.model.language.predicate import (
     Arithmetic,
     Attribute,
+    Between,
     Comparison,
     Computed,
     Constraint,
@@ -30,7 +31,6 @@ from culver.model.language.predicate import (
     Pattern,
     PatternShape,
     Presence,
-    Range,
 )
 from culver.model.timestamps import parse_timestamp
 from culver.model.values import Domain, Timestamp, Value
@@ -61,7 +61,7 @@ def random_need(rng: random.Random) -> Constraint:
         case 3:
             domain, bounds = rng.choice(((Domain.NUMBER, NUMBERS), (Domain.STRING, TEXTS)))
             low, high = rng.choice((None, *bounds)), rng.choice((None, *bounds))
-            return Range(attribute, domain, low, rng.random() < 0.5, high, rng.random() < 0.5)
+            return Between(attribute, domain, low, rng.random() < 0.5, high, rng.random() < 0.5)
         case 4:
             return Contains(attribute, rng.choice(TEXTS))
         case 5:

@@ -12,7 +12,7 @@ from culver.model.columns.event_batch import deserialise, encode, event_at, seri
 from culver.model.formats import parse_event
 from culver.model.language.evaluation import evaluate, matching_clause
 from culver.model.language.parser import parse
-from culver.model.language.predicate import OneOf, Range
+from culver.model.language.predicate import Between, OneOf
 from culver.model.values import Domain, Kind, kind_of
 
 
@@ -223,7 +223,7 @@ def test_a_naive_or_broken_timestamp_is_refused(written: str) -> None:
     "condition", ["x >= 1 AND x < 5", "NOT (x < 1 OR x >= 5)", "x < 5 AND x < 9 AND x >= 1"]
 )
 def test_a_range_is_one_interval(condition: str) -> None:
-    assert parse(condition).clauses == ((Range("x", Domain.NUMBER, 1, True, 5, False),),)
+    assert parse(condition).clauses == ((Between("x", Domain.NUMBER, 1, True, 5, False),),)
     for value, expected in (("0.999", False), ("1", True), ("4.999", True), ("5", False)):
         assert result(condition, f'{{"x": {value}}}') is expected
     assert result(condition, '{"x": "3"}') is None

@@ -32,7 +32,7 @@ from culver.bench.workloads.quotes import QuotesWorkload, market
 from culver.bench.workloads.uniform_ranges import ATTRIBUTES, RangesWorkload
 from culver.errors import InvalidConfiguration
 from culver.model import Domain
-from culver.model.language import Constant, Constraint, OneOf, Pattern, PatternShape, Predicate, Range
+from culver.model.language import Between, Constant, Constraint, OneOf, Pattern, PatternShape, Predicate
 
 _ANYTHING = Constant(True)
 
@@ -133,7 +133,7 @@ def _constraints(bounds: list[Bound]) -> Iterator[Constraint]:
     closed = "<" not in by_operator
     lows, highs = by_operator.get(">=", nothing), by_operator.get("<=" if closed else "<", nothing)
     for low, high in zip(lows, highs, strict=True):
-        yield Range(attribute, Domain.NUMBER, low, low is not None, high, closed and high is not None)
+        yield Between(attribute, Domain.NUMBER, low, low is not None, high, closed and high is not None)
 
 
 def _news_predicates(drawn: Constraints) -> Iterator[Predicate]:
@@ -188,9 +188,9 @@ def _integer_constraint(attribute: str, operator: str, value: int) -> Constraint
         case "=":
             return OneOf(attribute, Domain.NUMBER, (value,))
         case "<":
-            return Range(attribute, Domain.NUMBER, None, False, value, False)
+            return Between(attribute, Domain.NUMBER, None, False, value, False)
         case _:
-            return Range(attribute, Domain.NUMBER, value, False, None, False)
+            return Between(attribute, Domain.NUMBER, value, False, None, False)
 
 
 def _string_constraint(attribute: str, operator: str, text: str) -> Constraint:
@@ -206,7 +206,7 @@ def _string_constraint(attribute: str, operator: str, text: str) -> Constraint:
 
 
 def _attribute(constraint: Constraint) -> str:
-    assert isinstance(constraint, Range | OneOf | Pattern)
+    assert isinstance(constraint, Between | OneOf | Pattern)
     return constraint.attribute
 
 

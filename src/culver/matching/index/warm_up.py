@@ -15,6 +15,7 @@ from culver.matching.index.segments.segment_view import SegmentView
 from culver.model import Domain, Event
 from culver.model.columns import encode as encode_events
 from culver.model.language import (
+    Between,
     Constant,
     Constraint,
     Contains,
@@ -22,7 +23,6 @@ from culver.model.language import (
     Pattern,
     PatternShape,
     Predicate,
-    Range,
 )
 
 
@@ -31,7 +31,7 @@ def warm_up() -> None:
     disk, some seconds where they must be compiled first. Harmless to call again."""
     suffix = Pattern("text", PatternShape.SUFFIX, "b", ("%", "b"), (True, False))
     constraints: list[Constraint] = [
-        Range("number", Domain.NUMBER, 0, True, 1, True),
+        Between("number", Domain.NUMBER, 0, True, 1, True),
         OneOf("text", Domain.STRING, ("ab",)),
         suffix,
         OneOf("number", Domain.NUMBER, tuple(range(99))),  # too many for terms

@@ -7,6 +7,7 @@ from culver.model.language.predicate import (
     And,
     Arithmetic,
     Attribute,
+    Between,
     Clause,
     Comparison,
     Computed,
@@ -23,7 +24,6 @@ from culver.model.language.predicate import (
     PatternShape,
     Predicate,
     Presence,
-    Range,
 )
 from culver.model.language.prepared_filter import Bound, Prepared, prepare
 from culver.model.language.rendering import clause_text
@@ -33,6 +33,7 @@ __all__ = [
     "And",
     "Arithmetic",
     "Attribute",
+    "Between",
     "Bound",
     "Clause",
     "Comparison",
@@ -52,7 +53,6 @@ __all__ = [
     "Predicate",
     "Prepared",
     "Presence",
-    "Range",
     "clause_text",
     "compute",
     "constraint_holds_for_value",

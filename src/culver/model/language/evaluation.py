@@ -15,6 +15,7 @@ from culver.model.language.patterns import like, parse_pattern
 from culver.model.language.predicate import (
     And,
     Attribute,
+    Between,
     Comparison,
     Computed,
     Condition,
@@ -34,7 +35,6 @@ from culver.model.language.predicate import (
     Pattern,
     Predicate,
     Presence,
-    Range,
 )
 from culver.model.values import Domain, Value, domain_of
 
@@ -176,13 +176,13 @@ def satisfies(constraint: Constraint, event: Event) -> bool | None:
 
 
 def constraint_holds_for_value(
-    constraint: Range | OneOf | Pattern | Contains | Presence, value: Value | None
+    constraint: Between | OneOf | Pattern | Contains | Presence, value: Value | None
 ) -> bool | None:
     """What a constraint on one attribute says about that attribute's value; None is a missing one."""
     match constraint:
         case Presence():
             return (value is not None) is constraint.present
-        case Range():
+        case Between():
             if value is None or domain_of(value) is not constraint.domain:
                 return None
             return _above(constraint, value) and _below(constraint, value)
@@ -200,14 +200,14 @@ def constraint_holds_for_value(
             return (constraint.value in value) is not constraint.negated
 
 
-def _above(constraint: Range, value: Value) -> bool:
+def _above(constraint: Between, value: Value) -> bool:
     if constraint.low is None:
         return True
     comparison = Operator.GREATER_OR_EQUAL if constraint.low_closed else Operator.GREATER
     return compare(comparison, value, constraint.low) is True
 
 
-def _below(constraint: Range, value: Value) -> bool:
+def _below(constraint: Between, value: Value) -> bool:
     if constraint.high is None:
         return True
     comparison = Operator.LESS_OR_EQUAL if constraint.high_closed else Operator.LESS

@@ -19,6 +19,7 @@ from culver.model.language.patterns import parse_pattern, shape_of
 from culver.model.language.predicate import (
     And,
     Attribute,
+    Between,
     Clause,
     Comparison,
     Computed,
@@ -37,7 +38,6 @@ from culver.model.language.predicate import (
     Or,
     Pattern,
     Presence,
-    Range,
 )
 from culver.model.values import Domain, Timestamp, domain_of
 
@@ -261,13 +261,13 @@ def _comparison(comparison: Comparison, negated: bool) -> list[_Draft]:
     if domain is Domain.BOOLEAN:
         return []
     if operator is Operator.GREATER_OR_EQUAL:
-        bounds = Range(name, domain, value, True, None, False)
+        bounds = Between(name, domain, value, True, None, False)
     elif operator is Operator.GREATER:
-        bounds = Range(name, domain, value, False, None, False)
+        bounds = Between(name, domain, value, False, None, False)
     elif operator is Operator.LESS_OR_EQUAL:
-        bounds = Range(name, domain, None, False, value, True)
+        bounds = Between(name, domain, None, False, value, True)
     else:
-        bounds = Range(name, domain, None, False, value, False)
+        bounds = Between(name, domain, None, False, value, False)
     if value == "":
         # No string lies below the empty one.
         if operator is Operator.LESS:
@@ -298,7 +298,7 @@ def _like(name: str, pattern: str, escape: str | None, negated: bool) -> list[_D
         return _one_of(name, Domain.STRING, ["".join(parts)], negated)
     if parts == ("%",) and kinds == (True,):
         # Any string at all, which is also the range of all strings.
-        return [] if negated else [{name: (Range(name, Domain.STRING, "", True, None, False),)}]
+        return [] if negated else [{name: (Between(name, Domain.STRING, "", True, None, False),)}]
     shape, text = shape_of(parts, kinds)
     return [{name: (Pattern(name, shape, text, parts, kinds, negated),)}]
 
@@ -311,7 +311,7 @@ def _merged(
 ) -> tuple[Constraint, ...] | None:
     """The conjunction of constraints on one attribute in canonical form, or None for a contradiction."""
     domain: Domain | None = None
-    bounds: Range | None = None
+    bounds: Between | None = None
     allowed: set[_Point] | None = None
     excluded: set[_Point] = set()
     others: dict[Pattern | Contains, None] = {}
@@ -326,7 +326,7 @@ def _merged(
             domain = found
         elif domain is not found:
             return None
-        if isinstance(constraint, Range):
+        if isinstance(constraint, Between):
             bounds = constraint if bounds is None else _intersection(bounds, constraint)
         elif isinstance(constraint, Pattern | Contains):
             others[constraint] = None
@@ -350,7 +350,7 @@ def _merged(
             bounds = None
         else:
             return None
-    rest: list[Range | Pattern | Contains] = [*others] if bounds is None else [bounds, *others]
+    rest: list[Between | Pattern | Contains] = [*others] if bounds is None else [bounds, *others]
 
     def possible(value: _Point) -> bool:
         return all(constraint_holds_for_value(each, value) for each in rest)
@@ -373,9 +373,9 @@ def _merged(
     return tuple(result)
 
 
-def _domain(constraint: Range | OneOf | Pattern | Contains | Computed) -> Domain:
+def _domain(constraint: Between | OneOf | Pattern | Contains | Computed) -> Domain:
     match constraint:
-        case Range() | OneOf():
+        case Between() | OneOf():
             return constraint.domain
         case Pattern():
             return Domain.STRING
@@ -383,7 +383,7 @@ def _domain(constraint: Range | OneOf | Pattern | Contains | Computed) -> Domain
             return Domain.STRINGS
 
 
-def _intersection(one: Range, other: Range) -> Range:
+def _intersection(one: Between, other: Between) -> Between:
     """The bounds of both, which are of one domain; the result may be empty or a point."""
     low: Any = one.low
     high: Any = one.high
@@ -400,10 +400,10 @@ def _intersection(one: Range, other: Range) -> Range:
             high, high_closed = other_high, other.high_closed
         elif other_high == high:
             high_closed = high_closed and other.high_closed
-    return Range(one.attribute, one.domain, low, low_closed, high, high_closed)
+    return Between(one.attribute, one.domain, low, low_closed, high, high_closed)
 
 
-def _trimmed(bounds: Range, excluded: set[_Point]) -> Range:
+def _trimmed(bounds: Between, excluded: set[_Point]) -> Between:
     """`x >= 5 AND x <> 5` is `x > 5`; and every string is at least the empty one."""
     if bounds.low_closed and bounds.low in excluded:
         bounds = replace(bounds, low_closed=False)
@@ -414,5 +414,5 @@ def _trimmed(bounds: Range, excluded: set[_Point]) -> Range:
     return bounds
 
 
-def _is_every_string(bounds: Range) -> bool:
+def _is_every_string(bounds: Between) -> bool:
     return bounds.low == "" and bounds.low_closed and bounds.high is None

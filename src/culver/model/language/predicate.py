@@ -119,7 +119,7 @@ Condition = Comparison | In | Like | Member | IsNull | Constant | Not | And | Or
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class Between:
     """The attribute lies between the bounds; None is no bound. `domain` is NUMBER, STRING or TIMESTAMP.
 
     Never empty, never unbounded on both sides, and a point (`x = 5`) is a OneOf instead.
@@ -194,7 +194,7 @@ class Computed:
     comparison: Comparison
 
 
-Constraint = Range | OneOf | Pattern | Contains | Presence | Computed
+Constraint = Between | OneOf | Pattern | Contains | Presence | Computed
 Clause = tuple[Constraint, ...]
 
 

@@ -6,6 +6,7 @@ from culver.model.language.patterns import write_pattern
 from culver.model.language.predicate import (
     Arithmetic,
     Attribute,
+    Between,
     Clause,
     Comparison,
     Computed,
@@ -17,7 +18,6 @@ from culver.model.language.predicate import (
     Pattern,
     Predicate,
     Presence,
-    Range,
 )
 from culver.model.timestamps import format_timestamp
 from culver.model.values import Timestamp, Value
@@ -43,7 +43,7 @@ def clause_text(clause: Clause) -> str:
 
 def constraint_text(constraint: Constraint) -> str:
     match constraint:
-        case Range():
+        case Between():
             return _range_text(constraint)
         case OneOf(attribute, _, (value,), negated):
             return f"{name_text(attribute)} {'<>' if negated else '='} {value_text(value)}"
@@ -83,7 +83,7 @@ def value_text(value: Value) -> str:
             return repr(value)
 
 
-def _range_text(bounds: Range) -> str:
+def _range_text(bounds: Between) -> str:
     name = name_text(bounds.attribute)
     if bounds.low is not None and bounds.high is not None and bounds.low_closed and bounds.high_closed:
         return f"{name} BETWEEN {value_text(bounds.low)} AND {value_text(bounds.high)}"

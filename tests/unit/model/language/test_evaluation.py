@@ -15,6 +15,7 @@ from culver.model.language.evaluation import (
 from culver.model.language.parser import parse
 from culver.model.language.predicate import (
     Attribute,
+    Between,
     Comparison,
     Computed,
     Constraint,
@@ -24,7 +25,6 @@ from culver.model.language.predicate import (
     Pattern,
     PatternShape,
     Presence,
-    Range,
 )
 from culver.model.values import Domain, Timestamp, Value
 
@@ -88,9 +88,14 @@ def test_arithmetic_is_exact_on_integers_and_finite_on_reals(
 @pytest.mark.parametrize(
     ("constraint", "holding", "failing", "unknown"),
     [
-        (Range("a", Domain.NUMBER, 1, True, 5, False), [1, 1.0, 4.99], [0, 5, 2**62], ["1", True, (), None]),
-        (Range("a", Domain.NUMBER, None, False, 5, True), [5, -1e300], [5.5], ["", None]),
-        (Range("a", Domain.STRING, "b", False, None, False), ["c", "ba"], ["b", "a", ""], [1, None]),
+        (
+            Between("a", Domain.NUMBER, 1, True, 5, False),
+            [1, 1.0, 4.99],
+            [0, 5, 2**62],
+            ["1", True, (), None],
+        ),
+        (Between("a", Domain.NUMBER, None, False, 5, True), [5, -1e300], [5.5], ["", None]),
+        (Between("a", Domain.STRING, "b", False, None, False), ["c", "ba"], ["b", "a", ""], [1, None]),
         (OneOf("a", Domain.NUMBER, (1, 2)), [1, 2.0], [3], ["1", True, Timestamp(1), None]),
         (OneOf("a", Domain.NUMBER, (1, 2), negated=True), [3], [1, 2.0], ["1", True, None]),
         (OneOf("a", Domain.BOOLEAN, (True,)), [True], [False], [1, 1.0, None]),
@@ -113,7 +118,7 @@ def test_arithmetic_is_exact_on_integers_and_finite_on_reals(
     ],
 )
 def test_constraint_holds_fails_or_is_unknown(
-    constraint: Range | OneOf | Pattern | Contains | Presence,
+    constraint: Between | OneOf | Pattern | Contains | Presence,
     holding: list[Value | None],
     failing: list[Value | None],
     unknown: list[Value | None],

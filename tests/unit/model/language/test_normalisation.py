@@ -8,6 +8,7 @@ from culver.model.language.normalisation import clauses_of
 from culver.model.language.parser import parse
 from culver.model.language.predicate import (
     Attribute,
+    Between,
     Comparison,
     Computed,
     Contains,
@@ -19,7 +20,6 @@ from culver.model.language.predicate import (
     Pattern,
     PatternShape,
     Presence,
-    Range,
 )
 from culver.model.language.rendering import predicate_lines
 from culver.model.values import Domain, Timestamp
@@ -106,12 +106,12 @@ def test_constraints_have_their_documented_form() -> None:
     )
     assert parse(text).clauses == (
         (
-            Range("a", Domain.NUMBER, 1, True, 5, False),
+            Between("a", Domain.NUMBER, 1, True, 5, False),
             OneOf("b", Domain.NUMBER, (2,), negated=True),
             Pattern("c", PatternShape.PREFIX, "x", ("x", "%"), (False, True)),
             Contains("d", "t"),
             Presence("e", present=False),
-            Range("h", Domain.TIMESTAMP, Timestamp(0), False, None, False),
+            Between("h", Domain.TIMESTAMP, Timestamp(0), False, None, False),
             Computed(Comparison(Operator.GREATER, Attribute("f"), Attribute("g"))),
         ),
     )
@@ -157,7 +157,7 @@ def test_work_is_bounded_where_contradictions_keep_the_result_small() -> None:
 def test_trees_that_no_text_gives_are_handled_as_well() -> None:
     settings = FilterSettings()
     flipped = Comparison(Operator.LESS, Literal(5), Attribute("a"))
-    assert clauses_of(flipped, settings) == ((Range("a", Domain.NUMBER, 5, False, None, False),),)
+    assert clauses_of(flipped, settings) == ((Between("a", Domain.NUMBER, 5, False, None, False),),)
     assert clauses_of(Comparison(Operator.LESS, Literal(1), Literal("a")), settings) == ()
     assert clauses_of(Comparison(Operator.LESS, Attribute("a"), Literal(True)), settings) == ()
     assert clauses_of(In(Attribute("a"), ()), settings) == ()

@@ -37,6 +37,7 @@ from culver.matching.index.compile.key_lines import (
 )
 from culver.model import COLUMNAR, Domain, Timestamp
 from culver.model.language import (
+    Between,
     Clause,
     Constraint,
     Contains,
@@ -45,7 +46,6 @@ from culver.model.language import (
     PatternShape,
     Predicate,
     Presence,
-    Range,
 )
 
 _MAX_ALTERNATIVES = 16  # clauses that the IN lists of one clause may become
@@ -102,7 +102,7 @@ class _Builder:
         self._term_counts: list[int] = []
         self._term_dimensions: list[int] = []
         self._bounds: list[Interval] = []
-        self._ranges: list[Range] = []
+        self._ranges: list[Between] = []
         self._late_dimensions: dict[str, int] = {}  # ~dimension of an attribute on NUMBERS
         self._need_counts: list[int] = []
         self._needs: list[int] = []
@@ -123,7 +123,7 @@ class _Builder:
         term_dimensions, ranges, late_dimensions = self._term_dimensions, self._ranges, self._late_dimensions
         last = None
         for constraint in clause:
-            if isinstance(constraint, Range):
+            if isinstance(constraint, Between):
                 attribute = constraint.attribute
                 if constraint.domain is _NUMBER:
                     low: Any = constraint.low
@@ -232,7 +232,7 @@ class _Builder:
         """The values that a constraint is about, and the terms, one of which must hold; None: not to be said
         with intervals."""
         match constraint:
-            case Range(attribute, domain):
+            case Between(attribute, domain):
                 return (attribute, domain), self._range(constraint)
             case OneOf(attribute, Domain.BOOLEAN as domain, values, negated):
                 flags = [flag for flag in (False, True) if (flag in values) is not negated]
@@ -247,7 +247,7 @@ class _Builder:
                 return (attribute, Domain.STRING), [self._prefix(attribute, text)]
         return None
 
-    def _range(self, constraint: Range) -> list[Term]:
+    def _range(self, constraint: Between) -> list[Term]:
         attribute, low, high = constraint.attribute, constraint.low, constraint.high
         closed = constraint.low_closed, constraint.high_closed
         if constraint.domain is Domain.STRING:
@@ -292,7 +292,7 @@ class _Builder:
         return self._literals.setdefault(literal, len(self._literals))
 
 
-def _number_bounds(ranges: list[Range]) -> NDArray[np.int64]:
+def _number_bounds(ranges: list[Between]) -> NDArray[np.int64]:
     """The bounds of ranges of numbers within 2^53, in keys."""
     # An integer of that size is a real, and None becomes NaN.
     lows = np.array([*map(attrgetter("low"), ranges)], np.float64)
@@ -316,7 +316,7 @@ def _positive(constraint: Constraint) -> Constraint | None:
     return None
 
 
-def domain_of_constraint(constraint: Range | OneOf | Pattern | Contains) -> Domain:
+def domain_of_constraint(constraint: Between | OneOf | Pattern | Contains) -> Domain:
     """The type of the values that a constraint is about."""
     match constraint:
         case Pattern():

@@ -11,6 +11,7 @@ from culver.model import Domain, Timestamp
 from culver.model.language import (
     Arithmetic,
     Attribute,
+    Between,
     Comparison,
     Computed,
     Constraint,
@@ -22,7 +23,6 @@ from culver.model.language import (
     Pattern,
     PatternShape,
     Presence,
-    Range,
 )
 
 
@@ -53,7 +53,7 @@ def attribute_of_text(text: str) -> str | None:
 
 def _pack_constraint(constraint: Constraint) -> list[Any]:
     match constraint:
-        case Range(attribute, domain, low, low_closed, high, high_closed):
+        case Between(attribute, domain, low, low_closed, high, high_closed):
             return ["range", attribute, domain, _pack(low), low_closed, _pack(high), high_closed]
         case OneOf(attribute, domain, values, negated):
             return ["one of", attribute, domain, [_pack(value) for value in values], negated]
@@ -71,7 +71,7 @@ def _pack_constraint(constraint: Constraint) -> list[Any]:
 def constraint_from_packed(packed: list[Any]) -> Constraint:
     match packed:
         case ["range", attribute, domain, low, low_closed, high, high_closed]:
-            return Range(attribute, Domain(domain), _unpack(low), low_closed, _unpack(high), high_closed)
+            return Between(attribute, Domain(domain), _unpack(low), low_closed, _unpack(high), high_closed)
         case ["one of", attribute, domain, values, negated]:
             return OneOf(attribute, Domain(domain), tuple(_unpack(value) for value in values), negated)
         case ["pattern", attribute, shape, text, parts, kinds, negated]:

@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 
 from culver.matching.index.compile.constraint_codec import constraint_from_packed
 from culver.model import Value
-from culver.model.language import OneOf, PatternShape, Range, constraint_holds_for_value, like
+from culver.model.language import Between, OneOf, PatternShape, constraint_holds_for_value, like
 
 T = TypeVar("T")
 
@@ -28,7 +28,7 @@ class Lookup:
 
     def __init__(self) -> None:
         self._equal: dict[Hashable, list[int]] = {}
-        self._ranges: list[tuple[int, Range]] = []
+        self._ranges: list[tuple[int, Between]] = []
 
     def add(self, place: int, packed: list[Any]) -> None:
         """Take in a need, in the form that `codec` gives it. No need may come twice."""
@@ -40,7 +40,7 @@ class Lookup:
             case OneOf(values=values):
                 for value in set(values):  # 1 and 1.0 are one value
                     self._equal.setdefault(value, []).append(place)
-            case Range():
+            case Between():
                 self._ranges.append((place, constraint))
             case _:
                 raise ValueError(f"not a need about values: {packed!r}")
