@@ -10,7 +10,7 @@ import numpy as np
 
 from culver.config import DeliverySettings, LogSettings
 from culver.delivery.hub import Hub
-from culver.delivery.ranges.notification_ranges import rows_of
+from culver.delivery.ranges.retained_ranges import rows_of
 from culver.log.files import FileLog
 from culver.pipeline.notifications import Notifications, write_notifications
 from culver.registry.block import Block

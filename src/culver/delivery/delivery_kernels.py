@@ -1,4 +1,4 @@
-"""Hot: what is done for every row or registration of a range, without the interpreter's lock."""
+"""Hot: the work on every row or registration of a range, without the GIL."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,29 +11,20 @@ Sizes = NDArray[np.uint32]
 
 def load() -> None:
     """Load the kernels, or compile them where they never were, before events wait for them."""
-    none, few = np.zeros(0, np.int64), np.zeros(0, np.uint16)
-    find(read_only(none), none, none, none)
-    copy_kept(
-        np.zeros(0, np.bool_),
-        read_only(none),
-        read_only(none),
-        read_only(few),
-        0,
-        none,
-        np.zeros(1, np.int64),
-        few,
-    )
-    meet(read_only(none), read_only(none), none)
-    arrays = read_only(none), read_only(few), np.zeros(0, np.uint32)
-    count(read_only(none), none, none, *arrays, 0, 0, np.zeros((0, 4), np.int64))
+    none, few, start = np.zeros(0, np.int64), np.zeros(0, np.uint16), np.zeros(1, np.int64)
+    numbers, rows = read_only(none), read_only(few)
+    find(numbers, none, none, none)
+    meet(numbers, numbers, none)
+    count(numbers, none, none, numbers, rows, np.zeros(0, np.uint32), 0, 0, np.zeros((0, 4), np.int64))
+    copy_kept(np.zeros(0, np.bool_), numbers, numbers, rows, 0, none, start, few)
 
 
 @compiled
 def find(wanted: Integers, known: Integers, values: Integers, found: Integers) -> None:
-    """For each of the wanted numbers, which ascend, the value of the same known number, or -1.
+    """Find the value of each wanted number, -1 where the number is not known. Both kinds of numbers ascend.
 
-    Known numbers ascend too, mostly without holes. So the place of one is guessed from the number alone, less the
-    holes met so far, and does not wait for the place of the one before."""
+    Known numbers have few holes. So a guess from the number alone, less the holes met so far, mostly gives the place,
+    and does not wait for the place of the number before."""
     low, origin = 0, known[0] if len(known) > 0 else 0
     for i in range(len(wanted)):
         number = wanted[i]
@@ -57,8 +48,8 @@ def find(wanted: Integers, known: Integers, values: Integers, found: Integers) -
 
 @compiled
 def meet(numbers: Integers, others: Integers, places: Integers) -> int:
-    """Where the numbers stand that are among the others too; both ascend. Fills `places`, and returns how many there
-    are."""
+    """Find the places of the numbers that are among the others too; both ascend. Fills `places`, and returns how many
+    there are."""
     few, many = (others, numbers) if len(others) < len(numbers) else (numbers, others)
     found = low = 0
     for i in range(len(few)):
@@ -87,10 +78,11 @@ def count(
     start: int,
     counted: Integers,
 ) -> None:
-    """Add the rows of a file's registrations to their mailboxes, the slots of which are among `values`, as `find` has
-    it; `counted` are the figures of the slots, as `Columns` has them. Row r stands for offset base + r; those below
-    `start`, or below the mailbox's floor, do not count. Looks at registrations, never at every row, so the bytes are
-    those of the largest 0, 1, 2, ... events there are: `sizes` ascend."""
+    """Add the rows of a range's registrations to their mailboxes. `known` and `values` give the slot of a
+    registration, as `find` has it; `counted` has the counters of each slot, see `MailboxColumns`.
+
+    Row r stands for offset base + r. Rows below `start`, or below the mailbox's floor, do not count. Looks at
+    registrations, never at every row, so the bytes are those of the largest 0, 1, 2, ... events: `sizes` ascend."""
     slots = np.empty(len(numbers), np.int64)
     find(numbers, known, values, slots)
     largest = np.zeros(len(sizes) + 1, np.int64)
@@ -113,7 +105,8 @@ def count(
         if first < end:
             counted[slot, 1] += end - first
             counted[slot, 2] += largest[end - first]
-            if counted[slot, 3] > base:  # ranges come in order: of most mailboxes no row need be looked at
+            # Ranges come in order: most mailboxes hold something older, and no row need be read.
+            if counted[slot, 3] > base:
                 counted[slot, 3] = min(counted[slot, 3], base + rows[first])
 
 

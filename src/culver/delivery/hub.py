@@ -20,13 +20,13 @@ from culver.delivery.delivery_kernels import meet
 from culver.delivery.live_buffer import LiveBuffer
 from culver.delivery.mailboxes.cursor_store import CursorStore
 from culver.delivery.mailboxes.mailbox_columns import NONE
-from culver.delivery.mailboxes.mailbox_limits import Housekeeper
+from culver.delivery.mailboxes.mailbox_keeper import MailboxKeeper
 from culver.delivery.mailboxes.mailboxes import Mailboxes
 from culver.delivery.payload_reader import PayloadReader
-from culver.delivery.ranges.file_keeper import FileKeeper, Followers, Nobody
+from culver.delivery.ranges.file_keeper import FileKeeper, Followers, NoFollowers
 from culver.delivery.ranges.followed_files import FileRange, FollowedFiles
 from culver.delivery.ranges.notification_directory import NotificationFiles
-from culver.delivery.ranges.notification_ranges import Range
+from culver.delivery.ranges.retained_ranges import RetainedRange
 from culver.delivery.shares import WHOLE, Share
 from culver.delivery.subscriber_sessions import DurableSession, LiveSession
 from culver.errors import Conflict, InvalidRequest, NotFound, StorageError, Unavailable
@@ -41,7 +41,7 @@ _MOST_UNSTORED_BYTES = 256 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
+class FinishedRegistrations:
     """What has ended and has nothing left to deliver: numbers of registrations, and first numbers of blocks."""
 
     numbers: list[int] = field(default_factory=list)
@@ -69,7 +69,7 @@ class Hub:
         self._cursors = cursors
         self._settings = settings
         self._share = share
-        self._housekeeper = Housekeeper(mailboxes, cursors, log)
+        self._housekeeper = MailboxKeeper(mailboxes, cursors, log)
         self._log = log
         self._payloads = PayloadReader(log)
         self._closed = False
@@ -112,7 +112,9 @@ class Hub:
             raise StorageError(f"cannot open the mailboxes in {directory}: {exc.strerror}") from exc
         mailboxes = Mailboxes(settings, stored)
         mailboxes.restore(recovered.ranges, recovered.frontier)
-        keeper = FileKeeper(mailboxes, files, cursors, recovered.waiting, followers or Nobody(), clock_us())
+        keeper = FileKeeper(
+            mailboxes, files, cursors, recovered.waiting, followers or NoFollowers(), clock_us()
+        )
         return cls(mailboxes, keeper, cursors, log, settings, share)
 
     @classmethod
@@ -301,7 +303,7 @@ class Hub:
                 del self._durable_numbers[number]
             self._connected = None
 
-    async def housekeep(self, now_us: int) -> Finished:
+    async def housekeep(self, now_us: int) -> FinishedRegistrations:
         """Enforce the mailboxes' limits and tidy up the files; call it about once a second.
 
         Returns the registrations that have ended and have nothing left to deliver, each once: the
@@ -309,7 +311,7 @@ class Hub:
         next time."""
         async with self._housekeeping:
             if self._closed or not self._registered:
-                return Finished()
+                return FinishedRegistrations()
             try:
                 for subscription in await self._housekeeper.enforce_limits(now_us):
                     for session in self._durable.get(subscription, ()):
@@ -324,10 +326,10 @@ class Hub:
                 await self._housekeeper.flush()
             except (StorageError, OSError) as exc:
                 logger.error("housekeeping is put off: %s", exc)
-                return Finished()
+                return FinishedRegistrations()
             finished, self._finished = sorted(self._finished), []
             blocks, self._finished_blocks = sorted(self._finished_blocks), []
-            return Finished(finished, blocks)
+            return FinishedRegistrations(finished, blocks)
 
     async def close(self) -> None:
         """End all sessions, then put away what they need."""
@@ -406,7 +408,7 @@ class Hub:
         return list(zip(numbers[found].tolist(), found.tolist(), strict=True))
 
 
-def _offsets(item: Range, place: int) -> NDArray[np.int64]:
+def _offsets(item: RetainedRange, place: int) -> NDArray[np.int64]:
     """Of the registration that stands there, as far as the range answers for them."""
     n = item.notifications
     offsets = n.rows[n.bounds[place] : n.bounds[place + 1]].astype(np.int64) + n.start

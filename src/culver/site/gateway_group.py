@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from culver.config import GatewaySettings
 from culver.control import GatewayInfo
-from culver.delivery import NEVER, Finished, Range, Share, share_of
+from culver.delivery import NEVER, FinishedRegistrations, RetainedRange, Share, share_of
 from culver.errors import InvalidConfiguration, Unavailable
 from culver.gateway import bind
 from culver.pipeline import Engine
@@ -165,7 +165,7 @@ class GatewayGroup:
             wanted |= answer
         return wanted
 
-    def merged(self, item: Range, *, pruned: bool) -> None:
+    def merged(self, item: RetainedRange, *, pruned: bool) -> None:
         self._announce(RangesMerged(item.notifications.start, item.notifications.end, pruned))
 
     def release(self, names: Sequence[str]) -> list[str]:
@@ -179,12 +179,12 @@ class GatewayGroup:
 
     # --- reports --------------------------------------------------------------------------------------
 
-    def _note(self, number: int, finished: Finished) -> None:
+    def _note(self, number: int, finished: FinishedRegistrations) -> None:
         self._finished += finished.numbers
         for block in finished.blocks:
             self._finished_blocks.setdefault(block, set()).add(number)
 
-    def take_finished(self, own: Finished) -> Finished:
+    def take_finished(self, own: FinishedRegistrations) -> FinishedRegistrations:
         """Return, once, the registrations and blocks that every gateway with a part in them has finished; `own` are
         those of the site's own gateway."""
         self._note(0, own)
@@ -192,7 +192,7 @@ class GatewayGroup:
         for block in blocks:
             del self._finished_blocks[block]
         numbers, self._finished = self._finished, []
-        return Finished(sorted(numbers), sorted(blocks))
+        return FinishedRegistrations(sorted(numbers), sorted(blocks))
 
     async def count_pending(
         self, registrations: Sequence[Registration], own: Callable[[str], int]

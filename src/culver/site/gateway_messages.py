@@ -14,7 +14,7 @@ a row for it. The answer to a request follows all announcements that it rests on
 from dataclasses import dataclass, field
 
 from culver.config import Settings
-from culver.delivery import FileRange, Finished, Share
+from culver.delivery import FileRange, FinishedRegistrations, Share
 from culver.registry import Block, Registration
 
 
@@ -73,7 +73,7 @@ class GatewayReport:
     """`needed_from` is the lowest offset that must stay, and never decreases; the rest describes this moment."""
 
     needed_from: int = 0
-    finished: Finished = field(default_factory=Finished)
+    finished: FinishedRegistrations = field(default_factory=FinishedRegistrations)
     subscriptions: int = 0
     sessions: int = 0
     pending: int = 0

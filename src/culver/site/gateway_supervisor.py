@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from culver.delivery import Finished, Share
+from culver.delivery import FinishedRegistrations, Share
 from culver.errors import Unavailable
 from culver.site.gateway_messages import Announcement, GatewayReport, Reached, Welcome
 from culver.site.peer import Peer
@@ -61,7 +61,7 @@ class GatewaySupervisor:
         share: Share,
         listener: socket.socket,
         data_dir: Path,
-        on_finished: Callable[[Finished], None],
+        on_finished: Callable[[FinishedRegistrations], None],
     ) -> None:
         self.share = share
         self.port: int = listener.getsockname()[1]

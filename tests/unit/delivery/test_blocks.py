@@ -10,7 +10,7 @@ import pytest
 from culver.config import DeliverySettings
 from culver.delivery.mailboxes.mailbox_columns import NONE
 from culver.delivery.mailboxes.mailboxes import Mailboxes, StoredMailbox
-from culver.delivery.mailboxes.subscription_names import Names
+from culver.delivery.mailboxes.subscription_names import SubscriptionNames
 from culver.errors import NotFound
 from culver.registry.block import Block
 from culver.registry.registration import Registration
@@ -146,7 +146,7 @@ def test_end_of_a_block_ends_its_sessions_and_forgets_its_cursors(tmp_path: Path
 
 
 def test_members_are_found_where_earlier_blocks_with_their_places_have_gone() -> None:
-    names = Names()
+    names = SubscriptionNames()
     for place in range(3):
         names.add_block(block(10 + place, place, 1))  # whose members leave, one by one
     names.add_block(block(20, 0, 3))

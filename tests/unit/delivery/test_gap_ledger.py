@@ -1,5 +1,5 @@
 from culver.delivery.deliveries import DeliveryGap
-from culver.delivery.mailboxes.gap_ledger import Gaps
+from culver.delivery.mailboxes.gap_ledger import GapLedger
 
 
 def unknown(start: int, end: int) -> None:
@@ -11,7 +11,7 @@ def length(start: int, end: int) -> int:
 
 
 def test_gaps_of_one_reason_grow_together() -> None:
-    gaps = Gaps()
+    gaps = GapLedger()
     gaps.add(4, DeliveryGap("a", 1, 3, 2, "overflow"))
     gaps.add(4, DeliveryGap("a", 5, 9, 3, "overflow"))
     gaps.add(4, DeliveryGap("a", 9, 10, 1, "expired"))
@@ -20,7 +20,7 @@ def test_gaps_of_one_reason_grow_together() -> None:
 
 
 def test_the_number_of_gaps_is_bounded_and_nothing_of_them_lost() -> None:
-    gaps = Gaps()
+    gaps = GapLedger()
     for start in range(100):
         gaps.add(0, DeliveryGap("a", start, start + 1, 1, "overflow" if start % 2 else "expired"))
     kept = gaps.of(0)
@@ -30,7 +30,7 @@ def test_the_number_of_gaps_is_bounded_and_nothing_of_them_lost() -> None:
 
 
 def test_a_gap_is_announced_until_its_end_is_acknowledged() -> None:
-    gaps = Gaps()
+    gaps = GapLedger()
     gaps.add(0, DeliveryGap("a", 1, 9, 5, "overflow"))
     assert gaps.after(0, -1, unknown) == [DeliveryGap("a", 1, 9, 5, "overflow")]
     assert gaps.after(0, 3, length) == [DeliveryGap("a", 4, 9, 5, "overflow")]

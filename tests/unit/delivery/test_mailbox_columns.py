@@ -3,13 +3,13 @@ import random
 import numpy as np
 import pytest
 
-from culver.delivery.mailboxes.mailbox_columns import NEVER, NONE, Columns, Numbers
+from culver.delivery.mailboxes.mailbox_columns import NEVER, NONE, MailboxColumns, SlotTable
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_numbers_are_found_like_in_a_dictionary(seed: int) -> None:
     choose = random.Random(seed)
-    numbers, expected = Numbers(), dict[int, int]()
+    numbers, expected = SlotTable(), dict[int, int]()
     unused = list(range(6_000))
     for step in range(300):
         if choose.random() < 0.7:
@@ -30,7 +30,7 @@ def test_numbers_are_found_like_in_a_dictionary(seed: int) -> None:
 
 
 def test_a_number_that_was_removed_can_be_added_again() -> None:
-    numbers = Numbers()
+    numbers = SlotTable()
     numbers.add([3, 5], [0, 1])
     numbers.remove([5])
     numbers.remove([4])
@@ -42,7 +42,7 @@ def test_a_number_that_was_removed_can_be_added_again() -> None:
 
 
 def test_a_slot_that_was_released_starts_anew() -> None:
-    columns = Columns()
+    columns = MailboxColumns()
     slots = [columns.take() for _ in range(200)]
     assert slots == list(range(200))
     columns.cursor[150] = 17

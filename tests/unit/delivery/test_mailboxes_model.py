@@ -9,7 +9,8 @@ from culver.config import DeliverySettings
 from culver.delivery.deliveries import DeliveryGap
 from culver.delivery.mailboxes.mailbox_columns import NONE
 from culver.delivery.mailboxes.mailboxes import Mailboxes, StoredMailbox
-from culver.delivery.ranges.notification_ranges import Level, Range, last_offsets, merge, plan_merges, select
+from culver.delivery.ranges.merge_plan import MergeLevel, plan_merges
+from culver.delivery.ranges.retained_ranges import RetainedRange, last_offsets, merge, select
 from culver.matching import Grouping, pooled_rows
 from culver.registry.registration import Registration
 from support.notifications import make_notifications, registration, removed
@@ -144,16 +145,16 @@ class History:
         assert self.mailboxes.slot_of(name) == NONE
 
     def merge(self) -> None:
-        groups = plan_merges(self.mailboxes.ranges, (Level(2_000, 4), Level(20_000, 3)))
+        groups = plan_merges(self.mailboxes.ranges, (MergeLevel(2_000, 4), MergeLevel(20_000, 3)))
         for group in groups:
             content = merge(group, Grouping(), pooled_rows)
             wanted = self.mailboxes.wanted(content.numbers, last_offsets(content))
             if not wanted.all() and self.random.random() < 0.5:
                 kept = select(content, wanted, content.start)
-                self.mailboxes.exchange(group, Range(kept.start, kept), pruned=True)
+                self.mailboxes.exchange(group, RetainedRange(kept.start, kept), pruned=True)
                 self.counts_are_exact = False
             else:
-                self.mailboxes.exchange(group, Range(content.start, content))
+                self.mailboxes.exchange(group, RetainedRange(content.start, content))
 
     def tidy(self) -> None:
         """Let go of files and registrations, as far as the mailboxes say nobody needs them."""

@@ -16,7 +16,7 @@ from culver.delivery.deliveries import Delivery
 from culver.delivery.hub import Hub
 from culver.delivery.ranges.file_keeper import FileKeeper
 from culver.delivery.ranges.followed_files import FollowedFiles
-from culver.delivery.ranges.notification_ranges import Range
+from culver.delivery.ranges.retained_ranges import RetainedRange
 from culver.delivery.shares import Share, share_of
 from culver.registry.block import Block
 from culver.registry.registration import Registration
@@ -130,7 +130,7 @@ class Gateways:
             wanted |= hub.mailboxes.wanted(numbers, last)
         return wanted
 
-    def merged(self, item: Range, *, pruned: bool) -> None:
+    def merged(self, item: RetainedRange, *, pruned: bool) -> None:
         for hub, files in self.followers:
             files.merged(item.notifications.start, item.notifications.end, hub.knows, pruned=pruned)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from culver.delivery.hub import Finished
+from culver.delivery.hub import FinishedRegistrations
 from culver.delivery.mailboxes.mailbox_columns import NEVER
 from culver.errors import Unavailable
 from culver.site.gateway_group import GatewayGroup
@@ -55,7 +55,8 @@ def test_nothing_is_let_go_before_every_gateway_has_told_its_needs(group: Gatewa
 def test_site_alone_needs_nothing_for_others() -> None:
     assert GatewayGroup([], Path("unused")).needed_from() == NEVER
     assert GatewayGroup([], Path("unused")).release(["a"]) == ["a"]
-    assert GatewayGroup([], Path("unused")).take_finished(Finished([1], [2])) == Finished([1], [2])
+    finished = FinishedRegistrations([1], [2])
+    assert GatewayGroup([], Path("unused")).take_finished(finished) == finished
 
 
 def test_file_goes_once_every_gateway_that_runs_is_past_it(group: GatewayGroup) -> None:
@@ -82,12 +83,12 @@ def test_block_is_finished_when_all_gateways_have_done_with_it(group: GatewayGro
     async def scenario() -> None:
         for number in (1, 2):
             attach(group, number)
-        tell(group, 2, GatewayReport(finished=Finished([7], [20])))
-        assert group.take_finished(Finished([3], [])) == Finished([3, 7], [])
-        assert group.take_finished(Finished([], [20])) == Finished([], [])
-        tell(group, 1, GatewayReport(finished=Finished([], [20])))
-        assert group.take_finished(Finished()) == Finished([], [20])
-        assert group.take_finished(Finished()) == Finished()
+        tell(group, 2, GatewayReport(finished=FinishedRegistrations([7], [20])))
+        assert group.take_finished(FinishedRegistrations([3], [])) == FinishedRegistrations([3, 7], [])
+        assert group.take_finished(FinishedRegistrations([], [20])) == FinishedRegistrations([], [])
+        tell(group, 1, GatewayReport(finished=FinishedRegistrations([], [20])))
+        assert group.take_finished(FinishedRegistrations()) == FinishedRegistrations([], [20])
+        assert group.take_finished(FinishedRegistrations()) == FinishedRegistrations()
 
     run(scenario())
 

@@ -1,13 +1,13 @@
-"""What delivery must remember across a restart: cursors, gaps, and how far the files have been let go.
+"""The state that delivery keeps across a restart: cursors, gaps, and the base below which files may be gone.
 
     mailboxes   subscription | number | cursor | gaps (JSON)
-    progress    base: no mailbox needs anything below it, so files there may be gone
+    progress    base: no mailbox needs anything below it
 
-One thread writes. Whatever waits when it gets to work goes into one transaction, so that thousands of
-acknowledgements share one sync of the disk. Writes take effect in the order in which they were handed over.
+One thread writes. It puts everything that waits into one transaction, so that thousands of acknowledgements share one
+sync of the disk. Writes take effect in the order in which they were handed over.
 
-All gateways of a site have the same file, and each writes about the subscriptions of its share; SQLite lets one write
-at a time. With another number of gateways a subscription's row is read by another of them: nothing has to be moved.
+All gateways of a site share the file, and each writes the rows of its share; SQLite lets one write at a time. When
+the number of gateways changes, another gateway reads a subscription's row, and nothing has to be moved.
 """
 
 import json
@@ -37,7 +37,7 @@ CREATE TABLE IF NOT EXISTS mailboxes (
 CREATE INDEX IF NOT EXISTS mailboxes_by_number ON mailboxes (number);
 CREATE TABLE IF NOT EXISTS progress (one INTEGER PRIMARY KEY CHECK (one = 1), base INTEGER NOT NULL);
 """
-# Cursors never go back, also where two writes about one subscription meet.
+# A cursor never goes back, even if two writes about one subscription overtake one another.
 _ACKNOWLEDGE = """
 INSERT INTO mailboxes VALUES (?, ?, ?, '[]') ON CONFLICT (subscription)
 DO UPDATE SET number = excluded.number, cursor = max(cursor, excluded.cursor)
@@ -53,16 +53,17 @@ DELETE FROM mailboxes WHERE number >= ? AND number < ? AND number NOT IN (SELECT
 _BASE = """
 INSERT INTO progress VALUES (1, ?) ON CONFLICT (one) DO UPDATE SET base = max(base, excluded.base)
 """
-_LARGEST_TRANSACTION = 256  # writes; all who wait for them are answered in one go, which must not take long
-
-_BUSY_SECONDS = 30.0  # how long another gateway may be writing
+# Writes in one transaction. The event loop answers all who wait for it at once, which must not take long.
+_LARGEST_TRANSACTION = 256
+# How long another gateway may be writing.
+_BUSY_SECONDS = 30.0
 
 _Statement = tuple[str, tuple[Any, ...]]
 
 
 class CursorStore:
-    """Its owner closes it. Every write returns a future that is done once the write is on disk; it fails
-    with StorageFull or StorageError, and then nothing of the write was kept."""
+    """Its owner closes it. Every write returns a future that is done once the write is on disk. It fails with
+    StorageFull or StorageError, and then nothing of the write was kept."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -75,7 +76,7 @@ class CursorStore:
     def open(
         cls, path: Path, owns: Callable[[str], bool] = lambda subscription: True
     ) -> tuple["CursorStore", dict[str, StoredMailbox], int]:
-        """The store, what it holds of the mailboxes of these subscriptions, and the base."""
+        """The store, the mailboxes in it of subscriptions that are owned here, and the base."""
         connection = None
         try:
             connection = sqlite3.connect(path, _BUSY_SECONDS, isolation_level=None, check_same_thread=False)

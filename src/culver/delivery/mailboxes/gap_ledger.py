@@ -1,7 +1,7 @@
-"""Gaps that a subscriber has yet to acknowledge, by slot.
+"""The gaps that a subscriber has yet to acknowledge, by slot.
 
-A gap is announced in every session until something at or behind its end is acknowledged, so that it is
-never silent: not when the connection breaks, not when the site restarts.
+Every session announces a gap until something at or behind its end is acknowledged. So no gap is silent, not when the
+connection breaks, not when the site restarts.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,8 +18,8 @@ Count = Callable[[int, int], int | None]
 """How many rows were dropped in `[start, end)`, or None where that cannot be told any more."""
 
 
-class Gaps:
-    """Each slot's gaps ascend and do not overlap; at most eight are told apart."""
+class GapLedger:
+    """The gaps of a slot ascend and do not overlap. Beyond eight, the oldest two become one."""
 
     def __init__(self) -> None:
         self._gaps: dict[int, list[DeliveryGap]] = {}
@@ -40,7 +40,7 @@ class Gaps:
             self.clear(slot)
 
     def add(self, slot: int, gap: DeliveryGap) -> None:
-        """It lies behind all others of the slot."""
+        """Add a gap, which lies behind all others of the slot."""
         gaps = self._gaps.setdefault(slot, [])
         gaps.append(gap)
         if len(gaps) > 1 and gaps[-2].reason == gap.reason:
@@ -49,8 +49,8 @@ class Gaps:
             gaps[:2] = [_join(gaps[0], gaps[1])]
 
     def after(self, slot: int, offset: int, count: Count) -> list[DeliveryGap]:
-        """What a subscriber that has everything up to `offset` missed; a gap that began before is cut, and
-        counted anew."""
+        """The gaps of a subscriber that has everything up to `offset`. A gap that began before is cut, and counted
+        anew."""
         return [
             gap if gap.start > offset else replace(gap, start=offset + 1, dropped=count(offset + 1, gap.end))
             for gap in self._gaps.get(slot, ())

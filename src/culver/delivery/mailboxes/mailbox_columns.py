@@ -1,9 +1,9 @@
-"""Where a mailbox's figures are kept: one dense slot per subscription, one column per figure.
+"""The counters of all mailboxes: one dense slot per subscription, one column per counter.
 
-registration number  7   9   12 ...      `Numbers`: sorted, so that a whole notification file is
+registration number  7   9   12 ...      `SlotTable`: sorted, so that a whole notification file is
         slot         0   0   1           looked up with one `searchsorted`
                       \\ /    |
-slot                   0     1           `Columns`: grown in large steps, freed slots are used again
+slot                   0     1           `MailboxColumns`: grown in large steps, freed slots are used again
   cursor              41    -1
   pending              3     0
 """
@@ -25,13 +25,14 @@ NEVER: Final = np.iinfo(np.int64).max
 
 _SMALLEST = 64
 _GROWTH = 32
-_MOST_TRIED = 1024  # runs of free slots looked at for one that is long enough
+# How many runs of free slots `take` looks at for one that is long enough.
+_MOST_TRIED = 1024
 
 _Integers = Sequence[int] | NDArray[np.int64]
 
 
-class Columns:
-    """The figures of all mailboxes, as arrays over the slots in use. Hot: `accept` adds to them in bulk."""
+class MailboxColumns:
+    """The counters of all mailboxes, as arrays over the slots in use. Hot: `accept` adds to them in bulk."""
 
     def __init__(self) -> None:
         self._free: list[range] = []
@@ -41,12 +42,12 @@ class Columns:
         self.most_count = np.full(_SMALLEST, NEVER, np.int64)
         self.most_bytes = np.full(_SMALLEST, NEVER, np.int64)
         self.most_age_us = np.full(_SMALLEST, NEVER, np.int64)
-        # What a range changes stands together: a few events are for a thousand mailboxes, here and there.
+        # A range changes the next four in a thousand mailboxes here and there, so they lie together in one row.
         self._set_counted(np.tile(np.array([0, 0, 0, NEVER]), (_SMALLEST, 1)))
 
     def _set_counted(self, counted: NDArray[np.int64]) -> None:
         self.counted = counted
-        """For each slot, the next four."""
+        """A row for each slot: the columns below."""
         self.floor = counted[:, 0]  # lowest offset that can still be delivered
         self.pending = counted[:, 1]  # rows at or above the floor
         self.size = counted[:, 2]  # their payload bytes, at most
@@ -66,7 +67,7 @@ class Columns:
         return first
 
     def release(self, slots: NDArray[np.int64]) -> None:
-        """Ascending."""
+        """Give back slots, which ascend."""
         for name, blank in _BLANKS.items():
             getattr(self, name)[slots] = blank
         breaks = np.flatnonzero(np.diff(slots) != 1) + 1
@@ -79,8 +80,8 @@ class Columns:
 
 
 def _larger(array: NDArray[np.int64], used: int, more: int) -> NDArray[np.int64]:
-    """Room for `more` entries behind those in use, and much more: memory that nobody touches costs nothing, and what
-    is in use is copied rarely, for the event loop waits for it."""
+    """A copy with room for `more` entries behind those in use, and for many more: memory that nobody touches costs
+    nothing, and the event loop rarely has to wait for a copy."""
     result = np.empty((max(_GROWTH * len(array), used + more), *array.shape[1:]), np.int64)
     result[:used] = array[:used]
     return result
@@ -99,8 +100,8 @@ _BLANKS = {
 }
 
 
-class Numbers:
-    """Registration number -> slot. Numbers only grow, so adding is nearly always appending."""
+class SlotTable:
+    """Registration number to slot. Numbers only grow, so adding is nearly always appending."""
 
     def __init__(self) -> None:
         self._numbers = np.empty(_SMALLEST, np.int64)
@@ -109,7 +110,7 @@ class Numbers:
         self._dead = 0
 
     def add(self, numbers: _Integers, slots: _Integers) -> None:
-        """Each number is new, or was removed."""
+        """Add numbers, each of which is new or was removed."""
         if not len(numbers):
             return
         count = len(numbers)
@@ -125,7 +126,7 @@ class Numbers:
             self._tidy()
 
     def remove(self, numbers: _Integers) -> None:
-        """Those that are not there are ignored."""
+        """Remove numbers; one that is not there is ignored."""
         if not self._used:
             return
         at = np.minimum(self._numbers[: self._used].searchsorted(numbers), self._used - 1)
@@ -142,7 +143,7 @@ class Numbers:
         return slots
 
     def known(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The numbers there are, ascending, and the slot of each, or NONE; good until either changes."""
+        """The numbers, ascending, and the slot of each, or NONE. Valid until the next change."""
         return self._numbers[: self._used], self._slots[: self._used]
 
     def slot_of(self, number: int) -> int:

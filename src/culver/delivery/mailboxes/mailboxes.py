@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 from culver.config import DeliverySettings
 from culver.delivery.deliveries import DeliveryGap, GapReason
 from culver.delivery.delivery_kernels import count
-from culver.delivery.mailboxes.gap_ledger import Gaps
-from culver.delivery.mailboxes.mailbox_columns import NEVER, NONE, Columns, Numbers
-from culver.delivery.mailboxes.subscription_names import Names
-from culver.delivery.ranges.notification_ranges import Range, Ranges
+from culver.delivery.mailboxes.gap_ledger import GapLedger
+from culver.delivery.mailboxes.mailbox_columns import NEVER, NONE, MailboxColumns, SlotTable
+from culver.delivery.mailboxes.subscription_names import SubscriptionNames
+from culver.delivery.ranges.retained_ranges import RetainedRange, RetainedRanges
 from culver.jit import read_only
 from culver.pipeline import Notifications
 from culver.registry import Block, Registration
@@ -50,19 +50,19 @@ class Mailboxes:
         self._stored_by_number = sorted(
             (mailbox.number, subscription) for subscription, mailbox in stored.items()
         )
-        self._columns = Columns()
-        self._numbers = Numbers()
-        self._names = Names()
+        self._columns = MailboxColumns()
+        self._numbers = SlotTable()
+        self._names = SubscriptionNames()
         self._replaced: dict[int, list[int]] = {}  # slot -> earlier numbers, ascending
-        self._gaps = Gaps()
+        self._gaps = GapLedger()
         self._ending: dict[int, tuple[int, int]] = {}  # ended number -> slot, until
         self._ended_blocks: dict[int, int] = {}  # first number -> until
         self._exact_from = 0  # below, dropped rows can no longer be counted
-        self.ranges = Ranges()
+        self.ranges = RetainedRanges()
         self.frontier = 0
         self.index_version = 0
 
-    def restore(self, ranges: Iterable[Range], frontier: int) -> None:
+    def restore(self, ranges: Iterable[RetainedRange], frontier: int) -> None:
         """Begin with what was found on disk; before anything is registered."""
         for item in ranges:
             self.ranges.append(item)
@@ -70,7 +70,7 @@ class Mailboxes:
         self.frontier = frontier
         self._exact_from = frontier
 
-    def accept(self, notifications: Notifications, *, stored: bool = True) -> Range | None:
+    def accept(self, notifications: Notifications, *, stored: bool = True) -> RetainedRange | None:
         """Count what the next range of the log brings; None where all of it is known already. `stored` says
         whether its file is on disk.
 
@@ -79,7 +79,7 @@ class Mailboxes:
             raise ValueError(f"notifications from {notifications.start} leave a hole at {self.frontier}")
         if notifications.end <= self.frontier:
             return None
-        item = Range(self.frontier, notifications, stored=stored)
+        item = RetainedRange(self.frontier, notifications, stored=stored)
         self.ranges.append(item)
         self.frontier = notifications.end
         self.index_version = notifications.index_version
@@ -298,7 +298,7 @@ class Mailboxes:
             del self._ended_blocks[number]
         return done
 
-    def retire(self, below: int) -> list[Range]:
+    def retire(self, below: int) -> list[RetainedRange]:
         """Let go of the ranges that end at or below an offset, except the newest."""
         retired = self.ranges.drop_below(below)
         if retired:
@@ -312,7 +312,7 @@ class Mailboxes:
         wanted: NDArray[np.bool_] = (slots != NONE) & (last >= self._columns.floor[slots])
         return wanted
 
-    def exchange(self, old: Sequence[Range], new: Range, *, pruned: bool = False) -> None:
+    def exchange(self, old: Sequence[RetainedRange], new: RetainedRange, *, pruned: bool = False) -> None:
         """Put one range in the place of adjacent ones. With `pruned`, the rows that nobody wants are gone,
         and what was dropped there can no longer be counted."""
         self.ranges.exchange(old, new)
@@ -384,7 +384,7 @@ class Mailboxes:
         self._gaps.clear(slot)
         self._columns.release(np.array([slot]))
 
-    def _count(self, item: Range, known: NDArray[np.int64], slots: NDArray[np.int64]) -> None:
+    def _count(self, item: RetainedRange, known: NDArray[np.int64], slots: NDArray[np.int64]) -> None:
         """Add a range's rows to the mailboxes: those of the known registrations, which ascend, to their slots."""
         n = item.notifications
         sizes = n.sizes.copy()

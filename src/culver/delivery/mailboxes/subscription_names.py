@@ -1,9 +1,9 @@
-"""Which subscription has which number, both ways, without keeping an id for each member of a set.
+"""Subscription id to slot and back, without an id in memory for each member of a set.
 
     "alerts"     a slot, in a dictionary
     "quotes.7"   set quotes, place 7 -> the block that has it -> its number; and back
 
-A member that was replaced gets a slot in the dictionary, which goes before the block.
+A member that was replaced gets a slot in the dictionary, which takes precedence over the block.
 """
 
 from bisect import bisect_right, insort
@@ -22,7 +22,7 @@ class _Span(NamedTuple):
     name: str
 
 
-class Names:
+class SubscriptionNames:
     def __init__(self) -> None:
         self._slots: dict[str, int] = {}
         self._ids: dict[int, str] = {}  # by slot
@@ -58,11 +58,11 @@ class Names:
                 del self._sets[block.name]
 
     def slot(self, subscription: str) -> int | None:
-        """Of a subscription that has one by itself."""
+        """The slot of a subscription that has one of its own, apart from a block."""
         return self._slots.get(subscription)
 
     def number(self, subscription: str) -> int | None:
-        """That a subscription has or had as a member of a block."""
+        """The number that a subscription has or had as a member of a block."""
         parts = split_member(subscription)
         spans = self._sets.get(parts[0]) if parts is not None else None
         if parts is None or spans is None:

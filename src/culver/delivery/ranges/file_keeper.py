@@ -1,10 +1,10 @@
-"""The notification files of a site: those that nobody needs go, and small ones are merged.
+"""Keeps the notification files of a site: deletes those that nobody needs, and merges small ones.
 
-The inline engine hands over ranges that have no file; they get one here, many in one. The order makes a crash at any
-moment harmless: the base is on disk before the files below it go, a merged file before its inputs go.
+The inline engine hands over ranges without a file. The keeper writes them, many in one file. A crash at any moment is
+harmless, because of the order: the base is on disk before the files below it go, a merged file before its inputs go.
 
-Other gateways read the same files. They are told of each merged file, and what they may still be about to read stays
-until they say that they are past it.
+Other gateways read the same files. The keeper tells them of each merged file, and deletes no file before they say
+that they do not need it.
 """
 
 import asyncio
@@ -17,15 +17,9 @@ from numpy.typing import NDArray
 from culver.delivery.mailboxes.cursor_store import CursorStore
 from culver.delivery.mailboxes.mailbox_columns import NEVER, NONE
 from culver.delivery.mailboxes.mailboxes import Mailboxes
+from culver.delivery.ranges.merge_plan import plan_merges, plan_storing
 from culver.delivery.ranges.notification_directory import NotificationFiles
-from culver.delivery.ranges.notification_ranges import (
-    Range,
-    last_offsets,
-    merge,
-    plan_merges,
-    plan_storing,
-    select,
-)
+from culver.delivery.ranges.retained_ranges import RetainedRange, last_offsets, merge, select
 from culver.matching import Grouping
 from culver.pipeline import Notifications, aligned_rows, parse_notification_file_name
 
@@ -36,21 +30,21 @@ class Followers(Protocol):
     """The gateways that read the same files in other processes."""
 
     def needed_from(self) -> int:
-        """The lowest offset that one of them needs, also one that is down at the moment."""
+        """The lowest offset that one of them needs. A gateway that is down at the moment counts too."""
 
     async def wanted(self, numbers: NDArray[np.int64], last: NDArray[np.int64]) -> NDArray[np.bool_] | None:
-        """Which registrations of a file one of them still has something to deliver for there; see
-        `Mailboxes.wanted`. None where one of them cannot be asked."""
+        """Which registrations of a file have something left to deliver there at one of them; see `Mailboxes.wanted`.
+        None where one of them cannot be asked."""
 
-    def merged(self, item: Range, *, pruned: bool) -> None:
-        """This range, which is on disk, has taken the place of those that it covers."""
+    def merged(self, item: RetainedRange, *, pruned: bool) -> None:
+        """Tell them that this range, which is on disk, has taken the place of those it covers."""
 
     def release(self, names: Sequence[str]) -> list[str]:
-        """These files are of no use here any more. Returns those, of all that were ever given, that may be deleted
-        now; each once."""
+        """Take note of files that are of no use here any more. Returns each file once, as soon as it may be
+        deleted."""
 
 
-class Nobody:
+class NoFollowers:
     """No followers."""
 
     def needed_from(self) -> int:
@@ -59,7 +53,7 @@ class Nobody:
     async def wanted(self, numbers: NDArray[np.int64], last: NDArray[np.int64]) -> NDArray[np.bool_]:
         return np.zeros(len(numbers), np.bool_)
 
-    def merged(self, item: Range, *, pruned: bool) -> None:
+    def merged(self, item: RetainedRange, *, pruned: bool) -> None:
         return
 
     def release(self, names: Sequence[str]) -> list[str]:
@@ -67,7 +61,7 @@ class Nobody:
 
 
 class FileKeeper:
-    """Runs on the event loop's thread, one call at a time; files are worked on in threads."""
+    """Runs on the event loop's thread, one call at a time. Work on files is done in threads."""
 
     def __init__(
         self,
@@ -83,23 +77,22 @@ class FileKeeper:
         self._cursors = cursors
         self._followers = followers
         self._surplus = set(waiting)  # files that are of no use once the frontier has passed them
-        # What was accepted less than the grace time ago is kept, whoever wants it: its registration may
-        # be on its way here.
+        # Notifications stay for a grace time even if nobody wants them: their registration may be on its way here.
         self._noted_us, self._noted = now_us, mailboxes.frontier
-        self._settled = 0
+        self._settled = 0  # below, the grace time is over
 
     def surplus(self, name: str) -> None:
-        """A file that repeats what others hold."""
+        """Take note of a file that repeats what others hold."""
         self._surplus.add(name)
 
     def settle(self, now_us: int) -> None:
-        """Note what has been there for the grace time."""
+        """Note how far the grace time is over."""
         if now_us - self._noted_us >= _GRACE_US:
             self._settled = self._noted
             self._noted_us, self._noted = now_us, self._mailboxes.frontier
 
     async def tidy_files(self, now_us: int) -> None:
-        """Delete what nobody needs, write what has no file, and merge what is small."""
+        """Delete the files that nobody needs, write the ranges that have none, and merge small files."""
         self.settle(now_us)
         await self._retire()
         await self.store_files()
@@ -107,7 +100,7 @@ class FileKeeper:
             await self._merge(group)
 
     async def store_files(self) -> None:
-        """Write files for what is in memory only."""
+        """Write files for the ranges that are in memory only."""
         self._mailboxes.ranges.leave_as_is()
         for group in plan_storing(self._mailboxes.ranges):
             await self._merge(group)
@@ -123,8 +116,8 @@ class FileKeeper:
         self._surplus -= passed
         await self._delete([*names, *passed])
 
-    async def _merge(self, group: list[Range]) -> None:
-        """Leaves the group empty."""
+    async def _merge(self, group: list[RetainedRange]) -> None:
+        """Merge a group into one file. Leaves the group empty."""
         draft = _Draft()
         await asyncio.to_thread(draft.merge, group)
         pruned = False
@@ -152,18 +145,18 @@ class FileKeeper:
 
 
 class _Draft:
-    """What becomes a merged file, worked on in threads. Large contents are let go of there too: to give back their
+    """A merged file in the making, worked on in threads. The threads let go of large contents too: giving back their
     pages takes milliseconds, for which the event loop would stand still."""
 
     content: Notifications
 
-    def merge(self, group: Sequence[Range]) -> None:
+    def merge(self, group: Sequence[RetainedRange]) -> None:
         self.content = merge(group, Grouping(), aligned_rows)
 
     def prune(self, keep: NDArray[np.bool_]) -> None:
         self.content = select(self.content, keep, self.content.start)
 
-    def store(self, files: NotificationFiles) -> Range:
+    def store(self, files: NotificationFiles) -> RetainedRange:
         merged = files.store(self.content)
         del self.content
         return merged

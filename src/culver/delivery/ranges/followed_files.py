@@ -1,11 +1,11 @@
-"""The files of a site as one of its other gateways sees them: it reads its share, and changes nothing on disk.
+"""The notification files of a site as another of its gateways sees them: it reads its share, and changes no file.
 
     site      [0 - 500)  [500 - 730)  [730 - 731)       merged: [0 - 730)
     told            accepted 500-730       ...          merged 0-730
     here       rows of    rows of       rows of         large: the file itself, mapped
                our 7, 12  our 12        nobody          small: our rows of it, in memory
 
-A file is grouped by registration, so a share is found by looking up the numbers; the rows of others are not touched.
+A file is grouped by registration, so a gateway finds its share by looking up its numbers, and reads no other rows.
 """
 
 from collections.abc import Callable, Iterable
@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culver.delivery.mailboxes.mailboxes import Mailboxes
-from culver.delivery.ranges.notification_ranges import LEVELS, Range, select
+from culver.delivery.ranges.merge_plan import LEVELS
+from culver.delivery.ranges.retained_ranges import RetainedRange, select
 from culver.pipeline import Notifications, notification_file_name, read_notifications
 
 Knows = Callable[[NDArray[np.int64]], NDArray[np.bool_]]
@@ -26,43 +27,44 @@ FileRange = tuple[int, int, int]
 
 
 class FollowedFiles:
-    """Keeps the ranges of `mailboxes` in step with the site's. Stands where the site has its FileKeeper."""
+    """Keeps the ranges of `mailboxes` in step with the site's. A hub that follows has it in place of a FileKeeper."""
 
     def __init__(self, directory: Path, mailboxes: Mailboxes) -> None:
         self._directory = directory
         self._mailboxes = mailboxes
 
     def restore(self, ranges: Iterable[FileRange], frontier: int) -> None:
-        """Begin with what the site has. Raises FileNotFoundError where a file is gone."""
-        found = [Range(start, self._read(low, high)) for start, low, high in ranges]
+        """Begin with the ranges that the site has. Raises FileNotFoundError where a file is gone."""
+        found = [RetainedRange(start, self._read(low, high)) for start, low, high in ranges]
         self._mailboxes.restore(found, frontier)
 
     def narrow(self, knows: Knows) -> None:
-        """Once the registrations are known: keep only their rows of what is in memory."""
+        """Keep only the rows of this gateway's registrations, once these are known."""
         for item in list(self._mailboxes.ranges):
-            ours = Range(item.start, self._ours(item.notifications, knows))
+            ours = RetainedRange(item.start, self._ours(item.notifications, knows))
             self._mailboxes.exchange([item], ours)
 
     def read(self, start: int, end: int, knows: Knows) -> Notifications:
-        """What a file has for this gateway's registrations."""
+        """The part of a file for this gateway's registrations."""
         return self._ours(self._read(start, end), knows)
 
     def merged(self, start: int, end: int, knows: Knows, *, pruned: bool) -> None:
-        """One file has taken the place of those between. What is let go of here already stays so."""
+        """Read the one file that has taken the place of those between `start` and `end`. A range that this gateway
+        has let go of stays away."""
         old = [item for item in self._mailboxes.ranges if start <= item.start and item.end <= end]
         if old:
-            new = Range(old[0].start, self.read(start, end, knows))
+            new = RetainedRange(old[0].start, self.read(start, end, knows))
             self._mailboxes.exchange(old, new, pruned=pruned)
 
     def surplus(self, name: str) -> None:
-        """The site deletes it."""
+        """Nothing to do: the site deletes it."""
 
     async def tidy_files(self, now_us: int) -> None:
-        """Let go, in memory, of what no mailbox here needs."""
+        """Let go of the ranges in memory that no mailbox here needs."""
         self._mailboxes.retire(self._mailboxes.needed_from())
 
     async def store_files(self) -> None:
-        """All are stored."""
+        """Nothing to do: the site has stored all of them."""
 
     def _read(self, start: int, end: int) -> Notifications:
         # The site has checked the rows, or has them from a worker that has seen them reach the disk.

@@ -1,7 +1,7 @@
-"""The directory of notification files: what is found at start-up, and the work on files afterwards.
+"""The directory of notification files: recovery at start-up, then writing and deleting.
 
-Recovery walks the files by position from the base (below which nothing is needed) and takes each that
-continues the sequence:
+Recovery walks the files by position from the base, below which nobody needs anything, and takes each that continues
+the sequence:
 
     base 20   [0 - 10)  [20 - 30)  [25 - 40)  [40 - 4x       [60 - 70)
               below it   taken      taken      torn, removed  waits: a hole comes before it
@@ -15,7 +15,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from culver.delivery.ranges.notification_ranges import LEVELS, Range
+from culver.delivery.ranges.merge_plan import LEVELS
+from culver.delivery.ranges.retained_ranges import RetainedRange
 from culver.errors import StorageCorrupt
 from culver.pipeline import (
     NOTIFICATION_SUFFIX,
@@ -29,26 +30,28 @@ from culver.pipeline import (
 logger = logging.getLogger(__name__)
 
 _SMALL_BYTES = LEVELS[0].below_bytes
-_BYTES_AT_ONCE = 1 << 20  # the log, whose commits somebody waits for, is mostly on the same disk
+# The log, whose commits somebody waits for, is mostly on the same disk: a write must not keep it for long.
+_BYTES_AT_ONCE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Recovered:
-    ranges: list[Range]
+class RecoveredRanges:
+    ranges: list[RetainedRange]
     frontier: int
-    waiting: list[str]  # names of files behind a hole
+    waiting: list[str]
+    """Names of files behind a hole."""
 
 
 class NotificationFiles:
-    """Every method but `recover` only touches files that it is told about; safe to call from any thread."""
+    """Every method but `recover` only touches files that it is told about. Safe to call from any thread."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         directory.mkdir(parents=True, exist_ok=True)
 
-    def recover(self, base: int, first_offset: int) -> Recovered:
-        """Find the contiguous files from `base` on; remove those that are torn, half written or covered by
-        others. Where the log has been trimmed beyond a hole, nobody needed the hole: it is passed over."""
+    def recover(self, base: int, first_offset: int) -> RecoveredRanges:
+        """Find the contiguous files from `base` on; remove those that are torn, half written or covered by others.
+        Pass over a hole beyond which the log has been trimmed: nobody needed it."""
         found: list[tuple[int, int]] = []
         for path in self._directory.iterdir():
             parsed = parse_notification_file_name(path.name)
@@ -57,11 +60,11 @@ class NotificationFiles:
             elif path.suffix == ".tmp":
                 logger.warning("removing the unfinished file %s", path.name)
                 path.unlink(missing_ok=True)
-        ranges: list[Range] = []
+        ranges: list[RetainedRange] = []
         waiting: list[str] = []
         frontier = base
-        # Of files that begin together the longest comes first, so that the inputs of a merge that was cut
-        # off before it could delete them are seen to be covered.
+        # The longest of the files that begin together comes first. So it covers the inputs of a merge that was cut
+        # off before it could delete them.
         for start, end in sorted(found, key=lambda bounds: (bounds[0], -bounds[1])):
             name = notification_file_name(start, end)
             if start > frontier and frontier < first_offset:
@@ -75,13 +78,13 @@ class NotificationFiles:
             else:
                 ranges.append(_range(frontier, content))
                 frontier = end
-        return Recovered(ranges, max(frontier, first_offset), waiting)
+        return RecoveredRanges(ranges, max(frontier, first_offset), waiting)
 
     @property
     def empty(self) -> bool:
         return not any(path.suffix == NOTIFICATION_SUFFIX for path in self._directory.iterdir())
 
-    def store(self, content: Notifications) -> Range:
+    def store(self, content: Notifications) -> RetainedRange:
         """Write a merged file, on disk on return, and map it."""
         path = write_notifications(self._directory, content, durable=True, most_bytes_at_once=_BYTES_AT_ONCE)
         return _range(content.start, read_notifications(path))
@@ -102,13 +105,13 @@ class NotificationFiles:
             return None
 
 
-def _range(start: int, content: Notifications) -> Range:
-    """A mapping holds a file descriptor; small files are cheaper in memory."""
-    item = Range(start, content)
+def _range(start: int, content: Notifications) -> RetainedRange:
+    """The range of a file. A small one is copied into memory, because a mapping holds a file descriptor."""
+    item = RetainedRange(start, content)
     if item.size >= _SMALL_BYTES:
         return item
     n = content
     copied = Notifications(
         n.start, n.end, n.index_version, n.numbers.copy(), n.bounds.copy(), n.rows.copy(), n.sizes.copy()
     )
-    return Range(start, copied)
+    return RetainedRange(start, copied)

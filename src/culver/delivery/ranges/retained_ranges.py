@@ -1,16 +1,15 @@
-"""The notification files that are still needed, in order, each with the part of the log that it answers for.
+"""The ranges of notifications that somebody may still need, in order, each with the part of the log it answers for.
 
-Ranges never overlap here: where two files cover the same offset, the later one begins at `start`, behind the
-other's end, although its file reaches further back.
+Ranges never overlap here. Where two files cover the same offset, the later one begins at `start`, behind the end of
+the other, although its file reaches further back:
 
-    file A  [0 ........ 50)         Range A  0 .. 50
-    file B         [30 ........ 80) Range B  50 .. 80
+    file A  [0 ........ 50)         range A  0 .. 50
+    file B         [30 ........ 80) range B  50 .. 80
     file C                     [80 .. 90)
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,51 +19,64 @@ from culver.jit import read_only
 from culver.matching import MOST_EVENTS, Grouping, Groups, Rows, pooled_rows
 from culver.pipeline import Notifications, aligned_rows, notification_file_name
 
-_LOOSE = 32  # ranges that become one
-_LOOSE_BYTES = 1 << 16  # of each, at most: it is done on the event loop
+# So many of the newest ranges become one as they come, each up to so many bytes: the event loop waits for it.
+_LOOSE = 32
+_LOOSE_BYTES = 1 << 16
 
 
-class Range:
-    """Answers for `[start, end)` with the content of one notification file. Never changed once it is made; but no
-    frozen dataclass, for one is made for every group of events."""
+class RetainedRange:
+    """Answers for `[start, end)` with the content of one notification file. Nobody changes it once it is made; it is
+    no frozen dataclass, because one is made for every group of events."""
 
     __slots__ = ("end", "notifications", "size", "start", "stored")
 
     def __init__(self, start: int, notifications: Notifications, *, stored: bool = True) -> None:
+        """`stored` says whether its file is on disk."""
         n = notifications
         self.start = start
         self.end = n.end
         self.notifications = n
-        self.stored = stored  # its file is on disk
+        self.stored = stored
         self.size = n.numbers.nbytes + n.bounds.nbytes + n.rows.nbytes + n.sizes.nbytes
 
     @property
     def name(self) -> str:
         return notification_file_name(self.notifications.start, self.end)
 
+    @property
+    def unstored_bytes(self) -> int:
+        return 0 if self.stored else self.size
 
-class Ranges:
-    """Ascending, without overlap; a hole is possible only where the log had been trimmed already."""
+    def continues(self, group: Sequence["RetainedRange"]) -> bool:
+        """Whether the range follows a group and, with it, has no more events than one file can hold."""
+        return group[-1].end == self.start and self.end - group[0].start <= MOST_EVENTS
+
+
+class RetainedRanges:
+    """Ascending, without overlap. There is a hole only where the log had been trimmed already.
+
+    Small ranges that are in memory only come by the hundred in a second, and a search for the rows of a registration
+    looks at every range. So the newest of them become one whenever there are enough."""
 
     def __init__(self) -> None:
-        self._ranges: list[Range] = []
+        self._ranges: list[RetainedRange] = []
         self._ends: list[int] = []
-        self.unstored_bytes = 0  # in memory only, because there is no file yet
-        self._loose = 0  # how many of the newest are small, in memory only, and merged soon
+        self._loose = 0  # how many of the newest are waiting to become one
         self._grouping = Grouping()
+        self.unstored_bytes = 0
 
     def __len__(self) -> int:
         return len(self._ranges)
 
-    def __iter__(self) -> Iterator[Range]:
+    def __iter__(self) -> Iterator[RetainedRange]:
         return iter(self._ranges)
 
-    def append(self, item: Range) -> None:
-        if self._loose and not _continues(self._ranges[-self._loose :], item):
+    def append(self, item: RetainedRange) -> None:
+        if self._loose and not item.continues(self._ranges[-self._loose :]):
             self._loose = 0
         self._ranges.append(item)
         self._ends.append(item.end)
-        self.unstored_bytes += 0 if item.stored else item.size
+        self.unstored_bytes += item.unstored_bytes
         if item.stored or item.size > _LOOSE_BYTES or item.start > item.notifications.start:
             self._loose = 0
             return
@@ -72,36 +84,36 @@ class Ranges:
         if self._loose == _LOOSE:
             loose = self._ranges[-_LOOSE:]
             content = merge(loose, self._grouping, pooled_rows)
-            self.exchange(loose, Range(content.start, content, stored=False))
+            self.exchange(loose, RetainedRange(content.start, content, stored=False))
             self._loose = 0
 
     def leave_as_is(self) -> None:
-        """Keep the ranges there are apart until they are exchanged."""
+        """Keep the ranges that are there now apart until they are exchanged."""
         self._loose = 0
 
-    def drop_below(self, offset: int) -> list[Range]:
+    def drop_below(self, offset: int) -> list[RetainedRange]:
         """Take out the ranges that end at or below `offset`, but never the newest one."""
         count = min(bisect_right(self._ends, offset), max(len(self._ranges) - 1, 0))
         dropped = self._ranges[:count]
-        self.unstored_bytes -= sum(map(_unstored_bytes, dropped))
+        self.unstored_bytes -= sum(item.unstored_bytes for item in dropped)
         del self._ranges[:count], self._ends[:count]
         self._loose = min(self._loose, len(self._ranges))
         return dropped
 
-    def exchange(self, old: Sequence[Range], new: Range) -> None:
+    def exchange(self, old: Sequence[RetainedRange], new: RetainedRange) -> None:
         """Put one range in the place of adjacent ones that together cover the same offsets."""
         at = self._ranges.index(old[0])
-        self.unstored_bytes += _unstored_bytes(new) - sum(map(_unstored_bytes, old))
+        self.unstored_bytes += new.unstored_bytes - sum(item.unstored_bytes for item in old)
         self._ranges[at : at + len(old)] = [new]
         self._ends[at : at + len(old)] = [new.end]
 
     def segments(
         self, numbers: Sequence[int], start: int, end: int | None = None
     ) -> Iterator[tuple[Notifications, Rows]]:
-        """The rows of these registrations at offsets in `[start, end)`, file by file, ascending.
+        """The rows of these registrations at offsets in `[start, end)`, range by range, ascending.
 
-        `numbers` ascend and belong to one subscription, so each is in effect before the next: their rows in
-        one file do not interleave. Stopping early costs nothing for the files not reached."""
+        `numbers` ascend and belong to one subscription, so each takes effect when the one before ends, and their rows
+        in one range do not interleave. A caller that stops early pays nothing for the ranges it did not reach."""
         for at in range(bisect_right(self._ends, start), len(self._ranges)):
             item = self._ranges[at]
             if end is not None and item.start >= end:
@@ -126,12 +138,8 @@ class Ranges:
         return found
 
 
-def _unstored_bytes(item: Range) -> int:
-    return 0 if item.stored else item.size
-
-
 def rows_of(notifications: Notifications, number: int) -> Rows:
-    """The rows of one registration in one file."""
+    """The rows of one registration."""
     n = notifications
     at = int(n.numbers.searchsorted(number))
     if at == len(n.numbers) or n.numbers[at] != number:
@@ -140,7 +148,7 @@ def rows_of(notifications: Notifications, number: int) -> Rows:
 
 
 def last_offsets(notifications: Notifications) -> NDArray[np.int64]:
-    """The last offset that each registration of a file has in it; -1 where it has none."""
+    """The last offset that each registration gets; -1 where it gets none."""
     n = notifications
     last = np.full(len(n.numbers), -1, np.int64)
     present = np.diff(n.bounds) > 0
@@ -148,7 +156,9 @@ def last_offsets(notifications: Notifications) -> NDArray[np.int64]:
     return last
 
 
-def merge(ranges: Sequence[Range], grouping: Grouping, new_rows: Callable[[int], Rows]) -> Notifications:
+def merge(
+    ranges: Sequence[RetainedRange], grouping: Grouping, new_rows: Callable[[int], Rows]
+) -> Notifications:
     """One content for adjacent ranges, with the same rows. Holds the GIL for little, and needs little memory beyond
     the result."""
     start = ranges[0].start
@@ -162,8 +172,8 @@ def merge(ranges: Sequence[Range], grouping: Grouping, new_rows: Callable[[int],
     return Notifications(start, ranges[-1].end, parts[-1].index_version, *groups, sizes)
 
 
-def _cut(item: Range) -> Notifications:
-    """A range's content without what lies before its start."""
+def _cut(item: RetainedRange) -> Notifications:
+    """The content of a range without what lies before its start."""
     n = item.notifications
     return n if item.start == n.start else select(n, np.ones(len(n.numbers), np.bool_), item.start)
 
@@ -176,75 +186,9 @@ def select(notifications: Notifications, keep: NDArray[np.bool_], start: int) ->
     bounds = np.empty(len(numbers) + 1, np.int64)
     rows = aligned_rows(int(np.diff(n.bounds)[keep].sum()))
     skip = start - n.start
-    count = copy_kept(
-        keep, read_only(n.numbers), read_only(n.bounds), read_only(n.rows), skip, numbers, bounds, rows
-    )
+    arrays = read_only(n.numbers), read_only(n.bounds), read_only(n.rows)
+    count = copy_kept(keep, *arrays, skip, numbers, bounds, rows)
     sizes = n.sizes[skip:].copy()
     return Notifications(
         start, n.end, n.index_version, numbers[:count], bounds[: count + 1], rows[: bounds[count]], sizes
     )
-
-
-def plan_storing(ranges: Iterable[Range]) -> list[list[Range]]:
-    """Groups of adjacent ranges that are in memory only, each to become one file."""
-    groups: list[list[Range]] = []
-    total = 0
-    for item in ranges:
-        if item.stored:
-            continue
-        if groups and total + item.size <= _LARGEST_MERGE_BYTES and _continues(groups[-1], item):
-            groups[-1].append(item)
-            total += item.size
-        else:
-            groups.append([item])
-            total = item.size
-    return groups
-
-
-@dataclass(frozen=True, slots=True)
-class Level:
-    """Files below `below_bytes` are merged once there are more than `most` of them."""
-
-    below_bytes: int
-    most: int
-
-
-_LARGEST_MERGE_BYTES = 64 * 1024 * 1024
-LEVELS = (Level(512 * 1024, 64), Level(8 * 1024 * 1024, 16))
-"""Levels keep the number of files small and have each row rewritten a handful of times, not once per merge."""
-
-
-def plan_merges(ranges: Iterable[Range], levels: Sequence[Level] = LEVELS) -> list[list[Range]]:
-    """Groups of adjacent files, each worth merging into one; at most one level's groups at a time."""
-    everything = [item for item in ranges if item.stored]
-    smaller_than = 0
-    for level in levels:
-        groups = [group for group in _groups(everything, level.below_bytes) if len(group) > 1]
-        due = sum(item.size >= smaller_than for group in groups for item in group)
-        if due > level.most:
-            return groups
-        smaller_than = level.below_bytes
-    return []
-
-
-def _groups(ranges: Sequence[Range], below_bytes: int) -> Iterator[list[Range]]:
-    """Runs of adjacent small ranges; a run's sum is bounded, so that one merge fits into memory."""
-    most_bytes = min(8 * below_bytes, _LARGEST_MERGE_BYTES)
-    group: list[Range] = []
-    total = 0
-    for item in ranges:
-        if group and (
-            item.size >= below_bytes or total + item.size > most_bytes or not _continues(group, item)
-        ):
-            yield group
-            group, total = [], 0
-        if item.size < below_bytes:
-            group.append(item)
-            total += item.size
-    if group:
-        yield group
-
-
-def _continues(group: Sequence[Range], item: Range) -> bool:
-    """Whether a range follows a group and, with it, has no more events than one file can hold."""
-    return group[-1].end == item.start and item.end - group[0].start <= MOST_EVENTS

@@ -1,3 +1,5 @@
+"""Ranges give every registration its rows, however they are merged, cut and put together."""
+
 import random
 from collections.abc import Sequence
 
@@ -6,30 +8,32 @@ import pytest
 
 from culver.delivery.delivery_kernels import count, meet
 from culver.delivery.mailboxes.mailbox_columns import NEVER, NONE
-from culver.delivery.ranges.notification_ranges import Level, Range, Ranges, merge, plan_merges, select
+from culver.delivery.ranges.retained_ranges import RetainedRange, RetainedRanges, merge, select
 from culver.jit import read_only
 from culver.matching import MOST_EVENTS, Grouping, pooled_rows
 from culver.pipeline.notifications import Notifications
 from support.notifications import make_notifications, rows_by_number
 
 
-def merged(ranges: Sequence[Range]) -> Notifications:
+def merged(ranges: Sequence[RetainedRange]) -> Notifications:
     return merge(ranges, Grouping(), pooled_rows)
 
 
-def random_ranges(seed: int, count: int = 12) -> tuple[list[Range], dict[int, list[int]], dict[int, int]]:
+def random_ranges(
+    seed: int, count: int = 12
+) -> tuple[list[RetainedRange], dict[int, list[int]], dict[int, int]]:
     """Adjacent ranges over overlapping files; the offsets of each number, and the size of each event."""
     choose = random.Random(seed)
     sizes = {offset: choose.randrange(100) for offset in range(200)}
     rows = {number: sorted(choose.sample(range(200), choose.randrange(60))) for number in range(1, 15)}
-    ranges: list[Range] = []
+    ranges: list[RetainedRange] = []
     frontier = 0
     for _ in range(count):
         start = max(frontier - choose.choice((0, 0, 4)), 0)
         end = frontier + choose.randrange(1, 16)
         inside = {number: [o for o in offsets if start <= o < end] for number, offsets in rows.items()}
         content = make_notifications(start, end, inside, [sizes[o] for o in range(start, end)])
-        ranges.append(Range(frontier, content))
+        ranges.append(RetainedRange(frontier, content))
         frontier = end
     return ranges, {n: [o for o in offsets if o < frontier] for n, offsets in rows.items()}, sizes
 
@@ -53,8 +57,8 @@ def test_a_merged_file_has_the_same_rows_as_its_parts(seed: int) -> None:
 def test_numbers_that_lie_far_apart_are_merged_as_well() -> None:
     far = 10**15
     parts = [make_notifications(0, 2, {7: [0, 1], far: [1]}), make_notifications(2, 4, {8: [3], far: [2]})]
-    empty = Range(4, make_notifications(4, 5, {}))
-    joined = merged([*(Range(part.start, part) for part in parts), empty])
+    empty = RetainedRange(4, make_notifications(4, 5, {}))
+    joined = merged([*(RetainedRange(part.start, part) for part in parts), empty])
     assert rows_by_number(joined) == {7: [0, 1], 8: [3], far: [1, 2]}
     assert rows_by_number(merged([empty])) == {}
 
@@ -112,67 +116,29 @@ def test_what_lies_before_a_start_is_left_out(seed: int) -> None:
 
 
 def test_offsets_are_found_across_files_and_registrations() -> None:
-    ranges = Ranges()
-    ranges.append(Range(0, make_notifications(0, 10, {1: [2, 4]})))
-    ranges.append(Range(10, make_notifications(8, 20, {1: [9, 12], 3: [15, 16]})))
-    ranges.append(Range(20, make_notifications(20, 30, {2: [21], 3: [25]})))
+    ranges = RetainedRanges()
+    ranges.append(RetainedRange(0, make_notifications(0, 10, {1: [2, 4]})))
+    ranges.append(RetainedRange(10, make_notifications(8, 20, {1: [9, 12], 3: [15, 16]})))
+    ranges.append(RetainedRange(20, make_notifications(20, 30, {2: [21], 3: [25]})))
     assert ranges.offsets([1, 3], 0, 100) == [2, 4, 12, 15, 16, 25]
     assert ranges.offsets([1, 3], 5, 2) == [12, 15]
     assert ranges.offsets([7], 0, 5) == []
     assert ranges.offsets([1, 3], 30, 5) == []
 
 
-def range_of(start: int, end: int, events: int) -> Range:
-    """A range whose content has a size that follows from `events`."""
-    return Range(start, make_notifications(end - events, end, {}))
-
-
-def test_nothing_is_merged_while_there_are_few_files() -> None:
-    ranges = [range_of(start, start + 1, 1) for start in range(4)]
-    assert plan_merges(ranges, [Level(1000, 4)]) == []
-    ranges.append(range_of(4, 5, 1))
-    assert plan_merges(ranges, [Level(1000, 4)]) == [ranges]
-
-
-def test_large_files_and_holes_divide_what_is_merged() -> None:
-    ranges = [range_of(start, start + 1, 1) for start in range(6)]
-    ranges[2] = Range(2, make_notifications(0, 3, {1: list(range(3))}, [0] * 3))
-    assert ranges[2].size > 30
-    del ranges[4]
-    groups = plan_merges([*ranges, *(range_of(start, start + 1, 1) for start in range(6, 9))], [Level(30, 2)])
-    assert [[(item.start, item.end) for item in group] for group in groups] == [
-        [(0, 1), (1, 2)],
-        [(5, 6), (6, 7), (7, 8), (8, 9)],
-    ]
-
-
-def test_merging_level_by_level_bounds_both_the_files_and_the_rewriting() -> None:
-    levels = (Level(400, 8), Level(4_000, 4), Level(40_000, 4))
-    ranges: list[Range] = []
-    rewritten = 0
-    for offset in range(2_000):
-        ranges.append(Range(offset, make_notifications(offset, offset + 1, {1: [offset]})))
-        for group in plan_merges(ranges, levels):
-            at = ranges.index(group[0])
-            ranges[at : at + len(group)] = [Range(group[0].start, merged(group))]
-            rewritten += sum(item.end - item.start for item in group)
-        assert len(ranges) < 40
-    assert rewritten < 10 * 2_000  # without levels: more than 200,000
-
-
-def unstored(ranges: Ranges, start: int, end: int) -> dict[int, list[int]]:
+def unstored(ranges: RetainedRanges, start: int, end: int) -> dict[int, list[int]]:
     """Append a range of one event for each offset; registration n gets every n-th."""
     expected: dict[int, list[int]] = {}
     for offset in range(start, end):
         own = {number: [offset] for number in (2, 3, 7) if offset % number == 0}
         for number in own:
             expected.setdefault(number, []).append(offset)
-        ranges.append(Range(offset, make_notifications(offset, offset + 1, own), stored=False))
+        ranges.append(RetainedRange(offset, make_notifications(offset, offset + 1, own), stored=False))
     return expected
 
 
 def test_small_ranges_without_a_file_are_put_together_as_they_come() -> None:
-    ranges = Ranges()
+    ranges = RetainedRanges()
     expected = unstored(ranges, 0, 1_000)
     assert len(ranges) < 70
     assert ranges.unstored_bytes == sum(item.size for item in ranges)
@@ -182,19 +148,19 @@ def test_small_ranges_without_a_file_are_put_together_as_they_come() -> None:
 
 
 def test_ranges_that_are_being_stored_stay_apart_until_they_are_exchanged() -> None:
-    ranges = Ranges()
+    ranges = RetainedRanges()
     expected = unstored(ranges, 0, 40)
     ranges.leave_as_is()
     group = list(ranges)
     more = unstored(ranges, 40, 90)
     assert list(ranges)[: len(group)] == group
-    ranges.exchange(group, Range(0, merged(group)))
+    ranges.exchange(group, RetainedRange(0, merged(group)))
     for number, offsets in expected.items():
         assert ranges.offsets([number], 0, 100) == offsets + more[number]
 
 
 def test_ranges_are_put_together_though_the_oldest_of_them_have_gone() -> None:
-    ranges = Ranges()
+    ranges = RetainedRanges()
     unstored(ranges, 0, 20)
     ranges.drop_below(15)
     more = unstored(ranges, 20, 60)
@@ -203,10 +169,10 @@ def test_ranges_are_put_together_though_the_oldest_of_them_have_gone() -> None:
 
 
 def test_ranges_with_more_events_than_one_can_hold_are_not_put_together() -> None:
-    ranges = Ranges()
+    ranges = RetainedRanges()
     expected = unstored(ranges, 0, 20)
     large = make_notifications(20, MOST_EVENTS + 1, {2: [20]}, [])
-    ranges.append(Range(20, large, stored=False))
+    ranges.append(RetainedRange(20, large, stored=False))
     more = unstored(ranges, MOST_EVENTS + 1, MOST_EVENTS + 60)
     assert ranges.offsets([2], 0, 1_000) == [*expected[2], 20, *more[2]]
     assert len(ranges) < 60

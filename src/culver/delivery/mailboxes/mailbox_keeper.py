@@ -1,6 +1,6 @@
-"""What is done about once a second for the mailboxes: limits are enforced, and what has ended is forgotten.
+"""Keeps the mailboxes, about once a second: enforces their limits, and forgets those that have ended.
 
-Gaps are on disk before anything that was dropped may go.
+A gap is on disk before anything that it names may go.
 """
 
 import asyncio
@@ -12,10 +12,11 @@ from culver.delivery.mailboxes.mailboxes import Mailboxes
 from culver.log import ReadableLog
 from culver.registry import Block
 
-_DROPS_AT_A_TIME = 64  # mailboxes, before the event loop gets a turn
+# How many mailboxes are cut down before the event loop gets a turn.
+_DROPS_AT_A_TIME = 64
 
 
-class Housekeeper:
+class MailboxKeeper:
     """Runs on the event loop's thread, one call at a time."""
 
     def __init__(self, mailboxes: Mailboxes, cursors: CursorStore, log: ReadableLog) -> None:
@@ -24,29 +25,29 @@ class Housekeeper:
         self._log = log
         self._forgotten: list[tuple[str, int]] = []
         self._forgotten_blocks: list[Block] = []
-        # Mailboxes with a gap that is not on disk: while there are any, nothing that it names may go.
         self.unwritten: set[str] = set()
+        """Subscriptions with a gap that is not on disk. While there are any, nothing that it names may go."""
 
     def forget(self, subscription: str, number: int) -> None:
-        """A subscription, up to this registration, has ended. On disk after the next `flush`."""
+        """Forget a subscription that has ended with this registration; on disk after the next `flush`."""
         self._forgotten.append((subscription, number))
-        # At once, to be in front of whatever a new subscription of this id writes; `flush` sees to it.
+        # Hand it over at once, before a new subscription of this id writes anything. `flush` repeats it.
         self._cursors.forget([(subscription, number)])
 
     def forget_block(self, block: Block) -> None:
-        """The members of a block have ended. On disk after the next `flush`."""
+        """Forget the members of a block that has ended; on disk after the next `flush`."""
         self._forgotten_blocks.append(block)
         self._cursors.forget([], [block])
 
     async def flush(self) -> None:
-        """Wait until all that was handed over is on disk."""
+        """Wait until everything that was handed over is on disk."""
         forgotten, blocks = tuple(self._forgotten), tuple(self._forgotten_blocks)
         await asyncio.wrap_future(self._cursors.forget(forgotten, blocks))
         self._forgotten = self._forgotten[len(forgotten) :]
         self._forgotten_blocks = self._forgotten_blocks[len(blocks) :]
 
     async def enforce_limits(self, now_us: int) -> list[str]:
-        """Drop what is too old or too much; returns the subscriptions that lost something."""
+        """Drop deliveries that are too old or too many. Returns the subscriptions that lost something."""
         mailboxes = self._mailboxes
         for done, (slot, end) in enumerate(mailboxes.expiring(await self._bounds(now_us))):
             self._note(mailboxes.drop(slot, end, "expired"))
@@ -63,7 +64,8 @@ class Housekeeper:
         return list(slots)
 
     def _note(self, gap: DeliveryGap | None) -> None:
-        """At once: a subscription may be gone after a pause, and the gaps of others must not be lost with it."""
+        """Note a gap at once: its subscription may be gone after a pause, and the gaps of others must not be lost
+        with it."""
         if gap is not None:
             self.unwritten.add(gap.subscription)
 
@@ -72,7 +74,7 @@ class Housekeeper:
         shortest = self._mailboxes.shortest_age()
         if shortest is None:
             return {}
-        # No mailbox can have lost anything but what lies below the bound of the shortest age.
+        # The shortest age limit has the highest bound. Nothing above it is too old for any mailbox.
         bound = await asyncio.to_thread(self._log.offset_at, now_us - shortest)
         ages = self._mailboxes.ages(bound)
 
