@@ -1,4 +1,4 @@
-"""Acknowledges behind the reader's back: the newest offset that is done with, one request at a time.
+"""Acknowledges in the background: always the newest offset that is done, one request at a time.
 
 An acknowledgement covers all before it, so while one is under way only the newest wish is remembered; a
 reader of small events is not slowed to one round trip each.

@@ -1,4 +1,4 @@
-"""The events that users of the client hold in their hands; other answers are those of `culver.messages`."""
+"""The events that the client yields; its other answers are the structs of `culver.messages`."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any

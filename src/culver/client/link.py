@@ -49,7 +49,7 @@ class Link:
             return connection
 
     async def ask(self, kind: type[Answer], method: str, path: str, **request: Any) -> Answer:
-        """The answer to one HTTP request, which is as that of `http`."""
+        """Send one HTTP request, as `http` does, and decode its answer."""
         _, content = await self.http(method, path, **request)
         try:
             return msgspec.json.decode(content, type=kind)

@@ -1,4 +1,4 @@
-"""Rows of values on their way to a set: as Arrow, in pieces of a size that a site takes."""
+"""Converts rows of values to Arrow, and cuts them into pieces of a size that a site takes."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""The synchronous face: the asynchronous client on an event loop in a thread of its own."""
+"""The synchronous client: runs the asynchronous one on an event loop in its own thread."""
 
 import asyncio
 import functools

@@ -51,7 +51,7 @@ class _Operation(msgspec.Struct):
 
 
 class Receiver(Protocol):
-    """Whoever a subscription's deliveries are for. Called from the reading task; must not block."""
+    """Takes the deliveries of one subscription. The reading task calls it, so it must not block."""
 
     def deliver(self, deliveries: Sequence[DeliveredEvent], size: int) -> None:
         """Deliveries in the order of their offsets; `size` is the bytes they took on the wire."""
@@ -192,7 +192,7 @@ class Connection:
         except msgspec.ValidationError:
             if msgspec.json.decode(text, type=_Operation).op in _OPERATIONS:
                 raise
-            return  # of a newer site
+            return  # a newer site sends messages that this client does not know
         match message:
             case Events(name, deliveries):
                 if (receiver := self._receivers.get(name)) is not None:

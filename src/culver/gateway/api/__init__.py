@@ -1,1 +1,1 @@
-"""The messages of the API: what is read, what is written, and its description."""
+"""The frame of the HTTP API: reading requests, encoding answers, and the OpenAPI document."""

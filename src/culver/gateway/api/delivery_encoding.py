@@ -1,4 +1,4 @@
-"""Deliveries as messages. A payload goes into a message as it is: it was checked when it entered."""
+"""Turns deliveries into messages. A payload goes into a message unchanged: it was checked when it entered."""
 
 from collections.abc import Iterator, Sequence
 
@@ -20,7 +20,7 @@ def delivered_event(delivery: Delivery) -> DeliveredEvent:
 
 
 def item_of(received: Received) -> EventItem | GapItem:
-    """The item of long polling and Server-Sent Events."""
+    """The item that long polling and Server-Sent Events send."""
     if isinstance(received, Delivery):
         return EventItem(received.id, received.offset, msgspec.Raw(received.payload))
     return GapItem(received.start, received.end, received.dropped, received.reason)
@@ -46,7 +46,7 @@ def batches(items: Sequence[Received]) -> Iterator[list[Delivery] | DeliveryGap]
 
 
 class ReceiveLimit:
-    """How many deliveries to ask for at once, so that about `MAX_BATCH_BYTES` come.
+    """Says how many deliveries to ask for at once, so that about `MAX_BATCH_BYTES` come.
 
     It follows the sizes that were seen: it starts low, because nothing is known about a subscription's events yet,
     and at least halves when one batch was too heavy."""

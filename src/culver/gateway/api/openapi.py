@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document of the API, made from the operations and their messages; `/docs` lists them."""
+"""Builds the OpenAPI 3.1 document from the operations and their messages; `/docs` shows it."""
 
 from collections.abc import Iterable
 from typing import Any, get_args
@@ -20,7 +20,7 @@ _REFERENCE = "#/components/schemas/{name}"
 
 
 def document(settings: Settings, operations: Iterable[Operation]) -> Node:
-    """A new document each time; the limits in it are those of `settings`."""
+    """Build a new document, with the limits of `settings` in it."""
     operations = list(operations)
     schemas = _Schemas(operations, settings)
     paths: dict[str, Node] = {}
@@ -80,7 +80,7 @@ class _Schemas:
         )
 
     def example(self, kind: Any) -> Any:
-        """An example made of those that the fields have."""
+        """An example of a message, put together from the examples of its fields."""
         struct = next((each for each in get_args(kind) if hasattr(each, "__struct_fields__")), kind)
         properties = self.components[struct.__name__]["properties"]
         return {
@@ -109,7 +109,7 @@ def _is_message(kind: Any) -> bool:
 
 
 def _present(schema: Node) -> Node:
-    """The schema of a member that is there: without null where that stands for leaving it out."""
+    """The schema of a member that is present: null only stands for leaving the member out."""
     options = [each for each in schema.get("anyOf", ()) if each != {"type": "null"}]
     return options[0] if len(options) == 1 else schema
 
@@ -122,7 +122,7 @@ def _parameter_schema(schema: Node) -> Node:
 
 
 def _add_limits(components: dict[str, Node], settings: Settings) -> None:
-    """Requests are the structs that allow no other members."""
+    """Add the limits of the settings to requests, which are the structs that allow no other members."""
     events, registry, delivery = settings.events, settings.registry, settings.delivery
     keywords: dict[str, Node] = {
         "filter": {"maxLength": settings.filters.max_length},

@@ -98,7 +98,7 @@ class Operation:
     event_member: str | None = None
 
     async def respond(self, request: Request) -> Response:
-        """The endpoint."""
+        """Serve one request; this is the endpoint of the route."""
         gateway = gateway_of(request)
         for name in self.path_parameters:
             PATH_PARAMETERS[name].check(request.path_params[name])

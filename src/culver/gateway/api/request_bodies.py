@@ -1,4 +1,4 @@
-"""Reading request bodies with a bound, and what their media type is."""
+"""Reads request bodies within a bound, and checks their media types."""
 
 import asyncio
 
@@ -12,7 +12,7 @@ STALL_SECONDS = 30.0
 
 
 async def read_body(request: Request, limit: int, stall_seconds: float = STALL_SECONDS) -> bytes:
-    """The whole body, at most `limit` bytes. Raises TooLarge as soon as the declared or the received
+    """Read the whole body, at most `limit` bytes. Raises TooLarge as soon as the declared or the received
     length passes it, InvalidRequest when nothing arrives for `stall_seconds`."""
     check_declared_length(request.headers, limit)
     chunks: list[bytes] = []

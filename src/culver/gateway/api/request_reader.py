@@ -27,7 +27,7 @@ Request = TypeVar("Request")
 def read_body_as(
     kind: type[Request], body: bytes, max_depth: int = REQUEST_DEPTH, event_member: str | None = None
 ) -> Request:
-    """The request in a body of JSON. Raises InvalidRequest; within the member that holds an event, InvalidEvent."""
+    """Read the request in a JSON body. Raises InvalidRequest; within the member that holds an event, InvalidEvent."""
     try:
         value = strict_json(body, max_depth)
     except InvalidEvent as exc:
@@ -36,7 +36,7 @@ def read_body_as(
 
 
 def read_query_as(kind: type[Request], parameters: QueryParams) -> Request:
-    """The request in a query string; a parameter that is there twice is refused. Raises InvalidRequest."""
+    """Read the request in a query string, and refuse a repeated parameter. Raises InvalidRequest."""
     texts: dict[str, str] = {}
     for name, value in parameters.multi_items():
         if name in texts:
@@ -48,7 +48,7 @@ def read_query_as(kind: type[Request], parameters: QueryParams) -> Request:
 
 
 def read_as(kind: type[Request], value: Any, what: str = "member") -> Request:
-    """A decoded value as a struct. Raises InvalidRequest."""
+    """Convert a decoded value to a struct. Raises InvalidRequest."""
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as exc:
@@ -56,7 +56,7 @@ def read_as(kind: type[Request], value: Any, what: str = "member") -> Request:
 
 
 def as_request_error(error: InvalidEvent, event_member: str | None) -> CulverError:
-    """What is wrong with the JSON of a request, unless it is about the member that holds events."""
+    """The InvalidRequest for an error of the JSON reader; inside the member for events it stays an InvalidEvent."""
     if event_member and error.field and re.match(rf"{event_member}([.\[]|$)", error.field):
         return error
     return InvalidRequest(error.message, field=error.field or WHOLE_BODY, **error.details)
@@ -84,7 +84,7 @@ def check_subscription_id(text: str, field: str = "id") -> str:
 
 
 def check_delivery_id(text: str, field: str = "delivery_id") -> tuple[str, int]:
-    """(subscription, offset) of a delivery id."""
+    """Split a delivery id into (subscription, offset). Raises InvalidRequest."""
     parsed = parse_delivery_id(text) if re.fullmatch(DELIVERY_ID, text) else None
     if parsed is None or parsed[1] > MAX_OFFSET:
         raise InvalidRequest(f"{text[:100]!r} is not a delivery id, which looks like alerts:17", field=field)
@@ -117,7 +117,7 @@ def _scalar(text: str, kind: inspect.Type | None) -> Any:
 
 
 def _present(kind: inspect.Type, value: Any = None) -> inspect.Type:
-    """The type of a member that is there, or of two the one that is meant, without what only describes it."""
+    """The type of a member that is present, without its metadata; of a union, the type that fits the value."""
     while isinstance(kind, inspect.Metadata):
         kind = kind.type
     if isinstance(kind, inspect.UnionType):
@@ -128,7 +128,7 @@ def _present(kind: inspect.Type, value: Any = None) -> inspect.Type:
 
 
 def _explained(kind: Any, value: Any, error: msgspec.ValidationError, what: str) -> InvalidRequest:
-    """What is wrong with a value that msgspec refused, in our words and with our paths."""
+    """The error for a value that msgspec refused, in our words and with our paths."""
     info = _present(inspect.type_info(kind), value)
     for unknown in _unknown_members(info, value, "", what):
         return unknown

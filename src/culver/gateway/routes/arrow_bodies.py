@@ -1,8 +1,8 @@
-"""An Arrow IPC stream as a request's body, read with care.
+"""Reads an Arrow IPC stream in a request's body, and refuses compressed batches.
 
 A compressed batch may be a thousand times larger than what was sent, and Arrow expands it before anybody can ask
 how large it is. So each message's head (a FlatBuffers table, see "Encapsulated message format" in the specification
-of Arrow's columnar format) is looked at first, and a compressed one refused.
+of Arrow's columnar format) is inspected first, and a compressed one is refused.
 """
 
 import struct

@@ -154,7 +154,7 @@ class _Chunks:
         self.error: CulverError | None = None
 
     async def put(self, events: list[Event]) -> None:
-        """Waits while a full chunk is there already."""
+        """Add events; waits while a full chunk is waiting."""
         while len(self._waiting) >= _CHUNK_EVENTS or self._waiting_bytes >= _CHUNK_BYTES:
             self._room.clear()
             await self._room.wait()
@@ -163,7 +163,7 @@ class _Chunks:
         self._filled.set()
 
     def end(self) -> None:
-        """Nothing more is put."""
+        """Tell the publishing task that nothing more comes."""
         self._ended = True
         self._filled.set()
 

@@ -1,4 +1,4 @@
-"""Trying filters out: `/v1/filters/test` and `/v1/filters/explain`."""
+"""`/v1/filters/test` and `/v1/filters/explain`: try a filter out."""
 
 from starlette.requests import Request
 

@@ -1,4 +1,4 @@
-"""What operators and tools ask: health, readiness, metrics, the API's description and its page."""
+"""The endpoints for operators and tools: health, readiness, metrics, the API's description and its page."""
 
 from dataclasses import replace
 from importlib import resources

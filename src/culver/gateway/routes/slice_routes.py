@@ -1,4 +1,4 @@
-"""The slices of the index: `/v1/slices`, to look at, add and remove."""
+"""`/v1/slices`: show, add and remove slices of the index."""
 
 from starlette.requests import Request
 

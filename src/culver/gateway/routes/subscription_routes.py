@@ -120,13 +120,13 @@ async def parse_filter(gateway: Gateway, text: str) -> Predicate:
 
 
 async def live_spec(gateway: Gateway, subscription: str, text: str, scheme: str | None) -> SubscriptionSpec:
-    """`scheme` is as it was sent. Raises InvalidRequest, InvalidFilter."""
+    """Specify a live subscription; `scheme` is unchecked. Raises InvalidRequest, InvalidFilter."""
     chosen = check_scheme(scheme)
     return SubscriptionSpec(await parse_filter(gateway, text), subscription, durable=False, scheme=chosen)
 
 
 def check_scheme(name: str | None) -> str:
-    """The filtering scheme of that name, or the one that goes without saying. Raises InvalidRequest."""
+    """The filtering scheme of that name, or the default. Raises InvalidRequest."""
     if name is not None and name not in FILTERS:
         known = sorted(FILTERS)
         raise InvalidRequest(

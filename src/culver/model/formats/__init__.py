@@ -1,4 +1,4 @@
-"""How events enter: JSON, NDJSON and CloudEvents 1.0, each checked once and turned into an `Event`."""
+"""The formats of events: JSON, NDJSON and CloudEvents 1.0, each checked once and turned into an `Event`."""
 
 from culver.model.formats.event_bodies import (
     MEDIA_TYPES,

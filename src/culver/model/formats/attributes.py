@@ -1,4 +1,4 @@
-"""A JSON object's members as attributes: names by dotted path, values by the value rules.
+"""Turns the members of a JSON object into attributes: names are dotted paths, values follow the value rules.
 
 {"a": {"b": 1}, "tags": ["x"], "at": {"$timestamp": "2030-01-01T00:00:00Z"}, "none": null, "mix": [1]}
 

@@ -1,4 +1,4 @@
-"""Media types, as far as events need them: what a body is, and in which characters."""
+"""Parses media types: the format of a body, and its character set."""
 
 from dataclasses import dataclass
 
