@@ -9,43 +9,26 @@ import contextlib
 import logging
 import socket
 import sys
-import time
 from collections.abc import AsyncIterator
-from functools import partial
 from pathlib import Path
 
 from culver.config import Settings
-from culver.control import (
-    Catalogue,
-    ElasticityController,
-    ElasticSlices,
-    FixedSlices,
-    SliceMeter,
-    Slices,
-    dividing_of,
-    elasticity_settings,
-    open_index,
-    recent_events,
-)
-from culver.delivery import Hub, Share
+from culver.control import Catalogue, elasticity_settings, open_index
+from culver.delivery import Hub
 from culver.errors import StorageCorrupt
 from culver.log import FollowedLog
 from culver.pipeline import EngineSetup, HeadTracker, Progress, SiteFiles
 from culver.placement import MPartition
 from culver.plugins import engine_named, open_log, open_reader
-from culver.process_setup import LOG_FORMAT, run_process
+from culver.process_setup import LOG_FORMAT, clock_us, run_process
 from culver.registry import Block, Registration, SqliteRegistry
 from culver.site import (
     EventFlow,
     GatewayFollower,
     GatewayGroup,
-    Housekeeping,
-    HubSessions,
-    LiveSubscriptions,
     OnReady,
     RemoteSite,
     RunningSite,
-    SiteObserver,
     SiteParts,
     Welcome,
     check_gateways,
@@ -59,10 +42,6 @@ from culver.site import (
 logger = logging.getLogger(__name__)
 
 
-def clock_us() -> int:
-    return time.time_ns() // 1000
-
-
 @contextlib.asynccontextmanager
 async def open_site(settings: Settings, progress: Progress = lambda text: None) -> AsyncIterator[RunningSite]:
     """Recover a site from its data directory and run it, without its gateways."""
@@ -74,7 +53,6 @@ async def open_site(settings: Settings, progress: Progress = lambda text: None) 
         stack.enter_context(site_lock(settings.data_dir))
         sockets = [stack.enter_context(listener) for listener in listeners(settings.gateway)]
         group = GatewayGroup(sockets, settings.data_dir)
-        share = Share(0, group.gateways)
         progress("opening the publication log")
         log = open_log(files.log_address, settings.log)
         stack.callback(log.close)
@@ -86,7 +64,7 @@ async def open_site(settings: Settings, progress: Progress = lambda text: None) 
         )
         logger.info("placement %s", choice.reason)
         progress("opening the mailboxes")
-        hub = Hub.open(files.delivery, log, settings.delivery, clock_us, share, group)
+        hub = Hub.open(files.delivery, log, settings.delivery, clock_us, group.share, group)
         if hub.frontier > log.next_offset:
             raise StorageCorrupt(
                 f"deliveries reach offset {hub.frontier}, but the log {log.address} ends at {log.next_offset}: log "
@@ -108,32 +86,10 @@ async def open_site(settings: Settings, progress: Progress = lambda text: None) 
             horizon=lambda: hub.stored_frontier,
             clock_us=clock_us,
         )
-        live = LiveSubscriptions(catalogue.remove)
-        parts = SiteParts(settings, log, committer, catalogue, index, choice, flow, engine, hub, live, group)
-        sessions = HubSessions(hub, share, group.ports, live, partial(group.count_pending, own=hub.pending))
-        observer = SiteObserver(parts, registry.count())
-        meter = SliceMeter()
-        slices = _slices(parts, observer, meter)
-        housekeeping = Housekeeping(parts, observer, meter, slices, clock_us)
-        site = RunningSite(parts, sessions, slices, observer, housekeeping)
+        parts = SiteParts(settings, log, committer, catalogue, index, choice, flow, engine, hub, group)
+        site = RunningSite(parts, registry.count())
         async with site.running():
             yield site
-
-
-def _slices(parts: SiteParts, observer: SiteObserver, meter: SliceMeter) -> Slices:
-    index, settings = parts.index, parts.settings.pipeline
-    if not isinstance(index.partitioner, MPartition):
-        return FixedSlices(observer.observe, meter)
-    return ElasticSlices(
-        index,
-        parts.catalogue,
-        observer.observe,
-        meter,
-        partial(recent_events, parts.log),
-        dividing_of(settings) if index.placement.name == MPartition.name else None,
-        settings.forwarding,
-        ElasticityController(elasticity_settings(settings)) if settings.elastic else None,
-    )
 
 
 def run_site(settings: Settings, progress: Progress, on_ready: OnReady) -> int:
@@ -157,7 +113,7 @@ def run_gateway(peer_handle: int, listener_handle: int, data_dir: Path) -> int:
 
 
 async def _run_gateway(half: socket.socket, listener: socket.socket) -> int:
-    async with GatewayFollower.connected(half, clock_us) as follower, contextlib.AsyncExitStack() as stack:
+    async with GatewayFollower.connected(half) as follower, contextlib.AsyncExitStack() as stack:
         welcome = await follower.welcome()
         if welcome is None:
             return 0

@@ -1,9 +1,15 @@
-"""How every process of a site that serves clients is set up: interpreter, garbage collector, event loop, log."""
+"""What every process of a site that serves clients shares: how it runs, its clock, its log, and repeated work."""
 
+import asyncio
+import contextlib
 import gc
+import logging
 import sys
-from collections.abc import Coroutine
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from typing import Any
+
+logger = logging.getLogger(__name__)
 
 LOG_FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 
@@ -13,6 +19,11 @@ _SWITCH_SECONDS = 0.00005
 # by default every few seconds. A site hardly ever drops cycles, so full collections are rare here, and young ones
 # small, below half a millisecond.
 _COLLECTION_THRESHOLDS = (3_000, 30, 50)
+_PAUSE_SECONDS = 1.0
+
+
+def clock_us() -> int:
+    return time.time_ns() // 1000
 
 
 def run_process(main: Coroutine[Any, Any, int]) -> int:
@@ -28,3 +39,26 @@ def freeze_objects() -> None:
     """Exempt everything that start-up has made from garbage collection; full collections would walk it in vain."""
     gc.collect()
     gc.freeze()
+
+
+@contextlib.asynccontextmanager
+async def repeated(
+    work: Callable[[], Awaitable[None]], first_after_seconds: float = _PAUSE_SECONDS
+) -> AsyncIterator[None]:
+    """Do `work` about once a second beside the body. A failure is logged, and the work is tried again."""
+
+    async def repeat() -> None:
+        await asyncio.sleep(first_after_seconds)
+        while True:
+            try:
+                await work()
+            except Exception:
+                logger.exception("housekeeping failed and is tried again")
+            await asyncio.sleep(_PAUSE_SECONDS)
+
+    task = asyncio.create_task(repeat())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

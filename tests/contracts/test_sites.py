@@ -42,7 +42,7 @@ async def running_site(settings: Settings) -> AsyncIterator[Site]:
 async def remote_site(settings: Settings) -> AsyncIterator[Site]:
     async with open_site(settings) as site:
         await until(lambda: site.observation.ready, START_SECONDS)
-        served = ServedSite(site, site._parts.live, is_gone=lambda: False, sent_elsewhere=lambda: 7)
+        served = ServedSite(site, site.live, is_gone=lambda: False, sent_elsewhere=lambda: 7)
         here, there = Peer(served, lambda message: None), Peer(None, lambda message: None)
         ends = socket.socketpair()
         await here.connect(ends[0])

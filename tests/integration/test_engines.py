@@ -118,7 +118,7 @@ def test_log_is_trimmed_only_behind_what_mailboxes_need(engine: str, tmp_path: P
             for _ in range(60):
                 await site.publications.publish([random_event(rng) for _ in range(10)])
             await delivered(site)
-            await site._housekeeping.keep_house()
+            await site.keep_house()
             assert site.observation.status()["log_first_offset"] == 0
             session = await site.sessions.open(registration)
             last = 0

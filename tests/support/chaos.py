@@ -32,11 +32,7 @@ import httpx
 import numpy as np
 import psutil
 
-from culver.pipeline.spark.cluster.standalone_cluster import (
-    _MASTER_IS_UP,
-    _WORKER_IS_UP,
-    StandaloneCluster,
-)
+from culver.pipeline import StandaloneCluster
 from support.mailbox_reader import MailboxReader
 from support.numbered import Journal, some_filters
 from support.service import Service
@@ -280,15 +276,7 @@ class Chaos:
             service.wait_until_listening()
         elif role is not None:
             time.sleep(_AWAY_SECONDS)
-            self._restart(role)
-
-    def _restart(self, role: str) -> None:
-        """Start a process of the cluster again, and wait until it is back at work."""
-        state = self._cluster.state()
-        assert state is not None
-        started = self._cluster._start(state, role)
-        [process] = (process for process in started.processes if process.role == role)
-        self._cluster._wait_for(process, _MASTER_IS_UP if role == "master" else _WORKER_IS_UP)
+            self._cluster.restart(role)
 
     def _find(self, kind: str, service: Service) -> list[psutil.Process]:
         match kind:

@@ -28,19 +28,14 @@ from culver.lazy import lazy_names
 
 if TYPE_CHECKING:
     from culver.control.catalogue import Catalogue as Catalogue
-    from culver.control.elastic_slices import ElasticSlices as ElasticSlices
+    from culver.control.elastic_slices import slices_of as slices_of
     from culver.control.elasticity import (
-        AddSlice as AddSlice,
         ElasticityController as ElasticityController,
         ElasticitySettings as ElasticitySettings,
         SliceLoad as SliceLoad,
         elasticity_settings as elasticity_settings,
     )
-    from culver.control.index_placement import (
-        dividing_of as dividing_of,
-        open_index as open_index,
-        recent_events as recent_events,
-    )
+    from culver.control.index_placement import open_index as open_index
     from culver.control.site_observation import (
         GatewayInfo as GatewayInfo,
         IndexScheme as IndexScheme,
@@ -57,11 +52,9 @@ if TYPE_CHECKING:
         SliceShares as SliceShares,
         rates_between as rates_between,
     )
-    from culver.control.slice_rates import SliceMeter as SliceMeter
     from culver.control.slices import (
         DimensionSegment as DimensionSegment,
         DimensionView as DimensionView,
-        FixedSlices as FixedSlices,
         SegmentBound as SegmentBound,
         SetView as SetView,
         Slices as Slices,

@@ -15,27 +15,29 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
+from culver.config import PipelineSettings
 from culver.control.catalogue import Catalogue
-from culver.control.elasticity import AddSlice, Decision, ElasticityController, RemoveSlice
+from culver.control.elasticity import Decision, ElasticityController, elasticity_settings
+from culver.control.index_placement import dividing_of, recent_events
 from culver.control.site_observation import SiteObservation
 from culver.control.slice_rates import UNMEASURED, SliceMeter
 from culver.control.slices import (
     DecisionView,
     DimensionSegment,
     DimensionView,
+    FixedSlices,
     LayerView,
     SetView,
     SlicesView,
-    SliceView,
     check_add,
     check_remove,
-    decision_view,
+    slice_views,
 )
+from culver.log import ReadableLog
 from culver.matching import ANYWHERE, ClauseTable, IndexWriter
 from culver.pipeline import LoadReport
 from culver.placement import (
     LEARNING_SAMPLE,
-    DivisionOptions,
     MPartition,
     Redivision,
     covering_sets,
@@ -53,6 +55,19 @@ _MORE_EVENTS = 8
 _PAUSE_SECONDS = 60.0
 
 
+def slices_of(
+    index: IndexWriter,
+    catalogue: Catalogue,
+    observe: Callable[[], SiteObservation],
+    log: ReadableLog,
+    settings: PipelineSettings,
+) -> "FixedSlices | ElasticSlices":
+    """The slices of a site, by the placement of its index. Call their `tick` about once a second."""
+    if isinstance(index.partitioner, MPartition):
+        return ElasticSlices(index, catalogue, observe, log, settings)
+    return FixedSlices(observe)
+
+
 class ElasticSlices:
     """Implements Slices for the placements that can be cut again. Lives on the event loop."""
 
@@ -61,22 +76,19 @@ class ElasticSlices:
         index: IndexWriter,
         catalogue: Catalogue,
         observe: Callable[[], SiteObservation],
-        meter: SliceMeter,
-        recent_events: Callable[[], pa.RecordBatch | None],
-        dividing: DivisionOptions | None,
-        forwarding: str,
-        controller: ElasticityController | None,
+        log: ReadableLog,
+        settings: PipelineSettings,
     ) -> None:
-        """The owner of `meter` feeds it. `recent_events` returns some of the last events, or None. `dividing` is for
-        `mpartition`; the others know how they divide. Without a `controller`, slices change by hand only."""
         self._index = index
         self._catalogue = catalogue
         self._observe = observe
-        self._recent_events = recent_events
-        self._dividing = dividing
-        self._forwarding = forwarding
-        self._controller = controller
-        self._meter = meter
+        self._log = log
+        # For `mpartition`; the others know how they divide.
+        self._dividing = dividing_of(settings) if index.placement.name == MPartition.name else None
+        self._forwarding = settings.forwarding
+        # Without one, slices change by hand only.
+        self._controller = ElasticityController(elasticity_settings(settings)) if settings.elastic else None
+        self._meter = SliceMeter()
         self._changing = asyncio.Lock()
         # How many subscriptions, and how many events ever, there were at the last look at the division.
         self._learnt_at = (0, 0)
@@ -86,7 +98,7 @@ class ElasticSlices:
         async with self._changing:
             check_add(self.view(), split)
             loaded = self._most_loaded() if split is None else split
-            events = self._recent_events()
+            events = recent_events(self._log)
 
             def change(present: MPartition) -> Redivision[MPartition]:
                 # A single slice has everything in the rest, and no segment to split.
@@ -110,22 +122,22 @@ class ElasticSlices:
             return self.view()
 
     async def tick(self) -> None:
-        """Call it about once a second."""
+        """Measure how fast the slices work, and change them if that is better. Call it about once a second."""
         seen, now = self._observe(), time.monotonic()
+        self._meter.observe(now, seen)
         await self._look_at_division(seen.subscriptions, seen.log_next_offset)
         if self._controller is None:
             return
-        held = {number: count for number, (count, _) in enumerate(self._index.contents_of_slices())}
+        held = {each.slice: each.registrations for each in seen.index}
         decision = self._controller.observe(
             now, seen.queues.match, self._meter.arrived_per_second(), self._meter.loads(held)
         )
-        match decision:
-            case AddSlice(number, reason):
-                logger.warning("a slice is added: %s", reason)
-                await self.add(number)
-            case RemoveSlice(number, reason):
-                logger.warning("slice %d is removed: %s", number, reason)
-                await self.remove(number)
+        if decision.action == "add":
+            logger.warning("a slice is added: %s", decision.reason)
+            await self.add(decision.slice)
+        elif decision.action == "remove" and decision.slice is not None:
+            logger.warning("slice %d is removed: %s", decision.slice, decision.reason)
+            await self.remove(decision.slice)
 
     def view(self) -> SlicesView:
         seen, rates = self._observe(), self._meter.rates()
@@ -155,25 +167,10 @@ class ElasticSlices:
                     label.backup_of,
                 )
             )
-        slices = []
-        for number, (count, size) in enumerate(self._index.contents_of_slices()):
-            measured = rates.get(number, UNMEASURED)
-            slices.append(
-                SliceView(
-                    number,
-                    tuple(each.set for each in sets if each.home == number),
-                    count,
-                    size,
-                    measured.sent_per_second,
-                    measured.matched_per_second,
-                    measured.busy,
-                    waiting * measured.sent_share,
-                )
-            )
         return SlicesView(
             seen.placement.name,
             seen.placement.reason,
-            tuple(slices),
+            slice_views(seen, rates, sets),
             tuple(sets),
             _layers(placement),
             self._forwarding,
@@ -228,7 +225,7 @@ class ElasticSlices:
         known, known_events = self._learnt_at
         if known / 2 < count < 2 * known and events_ever < max(_ENOUGH, _MORE_EVENTS * known_events):
             return
-        events = self._recent_events()
+        events = recent_events(self._log)
 
         def change(present: MPartition) -> Redivision[MPartition] | None:
             fresh = self._learnt(present, present.slices, events)
@@ -248,7 +245,10 @@ class ElasticSlices:
 
 
 def _told(said: tuple[float, Decision] | None) -> DecisionView | None:
-    return None if said is None else decision_view(said[1], time.monotonic() - said[0])
+    if said is None:
+        return None
+    at_seconds, decision = said
+    return DecisionView(decision.action, decision.slice, decision.reason, time.monotonic() - at_seconds)
 
 
 def _layers(placement: MPartition) -> tuple[LayerView, ...]:

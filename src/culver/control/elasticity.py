@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from statistics import fmean, median
+from typing import Literal
 
 from culver.config import PipelineSettings
 from culver.errors import InvalidConfiguration
@@ -79,29 +80,13 @@ class SliceLoad:
 
 
 @dataclass(frozen=True, slots=True)
-class KeepSlices:
-    """Nothing is to change."""
+class Decision:
+    """`add`: a new slice is to take half of what `slice` has. `remove`: the neighbours of `slice` are to take over
+    what it has. `nothing`: the slices are to stay as they are."""
 
+    action: Literal["add", "remove", "nothing"]
+    slice: int | None
     reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class AddSlice:
-    """A new slice is to take half of what `slice` has."""
-
-    slice: int
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class RemoveSlice:
-    """The neighbours of `slice` are to take over what it has."""
-
-    slice: int
-    reason: str
-
-
-Decision = KeepSlices | AddSlice | RemoveSlice
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +111,7 @@ class ElasticityController:
     def __init__(self, settings: ElasticitySettings) -> None:
         self.last: tuple[float, Decision] | None = None
         """When it decided last, and what."""
-        self.last_change: tuple[float, AddSlice | RemoveSlice] | None = None
+        self.last_change: tuple[float, Decision] | None = None
         self._settings = settings
         self._seen: deque[_Observation] = deque()
         self._slices: frozenset[int] | None = None
@@ -148,10 +133,10 @@ class ElasticityController:
         """Returns what to do now. Call it about once a second, with any clock that goes forward; it ignores an
         observation that is not later than the last one."""
         if not slice_loads or (self.last is not None and at_seconds <= self.last[0]):
-            return KeepSlices("nothing new was observed")
+            return _keep("nothing new was observed")
         decision = self._take(at_seconds, backlog_events, arrived_per_second, slice_loads)
         self.last = at_seconds, decision
-        if not isinstance(decision, KeepSlices):
+        if decision.action != "nothing":
             self.last_change = at_seconds, decision
             self._begin_anew(at_seconds)
         return decision
@@ -167,10 +152,10 @@ class ElasticityController:
         while at_seconds - self._seen[0].at_seconds > self._settings.idle_seconds:
             self._seen.popleft()
         if self._stalled:
-            return KeepSlices("there is a backlog and nothing is being worked on: the engine stands")
+            return _keep("there is a backlog and nothing is being worked on: the engine stands")
         if at_seconds < self._paused_until:
             left = self._paused_until - at_seconds
-            return KeepSlices(f"{left:.0f} seconds are left of the pause after the last change")
+            return _keep(f"{left:.0f} seconds are left of the pause after the last change")
         return self._decide(slice_loads)
 
     def _notice_change(self, at_seconds: float, slices: frozenset[int]) -> None:
@@ -196,15 +181,15 @@ class ElasticityController:
         count, settings = len(slice_loads), self._settings
         ranked = self._ranked(slice_loads)
         if count < settings.least:
-            return AddSlice(ranked[-1], f"there are to be at least {settings.least} slices")
+            return Decision("add", ranked[-1], f"there are to be at least {settings.least} slices")
         if count > settings.most:
-            return RemoveSlice(ranked[0], f"there are to be at most {settings.most} slices")
+            return Decision("remove", ranked[0], f"there are to be at most {settings.most} slices")
         saturation = self._saturation(count)
         if saturation is None:
             return self._under_use(count, ranked[0])
         if count == settings.most:
-            return KeepSlices(f"{saturation}, but there are to be at most {settings.most} slices")
-        return AddSlice(ranked[-1], f"{saturation}; slice {ranked[-1]} is the most loaded of {count}")
+            return _keep(f"{saturation}, but there are to be at most {settings.most} slices")
+        return Decision("add", ranked[-1], f"{saturation}; slice {ranked[-1]} is the most loaded of {count}")
 
     def _ranked(self, slice_loads: Sequence[SliceLoad]) -> list[int]:
         """The slices from the least loaded on, over the shorter window; among equals the last one comes first."""
@@ -245,15 +230,15 @@ class ElasticityController:
     def _under_use(self, count: int, least: int) -> Decision:
         settings, window = self._settings, list(self._seen)
         if not _covers(window, settings.idle_seconds):
-            return KeepSlices("the slices keep up")
+            return _keep("the slices keep up")
         busy = _busy(window)
         if count in self._saturated and busy.total > self._saturated[count].total:
             self._saturated[count] = busy  # they can do more than was known
         if count == settings.least:
-            return KeepSlices(f"the slices keep up, and there are to be at least {settings.least}")
+            return _keep(f"the slices keep up, and there are to be at least {settings.least}")
         arrived = fmean(each.arrived for each in window)
         if median(each.backlog for each in window) > settings.worth_seconds * max(arrived, 1.0):
-            return KeepSlices("the slices keep up, and work off a backlog")
+            return _keep("the slices keep up, and work off a backlog")
         others = count - 1
         # Each of the others then works on larger sets for the same events. Where the time grows with the size of a
         # set, all together have that much more to do.
@@ -264,12 +249,17 @@ class ElasticityController:
         known = self._per_slice
         bound = self._saturated.get(others, _Busy(known.total * others, known.fullest))
         if expected > settings.comfortable * bound.total or fullest > settings.comfortable * bound.fullest:
-            return KeepSlices("the slices keep up, and none of them is too many")
-        return RemoveSlice(
+            return _keep("the slices keep up, and none of them is too many")
+        return Decision(
+            "remove",
             least,
             f"for {settings.idle_seconds:g} seconds {count} slices were busy for {busy.total:.2f} seconds a second, "
             f"which {others} can do with ease; slice {least} is the least loaded",
         )
+
+
+def _keep(reason: str) -> Decision:
+    return Decision("nothing", None, reason)
 
 
 def _busy(window: Sequence[_Observation]) -> _Busy:

@@ -21,7 +21,7 @@ import pyarrow as pa
 from culver.config import PipelineSettings
 from culver.control.elasticity import ELASTIC_PLACEMENTS
 from culver.control.placement_trial import SAMPLE, Circumstances, seconds_per_event
-from culver.log import PublicationLog
+from culver.log import ReadableLog
 from culver.matching import ClauseTable, IndexWriter
 from culver.pipeline import access_point
 from culver.placement import (
@@ -64,7 +64,7 @@ class WeighedChoice:
 
 
 def open_index(
-    directory: Path, settings: PipelineSettings, workers: int, log: PublicationLog, registry_version: int
+    directory: Path, settings: PipelineSettings, workers: int, log: ReadableLog, registry_version: int
 ) -> tuple[IndexWriter, PlacementChoice]:
     """Returns the writer of a site's index, and how it is divided. Empties an index that is damaged or divided in
     another way; the caller fills it again from the registry. Raises InvalidConfiguration, StorageError."""
@@ -89,7 +89,7 @@ def open_index(
     return writer, choice
 
 
-def recent_events(log: PublicationLog) -> pa.RecordBatch | None:
+def recent_events(log: ReadableLog) -> pa.RecordBatch | None:
     """The last events, as an example of what comes; None where there are none."""
     end = log.next_offset
     start = max(log.first_offset, end - _SAMPLE_EVENTS)
@@ -113,9 +113,7 @@ def _placement(writer: IndexWriter, weighed: WeighedChoice) -> Placement:
     return kind(choice.slices) if weighed.learnt is None else weighed.learnt
 
 
-def _chosen(
-    writer: IndexWriter, settings: PipelineSettings, workers: int, log: PublicationLog
-) -> WeighedChoice:
+def _chosen(writer: IndexWriter, settings: PipelineSettings, workers: int, log: ReadableLog) -> WeighedChoice:
     """`slices` of the choice counts the parts of the index: 1 where every slice has all of it."""
     name, slices = settings.placement, settings.slices or workers
     if name == AUTO:
@@ -135,9 +133,7 @@ def _chosen(
     return weighed
 
 
-def weigh(
-    writer: IndexWriter, settings: PipelineSettings, workers: int, log: PublicationLog
-) -> WeighedChoice:
+def weigh(writer: IndexWriter, settings: PipelineSettings, workers: int, log: ReadableLog) -> WeighedChoice:
     """The placement `auto`. It assumes that each worker holds one slice."""
     slices = settings.slices or workers
     if settings.elastic:
@@ -182,7 +178,7 @@ def weigh(
     return WeighedChoice(choice, chosen if isinstance(chosen, MPartition) else None)
 
 
-def _recent_and_reading(log: PublicationLog) -> tuple[pa.RecordBatch | None, float]:
+def _recent_and_reading(log: ReadableLog) -> tuple[pa.RecordBatch | None, float]:
     """The last events, and the seconds that reading one takes."""
     began, count = thread_time(), min(log.next_offset - log.first_offset, _SAMPLE_EVENTS)
     events = recent_events(log)

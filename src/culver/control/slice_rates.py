@@ -1,10 +1,11 @@
 """How fast the slices work: rates over the last seconds, from totals that only grow. Pure; time is passed in."""
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from culver.control.elasticity import SliceLoad
+from culver.control.site_observation import SiteObservation
 from culver.pipeline import SliceTotals
 
 
@@ -19,12 +20,8 @@ class SliceRates:
 UNMEASURED = SliceRates(0.0, None, 0.0, 0.0)
 
 
-@dataclass(frozen=True, slots=True)
-class _Moment:
-    at_seconds: float
-    log_end: int
-    position: int
-    slices: Mapping[int, SliceTotals]
+_Moment = tuple[float, SiteObservation]
+"""When a site was observed, in seconds, and how it was."""
 
 
 class SliceMeter:
@@ -34,12 +31,11 @@ class SliceMeter:
         self._window_seconds = window_seconds
         self._moments: deque[_Moment] = deque()
 
-    def observe(self, at_seconds: float, log_end: int, position: int, slices: Iterable[SliceTotals]) -> None:
-        """`log_end` counts the events that have arrived, `position` those that are matched, since the log began."""
-        if self._moments and at_seconds <= self._moments[-1].at_seconds:
+    def observe(self, at_seconds: float, seen: SiteObservation) -> None:
+        if self._moments and at_seconds <= self._moments[-1][0]:
             return
-        self._moments.append(_Moment(at_seconds, log_end, position, {each.slice: each for each in slices}))
-        while len(self._moments) > 2 and at_seconds - self._moments[1].at_seconds >= self._window_seconds:
+        self._moments.append((at_seconds, seen))
+        while len(self._moments) > 2 and at_seconds - self._moments[1][0] >= self._window_seconds:
             self._moments.popleft()
 
     def forget(self) -> None:
@@ -50,8 +46,8 @@ class SliceMeter:
         """Events that arrived, over the whole window."""
         if len(self._moments) < 2:
             return 0.0
-        first, last = self._moments[0], self._moments[-1]
-        return (last.log_end - first.log_end) / (last.at_seconds - first.at_seconds)
+        (began, first), (ended, last) = self._moments[0], self._moments[-1]
+        return (last.log_next_offset - first.log_next_offset) / (ended - began)
 
     def rates(self) -> dict[int, SliceRates]:
         """The rates of each slice that has done anything since the start, over the whole window."""
@@ -69,12 +65,15 @@ class SliceMeter:
 
 
 def _compared(before: _Moment, after: _Moment) -> dict[int, SliceRates]:
-    seconds, matched = after.at_seconds - before.at_seconds, after.position - before.position
+    seconds = after[0] - before[0]
+    earlier, later = before[1].pipeline, after[1].pipeline
+    matched = later.position - earlier.position
+    known = {each.slice: each for each in earlier.slices}
     rates = {}
-    for number, totals in after.slices.items():
-        done = totals.minus(before.slices.get(number, SliceTotals(number)))
+    for totals in later.slices:
+        done = totals.minus(known.get(totals.slice, SliceTotals(totals.slice)))
         busy = done.ap_seconds + done.m_seconds + done.ep_seconds
-        rates[number] = SliceRates(
+        rates[totals.slice] = SliceRates(
             done.sent / seconds,
             done.sent / done.m_seconds if done.m_seconds > 0 else None,
             busy / seconds,

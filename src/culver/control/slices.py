@@ -8,13 +8,14 @@
 `check_add` and `check_remove` refuse what no implementation of the role can do.
 """
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from culver.control.elasticity import ELASTIC_PLACEMENTS, AddSlice, Decision, RemoveSlice
+from culver.control.elasticity import ELASTIC_PLACEMENTS
 from culver.control.site_observation import SiteObservation
-from culver.control.slice_rates import UNMEASURED, SliceMeter
+from culver.control.slice_rates import UNMEASURED, SliceMeter, SliceRates
 from culver.errors import Conflict, NotFound
 
 SegmentBound = bool | int | float | str
@@ -76,7 +77,7 @@ class SliceView:
 
 @dataclass(frozen=True, slots=True)
 class DecisionView:
-    """What the controller decided; `action` is add (and `slice` is the one to split), remove or nothing."""
+    """A `Decision` of the controller, and how long ago it was."""
 
     action: str
     slice: int | None
@@ -131,22 +132,39 @@ def check_remove(view: SlicesView, number: int) -> None:
         raise Conflict("this is the last slice, and a site needs one", field="number")
 
 
-def decision_view(decision: Decision, seconds_ago: float) -> DecisionView:
-    match decision:
-        case AddSlice(number, reason):
-            return DecisionView("add", number, reason, seconds_ago)
-        case RemoveSlice(number, reason):
-            return DecisionView("remove", number, reason, seconds_ago)
-    return DecisionView("nothing", None, decision.reason, seconds_ago)
+def slice_views(
+    seen: SiteObservation, rates: Mapping[int, SliceRates], sets: Sequence[SetView]
+) -> tuple[SliceView, ...]:
+    """The slices of a site that has these sets."""
+    views = []
+    for held in seen.index:
+        rate = rates.get(held.slice, UNMEASURED)
+        views.append(
+            SliceView(
+                held.slice,
+                tuple(each.set for each in sets if each.home == held.slice),
+                held.registrations,
+                held.bytes,
+                rate.sent_per_second,
+                rate.matched_per_second,
+                rate.busy,
+                rate.sent_share * seen.queues.match,
+            )
+        )
+    return tuple(views)
 
 
 class FixedSlices:
     """Implements Slices for a placement whose slices stay as they are while a site runs, each with one set. It
     refuses changes."""
 
-    def __init__(self, observe: Callable[[], SiteObservation], meter: SliceMeter) -> None:
+    def __init__(self, observe: Callable[[], SiteObservation]) -> None:
         self._observe = observe
-        self._meter = meter
+        self._meter = SliceMeter()
+
+    async def tick(self) -> None:
+        """Measure how fast the slices work. Call it about once a second."""
+        self._meter.observe(time.monotonic(), self._observe())
 
     async def add(self, split: int | None = None) -> SlicesView:
         check_add(self.view(), split)
@@ -161,30 +179,9 @@ class FixedSlices:
         sets = []
         for held in seen.index:
             rate = rates.get(held.slice, UNMEASURED)
-            sets.append(
-                SetView(
-                    held.slice,
-                    held.slice,
-                    held.registrations,
-                    held.bytes,
-                    rate.sent_per_second,
-                    rate.matched_per_second,
-                    rate.sent_share * seen.queues.match,
-                )
-            )
-        slices = tuple(
-            SliceView(
-                each.set,
-                (each.set,),
-                each.registrations,
-                each.bytes,
-                each.sent_per_second,
-                each.matched_per_second,
-                rates.get(each.set, UNMEASURED).busy,
-                each.queue,
-            )
-            for each in sets
-        )
+            rest = (rate.sent_per_second, rate.matched_per_second, rate.sent_share * seen.queues.match)
+            sets.append(SetView(held.slice, held.slice, held.registrations, held.bytes, *rest))
+        slices = slice_views(seen, rates, sets)
         return SlicesView(seen.placement.name, seen.placement.reason, slices, tuple(sets))
 
 

@@ -5,25 +5,17 @@ from culver.site.event_flow import EventFlow
 from culver.site.gateway_follower import GatewayFollower
 from culver.site.gateway_group import GatewayGroup, check_gateways, listeners
 from culver.site.gateway_messages import Welcome
-from culver.site.housekeeping import Housekeeping
-from culver.site.hub_sessions import HubSessions, LiveSubscriptions
 from culver.site.remote_site import RemoteSite
-from culver.site.running_site import RunningSite
-from culver.site.site_observer import SiteObserver
-from culver.site.site_parts import SiteParts
+from culver.site.running_site import RunningSite, SiteParts
 from culver.site.site_server import OnReady, serve, stop_signal
 
 __all__ = [
     "EventFlow",
     "GatewayFollower",
     "GatewayGroup",
-    "Housekeeping",
-    "HubSessions",
-    "LiveSubscriptions",
     "OnReady",
     "RemoteSite",
     "RunningSite",
-    "SiteObserver",
     "SiteParts",
     "Welcome",
     "check_gateways",

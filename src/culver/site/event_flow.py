@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 import pyarrow as pa
 
 from culver.delivery import Hub
-from culver.log import PublicationLog
+from culver.log import ReadableLog
 from culver.model import Event
 from culver.pipeline import Engine, Head, HeadTracker, Notifications
 from culver.registry import Block, Registration
@@ -23,7 +23,7 @@ class EventFlow:
 
     engine: Engine
 
-    def __init__(self, log: PublicationLog, hub: Hub, group: GatewayGroup, tracker: HeadTracker) -> None:
+    def __init__(self, log: ReadableLog, hub: Hub, group: GatewayGroup, tracker: HeadTracker) -> None:
         self.tracker = tracker
         self.head: Head = tracker.head
         """The head that the engine was last told."""

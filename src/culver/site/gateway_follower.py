@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from culver.delivery import FollowedFiles, Hub
 from culver.gateway import GatewayServer, create_app
 from culver.log import FollowedLog
-from culver.process_setup import freeze_objects
+from culver.process_setup import clock_us, freeze_objects, repeated
 from culver.registry import Block, Registration
 from culver.site.gateway_messages import (
     Announcement,
@@ -36,7 +36,6 @@ from culver.site.gateway_messages import (
     RegistrationsChanged,
     Welcome,
 )
-from culver.site.housekeeping import repeated
 from culver.site.peer import Peer
 from culver.site.remote_site import RemoteSite
 
@@ -50,9 +49,8 @@ class GatewayFollower:
     """One run of a gateway process. It ends with SIGTERM, with its site, and when it cannot follow any more. Answers
     the site's requests `pending` and `wanted`."""
 
-    def __init__(self, clock_us: Callable[[], int]) -> None:
+    def __init__(self) -> None:
         self.peer = Peer(self, self._on_message)
-        self._clock_us = clock_us
         self._welcome: asyncio.Future[Welcome] = asyncio.get_running_loop().create_future()
         self._waiting: deque[Announcement] = deque()
         self._hub: Hub | None = None
@@ -67,9 +65,9 @@ class GatewayFollower:
 
     @classmethod
     @contextlib.asynccontextmanager
-    async def connected(cls, half: socket.socket, clock_us: Callable[[], int]) -> AsyncIterator[Self]:
+    async def connected(cls, half: socket.socket) -> AsyncIterator[Self]:
         """Takes the socket over."""
-        follower = cls(clock_us)
+        follower = cls()
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, follower._terminated.set)
         await follower.peer.connect(half)
         follower._ends = [
@@ -119,7 +117,7 @@ class GatewayFollower:
 
         async def keep_house() -> None:
             await site.live.try_again()
-            finished = await hub.housekeep(self._clock_us())
+            finished = await hub.housekeep(clock_us())
             figures = (hub.subscriptions, hub.sessions, hub.mailboxes.all_pending(), sent())
             self.peer.send(GatewayReport(hub.needed_from(), finished, *figures))
 

@@ -62,6 +62,8 @@ class GatewayGroup:
 
     def __init__(self, listeners: Sequence[socket.socket], data_dir: Path) -> None:
         self.gateways = 1 + len(listeners)
+        self.share = Share(0, self.gateways)
+        """The share of the site's own gateway."""
         self.own_port = 0
         self.own_deliveries_sent: Callable[[], int] = lambda: 0
         self._finished: list[int] = []

@@ -1,41 +1,73 @@
-"""A site that runs: its roles, and the order in which its parts start and stop."""
+"""A site that runs: its parts, the order in which they start and stop, what is done once a second, and its roles."""
 
+import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
-from culver.control import Slices
-from culver.delivery import Share
-from culver.pipeline import LoadReport
+from culver.config import Settings
+from culver.control import (
+    Catalogue,
+    GatewayInfo,
+    IndexScheme,
+    IndexSlice,
+    PlacementInfo,
+    SiteObservation,
+    SiteQueues,
+    slices_of,
+)
+from culver.delivery import Hub, Share
+from culver.log import Committer, PublicationLog
+from culver.matching import IndexWriter
+from culver.pipeline import Engine, LoadReport
+from culver.placement import PlacementChoice
+from culver.process_setup import clock_us, repeated
+from culver.site.event_flow import EventFlow
+from culver.site.gateway_group import GatewayGroup
 from culver.site.gateway_messages import Welcome
 from culver.site.gateway_supervisor import GatewayRun
-from culver.site.housekeeping import Housekeeping
-from culver.site.hub_sessions import HubSessions
+from culver.site.hub_sessions import HubSessions, LiveSubscriptions
 from culver.site.remote_site import ServedSite
-from culver.site.site_observer import SiteObserver
-from culver.site.site_parts import SiteParts
+
+
+@dataclass(frozen=True, slots=True)
+class SiteParts:
+    """What `assembly` puts together."""
+
+    settings: Settings
+    log: PublicationLog
+    committer: Committer
+    catalogue: Catalogue
+    index: IndexWriter
+    choice: PlacementChoice
+    flow: EventFlow
+    engine: Engine
+    hub: Hub
+    group: GatewayGroup
 
 
 class RunningSite:
     """Everything of one site but its own gateway. Implements `roles.Site`: the committer takes publications, and the
-    catalogue holds the subscriptions."""
+    catalogue holds the subscriptions, of which there are so many at the start."""
 
-    def __init__(
-        self,
-        parts: SiteParts,
-        sessions: HubSessions,
-        slices: Slices,
-        observation: SiteObserver,
-        housekeeping: Housekeeping,
-    ) -> None:
+    def __init__(self, parts: SiteParts, subscriptions: int) -> None:
+        group, hub = parts.group, parts.hub
         self.settings = parts.settings
         self.publications = parts.committer
         self.subscriptions = parts.catalogue
-        self.sessions = sessions
-        self.slices = slices
-        self.observation = observation
+        self.live = LiveSubscriptions(parts.catalogue.remove)
+        self.sessions = HubSessions(
+            hub, group.share, group.ports, self.live, partial(group.count_pending, own=hub.pending)
+        )
+        self.observation = SiteObserver(parts, subscriptions)
+        self.slices = slices_of(
+            parts.index, parts.catalogue, self.observation.observe, parts.log, parts.settings.pipeline
+        )
         self._parts = parts
-        self._housekeeping = housekeeping
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -51,8 +83,24 @@ class RunningSite:
             stack.push_async_callback(parts.engine.stop)
             await parts.engine.start()
             await stack.enter_async_context(parts.committer)
-            await stack.enter_async_context(self._housekeeping.running())
+            await stack.enter_async_context(repeated(self.keep_house))
+            await stack.enter_async_context(repeated(self.slices.tick))
             yield
+
+    async def keep_house(self) -> None:
+        """Remove, trim and retire what nobody needs any more."""
+        parts, hub, group = self._parts, self._parts.hub, self._parts.group
+        await parts.catalogue.remove_expired()
+        await self.live.try_again()
+        self.observation.subscriptions = await parts.catalogue.count()
+        finished = group.take_finished(await hub.housekeep(clock_us()))
+        await parts.catalogue.forget(finished.numbers, finished.blocks)
+        needed = min(hub.frontier, hub.needed_from(), group.needed_from())
+        await asyncio.to_thread(parts.log.trim, needed)
+        await parts.catalogue.retire(hub.index_version)
+        # This comes last because it writes: a full disk must not keep the steps above from making room.
+        load = parts.engine.observe().load
+        parts.engine.tell(replace(load, registrations=self.observation.subscriptions))
 
     @contextlib.asynccontextmanager
     async def with_gateways(self, port: int, deliveries_sent: Callable[[], int]) -> AsyncIterator[None]:
@@ -65,7 +113,7 @@ class RunningSite:
     def _serve(self, run: GatewayRun) -> ServedSite:
         return ServedSite(
             self,
-            self._parts.live,
+            self.live,
             is_gone=lambda: run.peer.lost.is_set(),
             sent_elsewhere=lambda: self._parts.group.deliveries_sent(without=run.number),
         )
@@ -84,4 +132,69 @@ class RunningSite:
             log_address=log.address,
             next_offset=log.next_offset,
             log_level=logging.getLogger().getEffectiveLevel(),
+        )
+
+
+class SiteObserver:
+    """Implements the role `observation`: asks the parts how they are doing. Housekeeping counts the
+    `subscriptions`."""
+
+    def __init__(self, parts: SiteParts, subscriptions: int) -> None:
+        self.subscriptions = subscriptions
+        self._parts = parts
+        self._began = time.monotonic()
+
+    async def refresh(self) -> None:
+        """Nothing to do: every part is in this process."""
+
+    @property
+    def ready(self) -> bool:
+        parts = self._parts
+        return parts.engine.ready and parts.catalogue.trouble is None and parts.group.started
+
+    @property
+    def _state(self) -> str:
+        parts = self._parts
+        return parts.catalogue.trouble or parts.group.trouble or parts.engine.state
+
+    def status(self) -> dict[str, Any]:
+        parts = self._parts
+        return {
+            "ready": self.ready,
+            "engine": parts.engine.name,
+            "state": self._state,
+            "log_first_offset": parts.log.first_offset,
+            "log_next_offset": parts.log.next_offset,
+            "delivered_offset": parts.group.frontier(parts.hub.frontier),
+            "subscriptions": self.subscriptions,
+            "index_version": parts.index.registry_version,
+        }
+
+    def observe(self) -> SiteObservation:
+        parts, hub, group = self._parts, self._parts.hub, self._parts.group
+        pipeline, head, end = parts.engine.observe(), parts.flow.head, parts.log.next_offset
+        contents = parts.index.contents_of_slices()
+        return SiteObservation(
+            engine=parts.engine.name,
+            state=self._state,
+            ready=self.ready,
+            uptime_seconds=time.monotonic() - self._began,
+            log_next_offset=end,
+            subscriptions=self.subscriptions,
+            placement=PlacementInfo(parts.choice.name, len(contents), parts.choice.reason),
+            queues=SiteQueues(
+                commit=parts.committer.pending_events,
+                index=max(0, end - head.log_end),
+                match=max(0, head.log_end - pipeline.position - pipeline.ahead),
+                accept=pipeline.ahead,
+                mailboxes=hub.mailboxes.all_pending() + group.pending,
+            ),
+            index=tuple(IndexSlice(number, *each) for number, each in enumerate(contents)),
+            pipeline=pipeline,
+            schemes=tuple(IndexScheme(name, *each) for name, each in sorted(parts.index.schemes().items())),
+            deliveries_sent=group.deliveries_sent(without=0),
+            gateways=(
+                GatewayInfo(0, group.ports[0], "running", hub.subscriptions, hub.sessions),
+                *group.infos(),
+            ),
         )

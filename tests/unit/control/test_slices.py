@@ -2,15 +2,16 @@
 
 import asyncio
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
-from culver.control.elasticity import AddSlice, KeepSlices, RemoveSlice, SliceLoad
-from culver.control.site_observation import IndexSlice, PlacementInfo
+from culver.control.elasticity import SliceLoad
+from culver.control.site_observation import IndexSlice, PlacementInfo, SiteObservation
 from culver.control.slice_rates import SliceMeter
-from culver.control.slices import DecisionView, FixedSlices, check_add, check_remove, decision_view
+from culver.control.slices import FixedSlices, check_add, check_remove
 from culver.errors import Conflict, NotFound
-from culver.pipeline.engine_totals import SliceTotals
+from culver.pipeline.engine_totals import EngineObservation, SliceTotals
 from support.fake_site import FakeSite
 from support.memory_slices import MemorySlices
 
@@ -23,10 +24,15 @@ def totals(rounds: int) -> list[SliceTotals]:
     ]
 
 
+def seen(log_end: int, position: int, rounds: int) -> SiteObservation:
+    pipeline = EngineObservation(position, slices=tuple(totals(rounds)))
+    return replace(FakeSite().observation.observe(), log_next_offset=log_end, pipeline=pipeline)
+
+
 def meter(seconds: int) -> SliceMeter:
     measured = SliceMeter(window_seconds=10.0)
     for second in range(seconds):
-        measured.observe(float(second), 1_000 + 200 * second, 100 * second, totals(second))
+        measured.observe(float(second), seen(1_000 + 200 * second, 100 * second, second))
     return measured
 
 
@@ -42,7 +48,7 @@ def test_rates_are_those_of_the_window() -> None:
 def test_what_happened_before_the_window_is_forgotten() -> None:
     measured = meter(5)
     for second in range(5, 40):
-        measured.observe(float(second), 1_800, 400, totals(4))
+        measured.observe(float(second), seen(1_800, 400, 4))
     assert measured.arrived_per_second() == 0
     assert measured.rates()[1].busy == 0
     assert measured.rates()[1].matched_per_second is None
@@ -51,8 +57,8 @@ def test_what_happened_before_the_window_is_forgotten() -> None:
 
 def test_controller_gets_what_happened_since_the_last_observation() -> None:
     measured = meter(5)
-    measured.observe(4.0, 10**9, 10**9, totals(1_000))  # not later than the last
-    measured.observe(6.0, 1_800, 400, totals(4))
+    measured.observe(4.0, seen(10**9, 10**9, 1_000))  # not later than the last
+    measured.observe(6.0, seen(1_800, 400, 4))
     assert measured.loads({0: 7, 1: 8, 2: 9}) == [SliceLoad(0, 0, 7), SliceLoad(1, 0, 8), SliceLoad(2, 0, 9)]
 
 
@@ -60,17 +66,33 @@ def test_nothing_is_known_after_one_observation_or_none() -> None:
     measured = meter(5)
     measured.forget()
     assert (measured.rates(), measured.arrived_per_second()) == ({}, 0)
-    measured.observe(5.0, 2_000, 500, totals(5))
+    measured.observe(5.0, seen(2_000, 500, 5))
     assert measured.loads({0: 7}) == [SliceLoad(0, 0.0, 7)]
 
 
 def fixed(placement: str) -> FixedSlices:
-    seen = replace(
-        FakeSite().observation.observe(),
-        placement=PlacementInfo(placement, 2, f"{placement}: because"),
-        index=(IndexSlice(0, 40, 400), IndexSlice(1, 60, 600)),
-    )
-    return FixedSlices(lambda: seen, meter(31))
+    """Slices of a site that has worked for half a minute."""
+    now = 0
+
+    def observe() -> SiteObservation:
+        return replace(
+            seen(1_000 + 200 * now, 100 * now, now),
+            placement=PlacementInfo(placement, 2, f"{placement}: because"),
+            index=(IndexSlice(0, 40, 400), IndexSlice(1, 60, 600)),
+        )
+
+    own = FixedSlices(observe)
+
+    async def work() -> None:
+        nonlocal now
+        while now < 31:
+            await own.tick()
+            now += 1
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("culver.control.slices.time", SimpleNamespace(monotonic=lambda: float(now)))
+        asyncio.run(work())
+    return own
 
 
 def test_fixed_slices_have_a_set_each_and_wait_for_what_goes_to_them() -> None:
@@ -100,9 +122,3 @@ def test_what_can_be_changed_is_not_refused() -> None:
     check_add(view, None)
     check_add(view, 1)
     check_remove(view, 0)
-
-
-def test_decisions_are_told_by_what_they_do() -> None:
-    assert decision_view(AddSlice(2, "why"), 1.0) == DecisionView("add", 2, "why", 1.0)
-    assert decision_view(RemoveSlice(0, "why"), 1.0) == DecisionView("remove", 0, "why", 1.0)
-    assert decision_view(KeepSlices("why"), 1.0) == DecisionView("nothing", None, "why", 1.0)

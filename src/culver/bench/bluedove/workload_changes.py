@@ -13,7 +13,7 @@ from culver.bench.bluedove.bluedove_findings import FigureResult, Value
 from culver.bench.bluedove.simulated_world import EQUAL, World, WorldSetting
 from culver.bench.bluedove.simulation import Period, Simulation
 from culver.bench.line_plot import LinePlot
-from culver.control import AddSlice, ElasticityController, ElasticitySettings, SliceLoad
+from culver.control import ElasticityController, ElasticitySettings, SliceLoad
 from culver.placement import AdaptiveForwarding, MPartition
 
 ELASTICITY, FAILURES = "9", "10"
@@ -42,7 +42,7 @@ def elasticity(world: World) -> FigureResult:
                 SliceLoad(number, busy, int(held[number])) for number, busy in enumerate(period.busy.tolist())
             ]
             decision = controller.observe(period.end, period.backlog, period.arrived, loads)
-            if isinstance(decision, AddSlice):
+            if decision.action == "add" and decision.slice is not None:
                 placement = placement.with_slice_added(decision.slice).placement
                 system = world.divided(setting, placement)
                 simulation.change(system)

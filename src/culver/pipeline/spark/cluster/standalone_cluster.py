@@ -99,16 +99,22 @@ class StandaloneCluster:
         try:
             progress("starting the Master")
             state = self._start(state, "master")
-            self._wait_for(state.processes[-1], _MASTER_IS_UP)
+            self._wait_for(state.processes[-1])
             progress(f"starting {workers} Workers")
             for number in range(1, workers + 1):
                 state = self._start(state, f"worker-{number}")
             for process in state.processes[1:]:
-                self._wait_for(process, _WORKER_IS_UP)
+                self._wait_for(process)
         except BaseException:
             self.down()
             raise
         return state
+
+    def restart(self, role: str) -> None:
+        """Start a process that has died again, and wait until it is back at work. Raises Unavailable."""
+        state = self.state()
+        assert state is not None
+        self._wait_for(self._start(state, role).processes[-1])
 
     def down(self) -> list[ProcessRecord]:
         """Stop the processes that `up` started, and no others; returns those that still ran."""
@@ -159,7 +165,8 @@ class StandaloneCluster:
         write_whole(self._path, [json.dumps(asdict(state), indent=1).encode()], durable=False)
         return state
 
-    def _wait_for(self, process: ProcessRecord, text: str) -> None:
+    def _wait_for(self, process: ProcessRecord) -> None:
+        text = _MASTER_IS_UP if process.role == "master" else _WORKER_IS_UP
         deadline = time.monotonic() + _START_SECONDS
         while text not in self._log(process.role).read_text(errors="replace"):
             if not process.running or time.monotonic() > deadline:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from culver.site import housekeeping
-from culver.site.housekeeping import repeated
+from culver import process_setup
+from culver.process_setup import repeated
 from support.gateway import run
 from support.until import until
 
@@ -11,7 +11,7 @@ from support.until import until
 def test_work_that_fails_is_logged_and_done_again(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(housekeeping, "_PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr(process_setup, "_PAUSE_SECONDS", 0.001)
     rounds = 0
 
     async def work() -> None:
