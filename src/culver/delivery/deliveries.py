@@ -6,8 +6,8 @@ from typing import Literal
 import msgspec
 
 GapReason = Literal["overflow", "expired", "disconnected", "unavailable"]
-"""Why events are missing: the mailbox or buffer was full, they were too old, a live subscriber was not
-connected, or the log no longer holds them."""
+"""Why events are missing: the mailbox or buffer was full, they were too old, a live subscriber was not connected, or
+the log no longer holds them."""
 
 
 class Delivery(msgspec.Struct, frozen=True):

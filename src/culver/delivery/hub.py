@@ -1,13 +1,13 @@
-"""The hub: takes notifications from the pipeline and serves the sessions of a site's subscriptions, all of them or
+"""The hub takes notifications from the pipeline and serves the sessions of a site's subscriptions: all of them, or
 those of one gateway's share.
 
-It is the shell around `Mailboxes` and `LiveBuffer`: files, cursors, threads and the event loop are here and in the
-modules it names, decisions are there.
+It is the shell around `Mailboxes` and `LiveBuffer`, which decide. Files, cursors, threads and the event loop are here
+and in the modules that it names.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from culver.config import DeliverySettings
 from culver.delivery import delivery_kernels
-from culver.delivery.delivery_kernels import meet
 from culver.delivery.live_buffer import LiveBuffer
 from culver.delivery.mailboxes.cursor_store import CursorStore
 from culver.delivery.mailboxes.mailbox_columns import NONE
@@ -26,11 +25,10 @@ from culver.delivery.payload_reader import PayloadReader
 from culver.delivery.ranges.file_keeper import FileKeeper, Followers, NoFollowers
 from culver.delivery.ranges.followed_files import FileRange, FollowedFiles
 from culver.delivery.ranges.notification_directory import NotificationFiles
-from culver.delivery.ranges.retained_ranges import RetainedRange
+from culver.delivery.session_table import SessionTable
 from culver.delivery.shares import WHOLE, Share
 from culver.delivery.subscriber_sessions import DurableSession, LiveSession
 from culver.errors import Conflict, InvalidRequest, NotFound, StorageError, Unavailable
-from culver.jit import read_only
 from culver.log import ReadableLog
 from culver.pipeline import Notifications, notification_file_name
 from culver.registry import Block, Registration
@@ -42,7 +40,7 @@ _MOST_UNSTORED_BYTES = 256 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class FinishedRegistrations:
-    """What has ended and has nothing left to deliver: numbers of registrations, and first numbers of blocks."""
+    """Registrations that have ended and have nothing left to deliver, by number; blocks by their first number."""
 
     numbers: list[int] = field(default_factory=list)
     blocks: list[int] = field(default_factory=list)
@@ -51,8 +49,8 @@ class FinishedRegistrations:
 class Hub:
     """Implements the pipeline's NotificationSink. Everything runs on the event loop's thread.
 
-    The engine must go on at `frontier`. Until `register` has been called, at start-up and with all
-    registrations there are, nobody's needs are known, and nothing is let go of.
+    The engine must go on at `frontier`. Until somebody calls `register` with all registrations, at start-up, nobody's
+    needs are known, and the hub lets go of nothing.
     """
 
     def __init__(
@@ -69,20 +67,17 @@ class Hub:
         self._cursors = cursors
         self._settings = settings
         self._share = share
-        self._housekeeper = MailboxKeeper(mailboxes, cursors, log)
+        self._keeper = MailboxKeeper(mailboxes, cursors, log)
+        self._sessions = SessionTable()
         self._log = log
         self._payloads = PayloadReader(log)
         self._closed = False
         self._registered = False
-        self._finished: list[int] = []  # registrations to be forgotten by the registry
-        self._finished_blocks: list[int] = []  # and blocks
         self._housekeeping = asyncio.Lock()
-        self._buffers: dict[int, LiveBuffer] = {}  # by number, from registration on
-        self._live: dict[int, LiveSession] = {}
+        # Until the registry is told to forget them.
+        self._finished: list[int] = []
+        self._finished_blocks: list[int] = []
         self._ended_live: dict[int, int] = {}  # number -> until
-        self._durable: dict[str, set[DurableSession]] = {}
-        self._durable_numbers: dict[int, set[DurableSession]] = {}  # the same sets, by number
-        self._connected: NDArray[np.int64] | None = None  # sorted; None where it must be made anew
 
     @classmethod
     def open(
@@ -94,8 +89,7 @@ class Hub:
         share: Share = WHOLE,
         followers: Followers | None = None,
     ) -> "Hub":
-        """Recover from the files below `directory`, which this hub looks after. Raises StorageCorrupt,
-        StorageError."""
+        """Recover from the files below `directory`, which this hub keeps. Raises StorageCorrupt, StorageError."""
         delivery_kernels.load()
         try:
             files = NotificationFiles(directory / "notifications")
@@ -127,8 +121,8 @@ class Hub:
         ranges: Iterable[FileRange],
         frontier: int,
     ) -> tuple["Hub", FollowedFiles]:
-        """A hub for a share of the subscriptions, over files that another process looks after; the caller passes
-        on what happens to them. Raises StorageCorrupt, StorageError, FileNotFoundError."""
+        """A hub for a share of the subscriptions, over files that another process keeps. The caller tells it of each
+        change to them. Raises StorageCorrupt, StorageError, FileNotFoundError."""
         delivery_kernels.load()
         cursors, stored, _ = CursorStore.open(directory / "cursors.db", share.owns)
         mailboxes = Mailboxes(settings, stored)
@@ -147,12 +141,12 @@ class Hub:
 
     @property
     def stored_frontier(self) -> int:
-        """All offsets below are accepted for good: a crash or power cut does not take the frontier below it."""
+        """All offsets below are accepted for good: no crash or power cut takes the frontier below it."""
         return self._mailboxes.stored_frontier()
 
     @property
     def index_version(self) -> int:
-        """Of the newest accepted notifications, 0 if there are none."""
+        """The index version of the newest accepted notifications, 0 if there are none."""
         return self._mailboxes.index_version
 
     @property
@@ -165,22 +159,21 @@ class Hub:
 
     @property
     def subscriptions(self) -> int:
-        """Of its share."""
-        return self._mailboxes.count() + len(self._buffers)
+        """How many subscriptions there are in its share."""
+        return self._mailboxes.count() + self._sessions.live_subscriptions
 
     @property
     def sessions(self) -> int:
-        """That are connected."""
-        return len(self._live) + sum(map(len, self._durable.values()))
+        """How many sessions are connected."""
+        return self._sessions.sessions
 
     def knows(self, numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Which of these registrations, ascending, anybody here may receive something for."""
-        known = self._mailboxes.knows(numbers)
-        return known | np.isin(numbers, list(self._buffers)) if self._buffers else known
+        return self._mailboxes.knows(numbers) | self._sessions.knows_live(numbers)
 
     def register(self, registrations: Iterable[Registration | Block]) -> None:
-        """Registrations that began, changed or ended: all of them at start-up, then each change. Those of other
-        shares are passed over."""
+        """Take note of registrations that began, changed or ended: of all at start-up, then of each change. Passes
+        over those of other shares."""
         self._registered = True
         durable: list[Registration] = []
         for registration in registrations:
@@ -191,28 +184,22 @@ class Hub:
             elif registration.durable:
                 durable.append(registration)
             elif registration.until is not None:
-                self._end_live(registration)
-            elif registration.number not in self._buffers:
+                self._ended_live[registration.number] = registration.until
+                self._sessions.end_live(registration)
+            elif self._sessions.buffer(registration.number) is None:
                 self._start_live(registration)
         for subscription, number in self._mailboxes.register(durable):
-            self._housekeeper.forget(subscription, number)
-            for session in tuple(self._durable.get(subscription, ())):
-                if session.registration.number <= number:
-                    session.end(NotFound(f"subscription {subscription!r} has ended"))
-                    self.detach(session)
+            self._keeper.forget(subscription, number)
+            self._sessions.end_durable(subscription, range(number + 1))
         for registration in durable:
-            sessions = self._durable.get(registration.id)
-            if sessions and registration.until is None:
-                self._durable_numbers[registration.number] = sessions
-                self._connected = None
-                for session in sessions:
-                    session.replace(registration)
+            if registration.until is None:
+                self._sessions.replace(registration)
 
     def accept(self, notifications: Notifications, *, stored: bool = True) -> None:
         """Take note of the next range of the log and wake the sessions it concerns.
 
-        A part that is known already is passed over. Raises ValueError where the range leaves a hole, and
-        StorageError where too much is in memory because the disk refuses."""
+        Passes over a part that is known already. Raises ValueError where the range leaves a hole, and StorageError
+        where too much is in memory because the disk refuses."""
         if not stored and self._mailboxes.ranges.unstored_bytes > _MOST_UNSTORED_BYTES:
             raise StorageError(
                 "notification files are not written quickly enough, or not at all; matching waits"
@@ -221,14 +208,7 @@ class Hub:
         if item is None:
             self._files.surplus(notification_file_name(notifications.start, notifications.end))
             return
-        for number, place in self._concerned(notifications.numbers):
-            buffer = self._buffers.get(number)
-            if buffer is not None:
-                buffer.push(_offsets(item, place))
-                if number in self._live:
-                    self._live[number].wake()
-            for session in self._durable_numbers.get(number, ()):
-                session.wake()
+        self._sessions.accept(item)
 
     async def open_session(
         self, registration: Registration, after: int | None = None
@@ -239,15 +219,15 @@ class Hub:
             raise Unavailable("the site is stopping")
         if registration.durable:
             return self._open_durable(registration, after)
-        buffer = self._buffers.get(registration.number)
+        buffer = self._sessions.buffer(registration.number)
         if buffer is None:
             raise NotFound(f"subscription {registration.id!r} has ended")
-        if registration.number in self._live:
+        if self._sessions.is_connected(registration.number):
             raise Conflict(f"live subscription {registration.id!r} is connected already")
         if after is not None:
             buffer.start_after(after, registration.since)
         session = LiveSession(self, registration, buffer)
-        self._live[registration.number] = session
+        self._sessions.add_live(session)
         return session
 
     def pending(self, subscription: str) -> int:
@@ -257,13 +237,13 @@ class Hub:
 
     def needed_from(self) -> int:
         """The lowest offset that must stay in the log; the frontier if nobody waits for anything."""
-        if not self._registered or self._housekeeper.unwritten:
+        if not self._registered or self._keeper.unwritten:
             return 0
-        return min([self._mailboxes.needed_from(), *self._waiting_live()])
+        return min([self._mailboxes.needed_from(), *self._sessions.waiting_live()])
 
     async def acknowledge(self, subscription: str, offset: int) -> None:
-        """Everything up to and including `offset` is done with; durable on return. Raises InvalidRequest for
-        an offset that no event has yet, NotFound, StorageError."""
+        """Note, on disk, that the subscriber is done with everything up to and including `offset`. Raises
+        InvalidRequest for an offset that no event has yet, NotFound, StorageError."""
         mailboxes = self._mailboxes
         slot = mailboxes.slot_of(subscription)
         if slot == NONE:
@@ -275,47 +255,28 @@ class Hub:
                 f"offset {offset} has not been delivered yet; acknowledge the id of a received delivery",
                 field="delivery_id",
             )
-        # Memory follows the disk: nothing is let go of on the strength of a cursor that could get lost.
+        # Memory follows the disk, so that nothing is let go of because of a cursor that could get lost.
         number = mailboxes.numbers_of(slot)[-1]
         await asyncio.wrap_future(self._cursors.acknowledge(subscription, number, offset))
-        # Removed meanwhile, or even added again: then the offset lies before everything in the mailbox.
+        # The subscription may be gone meanwhile, or even added again: then the offset lies before its mailbox.
         slot = mailboxes.slot_of(subscription)
         if slot != NONE:
             mailboxes.acknowledge(slot, offset)
 
     def detach(self, session: DurableSession | LiveSession) -> None:
-        """A session has been closed. Calling it again changes nothing."""
-        registration = session.registration
-        if isinstance(session, LiveSession):
-            if self._live.get(registration.number) is session:
-                del self._live[registration.number]
-                self._buffers.pop(registration.number, None)
-                self._connected = None
-            return
-        sessions = self._durable.get(registration.id)
-        if sessions is None or session not in sessions:
-            return
-        sessions.discard(session)
-        if not sessions:
-            del self._durable[registration.id]
-            numbers = [number for number, same in self._durable_numbers.items() if same is sessions]
-            for number in numbers:
-                del self._durable_numbers[number]
-            self._connected = None
+        """Take note that a session has been closed. A second call changes nothing."""
+        self._sessions.remove(session)
 
     async def housekeep(self, now_us: int) -> FinishedRegistrations:
-        """Enforce the mailboxes' limits and tidy up the files; call it about once a second.
+        """Enforce the mailboxes' limits and tidy up the files. Call it about once a second.
 
-        Returns the registrations that have ended and have nothing left to deliver, each once: the
-        registry may forget them. A disk that refuses is reported in the log, and the work is left for the
-        next time."""
+        Returns each registration once, when the registry may forget it. Logs an error where the disk refuses, and
+        leaves the work for the next time."""
         async with self._housekeeping:
             if self._closed or not self._registered:
                 return FinishedRegistrations()
             try:
-                for subscription in await self._housekeeper.enforce_limits(now_us):
-                    for session in self._durable.get(subscription, ()):
-                        session.wake()
+                self._sessions.wake(await self._keeper.enforce_limits(now_us))
                 await self._files.tidy_files(now_us)
                 self._finished_blocks += self._mailboxes.consumed_blocks()
                 self._finished += self._mailboxes.consumed()
@@ -323,7 +284,7 @@ class Hub:
                 for number in self._finished:
                     self._ended_live.pop(number, None)
                 # A mailbox must be gone from the disk before the registry forgets that it ended.
-                await self._housekeeper.flush()
+                await self._keeper.flush()
             except (StorageError, OSError) as exc:
                 logger.error("housekeeping is put off: %s", exc)
                 return FinishedRegistrations()
@@ -332,12 +293,11 @@ class Hub:
             return FinishedRegistrations(finished, blocks)
 
     async def close(self) -> None:
-        """End all sessions, then put away what they need."""
+        """End all sessions, store what has no file, and close what they needed."""
         if self._closed:
             return
         self._closed = True
-        for session in [*self._live.values(), *(s for sessions in self._durable.values() for s in sessions)]:
-            session.end(Unavailable("the site is stopping"))
+        self._sessions.end_all(Unavailable("the site is stopping"))
         async with self._housekeeping:
             try:
                 await self._files.store_files()
@@ -351,65 +311,24 @@ class Hub:
         if slot == NONE:
             raise NotFound(f"subscription {registration.id!r} has ended")
         session = DurableSession(self, registration, slot, -1 if after is None else after)
-        sessions = self._durable.setdefault(registration.id, set())
-        sessions.add(session)
-        for number in self._mailboxes.numbers_of(slot):
-            self._durable_numbers[number] = sessions
-        self._connected = None
+        self._sessions.add_durable(session, self._mailboxes.numbers_of(slot))
         return session
 
     def _register_block(self, block: Block) -> None:
         self._mailboxes.register_block(self._share.part_of(block))
         if block.until is None:
             return
-        self._housekeeper.forget_block(block)
+        self._keeper.forget_block(block)
         numbers = range(block.number, block.number + block.count)
-        for subscription, sessions in tuple(self._durable.items()):
-            # One of a member that has left its block, under another number by now, or with an end of its own, stays.
+        for subscription in self._sessions.connected_subscriptions():
+            # A member that had left the block, and has another number by now, keeps its mailbox and its sessions.
             if self._mailboxes.slot_of(subscription) == NONE:
-                for session in tuple(sessions):
-                    if session.registration.number in numbers:
-                        session.end(NotFound(f"subscription {subscription!r} has ended"))
-                        self.detach(session)
+                self._sessions.end_durable(subscription, numbers)
 
     def _start_live(self, registration: Registration) -> None:
         number = registration.number
         buffer = LiveBuffer(registration.id, self._settings.live_buffer)
-        # The pipeline may have been quicker than whoever registers.
+        # The pipeline may have matched events for the registration before it got here.
         for n, rows in self._mailboxes.ranges.segments([number], registration.since):
             buffer.push(rows.astype(np.int64) + n.start)
-        self._buffers[number] = buffer
-        self._connected = None
-
-    def _end_live(self, registration: Registration) -> None:
-        number = registration.number
-        self._ended_live[number] = registration.until or 0
-        if self._buffers.pop(number, None) is not None:
-            self._connected = None
-        session = self._live.pop(number, None)
-        if session is not None:
-            session.end(NotFound(f"subscription {registration.id!r} has ended"))
-
-    def _waiting_live(self) -> Iterator[int]:
-        for number, buffer in self._buffers.items():
-            session = self._live.get(number)
-            needed = session.needed_from if session is not None else buffer.first
-            if needed is not None:
-                yield needed
-
-    def _concerned(self, numbers: NDArray[np.int64]) -> list[tuple[int, int]]:
-        """Those numbers of a file that somebody is connected for, and where they stand there."""
-        connected = self._connected
-        if connected is None:
-            every = np.array(sorted({*self._buffers, *self._durable_numbers}), np.int64)
-            self._connected = connected = read_only(every)
-        places = np.empty(min(len(numbers), len(connected)), np.int64)
-        found = places[: meet(read_only(numbers), connected, places)]
-        return list(zip(numbers[found].tolist(), found.tolist(), strict=True))
-
-
-def _offsets(item: RetainedRange, place: int) -> NDArray[np.int64]:
-    """Of the registration that stands there, as far as the range answers for them."""
-    n = item.notifications
-    offsets = n.rows[n.bounds[place] : n.bounds[place + 1]].astype(np.int64) + n.start
-    return offsets[offsets.searchsorted(item.start) :] if item.start > n.start else offsets
+        self._sessions.start_live(number, buffer)

@@ -1,4 +1,4 @@
-"""What waits for one live subscriber: a bounded queue of offsets, and an account of what did not fit."""
+"""The buffer of one live subscriber: a bounded queue of offsets, and the gaps of those that did not fit."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -10,13 +10,13 @@ from culver.delivery.deliveries import DeliveryGap
 
 
 class LiveBuffer:
-    """Pure. Gaps always come before the offsets that wait, because it is the oldest that are dropped."""
+    """Pure. A full buffer drops its oldest offsets, so gaps always come before the offsets that wait."""
 
     def __init__(self, subscription: str, capacity: int) -> None:
         self._subscription = subscription
         self._capacity = max(capacity, 1)
         self._offsets: deque[int] = deque()
-        self._gaps: list[DeliveryGap] = []  # one of each reason at most, ascending
+        self._gaps: list[DeliveryGap] = []  # ascending, at most one for each reason
 
     def __len__(self) -> int:
         return len(self._offsets)
@@ -26,7 +26,7 @@ class LiveBuffer:
         return self._offsets[0] if self._offsets else None
 
     def push(self, offsets: NDArray[np.int64]) -> None:
-        """Ascending, behind everything pushed before. Never blocks, and never costs more than the
+        """Add offsets, which ascend and lie behind all pushed before. Never blocks, and never costs more than the
         capacity."""
         surplus = len(offsets) - self._capacity
         if surplus > 0:
@@ -37,22 +37,22 @@ class LiveBuffer:
         self._drop(len(self._offsets) - self._capacity)
 
     def start_after(self, after: int, since: int) -> None:
-        """The subscriber last saw `after`; the subscription takes effect at `since`."""
+        """Begin behind `after`, which the subscriber saw last. The subscription takes effect at `since`."""
         if after + 1 < since:
             self._gaps.insert(0, DeliveryGap(self._subscription, after + 1, since, None, "disconnected"))
         while self._offsets and self._offsets[0] <= after:
             self._offsets.popleft()
 
     def take(self, limit: int) -> tuple[list[DeliveryGap], list[int]]:
-        """The next gaps and offsets, at most `limit` together; the gaps come first."""
+        """The next gaps and offsets, at most `limit` together. The gaps come first."""
         gaps = self._gaps[:limit]
         del self._gaps[:limit]
         count = 0 if self._gaps else min(limit - len(gaps), len(self._offsets))
         return gaps, [self._offsets.popleft() for _ in range(count)]
 
     def put_back(self, gaps: Sequence[DeliveryGap], offsets: Sequence[int]) -> None:
-        """Undo a `take`, or its end, that led to nothing. Where the buffer has overflowed since, these
-        were the oldest: they are part of the gap."""
+        """Undo a `take`, or the end of one, that led to nothing. If the buffer has overflowed since, these were the
+        oldest, and become part of the gap."""
         if offsets and self._gaps:
             self._note(offsets[0], offsets[-1] + 1, len(offsets))
             offsets = ()

@@ -1,9 +1,9 @@
 """Payloads from the publication log, read once for all the sessions that send them.
 
-Sessions ask for the payloads of single offsets; the log is read in blocks of neighbouring offsets, in a thread,
-and the latest blocks are remembered. So an event for 130 sessions is decoded once, and all of them send the same
-bytes object. The newest block grows: reading goes on where it ended. What is published through this process is
-remembered right away, and never read back while it is new.
+Sessions ask for the payloads of single offsets. A thread reads the log in blocks of neighbouring offsets, and a cache
+keeps the latest blocks. So an event for 130 sessions is decoded once, and all of them send the same bytes object. The
+newest block grows: reading goes on where it ended. The cache takes what is published through this process right away,
+so that nobody reads it back while it is new.
 """
 
 import asyncio
@@ -19,14 +19,15 @@ from culver.model.columns import PAYLOAD
 _BLOCK_EVENTS = 512
 _CACHE_BYTES = 64 * 1024 * 1024
 _ANSWER_BYTES = 1024 * 1024
-_OBJECT_BYTES = 64  # what Python adds to each payload
+# The bytes that Python adds to each payload.
+_OBJECT_BYTES = 64
 
 _Payloads = list[bytes | None]
 
 
 class PayloadReader:
-    """Used on the event loop's thread. `cache_bytes` bounds what is remembered, `answer_bytes` about how much
-    one call returns, so that a slow subscriber of large events does not hold much memory."""
+    """Used on the event loop's thread. `cache_bytes` bounds the cache, and `answer_bytes`, roughly, the answer to one
+    call, so that a slow subscriber of large events does not hold much memory."""
 
     def __init__(
         self,
@@ -44,8 +45,8 @@ class PayloadReader:
         self._executor = ThreadPoolExecutor(2, thread_name_prefix="culver-payloads")
 
     async def read(self, offsets: Sequence[int]) -> _Payloads:
-        """The payloads of ascending offsets; None where the log has none any more. May answer for fewer
-        than were asked, but at least for one. Raises StorageError."""
+        """The payloads of ascending offsets; None where the log no longer has one. May answer for fewer offsets than
+        asked, but at least for one. Raises StorageError."""
         payloads: _Payloads = []
         kept: _Payloads = []
         total = start = 0
@@ -61,7 +62,7 @@ class PayloadReader:
         return payloads
 
     def remember(self, first_offset: int, payloads: Sequence[bytes]) -> None:
-        """These events have just been appended. Kept where they continue what is known, else left to `read`."""
+        """Take events that have just been appended into the cache, if they continue a block there."""
         offset, rest = first_offset, payloads
         while rest:
             key = offset // _BLOCK_EVENTS
@@ -74,14 +75,14 @@ class PayloadReader:
             offset, rest = offset + len(here), rest[len(here) :]
 
     async def close(self) -> None:
-        """Wait for the reading at hand; sessions may not read any more."""
+        """Wait for the reads under way. Sessions may not read any more."""
         if self._loading:
             await asyncio.wait(self._loading.values())
         self._executor.shutdown()
         self._blocks.clear()
 
     async def _block(self, offset: int) -> "_Block":
-        """The block of an offset, read at least as far as that (or as the log goes)."""
+        """The block of an offset, read at least up to that offset, or to the end of the log."""
         key = offset // _BLOCK_EVENTS
         while True:
             block = self._blocks.get(key)
@@ -93,7 +94,7 @@ class PayloadReader:
                 loading = asyncio.create_task(self._extend(key))
                 self._loading[key] = loading
                 loading.add_done_callback(partial(self._finished, key))
-            # Others may wait for the same block: this session's end must not stop the reading.
+            # Others may wait for the same block, so the end of this session must not stop the read.
             block = await asyncio.shield(loading)
             if offset < block.end or offset >= self._log.next_offset:
                 return block
@@ -119,14 +120,15 @@ class PayloadReader:
     def _finished(self, key: int, task: "asyncio.Task[_Block]") -> None:
         del self._loading[key]
         if not task.cancelled():
-            task.exception()  # looked at, so that asyncio does not report it when all who waited have gone
+            # Retrieved, so that asyncio does not report it when all who waited have gone.
+            task.exception()
 
     def _read(self, start: int, end: int) -> _Payloads:
-        """Runs in a thread. One payload per offset; what is trimmed or damaged is None."""
+        """One payload per offset, None where it is trimmed or damaged. Runs in a thread."""
         try:
             return self._read_range(start, end)
         except StorageCorrupt:
-            # Save what can be: only the events of the damaged batch are lost.
+            # Read event by event, so that only those of the damaged batch are lost.
             payloads: _Payloads = []
             for offset in range(start, end):
                 try:
@@ -144,7 +146,8 @@ class PayloadReader:
                     payloads[at : at + batch.num_rows] = batch.column(PAYLOAD).to_pylist()
                 break
             except NotFound:
-                if self._log.first_offset <= first:  # not trimmed under our hands
+                # The log may be trimmed at any moment; else the event should be there.
+                if self._log.first_offset <= first:
                     raise
         return payloads
 

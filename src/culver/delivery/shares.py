@@ -1,10 +1,10 @@
-"""Which gateway has which subscription: a function of its id and of how many gateways there are, and of nothing else.
+"""Which gateway has which subscription: a function of its id and of the number of gateways alone.
 
     "alerts"                          any id: its hash
     "quotes.6" "quotes.7" "quotes.8"  members of a set: the hash of its name, and their places in turn
 
-A set's members are dealt out one by one, so that which of a block's numbers belong to a gateway follows from
-arithmetic, and not from a hash for each of millions of ids.
+A set deals its members out one by one. So arithmetic tells which numbers of a block belong to a gateway, without a
+hash for each of millions of ids.
 """
 
 from dataclasses import dataclass, replace
@@ -16,7 +16,7 @@ from culver.registry import Block, new_ids, split_member
 
 
 def share_of(subscription: str, gateways: int) -> int:
-    """From 0 to `gateways` - 1; the same on every machine and in every run."""
+    """The gateway's number, from 0 to `gateways` - 1, the same on every machine and in every run."""
     member = split_member(subscription)
     if member is None:
         return _hash(subscription) % gateways
@@ -35,7 +35,7 @@ class Share:
         return self.gateways == 1 or share_of(subscription, self.gateways) == self.number
 
     def part_of(self, block: Block) -> Block:
-        """The block as if only the members in this share had stayed in it."""
+        """The block with only the members of this share."""
         if self.gateways == 1:
             return block
         ours = (self.number - _hash(block.name) - block.first) % self.gateways
@@ -44,7 +44,7 @@ class Share:
         return replace(block, holes=np.union1d(block.holes, others) if len(block.holes) else others)
 
     def new_live_id(self) -> str:
-        """An id for a live subscription, which belongs to the gateway that its subscriber is connected to."""
+        """An id for a live subscription that belongs to this share, where its subscriber is connected."""
         while True:
             (subscription,) = new_ids(1, durable=False)
             if self.owns(subscription):

@@ -1,7 +1,7 @@
-"""Connected subscribers. Both kinds fulfil the gateway's `Session`; they differ in where their offsets wait.
+"""Connected subscribers. Both kinds implement the gateway's `Session`, and differ in where their offsets wait.
 
-A durable session walks its mailbox from a position of its own; what it has handed out and nobody acknowledged
-is still there for the next one. A live session has a bounded buffer and nothing else.
+A durable session walks its mailbox from a position of its own. A delivery that nobody acknowledged is still there for
+the next session. A live session has a bounded buffer and nothing else.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ Item = Delivery | DeliveryGap
 
 
 class SessionOwner(Protocol):
-    """What a session needs of the hub."""
+    """The part of the hub that a session uses."""
 
     @property
     def mailboxes(self) -> Mailboxes: ...
@@ -48,11 +48,11 @@ class _Session(ABC):
         return self._registration
 
     def wake(self) -> None:
-        """Something may be there to receive. Never blocks."""
+        """Tell the session that there may be something to receive. Never blocks."""
         self._wake.set()
 
     def end(self, error: CulverError) -> None:
-        """From now on `receive` raises this."""
+        """Let `receive` raise this error from now on."""
         self._ended = self._ended or error
         self._wake.set()
 
@@ -63,7 +63,7 @@ class _Session(ABC):
             self._wake.clear()
             if self._ended is not None:
                 raise type(self._ended)(self._ended.message)
-            # Only waiting is cut short by the deadline: what is there already is read to the end.
+            # The deadline only cuts waiting short. Deliveries that are there already are read to the end.
             items = await self._next(max(limit, 1))
             if items or (deadline is not None and loop.time() >= deadline):
                 return items
@@ -76,7 +76,7 @@ class _Session(ABC):
 
     @abstractmethod
     async def _next(self, limit: int) -> list[Item]:
-        """What is there now, at most that many; empty where there is nothing."""
+        """The next items, at most that many. Returns an empty list at once where there are none."""
 
 
 class DurableSession(_Session):
@@ -85,7 +85,7 @@ class DurableSession(_Session):
     def __init__(self, owner: SessionOwner, registration: Registration, slot: int, after: int) -> None:
         super().__init__(owner, registration)
         self._slot = slot
-        self._position = -1  # everything up to here was handed out
+        self._position = -1  # the session has handed out everything up to here
         self._moves = 0
         self.rewind(after)
 
@@ -94,7 +94,7 @@ class DurableSession(_Session):
         self._registration = registration
 
     def rewind(self, after: int) -> None:
-        # Never behind the frontier: an event that is yet to come must not be skipped.
+        # Never behind the frontier, so that the session does not skip an event that is yet to come.
         mailboxes = self._owner.mailboxes
         self._position = max(min(after, mailboxes.frontier - 1), mailboxes.cursor(self._slot))
         self._moves += 1
@@ -126,12 +126,12 @@ class DurableSession(_Session):
 
 
 class LiveSession(_Session):
-    """Ends its subscription when it is closed."""
+    """Closing it ends its subscription."""
 
     def __init__(self, owner: SessionOwner, registration: Registration, buffer: LiveBuffer) -> None:
         super().__init__(owner, registration)
         self._buffer = buffer
-        self._taken: Sequence[int] = ()  # being read from the log at this moment
+        self._taken: Sequence[int] = ()  # offsets whose payloads are being read at this moment
 
     @property
     def needed_from(self) -> int | None:
@@ -139,10 +139,10 @@ class LiveSession(_Session):
         return self._taken[0] if self._taken else self._buffer.first
 
     def rewind(self, after: int) -> None:
-        """A live subscription does not go back; what was handed out is gone."""
+        """Do nothing: a live subscription cannot go back."""
 
     async def acknowledge(self, offset: int) -> None:
-        """Nothing is kept, so there is nothing to acknowledge."""
+        """Do nothing: a live subscription keeps nothing."""
 
     async def close(self) -> None:
         self.end(Unavailable("the session is closed"))
@@ -163,7 +163,7 @@ class LiveSession(_Session):
 
 
 def _items(subscription: str, offsets: Sequence[int], payloads: Sequence[bytes | None]) -> list[Item]:
-    """Deliveries, and gaps where the log has no payload any more."""
+    """Deliveries, and gaps where the log no longer has a payload."""
     items: list[Item] = []
     for offset, payload in zip(offsets, payloads, strict=False):
         if payload is not None:

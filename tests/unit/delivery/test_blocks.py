@@ -67,7 +67,7 @@ def test_block_counts_as_its_members_do_one_by_one(seed: int) -> None:
                     mailboxes.acknowledge(mailboxes.slot_of(name), offset - 5)
             case "drop":
                 for mailboxes in (together, alone):
-                    for slot in mailboxes.overflowing():
+                    for slot in mailboxes.columns.overflowing():
                         mailboxes.drop_overflow(slot)
         assert state(together) == state(alone)
     left = [10 + n for n in range(ROWS) if f"quotes.{n}" in live_in_block(together, made)]

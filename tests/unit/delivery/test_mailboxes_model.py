@@ -95,7 +95,7 @@ class History:
         box.dropped = [row for row in box.dropped if row[0] > box.cursor]
 
     def enforce(self) -> None:
-        for slot in self.mailboxes.overflowing():
+        for slot in self.mailboxes.columns.overflowing():
             self.mailboxes.drop_overflow(slot)
         for box in self.boxes.values():
             count = min(SETTINGS.mailbox_count, box.current.mailbox_count or SETTINGS.mailbox_count)
@@ -105,11 +105,11 @@ class History:
 
     def expire(self) -> None:
         now = self.mailboxes.frontier
-        shortest = self.mailboxes.shortest_age()
+        shortest = self.mailboxes.columns.shortest_age()
         if shortest is not None:
-            ages = self.mailboxes.ages(max(now - shortest // 1_000_000, 0))
+            ages = self.mailboxes.columns.ages(max(now - shortest // 1_000_000, 0))
             bounds = {age: max(now - age // 1_000_000, 0) for age in ages}
-            for slot, end in self.mailboxes.expiring(bounds):
+            for slot, end in self.mailboxes.columns.expiring(bounds):
                 self.mailboxes.drop(slot, end, "expired")
         for box in self.boxes.values():
             oldest = now - min(50, box.current.mailbox_age_seconds or 50)

@@ -8,7 +8,7 @@ slot                   0     1           `MailboxColumns`: grown in large steps,
   pending              3     0
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -72,6 +72,40 @@ class MailboxColumns:
             getattr(self, name)[slots] = blank
         breaks = np.flatnonzero(np.diff(slots) != 1) + 1
         self._free += [range(int(run[0]), int(run[-1]) + 1) for run in np.split(slots, breaks) if len(run)]
+
+    def count(self) -> int:
+        """How many slots have a mailbox."""
+        return int(np.count_nonzero(self.newest_number[: self.used] != NONE))
+
+    def all_pending(self) -> int:
+        return int(self.pending[: self.used].sum())
+
+    def lowest_pending(self) -> int:
+        """The lowest offset that waits in a mailbox; NEVER where none does."""
+        return int(self.oldest[: self.used].min(initial=NEVER))
+
+    def overflowing(self) -> list[int]:
+        """Slots that hold more than their limit in count, or may hold more than their limit in bytes."""
+        used = slice(self.used)
+        over = (self.pending[used] > self.most_count[used]) | (self.size[used] > self.most_bytes[used])
+        return np.flatnonzero(over).tolist()
+
+    def ages(self, below: int) -> list[int]:
+        """The age limits, in microseconds, ascending, of the mailboxes with something older than that offset."""
+        ages = self.most_age_us[: self.used][self.oldest[: self.used] < below]
+        return [int(age) for age in np.unique(ages)]
+
+    def shortest_age(self) -> int | None:
+        """The least age limit of all mailboxes that hold something."""
+        ages = self.most_age_us[: self.used][self.oldest[: self.used] < NEVER]
+        return int(ages.min()) if len(ages) else None
+
+    def expiring(self, bounds: Mapping[int, int]) -> list[tuple[int, int]]:
+        """(slot, offset) where something older than the offset waits, given for each age limit the first offset that
+        is young enough."""
+        candidates = np.flatnonzero(self.oldest[: self.used] < max(bounds.values(), default=0))
+        pairs = ((slot, bounds.get(int(self.most_age_us[slot]), 0)) for slot in candidates.tolist())
+        return [(slot, bound) for slot, bound in pairs if self.oldest[slot] < bound]
 
     def _grow(self, count: int) -> None:
         for name in ("cursor", "newest_number", "most_count", "most_bytes", "most_age_us"):

@@ -49,10 +49,10 @@ class MailboxKeeper:
     async def enforce_limits(self, now_us: int) -> list[str]:
         """Drop deliveries that are too old or too many. Returns the subscriptions that lost something."""
         mailboxes = self._mailboxes
-        for done, (slot, end) in enumerate(mailboxes.expiring(await self._bounds(now_us))):
+        for done, (slot, end) in enumerate(mailboxes.columns.expiring(await self._bounds(now_us))):
             self._note(mailboxes.drop(slot, end, "expired"))
             await _pause(done)
-        for done, slot in enumerate(mailboxes.overflowing()):
+        for done, slot in enumerate(mailboxes.columns.overflowing()):
             self._note(mailboxes.drop_overflow(slot))
             await _pause(done)
         slots = {name: mailboxes.slot_of(name) for name in self.unwritten}
@@ -71,12 +71,13 @@ class MailboxKeeper:
 
     async def _bounds(self, now_us: int) -> dict[int, int]:
         """For each age limit that matters, the first offset that is young enough."""
-        shortest = self._mailboxes.shortest_age()
+        columns = self._mailboxes.columns
+        shortest = columns.shortest_age()
         if shortest is None:
             return {}
         # The shortest age limit has the highest bound. Nothing above it is too old for any mailbox.
         bound = await asyncio.to_thread(self._log.offset_at, now_us - shortest)
-        ages = self._mailboxes.ages(bound)
+        ages = columns.ages(bound)
 
         def look_up() -> dict[int, int]:
             return {age: self._log.offset_at(now_us - age) for age in ages}

@@ -1,13 +1,13 @@
 """The mailboxes of all durable subscriptions, as pure bookkeeping: no clock, no disk, no event loop.
 
-A mailbox is not a copy of anything. It is the rows of its subscription's registrations in the notification
-files, from a floor upward; what is kept per subscription is a handful of numbers:
+A mailbox is not a copy of anything. It is the rows of its subscription's registrations in the notification files,
+from a floor upward. Memory holds a handful of counters for each subscription:
 
     rows      3   8   9  14  15  21  33        offsets of matching events
               `-acked-'   `-- pending 4 --'    cursor 9, floor 10, oldest 14
               `-dropped--'                     or: a gap [3, 10) of 3 rows, cursor -1, floor 10
 
-The floor lies behind the cursor and behind every gap. `accept` counts a whole file in bulk; acknowledging and
+The floor lies behind the cursor and behind every gap. `accept` counts a whole file in bulk. Acknowledging and
 dropping look only at the rows of one subscription.
 """
 
@@ -33,8 +33,8 @@ from culver.registry import Block, Registration
 
 @dataclass(frozen=True, slots=True)
 class StoredMailbox:
-    """What outlives the process. `number` is one of the subscription's registrations, so that a new
-    subscription of the same id does not inherit it."""
+    """The state of a mailbox that outlives the process. `number` is one of the subscription's registrations, so that
+    a new subscription of the same id does not inherit the state."""
 
     number: int
     cursor: int
@@ -42,7 +42,7 @@ class StoredMailbox:
 
 
 class Mailboxes:
-    """Slots stand for subscriptions, see `mailbox_columns`. Deterministic; not thread-safe."""
+    """Each subscription has a slot, see `mailbox_columns`. Deterministic; not thread-safe."""
 
     def __init__(self, settings: DeliverySettings, stored: Mapping[str, StoredMailbox]) -> None:
         self._settings = settings
@@ -50,7 +50,6 @@ class Mailboxes:
         self._stored_by_number = sorted(
             (mailbox.number, subscription) for subscription, mailbox in stored.items()
         )
-        self._columns = MailboxColumns()
         self._numbers = SlotTable()
         self._names = SubscriptionNames()
         self._replaced: dict[int, list[int]] = {}  # slot -> earlier numbers, ascending
@@ -58,12 +57,13 @@ class Mailboxes:
         self._ending: dict[int, tuple[int, int]] = {}  # ended number -> slot, until
         self._ended_blocks: dict[int, int] = {}  # first number -> until
         self._exact_from = 0  # below, dropped rows can no longer be counted
+        self.columns = MailboxColumns()
         self.ranges = RetainedRanges()
         self.frontier = 0
         self.index_version = 0
 
     def restore(self, ranges: Iterable[RetainedRange], frontier: int) -> None:
-        """Begin with what was found on disk; before anything is registered."""
+        """Begin with the ranges found on disk. Call it before anything is registered."""
         for item in ranges:
             self.ranges.append(item)
             self.index_version = item.notifications.index_version
@@ -71,10 +71,8 @@ class Mailboxes:
         self._exact_from = frontier
 
     def accept(self, notifications: Notifications, *, stored: bool = True) -> RetainedRange | None:
-        """Count what the next range of the log brings; None where all of it is known already. `stored` says
-        whether its file is on disk.
-
-        Raises ValueError where it leaves a hole."""
+        """Count the deliveries of the next range of the log. `stored` says whether its file is on disk. Returns None
+        where all of it is known already. Raises ValueError where it leaves a hole."""
         if notifications.start > self.frontier:
             raise ValueError(f"notifications from {notifications.start} leave a hole at {self.frontier}")
         if notifications.end <= self.frontier:
@@ -87,7 +85,7 @@ class Mailboxes:
         return item
 
     def stored_frontier(self) -> int:
-        """Where the first range begins that has no file."""
+        """The start of the first range that has no file."""
         return next((item.start for item in self.ranges if not item.stored), self.frontier)
 
     def register(self, registrations: Iterable[Registration]) -> list[tuple[str, int]]:
@@ -115,7 +113,7 @@ class Mailboxes:
                 since = min(since, registration.since)
             if registration.until is not None:
                 self._ending[number] = (slot, registration.until)
-            if number == self._columns.newest_number[slot]:
+            if number == self.columns.newest_number[slot]:
                 self._limit(slot, registration)
         self._numbers.add(list(added), list(added.values()))
         if added and since < self.frontier:
@@ -123,12 +121,12 @@ class Mailboxes:
         return list(gone.items())
 
     def register_block(self, block: Block) -> None:
-        """Take note of a block that began or ended; once it has ended, the mailboxes of its members are gone."""
+        """Take note of a block that began or ended. With its end, the mailboxes of its members are gone."""
         numbers = block.numbers()
         slots = self._numbers.slots_of(numbers)
         if block.until is not None:
             known = slots != NONE
-            self._columns.release(np.sort(slots[known]))
+            self.columns.release(np.sort(slots[known]))
             self._gaps.clear_all(slots[known])
             self._numbers.remove(numbers)
             self._names.remove_block(block)
@@ -138,7 +136,7 @@ class Mailboxes:
             return
         if not len(numbers) or slots[0] != NONE:
             return
-        columns = self._columns
+        columns = self.columns
         first = columns.take(len(numbers))
         slots = np.arange(first, first + len(numbers))
         columns.newest_number[slots] = numbers
@@ -159,21 +157,21 @@ class Mailboxes:
         return NONE if number is None else self._numbers.slot_of(number)
 
     def subscription(self, slot: int) -> str:
-        return self._names.subscription(slot, int(self._columns.newest_number[slot]))
+        return self._names.subscription(slot, int(self.columns.newest_number[slot]))
 
     def numbers_of(self, slot: int) -> list[int]:
         """All registrations of a subscription that may have rows, ascending."""
-        return [*self._replaced.get(slot, ()), int(self._columns.newest_number[slot])]
+        return [*self._replaced.get(slot, ()), int(self.columns.newest_number[slot])]
 
     def cursor(self, slot: int) -> int:
-        return int(self._columns.cursor[slot])
+        return int(self.columns.cursor[slot])
 
     def pending(self, slot: int) -> int:
-        return int(self._columns.pending[slot])
+        return int(self.columns.pending[slot])
 
     def count(self) -> int:
         """How many mailboxes there are."""
-        return int(np.count_nonzero(self._columns.newest_number[: self._columns.used] != NONE))
+        return self.columns.count()
 
     def knows(self, numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Which of these registrations, ascending, have a mailbox."""
@@ -181,34 +179,33 @@ class Mailboxes:
         return known
 
     def all_pending(self) -> int:
-        """What waits in all mailboxes together."""
-        return int(self._columns.pending[: self._columns.used].sum())
+        """How many deliveries wait in all mailboxes together."""
+        return self.columns.all_pending()
 
     def pending_bytes(self, slot: int) -> int:
-        """The payload bytes that wait, counted row by row."""
-        segments = self.ranges.segments(self.numbers_of(slot), int(self._columns.floor[slot]))
+        """How many payload bytes wait, counted row by row."""
+        segments = self.ranges.segments(self.numbers_of(slot), int(self.columns.floor[slot]))
         size = sum(int(n.sizes[rows].sum(dtype=np.int64)) for n, rows in segments)
-        self._columns.size[slot] = size
+        self.columns.size[slot] = size
         return size
 
     def needed_from(self) -> int:
         """The lowest offset that waits in a mailbox; the frontier if none does."""
-        oldest = self._columns.oldest[: self._columns.used]
-        return min(int(oldest.min(initial=NEVER)), self.frontier)
+        return min(self.columns.lowest_pending(), self.frontier)
 
     def offsets(self, slot: int, after: int, limit: int) -> list[int]:
         """The next deliveries behind `after`, ascending."""
-        start = max(after + 1, int(self._columns.floor[slot]))
+        start = max(after + 1, int(self.columns.floor[slot]))
         return self.ranges.offsets(self.numbers_of(slot), start, limit)
 
     def gaps(self, slot: int, after: int) -> list[DeliveryGap]:
-        """What was dropped behind `after`, ascending; all of it lies before the next delivery."""
+        """The gaps behind `after`, ascending. All of them lie before the next delivery."""
         return self._gaps.after(slot, after, partial(self._count_dropped, slot))
 
     def acknowledge(self, slot: int, offset: int) -> None:
-        """Everything up to and including `offset` is done with; going backwards changes nothing. It may lie
-        beyond the frontier: what was delivered before a crash may have to be matched again."""
-        columns = self._columns
+        """Note that the subscriber is done with everything up to and including `offset`. Going backwards changes
+        nothing. The offset may lie beyond the frontier: an event delivered before a crash may be matched again."""
+        columns = self.columns
         if offset <= columns.cursor[slot]:
             return
         columns.cursor[slot] = offset
@@ -216,36 +213,9 @@ class Mailboxes:
         if offset >= columns.floor[slot]:
             self._take_out(slot, offset + 1)
 
-    def overflowing(self) -> list[int]:
-        """Slots that hold more than their limit in count, or may hold more than their limit in bytes."""
-        columns, used = self._columns, slice(self._columns.used)
-        over = columns.pending[used] > columns.most_count[used]
-        over |= columns.size[used] > columns.most_bytes[used]
-        return np.flatnonzero(over).tolist()
-
-    def ages(self, below: int) -> list[int]:
-        """The age limits, in microseconds, of the mailboxes with something older than that offset."""
-        columns = self._columns
-        ages = columns.most_age_us[: columns.used][columns.oldest[: columns.used] < below]
-        return [int(age) for age in np.unique(ages)]
-
-    def shortest_age(self) -> int | None:
-        """The least age limit of all mailboxes that hold something."""
-        columns = self._columns
-        ages = columns.most_age_us[: columns.used][columns.oldest[: columns.used] < NEVER]
-        return int(ages.min()) if len(ages) else None
-
-    def expiring(self, bounds: Mapping[int, int]) -> list[tuple[int, int]]:
-        """(slot, offset) where something older than the offset waits, given for each age limit the first
-        offset that is young enough."""
-        columns = self._columns
-        candidates = np.flatnonzero(columns.oldest[: columns.used] < max(bounds.values(), default=0))
-        pairs = ((slot, bounds.get(int(columns.most_age_us[slot]), 0)) for slot in candidates.tolist())
-        return [(slot, bound) for slot, bound in pairs if columns.oldest[slot] < bound]
-
     def drop_overflow(self, slot: int) -> DeliveryGap | None:
         """Drop the oldest rows until the mailbox is within its limits in count and bytes."""
-        columns = self._columns
+        columns = self.columns
         count = int(columns.pending[slot] - columns.most_count[slot])
         size = int(self.pending_bytes(slot) - columns.most_bytes[slot])
         end = int(columns.floor[slot])
@@ -261,29 +231,29 @@ class Mailboxes:
         return self.drop(slot, end, "overflow")
 
     def drop(self, slot: int, end: int, reason: GapReason) -> DeliveryGap | None:
-        """Drop the rows below `end` and remember the gap; None where there are none."""
-        first = int(self._columns.oldest[slot])
+        """Drop the rows below `end` and remember the gap. Returns None where there are none."""
+        first = int(self.columns.oldest[slot])
         if first >= end:
             return None
         count, last = self._take_out(slot, end)
         floor = last + 1
-        self._columns.floor[slot] = floor
+        self.columns.floor[slot] = floor
         gap = DeliveryGap(self.subscription(slot), first, floor, count, reason)
         self._gaps.add(slot, gap)
         return gap
 
     def stored(self, slot: int) -> StoredMailbox:
-        """What to write down about a mailbox."""
-        number = int(self._columns.newest_number[slot])
+        """The state of a mailbox that goes to disk."""
+        number = int(self.columns.newest_number[slot])
         return StoredMailbox(number, self.cursor(slot), self._gaps.of(slot))
 
     def consumed(self) -> list[int]:
-        """Registrations that have ended and have nothing left to deliver. Each is named once."""
+        """Registrations that have ended and have nothing left to deliver, each once."""
         done: list[int] = []
         for number, (slot, until) in list(self._ending.items()):
-            if until > self.frontier or (slot != NONE and self._columns.oldest[slot] < until):
+            if until > self.frontier or (slot != NONE and self.columns.oldest[slot] < until):
                 continue
-            if slot != NONE and number != self._columns.newest_number[slot]:
+            if slot != NONE and number != self.columns.newest_number[slot]:
                 self._numbers.remove([number])
                 self._replaced[slot].remove(number)
                 self._exact_from = max(self._exact_from, until)
@@ -292,7 +262,7 @@ class Mailboxes:
         return done
 
     def consumed_blocks(self) -> list[int]:
-        """The first numbers of blocks that have ended, each once: nothing of them is left to deliver."""
+        """The first numbers of blocks that have ended, each once. Nothing of them is left to deliver."""
         done = [number for number, until in self._ended_blocks.items() if until <= self.frontier]
         for number in done:
             del self._ended_blocks[number]
@@ -306,23 +276,23 @@ class Mailboxes:
         return retired
 
     def wanted(self, numbers: NDArray[np.int64], last: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Which registrations of a file still have something to deliver there, given the last offset that each has
-        in it (see `last_offsets`)."""
+        """Which registrations of a range still have something to deliver there, given the last offset of each (see
+        `last_offsets`)."""
         slots = self._numbers.slots_of(numbers)
-        wanted: NDArray[np.bool_] = (slots != NONE) & (last >= self._columns.floor[slots])
+        wanted: NDArray[np.bool_] = (slots != NONE) & (last >= self.columns.floor[slots])
         return wanted
 
     def exchange(self, old: Sequence[RetainedRange], new: RetainedRange, *, pruned: bool = False) -> None:
-        """Put one range in the place of adjacent ones. With `pruned`, the rows that nobody wants are gone,
-        and what was dropped there can no longer be counted."""
+        """Put one range in the place of adjacent ones. With `pruned`, it lacks the rows that nobody wants, and
+        dropped ones can no longer be counted."""
         self.ranges.exchange(old, new)
         if pruned:
             self._exact_from = max(self._exact_from, new.end)
 
     def _place(self, registration: Registration) -> int:
-        """The slot of a registration that is new here."""
+        """Give a new registration the slot of its subscription, which may be new too."""
         subscription, number = registration.id, registration.number
-        columns = self._columns
+        columns = self.columns
         slot = self.slot_of(subscription)
         if slot == NONE:
             slot = columns.take()
@@ -343,7 +313,7 @@ class Mailboxes:
         return slot
 
     def _resume(self, slot: int, stored: StoredMailbox) -> None:
-        columns = self._columns
+        columns = self.columns
         columns.cursor[slot] = stored.cursor
         columns.floor[slot] = stored.cursor + 1
         gaps = [gap for gap in stored.gaps if gap.end - 1 > stored.cursor]
@@ -352,7 +322,7 @@ class Mailboxes:
             columns.floor[slot] = gaps[-1].end
 
     def _stored_in(self, block: Block) -> list[tuple[int, str]]:
-        """What was stored for members of a block, as number and subscription."""
+        """The members of a block that have a stored mailbox, as number and subscription."""
         stored = self._stored_by_number
         start, end = (
             bisect_left(stored, (number, "")) for number in (block.number, block.number + block.count)
@@ -361,7 +331,7 @@ class Mailboxes:
         return [pair for pair in stored[start:end] if pair[0] not in holes and pair[1] in self._stored]
 
     def _limit(self, slot: int | slice, registration: Registration | Block) -> None:
-        settings, columns = self._settings, self._columns
+        settings, columns = self._settings, self.columns
         columns.most_count[slot] = _lower(settings.mailbox_count, registration.mailbox_count)
         columns.most_bytes[slot] = _lower(settings.mailbox_bytes, registration.mailbox_bytes)
         age = _lower(settings.mailbox_age_seconds, registration.mailbox_age_seconds)
@@ -372,7 +342,7 @@ class Mailboxes:
         if stored is not None and stored.number <= number:
             del self._stored[subscription]
         slot = self.slot_of(subscription)
-        if slot == NONE or self._columns.newest_number[slot] > number:
+        if slot == NONE or self.columns.newest_number[slot] > number:
             return
         numbers = self.numbers_of(slot)
         self._numbers.remove(numbers)
@@ -382,20 +352,20 @@ class Mailboxes:
         self._names.remove(slot)
         self._replaced.pop(slot, None)
         self._gaps.clear(slot)
-        self._columns.release(np.array([slot]))
+        self.columns.release(np.array([slot]))
 
     def _count(self, item: RetainedRange, known: NDArray[np.int64], slots: NDArray[np.int64]) -> None:
-        """Add a range's rows to the mailboxes: those of the known registrations, which ascend, to their slots."""
+        """Add a range's rows to the mailboxes. `known` registrations ascend, and `slots` has the slot of each."""
         n = item.notifications
         sizes = n.sizes.copy()
         sizes.sort()
         count(
             read_only(n.numbers), known, slots, read_only(n.bounds), read_only(n.rows), sizes, n.start, item.start,
-            self._columns.counted,
+            self.columns.counted,
         )  # fmt: skip
 
     def _recount(self, numbers: NDArray[np.int64], since: int) -> None:
-        """Count what the files at hand hold for registrations, ascending, that have only now become known."""
+        """Count the rows that the ranges hold for registrations, ascending, that have only now become known."""
         slots = self._numbers.slots_of(numbers)
         for item in self.ranges:
             if item.end > since:
@@ -404,8 +374,8 @@ class Mailboxes:
                     self._count(item, numbers, slots)
 
     def _take_out(self, slot: int, end: int) -> tuple[int, int]:
-        """Raise the floor to `end`; returns how many rows lay below and the last of them."""
-        columns = self._columns
+        """Raise the floor to `end`. Returns how many rows lay below, and the last of them."""
+        columns = self.columns
         numbers = self.numbers_of(slot)
         count, last = 0, NONE
         if columns.oldest[slot] < end:
