@@ -7,7 +7,7 @@ order mark at the start, as RFC 8259 permits.
 There are two ways through a text, and both give the same values:
 
     plain    `read_plain`: msgspec reads a text that has nothing unusual in it,
-             in less than half the time.
+             in about half the time.
     careful  `read_value`, then `check_value`: the standard library reads any text, and the walk over the tree raises
              with the path of what is wrong. The library reports a repeated key without its place, so an object
              with one becomes a `Repeated` until the walk finds it.
