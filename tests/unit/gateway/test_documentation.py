@@ -129,7 +129,7 @@ def test_the_tables_of_members_have_those_of_the_messages() -> None:
 
 
 def test_the_messages_of_the_websocket_are_those_that_are_read_and_sent() -> None:
-    exchanges, unasked = section("WebSocket").split("Without being asked")
+    exchanges, unasked = section("WebSocket").split("The site also sends")
     rows = re.findall(r'^\| `({"op".*})` \| `({"op": .*?})`', exchanges.replace("[{...}, ...]", "[{}]"), re.M)
     requests = {type(msgspec.json.decode(sent, type=ClientMessage)) for sent, _ in rows}
     assert requests == set(get_args(ClientMessage))
