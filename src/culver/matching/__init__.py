@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         real_of_key as real_of_key,
         reals_of_keys as reals_of_keys,
     )
+    from culver.matching.index.kernel_warm_up import warm_up as warm_up
     from culver.matching.index.keys.batch_columns import BatchColumns as BatchColumns
     from culver.matching.index.keys.portable_keys import (
         event_hashes as event_hashes,
@@ -65,6 +66,5 @@ if TYPE_CHECKING:
         index_versions as index_versions,
         read_division as read_division,
     )
-    from culver.matching.index.warm_up import warm_up as warm_up
 else:
     __getattr__ = lazy_names(__name__)

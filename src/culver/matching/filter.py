@@ -1,7 +1,7 @@
-"""What a filter is: subscriptions in and out by number, batches of events in, matches out.
+"""The filter protocol: subscriptions in and out by number, batches of events in, matches out.
 
-StreamHub calls this `libfilter` (section 3.2.2): it stores and removes subscriptions by identifier, and
-returns the identifiers that a publication matches. Ours works on batches.
+StreamHub calls this `libfilter` (section 3.2.2): it stores and removes subscriptions by identifier, and returns the
+identifiers that a publication matches. Ours works on batches.
 """
 
 from collections.abc import Iterable, Sequence
@@ -28,14 +28,14 @@ class Matches:
 
 
 def matches_of(rows: Sequence[Sequence[int]]) -> Matches:
-    """Matches from the numbers of each event, which must be distinct already."""
+    """Make matches from the numbers of each event, which must be distinct."""
     offsets = np.zeros(len(rows) + 1, np.int64)
     np.cumsum([len(row) for row in rows], out=offsets[1:])
     return Matches(offsets, np.array([number for row in rows for number in row], np.int64))
 
 
 def select_rows(matches: Matches, rows: NDArray[np.int64]) -> Matches:
-    """The matches of some events only."""
+    """Keep the matches of some events."""
     begin, end = matches.offsets[rows], matches.offsets[rows + 1]
     offsets = np.zeros(len(rows) + 1, np.int64)
     np.cumsum(end - begin, out=offsets[1:])
@@ -44,7 +44,7 @@ def select_rows(matches: Matches, rows: NDArray[np.int64]) -> Matches:
 
 
 def spread_rows(matches: Matches, rows: NDArray[np.int64], count: int) -> Matches:
-    """The same matches as those of the events `rows` (ascending) among `count`; the others have none."""
+    """Make the matches those of the events `rows` (ascending) among `count`; the other events have none."""
     lengths = np.zeros(count, np.int64)
     lengths[rows] = np.diff(matches.offsets)
     offsets = np.zeros(count + 1, np.int64)
@@ -56,12 +56,12 @@ class Filter(Protocol):
     """Not thread-safe: one owner changes it and matches with it."""
 
     def add(self, subscriptions: Iterable[tuple[int, Predicate]]) -> None:
-        """Store subscriptions; one whose number is there already replaces it."""
+        """Store subscriptions. One whose number is there already replaces it."""
 
     def remove(self, numbers: Iterable[int]) -> None:
-        """Remove subscriptions; an unknown number is ignored."""
+        """Remove subscriptions. Unknown numbers are ignored."""
 
     def match(self, batch: pa.RecordBatch) -> Matches:
-        """Match every event of `batch` (laid out as in `model.batch`) against every subscription."""
+        """Match every event of `batch` (laid out as in `model.columns`) against every subscription."""
 
     def __len__(self) -> int: ...

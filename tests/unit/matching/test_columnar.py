@@ -41,7 +41,7 @@ class Gate:
 def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
     gate = Gate()
     monkeypatch.setattr(columnar._Merge, "_run", lambda merge: gate.run(merge))
-    monkeypatch.setattr(columnar, "_ON_THE_SPOT", 0)  # everything else in the thread
+    monkeypatch.setattr(columnar, "_MERGED_AT_ONCE", 0)  # everything else in the thread
     yield gate
     gate.open.set()
 

@@ -9,7 +9,7 @@ from culver.matching.index.compile.compiler import Entry, compile_entries
 from culver.matching.index.compile.key_lines import HIGHEST_KEY, LOWEST_KEY
 from culver.matching.index.intrinsics.vectors import WINDOW
 from culver.matching.index.layout import chunks
-from culver.matching.index.layout.box_order import block_order, split
+from culver.matching.index.layout.box_order import leaf_order, split
 from culver.matching.index.search.columnar_matcher import ColumnarView
 from culver.matching.index.segments.columnar_segment import encode
 from culver.matching.index.segments.segment_view import FOREVER, SegmentView, merge_columnar
@@ -76,15 +76,15 @@ def test_equal_constraints_are_stored_once() -> None:
 
 
 def extent(low: Integers, order: Integers) -> float:
-    """How wide the blocks of 64 are on average."""
-    blocks = range(0, len(order) - 63, 64)
-    return float(np.mean([np.ptp(low[order[at : at + 64]], axis=0).mean() for at in blocks]))
+    """How wide the leaves of 64 are on average."""
+    leaves = range(0, len(order) - 63, 64)
+    return float(np.mean([np.ptp(low[order[at : at + 64]], axis=0).mean() for at in leaves]))
 
 
 def test_the_order_of_boxes_is_a_permutation_that_puts_near_ones_together() -> None:
     rng = np.random.default_rng(SEED)
     low = rng.integers(0, 60_000, (2_000, 3))
-    order = block_order(np.concatenate([low, low + 1_000], axis=1).astype(np.uint16), 64)
+    order = leaf_order(np.concatenate([low, low + 1_000], axis=1).astype(np.uint16), 64)
     assert sorted(order.tolist()) == list(range(2_000))
     assert extent(low, order) < extent(low, np.arange(2_000)) / 2
 
@@ -108,11 +108,11 @@ def test_a_chunk_gives_back_its_boxes_and_knows_the_rank_of_every_key() -> None:
         lows[::7, 0] = LOWEST_KEY
         highs[::5, 1] = HIGHEST_KEY
         chunk = chunks.build(np.stack([lows, highs], axis=2).reshape(len(lows), -1), np.array([True, False]))
-        restored = chunks.bounds_of(chunk.nodes, chunk.blocks, chunk.cuts)
+        restored = chunks.bounds_of(chunk.nodes, chunk.leaves, chunk.edges)
         assert (restored[0][:count] == lows[chunk.order]).all()
         assert (restored[1][:count] == highs[chunk.order]).all()
         assert (chunk.low == lows.min(axis=0)).all()
         assert (chunk.high == highs.max(axis=0)).all()
-        for cuts, cells in zip(chunk.cuts, chunk.cells, strict=True):
-            assert cells.before[-1] == len(cuts)
+        for edges, cells in zip(chunk.edges, chunk.cells, strict=True):
+            assert cells.before[-1] == len(edges)
             assert (np.diff(cells.before.astype(int)) < WINDOW << cells.steps).all()

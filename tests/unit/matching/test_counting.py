@@ -5,7 +5,7 @@ import itertools
 import pyarrow as pa
 
 from culver.matching.filter import Matches
-from culver.matching.filters.counting import CHUNK, CountingFilter
+from culver.matching.filters.counting import SECTION, CountingFilter
 from culver.model.columns.event_batch import concat, encode
 from culver.model.event import Event
 from culver.model.language.parser import parse
@@ -22,16 +22,16 @@ def rows(matches: Matches) -> list[list[int]]:
     return [sorted(matches.numbers[begin:end].tolist()) for begin, end in itertools.pairwise(bounds)]
 
 
-def test_clauses_of_several_chunks_match_alike_and_name_a_subscription_once() -> None:
+def test_clauses_of_several_sections_match_alike_and_name_a_subscription_once() -> None:
     made = CountingFilter()
-    ranges = [(Between("x", Domain.NUMBER, low, True, low + 10, False),) for low in range(CHUNK + 100)]
+    ranges = [(Between("x", Domain.NUMBER, low, True, low + 10, False),) for low in range(SECTION + 100)]
     predicates = [Predicate("", Constant(True), (clause,)) for clause in ranges]
-    everywhere = CHUNK + 50  # its clauses lie in the last chunks, the others' in all
+    everywhere = SECTION + 50  # its clauses lie in the last sections, the others' in all
     predicates[everywhere] = Predicate("", Constant(True), tuple(ranges))
     made.add(enumerate(predicates))
-    found = rows(made.match(batch_of({"x": 5}, {"x": CHUNK + 2.5}, {"x": -1})))
+    found = rows(made.match(batch_of({"x": 5}, {"x": SECTION + 2.5}, {"x": -1})))
     assert found[0] == [*range(6), everywhere]
-    assert found[1] == [*range(CHUNK - 7, CHUNK + 3), everywhere]
+    assert found[1] == [*range(SECTION - 7, SECTION + 3), everywhere]
     assert found[2] == []
 
 

@@ -117,7 +117,7 @@ def paths_of(segments: Iterable[ColumnarSegment]) -> Counter[str]:
         seen["clauses one by one"] += int(sizes[:, 1].sum())
         seen["boxes"] += int(np.count_nonzero(arrays.slot_registration >= 0))
         seen["groups of several chunks"] += int(np.count_nonzero(np.diff(arrays.group_chunks) > 1))
-        seen["chunks of several blocks"] += int(np.count_nonzero(np.diff(arrays.chunk_blocks) > 1))
+        seen["chunks of several leaves"] += int(np.count_nonzero(np.diff(arrays.chunk_leaves) > 1))
         seen["boxes with needs"] += int(np.count_nonzero(arrays.group_needy))
         seen["axes with halvings"] += int(np.count_nonzero(arrays.axis_steps))
         seen["axes measured in reals"] += int(np.count_nonzero(arrays.axis_real))
@@ -201,7 +201,7 @@ ALL_PATHS = {
     "clauses one by one",
     "boxes",
     "groups of several chunks",
-    "chunks of several blocks",
+    "chunks of several leaves",
     "boxes with needs",
     "axes with halvings",
     "axes measured in reals",
@@ -226,7 +226,7 @@ def test_families_match_like_the_reference_in_the_columnar_filter(
                 patched.setattr(chunks, "MOST_BOXES", SMALL_CHUNKS)
             if seed % 4 >= 2:  # more segments, and merges in the thread
                 patched.setattr(merge_policy, "SMALLEST", 16)
-                patched.setattr(columnar, "_ON_THE_SPOT", 64)
+                patched.setattr(columnar, "_MERGED_AT_ONCE", 64)
             checker = Checker(seed)
             seen += columnar_history(seed, checker)
             pairs += checker.pairs
@@ -368,12 +368,12 @@ def check_group(family: Family, count: int, events: int, seed: int, groups: int)
 
 @pytest.mark.parametrize("need", SOME_NEEDS)
 @pytest.mark.parametrize("count", [15, 16, 63, 64, 65, 128, 129])
-def test_a_group_is_searched_rightly_whether_its_blocks_are_full_or_not(count: int, need: str) -> None:
+def test_a_group_is_searched_rightly_whether_its_leaves_are_full_or_not(count: int, need: str) -> None:
     for seed, draw in enumerate(("even", "wide", "skewed", "crowded", "clustered")):
         family = box_family(("a", "b"), (draw, "even"), need)
         segment = check_group(family, count, 30, seed, int(count >= 16))
-        blocks = -(-count // 64) if count >= 16 else 0
-        assert segment.arrays.chunk_blocks[-1] == blocks
+        leaves = -(-count // 64) if count >= 16 else 0
+        assert segment.arrays.chunk_leaves[-1] == leaves
 
 
 @pytest.mark.parametrize(
@@ -386,8 +386,8 @@ def test_trees_of_two_and_of_three_levels_are_searched_rightly(
     family = box_family(("a", "b"), (draw, "even"), need)
     events = 150 if full_length else 20
     arrays = check_group(family, count, events, 5, 1).arrays
-    blocks = -(-count // 64)
-    nodes = blocks + -(-blocks // 64) + (levels - 2)
+    leaves = -(-count // 64)
+    nodes = leaves + -(-leaves // 64) + (levels - 2)
     assert len(arrays.nodes) == nodes * len(arrays.group_dimension) * 2 * 64
 
 
@@ -395,7 +395,7 @@ def test_trees_of_two_and_of_three_levels_are_searched_rightly(
 def test_as_many_boxes_as_ranks_allow_are_one_chunk_and_one_more_are_two(more: int, expected: int) -> None:
     count = chunks.MOST_BOXES + more
     bounds = np.sort(np.random.default_rng(6).uniform(0.0, 1.0, (count, 2)), axis=1)
-    assert len(np.unique(bounds)) == 2 * count, "every bound is a cut of its own"
+    assert len(np.unique(bounds)) == 2 * count, "every bound is an edge of its own"
     table = compile_rows(prepared("x BETWEEN ? AND ?"), np.arange(count), [bounds[:, 0], bounds[:, 1]])
     segment = from_chunks(encode(table))
     assert segment.arrays.group_chunks.tolist() == [0, expected]

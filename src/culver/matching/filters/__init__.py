@@ -1,1 +1,1 @@
-"""Implementations of the Filter protocol; `culver.plugins` names them."""
+"""The filters that a subscription may be matched by, one module each."""

@@ -1,8 +1,8 @@
 """The columnar filter: compiled index segments in memory, tombstones for what was removed.
 
-Subscriptions that come are compiled at the next match, all together, into one segment with the smallest so far.
-`index.tiers` says which segments are then merged: few registrations on the spot, more in a thread beside the
-matching, one such merge at a time. It is the machinery of `index.writer` without the files.
+The next match compiles the subscriptions that have come since, together with the smallest segments, into one segment.
+`merge_policy` says which segments to merge then: small ones at once, larger ones in a thread beside the matching, one
+such merge at a time. It is the machinery of `IndexWriter` without the files.
 
     add, remove     remembered
     match           1. a merge that is done: its segment takes the place of those it was made of
@@ -31,13 +31,15 @@ from culver.matching.index.segments.segment_view import FOREVER, SegmentView, me
 from culver.matching.index.storage import merge_policy
 from culver.model.language import Predicate, Prepared
 
-_ON_THE_SPOT = 2048  # a segment of more registrations is merged in the thread only
-_QUIET_MATCHES = 16  # so many matches without a change, and the filter is made as compact as it gets
+# A segment with more registrations is merged in the thread only.
+_MERGED_AT_ONCE = 2048
+# After so many matches without a change, the filter becomes as compact as possible.
+_QUIET_MATCHES = 16
 
 
 class ColumnarFilter:
-    """`close`, or the end of a `with`, waits for the thread if there is one; a filter that is dropped without
-    it costs at most the rest of one merge."""
+    """`close`, or the end of a `with`, waits for the thread if there is one. A filter that is dropped without it
+    costs at most the rest of one merge."""
 
     def __init__(self) -> None:
         self._fresh: dict[int, Predicate] = {}  # not compiled yet
@@ -53,7 +55,7 @@ class ColumnarFilter:
     def add_rows(
         self, prepared: Prepared, numbers: NDArray[np.int64], columns: Sequence[NDArray[Any] | Sequence[Any]]
     ) -> None:
-        """Add many subscriptions of one form, compiled at once (see `index.bulk`), as a segment of their own.
+        """Add many subscriptions of one form, compiled at once (see `bulk_compiler`), as a segment of their own.
         Raises as `Prepared.bind` does, and then adds none."""
         self._take(compile_rows(prepared, numbers, columns))
 
@@ -72,7 +74,7 @@ class ColumnarFilter:
 
     @property
     def nbytes(self) -> int:
-        """The memory that what is compiled takes, tombstones included."""
+        """The bytes of all segments and tombstones."""
         return sum(piece.memory_bytes() for piece in self._pieces)
 
     def close(self) -> None:
@@ -104,7 +106,7 @@ class ColumnarFilter:
             self._begin_merge(quiet)
 
     def _compile(self) -> None:
-        """Tombstones and a segment for what has changed, if anything has."""
+        """Make tombstones and a segment for what has changed, if anything has."""
         if not self._fresh and not self._gone:
             return
         self._changed = True
@@ -115,7 +117,7 @@ class ColumnarFilter:
             self._take(compile_entries(Entry(number, predicate) for number, predicate in fresh.items()))
 
     def _take(self, table: ClauseTable) -> None:
-        """Add compiled subscriptions, as the last change so far: they replace those that have their numbers."""
+        """Add compiled subscriptions. They replace those that have their numbers."""
         self._compile()
         self._changed = True
         self._end(table.numbers)
@@ -129,7 +131,7 @@ class ColumnarFilter:
 
     def _merge_small(self) -> None:
         while True:
-            small = [piece for piece in self._free() if len(piece.segment) <= _ON_THE_SPOT]
+            small = [piece for piece in self._free() if len(piece.segment) <= _MERGED_AT_ONCE]
             chosen = _choose(small)
             if not chosen:
                 return
@@ -153,7 +155,7 @@ class ColumnarFilter:
 
 
 class _Piece:
-    """A segment and its tombstones, which are changed in place: only the filter's owner sees them."""
+    """A segment and its tombstones, which change in place: only the filter's owner sees them."""
 
     __slots__ = ("in_effect", "segment", "view")
 
@@ -179,13 +181,13 @@ class _Piece:
         until[places] = 0  # a window that ends where the log begins
 
     def snapshot(self) -> ColumnarView:
-        """The view as it is now, whatever becomes of the tombstones."""
+        """The view as it is now, which later tombstones do not change."""
         until = self.view.until
         return SegmentView(self.segment, None if until is None else until.copy())
 
     def ended_since(self, before: ColumnarView) -> NDArray[np.int64]:
-        """The numbers marked as removed since that snapshot. Not all that are marked: a number that was replaced
-        is marked in one piece and in effect in another."""
+        """The numbers marked as removed since that snapshot. Not all that are marked, because a number that was
+        replaced is marked in one piece and in effect in another."""
         until = self.view.until
         if until is None:
             return np.empty(0, np.int64)
@@ -200,7 +202,7 @@ class _Piece:
 
 
 class _Merge:
-    """Pieces that are becoming one in a thread."""
+    """Merges pieces into one in a thread."""
 
     def __init__(self, sources: Sequence[_Piece]) -> None:
         self.sources = tuple(sources)
@@ -218,7 +220,7 @@ class _Merge:
         self._thread.join()
 
     def result(self) -> _Piece | None:
-        """The merged piece, less what was removed meanwhile; None if it is empty. Raises what the thread has
+        """The merged piece, without what was removed meanwhile; None if it is empty. Raises what the thread
         raised."""
         if self._error is not None:
             raise self._error

@@ -14,11 +14,11 @@
 A range counts as two predicates, one for each bound, as in the paper. A subscription matches when one of
 its clauses does. For each event only the tables of its own attributes are walked.
 
-The algorithm is the published one. What the machine makes of it is helped twice: counters count down, so that
-one pass over bytes finds those at zero; and clauses are in chunks with tables of their own, so that the counters
-of a chunk stay in the first cache while predicates tick them all over.
+The algorithm is the published one, with two things that help the machine: counters count down, so that one pass over
+bytes finds those at zero; and clauses are in sections with tables of their own, so that the counters of a section
+stay in the first cache while predicates tick them all over.
 
-Changes are gathered and rebuild the tables at the next match.
+The next match after a change rebuilds the tables.
 """
 
 from collections.abc import Iterable
@@ -43,24 +43,31 @@ from culver.matching.index.keys.literals import literals_of
 from culver.matching.index.needs.segment_needs import SegmentNeeds
 from culver.model.language import Predicate
 
-_MAX_ROWS = 8_192  # worked on at a time
+# Rows worked on at a time.
+_MAX_ROWS = 8_192
 
-_EQUAL, _LOWER, _UPPER = 0, 1, 2  # the tables of a dimension, in this order
+# The tables of a dimension, in this order.
+_EQUAL, _LOWER, _UPPER = 0, 1, 2
 _NOTHING = compile_entries([])
 
 
-CHUNK = 1 << 15  # clauses whose counters are worked on together: they stay in the first cache
-BLOCK = 64  # counters looked at together; divides CHUNK
+SECTION = 1 << 15
+"""Clauses with tables of their own: their counters stay in the first cache."""
+# Counters that are looked at together; divides SECTION.
+_TOGETHER = 64
 
-Places = NDArray[np.uint16]  # of clauses in their chunk
+# The places of clauses in their section.
+Places = NDArray[np.uint16]
 
 
 class CountingArrays(NamedTuple):
-    """All read-only. For each chunk, three tables per dimension: =, >= and <=; and the needs of the pool."""
+    """All read-only. For each section, three tables per dimension: =, >= and <=; and the needs of the pool."""
 
     numbers: Integers  # per registration
     registration: Shorts  # per clause
-    missing: NDArray[Any]  # per clause, as an event begins; bytes where these suffice, a multiple of BLOCK
+    missing: NDArray[
+        Any
+    ]  # per clause, as an event begins; bytes where these suffice, a multiple of _TOGETHER
     table_start: Integers
     bounds: Integers
     bound_start: Integers
@@ -144,20 +151,19 @@ class _Counting:
         )
         clauses = len(table.clause_registration)
         of_table, bounds, of_clause = _predicates(table)
-        chunks = -(-clauses // CHUNK)
-        tables = _runs(chunks, 3 * len(table.dimensions), of_table, bounds, of_clause)
+        sections = -(-clauses // SECTION)
+        tables = _runs(sections, 3 * len(table.dimensions), of_table, bounds, of_clause)
         by_clause = np.repeat(np.arange(clauses), np.diff(table.need_start))
         wanted = table.needs >= 0
         places = pool_places(table.needs)
-        met = _runs(chunks, len(table.pool), places[wanted], places[wanted], by_clause[wanted])
-        unmet = _runs(chunks, len(table.pool), places[~wanted], places[~wanted], by_clause[~wanted])
-        # What must not be met is not missing until it is.
+        met = _runs(sections, len(table.pool), places[wanted], places[wanted], by_clause[wanted])
+        unmet = _runs(sections, len(table.pool), places[~wanted], places[~wanted], by_clause[~wanted])
+        # A need that must not be met counts as missing only once it is met.
         missing = np.bincount(of_clause, minlength=clauses)
         missing += np.bincount(by_clause[wanted], minlength=clauses)
-        # All counters of a block are looked at together, so the last block is filled up with clauses that
-        # never match.
+        # _TOGETHER counters are looked at together, so the last ones are filled up with clauses that never match.
         most = int((missing + np.bincount(by_clause[~wanted], minlength=clauses)).max(initial=0))
-        counters = np.ones(-(-clauses // BLOCK) * BLOCK, np.uint8 if most < 2**8 else np.int64)
+        counters = np.ones(-(-clauses // _TOGETHER) * _TOGETHER, np.uint8 if most < 2**8 else np.int64)
         counters[:clauses] = missing
         self._arrays = CountingArrays(
             numbers=read_only(table.numbers),
@@ -187,24 +193,24 @@ class _Counting:
 
 
 class _Runs(NamedTuple):
-    """Clauses by key, keys by group, groups by chunk."""
+    """Clauses by key, keys by group, groups by section."""
 
     start: NDArray[np.int64]  # group -> its first key; one more than there are groups
     keys: NDArray[np.int64]  # distinct and ascending in each group
     run_start: NDArray[np.int64]  # key -> its first clause; one more than there are keys
-    clauses: NDArray[np.uint16]  # by their place in the chunk
+    clauses: NDArray[np.uint16]  # by their place in the section
     clause_start: NDArray[np.int64]  # group -> its first clause; one more than there are groups
 
 
 def _predicates(
     table: ClauseTable,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """The predicates of all terms: the table that each goes into, its bound, and its clause."""
+    """The predicates of all terms: the table of each, its bound, and its clause."""
     low, high = table.term_bounds[:, 0], table.term_bounds[:, 1]
     clause = np.repeat(np.arange(len(table.clause_registration)), np.diff(table.term_start))
     equal = low == high
     upper = ~equal & (high != HIGHEST_KEY)
-    lower = ~equal & ((low != LOWEST_KEY) | ~upper)  # also what only asks for a value, whichever
+    lower = ~equal & ((low != LOWEST_KEY) | ~upper)  # also a term that any value satisfies
     chosen = ((_EQUAL, equal, low), (_LOWER, lower, low), (_UPPER, upper, high))
     return (
         np.concatenate([3 * table.term_dimension[rows] + sort for sort, rows, _ in chosen]),
@@ -214,24 +220,24 @@ def _predicates(
 
 
 def _runs(
-    chunks: int,
+    sections: int,
     groups: int,
     group: NDArray[np.int64],
     key: NDArray[np.int64],
     clause: NDArray[np.int64],
 ) -> _Runs:
-    group = clause // CHUNK * groups + group
+    group = clause // SECTION * groups + group
     order = np.lexsort((key, group))
     group, key = group[order], key[order]
     first = np.ones(len(group), np.bool_)
     first[1:] = (group[1:] != group[:-1]) | (key[1:] != key[:-1])
     at = np.flatnonzero(first)
-    every = np.arange(chunks * groups + 1)
+    every = np.arange(sections * groups + 1)
     return _Runs(
         start=np.searchsorted(group[at], every),
         keys=key[at],
         run_start=np.append(at, len(group)),
-        clauses=(clause[order] % CHUNK).astype(np.uint16),
+        clauses=(clause[order] % SECTION).astype(np.uint16),
         clause_start=np.searchsorted(group, every),
     )
 
@@ -250,7 +256,7 @@ def _first_from(bounds: Integers, low: int, high: int, value: int) -> int:
 
 @compiled
 def _copy(source: NDArray[Any], target: NDArray[Any]) -> None:
-    # To Numba, an assignment to a slice is something else, and ten times slower.
+    # In Numba, an assignment to a slice is ten times slower.
     for i in range(len(target)):
         target[i] = source[i]
 
@@ -265,7 +271,7 @@ def _any(words: NDArray[np.uint64]) -> bool:
 
 @compiled
 def _tick(missing: NDArray[Any], clauses: Places, step: int) -> None:
-    # Hot: nearly all of the time is spent here. The places are unsigned, which spares a test for negative ones.
+    # Hot: nearly all of the time is spent here. The places are unsigned, because Numba tests signed ones.
     for i in range(len(clauses)):
         missing[clauses[i]] += step
 
@@ -273,7 +279,7 @@ def _tick(missing: NDArray[Any], clauses: Places, step: int) -> None:
 @compiled
 def _tick_values(
     arrays: CountingArrays,
-    chunk: int,
+    section: int,
     row: int,
     rows: int,
     values: Integers,
@@ -287,7 +293,7 @@ def _tick_values(
         if there[dimension * rows + row] == 0:
             continue
         value = values[dimension * rows + row]
-        table = 3 * (chunk * dimensions + dimension)
+        table = 3 * (section * dimensions + dimension)
         equal = arrays.table_start[table]
         lower = arrays.table_start[table + 1]
         upper = arrays.table_start[table + 2]
@@ -319,37 +325,37 @@ def count(
     held_needs[held_start[row] : held_start[row + 1]], out of a pool of `pool`.
     """
     clauses = len(arrays.registration)
-    chunks = (clauses + CHUNK - 1) // CHUNK
-    buffer = np.empty(min(CHUNK, len(arrays.missing)), arrays.missing.dtype)
-    full = np.zeros(BLOCK, np.uint8)
+    sections = (clauses + SECTION - 1) // SECTION
+    buffer = np.empty(min(SECTION, len(arrays.missing)), arrays.missing.dtype)
+    full = np.zeros(_TOGETHER, np.uint8)
     full_words = full.view(np.uint64)
     last_row = np.full(len(arrays.numbers), -1, np.int32)  # in which each registration has matched
     offsets = np.zeros(rows + 1, np.int64)
     numbers = np.empty(max(256, 4 * rows), np.int64)
     found = 0
     for row in range(rows):
-        for chunk in range(chunks):
-            first_clause = chunk * CHUNK
-            missing = buffer[: min(CHUNK, len(arrays.missing) - first_clause)]
+        for section in range(sections):
+            first_clause = section * SECTION
+            missing = buffer[: min(SECTION, len(arrays.missing) - first_clause)]
             _copy(arrays.missing[first_clause : first_clause + len(missing)], missing)
-            _tick_values(arrays, chunk, row, rows, values, there, missing)
+            _tick_values(arrays, section, row, rows, values, there, missing)
             for i in range(held_start[row], held_start[row + 1]):
-                need = chunk * pool + held_needs[i]
+                need = section * pool + held_needs[i]
                 met = arrays.met_clauses[arrays.met_start[need] : arrays.met_start[need + 1]]
                 _tick(missing, met, -1)
                 unmet = arrays.unmet_clauses[arrays.unmet_start[need] : arrays.unmet_start[need + 1]]
                 _tick(missing, unmet, 1)
-            for first in range(0, len(missing), BLOCK):
-                block = missing[first : first + BLOCK]
-                for i in range(BLOCK):  # without a branch, so that it is vectorised
-                    full[i] = block[i] == 0
+            for first in range(0, len(missing), _TOGETHER):
+                counters = missing[first : first + _TOGETHER]
+                for i in range(_TOGETHER):  # without a branch, so that LLVM vectorises it
+                    full[i] = counters[i] == 0
                 if not _any(full_words):
                     continue
-                if found + BLOCK > len(numbers):
+                if found + _TOGETHER > len(numbers):
                     larger = np.empty(2 * len(numbers), np.int64)
                     larger[:found] = numbers[:found]
                     numbers = larger
-                for i in range(BLOCK):
+                for i in range(_TOGETHER):
                     if full[i] != 0:
                         registration = arrays.registration[first_clause + first + i]
                         if last_row[registration] != row:

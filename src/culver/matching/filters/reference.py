@@ -1,4 +1,4 @@
-"""The reference: every condition evaluated as it was written, on every event. Slow and obviously right."""
+"""The reference filter: it evaluates every condition as written, on every event. Slow and obviously right."""
 
 from collections.abc import Iterable
 

@@ -23,5 +23,5 @@ The rooms, from the lowest up. Each depends on lower ones only, and its own page
     search        events against segments
     results       matches by registration
     storage       versions, writing, merging, reading
-    warm_up       loads every kernel before the first event
+    kernel_warm_up    loads every kernel before the first event
 """

@@ -1,12 +1,12 @@
 """From predicates to a clause table.
 
-Ranges, equalities and prefixes become terms. An `IN` over few values becomes one clause per value, so that
-each can be found by its value; a clause of its own costs less than a set test on every event. All else
-(other patterns, large sets, presence, lists, arithmetic) is a need, kept as text in the pool. A negation is the need
-that the constraint does not hold, with a term that asks for a value of its type.
+Ranges, equalities and prefixes become terms. An `IN` over few values becomes one clause per value, so that each can
+be found by its value; a clause of its own costs less than a set test on every event. Everything else (other patterns,
+large sets, presence, lists, arithmetic) is a need, kept as text in the pool. A negation is the need that the
+constraint does not hold, with a term that asks for a value of its type.
 
-Most clauses of most filters are plain: every constraint is one term. Those are collected in one pass without
-anything in between, and the bounds of their numbers become keys all together at the end.
+Most clauses of most filters are plain: every constraint is one term. One pass collects these, and the bounds of their
+numbers become keys all together at the end.
 """
 
 import itertools
@@ -48,9 +48,10 @@ from culver.model.language import (
     Presence,
 )
 
-_MAX_ALTERNATIVES = 16  # clauses that the IN lists of one clause may become
+# Clauses that the IN lists of one clause may become.
+_MAX_ALTERNATIVES = 16
 
-# For the hot loop: what is within 2^53, as reals because those compare fastest.
+# For the hot loop: 2^53 as reals, because those compare fastest.
 _LOWEST, _HIGHEST = -float(EXACT), float(EXACT)
 _NUMBER, _PREFIX = Domain.NUMBER, PatternShape.PREFIX
 
@@ -67,8 +68,8 @@ Term = tuple[int, Interval]  # dimension, bounds
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A registration: its number, what it asks for, the log position from which it is in effect, and the scheme that
-    it is matched by. A scheme other than the columnar keeps `predicate.text` alone, and parses it again."""
+    """A registration: its number, its predicate, the log position from which it is in effect, and the scheme that
+    matches it. A scheme other than `columnar` keeps only `predicate.text`, and parses it again."""
 
     number: int
     predicate: Predicate
@@ -77,7 +78,7 @@ class Entry:
 
 
 def compile_entries(entries: Iterable[Entry]) -> ClauseTable:
-    """The clauses of all entries. The numbers must be distinct."""
+    """Compile the clauses of all entries, whose numbers must be distinct."""
     builder = _Builder()
     ordered = sorted(entries, key=lambda entry: entry.number)
     for place, entry in enumerate(ordered):
@@ -87,11 +88,11 @@ def compile_entries(entries: Iterable[Entry]) -> ClauseTable:
 
 
 class _Builder:
-    """Collects clauses; dimensions and literals take their first-seen places until `table` sorts them.
+    """Collects clauses. Dimensions and literals are numbered as they come, until `table` sorts them.
 
     term_dimensions    3    ~0    ~1     3     one for each term
-    bounds          (7, 7)            (9, 9)   of those that are known
-    ranges               a >= 1  b < 2         of those written as ~dimension, which `table` works out
+    bounds          (7, 7)            (9, 9)   of terms with a dimension
+    ranges               a >= 1  b < 2         of terms with a ~dimension, whose bounds `table` works out
     """
 
     def __init__(self) -> None:
@@ -118,8 +119,8 @@ class _Builder:
         self._add_any(place, clause)
 
     def _add_plain(self, clause: Clause) -> bool:
-        """Add one term for each constraint; False, with some terms added, where that is not how to say it.
-        This is the hot loop of compiling."""
+        """Add one term for each constraint. Returns False, with some terms added, where the clause is not plain. This
+        is the hot loop of compiling."""
         term_dimensions, ranges, late_dimensions = self._term_dimensions, self._ranges, self._late_dimensions
         last = None
         for constraint in clause:
@@ -150,7 +151,7 @@ class _Builder:
                 terms = [self._prefix(attribute, constraint.text)]
             else:
                 return False
-            # A clause is sorted by attribute, so that a second constraint on the same values comes next.
+            # A clause is sorted by attribute, so a second constraint on the same values comes next.
             if attribute == last or len(terms) != 1:
                 return False
             last = attribute
@@ -176,7 +177,7 @@ class _Builder:
                     continue
             needs.add(self._need(constraint))
         for constraint in clause:
-            # What is not so, is not so of a value: the attribute must have one of the right type.
+            # A negated constraint holds only where the attribute has a value of its type.
             if isinstance(constraint, OneOf | Pattern | Contains) and constraint.negated:
                 key = constraint.attribute, domain_of_constraint(constraint)
                 taken.setdefault(key, [(self._dimension(key[0], LINE_OF_DOMAIN[key[1]]), EVERYTHING)])
@@ -229,8 +230,8 @@ class _Builder:
         return self._pool.setdefault(constraint_to_text(constraint), len(self._pool))
 
     def _options(self, constraint: Constraint) -> tuple[tuple[str, Domain], list[Term]] | None:
-        """The values that a constraint is about, and the terms, one of which must hold; None: not to be said
-        with intervals."""
+        """The values that a constraint is about, and the terms, one of which must hold. None: intervals cannot
+        express it."""
         match constraint:
             case Between(attribute, domain):
                 return (attribute, domain), self._range(constraint)
@@ -294,7 +295,7 @@ class _Builder:
 
 def _number_bounds(ranges: list[Between]) -> NDArray[np.int64]:
     """The bounds of ranges of numbers within 2^53, in keys."""
-    # An integer of that size is a real, and None becomes NaN.
+    # Integers within 2^53 are exact as reals, and None becomes NaN.
     lows = np.array([*map(attrgetter("low"), ranges)], np.float64)
     highs = np.array([*map(attrgetter("high"), ranges)], np.float64)
     bounds = np.empty((len(ranges), 2), np.int64)
@@ -305,10 +306,10 @@ def _number_bounds(ranges: list[Between]) -> NDArray[np.int64]:
 
 
 def _positive(constraint: Constraint) -> Constraint | None:
-    """What must not hold, for a constraint that says so; None for the others."""
+    """The constraint that a negated one negates; None for the others."""
     match constraint:
         case OneOf(domain=Domain.BOOLEAN):
-            return None  # one of the other values, then
+            return None  # it becomes the other value
         case OneOf(negated=True) | Pattern(negated=True) | Contains(negated=True):
             return replace(constraint, negated=False)
         case Presence(attribute, present=False):
@@ -317,7 +318,7 @@ def _positive(constraint: Constraint) -> Constraint | None:
 
 
 def domain_of_constraint(constraint: Between | OneOf | Pattern | Contains) -> Domain:
-    """The type of the values that a constraint is about."""
+    """The domain of the values that a constraint is about."""
     match constraint:
         case Pattern():
             return Domain.STRING

@@ -1,6 +1,6 @@
-"""Constraints as JSON text, the form in which a segment carries those that no interval can express.
+"""Constraints as JSON text, the form in which a segment keeps its needs.
 
-The text of a constraint is canonical: equal constraints have equal texts, so it also tells them apart.
+The text is canonical: two constraints are equal exactly if their texts are.
 """
 
 import json
@@ -35,14 +35,14 @@ def constraint_from_text(text: str) -> Constraint:
 
 
 def packed_constraints(texts: Sequence[str]) -> list[list[Any]]:
-    """Many texts, each as the list that it is in JSON: ["pattern", attribute, shape, ...] as below. Reading
-    them at once takes a fraction of the time."""
+    """Decode many texts, each to its JSON list: ["pattern", attribute, shape, ...] as below. Decoding all at once
+    takes a fraction of the time."""
     packed: list[list[Any]] = json.loads(f"[{','.join(texts)}]")
     return packed
 
 
 def attribute_of_text(text: str) -> str | None:
-    """The attribute that a constraint is about, without reading all of it; None where it computes."""
+    """The attribute that a constraint is about, without decoding all of it; None where it computes."""
     _, kind, _, name, _ = text.split('"', 4)
     if kind == "computed":
         return None
@@ -107,7 +107,7 @@ def _unpack_operand(packed: list[Any]) -> Operand:
 
 
 def _pack(value: object) -> Any:
-    # JSON tells 5 from 5.0 and true from 1; only a timestamp needs a mark.
+    # JSON distinguishes 5 from 5.0 and true from 1; only a timestamp needs a mark.
     return {"us": value.microseconds} if isinstance(value, Timestamp) else value
 
 

@@ -1,21 +1,21 @@
-"""Constraints as closed intervals of 64-bit keys, so that kernels only compare integers, and exactly.
+"""Values as 64-bit keys that keep their order, so that kernels only compare integers, and exactly.
 
-The values of an attribute lie on lines, each with its own keys, which keep the order:
+The values of an attribute lie on lines, each with keys of its own. A constraint is a closed interval of keys:
 
     NUMBERS      integers and reals together, by the key of the real (below)
     INTEGERS     integers alone, by themselves
     REALS        reals alone, by the key of the real
-    STRINGS      by their place among the sorted literals of a segment: literal i has key 2i + 1, and
-                 whatever lies just below it 2i
+    STRINGS      by their place among the sorted literals of a segment: literal i has the key 2i + 1, and
+                 everything between literals i - 1 and i the key 2i
     TIMESTAMPS   microseconds
     BOOLEANS     0 and 1
-    LISTS        0: nothing but that the attribute is a list
+    LISTS        0: the attribute is a list
 
     real      -max ...  -0.0 = 0.0  ... max
     key       the bits of the double, mirrored below zero, so that order is kept
 
-An integer beyond 2^53 has no key of its own on NUMBERS, but lies on the right side of every bound below 2^53.
-A constraint with a bound beyond that becomes two: one on INTEGERS, one on REALS.
+An integer beyond 2^53 has no key of its own on NUMBERS, but lies on the right side of every bound below 2^53. A
+constraint with a bound beyond that becomes two: one on INTEGERS, one on REALS.
 
     x > 5                              NUMBERS   [key(5.0) + 1, HIGHEST_KEY]
     x > 9007199254740993  (2^53 + 1)   INTEGERS  [9007199254740994, HIGHEST_KEY]
@@ -37,13 +37,14 @@ _MAX_REAL = math.nextafter(math.inf, 0.0)
 _REAL = struct.Struct("<d")
 _BITS = struct.Struct("<q")
 
-EXACT = 2**53  # below it, every integer is a real
+EXACT = 2**53
+"""Below it, every integer is a real."""
 
 Interval = tuple[int, int]
 
 
 class KeyLine(enum.StrEnum):
-    """What orders the values of a dimension; see above."""
+    """The order of the values of a dimension; see above."""
 
     NUMBERS = "numbers"
     INTEGERS = "integers"
@@ -70,7 +71,7 @@ def real_keys(values: NDArray[np.float64]) -> NDArray[np.int64]:
 
 
 def real_of_key(key: int) -> float:
-    """The value that `real_key` made a key of."""
+    """The opposite of `real_key`."""
     real: float = struct.unpack("<d", struct.pack("<q", key ^ ((key >> 63) & _MIRROR)))[0]
     return real
 
@@ -111,7 +112,7 @@ def number_lines(
 
 
 def lower_keys(bounds: NDArray[np.float64], closed: NDArray[np.bool_] | bool) -> NDArray[np.int64]:
-    """The least keys above lower bounds, on NUMBERS; NaN is no bound. Exact for all between -2^53 and 2^53."""
+    """The least keys within lower bounds, on NUMBERS; NaN is no bound. Exact between -2^53 and 2^53."""
     keys = real_keys(bounds)
     keys += np.logical_not(closed)
     keys += keys == -1  # which would be -0.0: it has the key of 0.0
@@ -120,7 +121,7 @@ def lower_keys(bounds: NDArray[np.float64], closed: NDArray[np.bool_] | bool) ->
 
 
 def upper_keys(bounds: NDArray[np.float64], closed: NDArray[np.bool_] | bool) -> NDArray[np.int64]:
-    """The greatest keys below upper bounds; as `lower_keys`."""
+    """The greatest keys within upper bounds; as `lower_keys`."""
     keys = real_keys(bounds)
     keys -= np.logical_not(closed)
     keys -= keys == -1
@@ -134,7 +135,7 @@ def _lower(bound: int | float, closed: bool) -> tuple[int, int]:
 
 
 def _lower_values(bound: int | float, closed: bool) -> tuple[int, float | None]:
-    """The smallest integer (of any size) and the smallest finite real above a bound; None: no such real."""
+    """The smallest integer (of any size) and the smallest finite real within a bound; None: no such real."""
     if isinstance(bound, int):
         integer = bound if closed else bound + 1
         if bound > _MAX_REAL:
@@ -165,7 +166,7 @@ def after_prefix(prefix: bytes) -> bytes:
 def move_string_bounds(
     lows: NDArray[np.int64], highs: NDArray[np.int64], moved: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """String intervals after the literals took new places: literal i is now `moved[i]`."""
+    """Translate string intervals to new places of the literals: literal i is now `moved[i]`."""
     return _move(lows, moved, 2), _move(highs, moved, 0)
 
 
@@ -180,8 +181,8 @@ def _bounded(keys: NDArray[np.int64]) -> NDArray[np.bool_]:
 
 
 def _literals(keys: NDArray[np.int64], even: int) -> NDArray[np.int64]:
-    """The literal behind each bound: an odd key is the literal itself, an even one lies next to it, above
-    (`even` = 2, an open lower bound) or below (`even` = 0, an open upper bound)."""
+    """The literal of each bound. An odd key is the literal itself, an even one lies next to it: above it (`even` = 2,
+    an open lower bound) or below it (`even` = 0, an open upper bound)."""
     keys = keys[_bounded(keys)]
     return np.where(keys & 1 == 1, keys - 1, keys - even) >> 1
 

@@ -1,1 +1,5 @@
-"""What kernels ask of the processor directly: vector instructions, and memory by its address."""
+"""Intrinsics: what kernels need of the processor and Numba does not offer, as LLVM code.
+
+vectors       comparisons, packing and moving of many entries at once
+raw_memory    arrays and numbers at an address
+"""

@@ -27,7 +27,7 @@ def _reader(kind: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             word = ir.IntType(kind.bitwidth)
             loaded = builder.load(builder.inttoptr(arguments[0], word.as_pointer()))
-            loaded.align = 1  # what Arrow has read from a file may lie anywhere
+            loaded.align = 1  # Arrow does not align what it has read from a file
             return loaded
 
         return kind(types.int64), generate
@@ -75,5 +75,5 @@ def bytes_at(address: int, length: int) -> Bytes:
 
 @compiled
 def bit_at(address: int, place: int) -> bool:
-    """A bit of those from an address on, the lowest of a byte first."""
+    """The bit at a place, counted from an address on, the lowest of a byte first."""
     return (byte_at(address + (place >> 3)) >> (place & 7)) & 1 != 0

@@ -1,8 +1,8 @@
-"""Sixty-four comparisons at once: what the kernels say about a node of boxes, as vector instructions.
+"""Vector instructions: 64 comparisons at once, packing and moving.
 
-Numba compiles loops well, but not into a mask of 64 answers. These functions give LLVM the vector code itself,
-in generic form: on a machine with AVX-512 a node takes two comparisons for each bound, on others LLVM
-makes what it can of it. They can only be called in compiled functions.
+Numba compiles loops well, but not into a mask of 64 answers. These functions give LLVM the vector code itself, in
+generic form: a processor with AVX-512 takes two comparisons for each bound of a node, and for others LLVM does what
+it can. They can only be called in compiled functions.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -16,8 +16,10 @@ from numpy.typing import NDArray
 LANES = 64
 WINDOW = 16
 MOVED = 32
-_EMIT_BITS = 512  # of a vector that is packed, or moved
-_MASKS = 8  # in a vector
+# The bits of a vector that is packed, or moved.
+_EMIT_BITS = 512
+# Masks in a vector.
+_MASKS = 8
 _ALL = 2**64 - 1
 
 _BIT, _SHORT, _WORD, _LONG = (ir.IntType(bits) for bits in (1, 16, 32, 64))
@@ -87,7 +89,7 @@ def _transpose(context: Any, masks: Any, at: Any) -> Any:
         vector = ir.VectorType(_LONG, _MASKS)
         places = [builder.add(arguments[1], ir.Constant(_LONG, i)) for i in range(0, LANES, _MASKS)]
         rows = [_load(builder, data, place, vector) for place in places]
-        # Quarters of ever smaller squares change places: first those whose masks are in different vectors ...
+        # Quarters of ever smaller squares swap: first those whose masks are in different vectors ...
         for size in (32, 16, 8):
             lower = ir.Constant(vector, [_lower_of(size)] * _MASKS)
             by = ir.Constant(vector, [size] * _MASKS)
@@ -120,7 +122,7 @@ def _transpose(context: Any, masks: Any, at: Any) -> Any:
 
 
 def _lower_of(size: int) -> int:
-    """A mask of 64 bits: of every two runs of so many bits, the lower one."""
+    """A mask of 64 bits that has the lower one of every two runs of so many bits."""
     return sum(((1 << size) - 1) << begin for begin in range(0, LANES, 2 * size))
 
 
@@ -217,27 +219,27 @@ def _prefetch(context: Any, array: Any, at: Any) -> Any:
 if TYPE_CHECKING:
 
     def prefetch(array: NDArray[Any], at: int) -> None:
-        """Have array[at] in the cache soon; any place will do, even one behind the end."""
+        """Prefetch array[at] into the cache. Any place will do, even one behind the end."""
 
     def within(nodes: NDArray[np.uint16], at: int, rank: np.uint16) -> np.uint64:
-        """Bit i tells whether low <= rank <= low + span, low being nodes[at + i] and span nodes[at + 64 + i]."""
+        """Bit i says whether low <= rank <= low + span, where low is nodes[at + i] and span is nodes[at + 64 + i]."""
 
     def emit(mask: np.uint64, source: NDArray[Any], at: int, target: NDArray[Any], count: int) -> int:
-        """Append source[at + i] to target[count:] for each bit i of the mask; returns the new count. May write
-        nonsense into the places behind it, 64 in all: keep that much room."""
+        """Append source[at + i] to target[count:] for each bit i of the mask, and return the new count. May write
+        nonsense behind it, up to 64 places in all: leave that much room."""
 
     def transpose(masks: NDArray[np.uint64], at: int) -> None:
-        """Of the 64 masks from masks[at] on, bit j of mask i and bit i of mask j change places."""
+        """Transpose the 64 masks from masks[at] on: bit j of mask i and bit i of mask j swap."""
 
     def ones(mask: np.uint64) -> int:
         """How many bits are set."""
 
     def copy(source: NDArray[np.int32], at: int, length: int, target: NDArray[np.int32], to: int) -> None:
         """Copy source[at : at + length], but no more than 16, to target[to:]. Writes nonsense behind it, up to 16
-        places in all: keep that much room."""
+        places in all: leave that much room."""
 
     def move(source: NDArray[np.uint16], at: int, target: NDArray[np.uint16], to: int) -> None:
-        """Copy 32 entries, whatever they are: there must be that many in both."""
+        """Copy 32 entries; both arrays must have that many."""
 
     def count_up_to(keys: NDArray[np.int64], at: int, key: int) -> int:
         """How many of the 16 keys from keys[at] on are at most `key`."""
@@ -246,7 +248,7 @@ if TYPE_CHECKING:
         """The place of the lowest bit; the mask must have one."""
 
     def real_of(key: int) -> float:
-        """The real that a key stands for, see `bounds`."""
+        """The real that a key stands for, see `key_lines`."""
 
 else:
     within, emit, lowest, real_of = map(intrinsic, (_within, _emit, _lowest, _real_of))

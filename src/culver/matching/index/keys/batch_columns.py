@@ -1,7 +1,7 @@
-"""A batch as kernels want it: per dimension a 64-bit key (see `bounds`) and whether there is one.
+"""A batch as kernels want it: per dimension a 64-bit key (see `key_lines`) and whether there is one.
 
-Kernels read the columns themselves, from their address (see `filling`). What is asked for by name, in Python, is
-turned once per batch, however many segments ask for it.
+Kernels read the columns themselves, from their address (see `key_kernels`). Columns that Python asks for by name are
+turned once per batch, however many segments ask for them.
 """
 
 import ctypes
@@ -20,7 +20,8 @@ from culver.model import Kind
 from culver.model.columns import attribute, attributes
 
 _SIZES: dict[Any, int] = {np.int32: 4, np.uint8: 1}
-_ALL = np.ones(1024, np.uint8)  # never written to; not read-only, which to Numba is another signature
+# Never written to, but writeable, because Numba compiles a kernel anew for read-only arrays.
+_ALL = np.ones(1024, np.uint8)
 
 _pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
 _pointer_of.restype, _pointer_of.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
@@ -40,7 +41,7 @@ class Strings:
 
 
 class BatchColumns:
-    """The columns of one batch, turned when first asked for."""
+    """The columns of one batch, each turned when it is first asked for."""
 
     def __init__(self, batch: pa.RecordBatch) -> None:
         self.batch = batch
@@ -61,7 +62,7 @@ class BatchColumns:
 
     @property
     def address(self) -> int:
-        """Of the batch as kernels read it (see `filling`), for as long as this object lives."""
+        """The address of the batch in Arrow's C data interface, valid for as long as this object lives."""
         if self._exported is None:
             self._exported = self.batch.__arrow_c_array__()[1]
             self._address = _pointer_of(self._exported, b"arrow_array")
@@ -71,7 +72,7 @@ class BatchColumns:
         return programs.program(self._names, self._known)
 
     def fill(self, programs: Programs, literals: Literals) -> Keys:
-        """Keys, and 1 where there is one, dimensions x rows, flat; strings are placed among the literals."""
+        """Keys, and 1 where there is one: dimensions x rows, flat. Strings get their keys from the literals."""
         keys: Keys = fill_keys(
             self.address, self.program(programs), 0, programs.count, self.rows, literals.start, literals.data,
             literals.heads,
@@ -79,7 +80,7 @@ class BatchColumns:
         return keys
 
     def keys(self, dimension: Dimension) -> Keys | None:
-        """The keys of a dimension that is not of strings, and where there are any; None: nowhere."""
+        """The keys of a dimension other than strings, and 1 where there is one; None: nowhere."""
         if dimension not in self._keys:
             there = dimension[0] in self._known
             self._keys[dimension] = self.fill(Programs((dimension,)), _NO_LITERALS) if there else None
@@ -120,7 +121,7 @@ def string_column(column: pa.Array) -> Strings:
 
 
 def _items(buffer: Any, dtype: Any, first: int, count: int) -> NDArray[Any]:
-    """Part of a buffer as a read-only, aligned array: to Numba, anything else is another signature."""
+    """Part of a buffer as a read-only, aligned array, which Numba needs for one signature."""
     items: NDArray[Any] = np.ndarray((count,), dtype, buffer, first * _SIZES[dtype])
     flags = items.flags
     if not flags.aligned:

@@ -1,13 +1,13 @@
 """Hot: the keys of a batch's rows, straight from the memory of its Arrow columns.
 
-Arrow tells where everything is in structures of 64-bit numbers (its C data interface), which the kernel reads itself:
-to ask Python for each column would take longer than to turn the column.
+Arrow's C data interface says where everything is, in structures of 64-bit numbers. The kernel reads these itself,
+because asking Python for a column takes longer than turning the column.
 
     batch      ... children (at 48) -> column, column, ...
     column     length, nulls, offset (at 16), ..., buffers (at 40) -> validity bits or 0, values, data of strings
 
-A program says which columns the keys of each dimension come from. In each row, the first of them that has a value
-decides; a column may be there only to hide those after it (see `model.batch.attribute`):
+A program says which columns the keys of each dimension come from. In each row, the first column that has a value
+decides; a column may be there only to hide those after it (see `model.columns.attribute`):
 
     program    4 6 12 | column, way | column, way  column, way  column, way
                \\____/   dimension 0   dimension 1
@@ -31,7 +31,7 @@ _MIRROR = 0x7FFF_FFFF_FFFF_FFFF
 _HIDDEN = 2
 _MOST_PROGRAMS = 256
 
-# The ways from a value to a key, see `bounds`.
+# The ways from a value to a key, see `key_lines`.
 _ITSELF, _REAL, _ROUNDED, _STRING, _BOOLEAN, _LIST, _NONE = range(7)
 _WAYS = {
     KeyLine.NUMBERS: {Kind.INTEGER: _ROUNDED, Kind.REAL: _REAL},
@@ -45,7 +45,7 @@ _WAYS = {
 
 
 def program_for(dimensions: Sequence[Dimension], known: Attributes) -> Integers:
-    """For batches with these attributes."""
+    """The program for batches with these attributes."""
     starts, steps = [], list[int]()
     for name, line in dimensions:
         starts.append(len(dimensions) + 1 + len(steps))
@@ -60,7 +60,8 @@ def program_for(dimensions: Sequence[Dimension], known: Attributes) -> Integers:
 
 
 class Programs:
-    """Of some dimensions, for batches of whatever attributes: few kinds of batches come by the thousand."""
+    """The programs of some dimensions, one for each kind of batch. There are few kinds, with thousands of batches
+    each."""
 
     def __init__(self, dimensions: Sequence[Dimension]) -> None:
         self.count = len(dimensions)
@@ -68,7 +69,7 @@ class Programs:
         self._known: dict[tuple[str, ...], Integers] = {}
 
     def program(self, names: tuple[str, ...], known: Attributes) -> Integers:
-        """For batches with columns of these names, which mean those attributes."""
+        """The program for batches whose columns have these names and mean these attributes."""
         found = self._known.get(names)
         if found is None:
             if len(self._known) >= _MOST_PROGRAMS:
@@ -88,8 +89,8 @@ def fill_keys(
     literal_data: Bytes,
     heads: NDArray[np.uint64],
 ) -> tuple[Integers, Bytes]:
-    """The keys of so many dimensions of a program, and 1 where there is one: dimensions x rows, flat. `batch` is an
-    address; strings are placed among the literals."""
+    """The keys of so many dimensions of a program, and 1 where there is a key: dimensions x rows, flat. `batch` is an
+    address; strings get their keys from the literals."""
     keys, there = np.zeros(dimensions * rows, np.int64), np.zeros(dimensions * rows, np.uint8)
     children = long_at(batch + 48)
     for dimension in range(dimensions):
@@ -101,7 +102,7 @@ def fill_keys(
             offset, buffers = long_at(column + 16), long_at(column + 40)
             validity, values = long_at(buffers), long_at(buffers + 8)
             if step == begin and way in (_REAL, _ROUNDED, _ITSELF):
-                # Without branches, so that many rows are turned at once; those without a value hold anything.
+                # Without branches, so that LLVM vectorises it; rows without a value hold anything.
                 if validity == 0:
                     given[:] = 1
                 else:
@@ -148,7 +149,7 @@ def fill_keys(
 
 @compiled
 def _real_key(bits: int) -> int:
-    """See `bounds.real_key`; the bits are a real's, and those of -0.0 become those of 0.0."""
+    """As `key_lines.real_key`, from the bits of a real; those of -0.0 become those of 0.0."""
     key = bits ^ ((bits >> 63) & _MIRROR)
     return key + (key == -1)
 

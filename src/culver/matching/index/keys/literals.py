@@ -1,11 +1,11 @@
-"""Placing strings among the sorted literals of a segment.
+"""Where strings stand among the sorted literals of a segment.
 
 The first eight bytes of a string, as one number, decide nearly every comparison:
 
     literal     ABLE      BAKER     CHARLIE1  CHARLIE2
     head        4142..    4241..    43484152  43484152       (big-endian, zeros behind a short string)
 
-Only where heads are equal are the strings compared byte by byte.
+Strings are compared byte by byte only where their heads are equal.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from culver.jit import Bytes, Integers, compiled
 from culver.matching.index.intrinsics.raw_memory import short_at
 
 DECIDING = 4
-"""Marks rows whose key is about to be found."""
+"""Marks rows whose key is still to be found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +51,13 @@ def _fill_heads(start: Integers, data: Bytes, heads: NDArray[np.uint64]) -> None
 
 @compiled
 def _heads_below(heads: NDArray[np.uint64], head: np.uint64, closed: bool) -> int:
-    """How many heads are below, or with `closed` at or below, a head."""
+    """How many heads are below a head, or with `closed` at or below it."""
     low = 0
     size = len(heads)
     while size > 0:
         half = (size + 1) >> 1
         other = heads[np.uintp(low + half - 1)]
-        # Multiplied, so that it does not become a branch. What is left may include one that is known not to be below.
+        # Multiplied, so that the compiler makes no branch of it.
         low += half * int((other < head) | (closed & (other == head)))
         size -= half
     return low
@@ -73,8 +73,8 @@ def string_keys(
     keys: Integers,
     given: Bytes,
 ) -> None:
-    """Place each string that is `given` as DECIDING, and then as 1, among the literals: 2i + 1 at literal i, 2i just
-    below it. At the address `starts` is where each begins in the data, four bytes each."""
+    """Find the key of each string that is DECIDING in `given`, and mark it 1: 2i + 1 at literal i, 2i just below it.
+    At the address `starts` are the places where the strings begin in the data, four bytes each."""
     for row in range(len(given)):
         if given[row] != DECIDING:
             continue
@@ -94,7 +94,7 @@ def string_keys(
             other = literal_start[middle]
             other_length = literal_start[middle + 1] - other
             if length == other_length and length <= 8:
-                key = 2 * middle + 1  # the heads are all of them
+                key = 2 * middle + 1  # the heads are the whole strings
                 break
             common = min(length, other_length)
             i = 0

@@ -1,11 +1,11 @@
-"""Keys that mean the same everywhere: what to compare terms and events by outside of a segment.
+"""Portable keys: keys that mean the same in every segment, to compare terms and events by outside of one.
 
-The keys of a segment (see `bounds`) serve, but for strings, whose keys are places among that segment's literals. Here
-a string has two keys instead:
+The keys of a segment (see `key_lines`) will do for all kinds but strings, whose keys are places among that segment's
+literals. A portable string has two keys instead:
 
-    head     its first eight bytes as a number: keeps the order, though not strictly ("northern-1" and "northern-2"
-             share one); for intervals
-    mixed    a hash of all of it: for equality
+    head    its first eight bytes as a number, for intervals: keeps the order, though not strictly ("northern-1" and
+            "northern-2" share one)
+    hash    a hash of the whole string, for equality
 
 Both are the same on every machine and in every version, so they may be stored.
 """
@@ -29,7 +29,7 @@ _SIGN = np.uint64(1 << 63)
 
 
 def hash_keys(keys: NDArray[np.int64]) -> NDArray[np.uint64]:
-    """A hash of each key whose bits all depend on all bits of the key (the finaliser of SplitMix64)."""
+    """Hash each key, so that all bits depend on all bits of the key (the finaliser of SplitMix64)."""
     bits = keys.astype(np.uint64) + _STEP
     bits ^= bits >> np.uint64(30)
     bits *= _FIRST
@@ -42,13 +42,13 @@ def hash_keys(keys: NDArray[np.int64]) -> NDArray[np.uint64]:
 def term_bounds(
     table: ClauseTable, terms: NDArray[np.int64] | slice = _ALL
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The lower and upper bounds of these terms, those of strings by head: a string within a term has its head
-    within these."""
+    """The lower and upper bounds of these terms; those of strings are heads. The head of a string within a term lies
+    within them."""
     low, high = (table.term_bounds[:, side][terms].copy() for side in (0, 1))
     rows = np.flatnonzero(_is_string(table)[table.term_dimension[terms]])
     if len(rows):
         heads, _ = _literal_keys(table.literals)
-        # As in `bounds`: literal i has the key 2i + 1, and an open bound at it the next key above or below.
+        # As in `key_lines`: literal i has the key 2i + 1, and an open bound at it the next key above or below.
         twice = np.repeat(heads, 2)
         low[rows] = _look_up(np.concatenate([heads[:1], twice]), low[rows])
         high[rows] = _look_up(twice, high[rows])
@@ -56,7 +56,7 @@ def term_bounds(
 
 
 def term_hashes(table: ClauseTable, terms: NDArray[np.int64]) -> tuple[NDArray[np.bool_], NDArray[np.uint64]]:
-    """Which of these terms are equalities with one value, and the hash of that value (anything for the others)."""
+    """Which of these terms are equalities, and the hash of their values (anything for the others)."""
     bounds = table.term_bounds[terms]
     low, high = bounds[:, 0], bounds[:, 1]
     strings = _is_string(table)[table.term_dimension[terms]]
@@ -71,7 +71,7 @@ def term_hashes(table: ClauseTable, terms: NDArray[np.int64]) -> tuple[NDArray[n
 
 
 def event_keys(columns: BatchColumns, dimension: Dimension) -> Keys | None:
-    """The events' keys on a dimension, to be compared with `term_bounds`, and where there are any; None: nowhere."""
+    """The keys of events in a dimension, comparable with `term_bounds`, and 1 where there is one; None: nowhere."""
     attribute, line = dimension
     if line is not KeyLine.STRINGS:
         return columns.keys(dimension)
@@ -104,7 +104,7 @@ def _is_string(table: ClauseTable) -> NDArray[np.bool_]:
 
 
 def _look_up(heads: NDArray[np.int64], keys: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The head for each key; keys that are no bound stay."""
+    """The head for each key; keys that mean no bound stay."""
     bounded = (keys != LOWEST_KEY) & (keys != HIGHEST_KEY)
     if bounded.all():
         return heads[keys]
@@ -135,7 +135,7 @@ def _fill_heads(begins: Shorts, data: Bytes, valid: Bytes, keys: Integers) -> No
 
 @compiled
 def _fill_hashes(begins: Shorts, data: Bytes, valid: Bytes, hashes: NDArray[np.uint64]) -> None:
-    """Eight bytes at a time, each multiplied in; the end as in `mixed`."""
+    """Hash eight bytes at a time, and finish as `hash_keys` does."""
     for row in range(len(valid)):
         if valid[row] == 0:
             continue

@@ -1,4 +1,11 @@
-"""Access conditions: the one condition of each clause by which events find it, see `layout`."""
+"""Access conditions: the one condition of each clause by which events find it.
+
+clause                                   access condition        bucket
+symbol = 'ABC' AND close > 50            symbol = 'ABC'          1     the rarest equality
+name LIKE '%x' AND close > 50            name LIKE '%x'          2     else the first need
+close > 50 AND volume > 1000             there is a volume       3     else the rarest attribute
+x IS NULL                                none                    0
+"""
 
 from dataclasses import replace
 
@@ -10,7 +17,7 @@ from culver.matching.index.compile.key_lines import KeyLine
 
 
 class Access:
-    """The bucket of each clause, and the tables by which an event finds buckets."""
+    """The bucket of each clause, and the tables by which an event finds its buckets."""
 
     def __init__(self, table: ClauseTable) -> None:
         self._table = table
@@ -46,7 +53,7 @@ class Access:
             [line in (KeyLine.BOOLEANS, KeyLine.LISTS) for _, line in table.dimensions], np.bool_
         )
         terms = np.flatnonzero(bounds[:, 0] == bounds[:, 1])
-        terms = terms[~is_flag[table.term_dimension[terms]]]  # half of all events have the value: no help
+        terms = terms[~is_flag[table.term_dimension[terms]]]  # half of all events have the value
         terms = terms[np.lexsort((bounds[terms, 0], table.term_dimension[terms]))]
         clause_of_term = terms  # none, where there are none
         if len(terms):
@@ -54,7 +61,7 @@ class Access:
         first = first_of_runs(table.term_dimension[terms]) | first_of_runs(bounds[terms, 0])
         value = np.cumsum(first) - 1
         frequency = np.bincount(value, minlength=1)[value] if len(terms) else value
-        # Of each clause, the term with the rarest value.
+        # The term of each clause with the rarest value.
         by_clause = np.lexsort((frequency, clause_of_term))
         chosen = by_clause[first_of_runs(clause_of_term[by_clause])]
         used, bucket = np.unique(value[chosen], return_inverse=True)
@@ -109,8 +116,8 @@ def assign_rarest(
     buckets: int,
     dimension_bucket: Integers,
 ) -> int:
-    """Put each clause that has terms, but no bucket, into that of its rarest dimension. Buckets from `buckets` on go
-    to the dimensions in use, ascending; returns how many there are then."""
+    """Put each clause that has terms, but no bucket yet, into the bucket of its rarest dimension. Buckets from
+    `buckets` on go to the dimensions in use, ascending. Returns how many buckets there are then."""
     for again in range(2):
         for clause in range(len(bucket)):
             begin, end = term_start[clause], term_start[clause + 1]

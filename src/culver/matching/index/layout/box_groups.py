@@ -1,4 +1,4 @@
-"""Groups of boxes as arrays of a segment: dimensions, chunks, axes and slots, see `layout` and `chunks`."""
+"""Groups of boxes as arrays of a segment: dimensions, chunks, axes and slots (see `segment_layout` and `chunks`)."""
 
 from typing import Any
 
@@ -14,8 +14,8 @@ from culver.matching.index.layout.box_order import split
 
 
 class Boxes:
-    """The groups of boxes. Those of group g are the clauses rows[begin[g] : begin[g + 1]], of which there are some;
-    groups are in the order of their buckets."""
+    """All groups of boxes. Group g has the clauses rows[begin[g] : begin[g + 1]], at least one. Groups follow the
+    order of their buckets."""
 
     def __init__(self, table: ClauseTable, bucket: Integers, rows: Integers, begin: Integers) -> None:
         groups = len(begin) - 1
@@ -24,16 +24,16 @@ class Boxes:
         self._is_real = np.array(
             [line in (KeyLine.NUMBERS, KeyLine.REALS) for _, line in table.dimensions], np.bool_
         )
-        # Room for what it comes to if all bounds differ and are spread evenly.
+        # Enough memory if all bounds differ and are spread evenly.
         widths = table.term_start[rows[begin[:-1]] + 1] - table.term_start[rows[begin[:-1]]]
         boxes, axes = np.diff(begin), widths * (np.diff(begin) // (chunks.MOST_BOXES // 2) + 1)
         bounds = 2 * int(boxes @ widths)
         self._slots = _Joined(np.int32, len(rows) + LANES * groups)
-        self._cuts = _Joined(np.int64, bounds + WINDOW * int(axes.sum()))
+        self._edges = _Joined(np.int64, bounds + WINDOW * int(axes.sum()))
         self._cells = _Joined(np.uint16, bounds + 2 * int(axes.sum()))
         self._nodes = _Joined(np.uint16, bounds + bounds // 32 + 4 * LANES * int(axes.sum()))
-        self._chunks: list[tuple[int, int, int]] = []  # blocks, axes, entries of nodes
-        self._axes: list[tuple[int, int, int, chunks.Cells]] = []  # low, high, cuts with their surplus
+        self._chunks: list[tuple[int, int, int]] = []  # leaves, axes, entries of nodes
+        self._axes: list[tuple[int, int, int, chunks.Cells]] = []  # low, high, edges with their surplus
         self._need_counts: list[Integers] = []  # of slots
         self._needs: list[Integers] = []
         dimensions: list[Integers] = []
@@ -45,7 +45,7 @@ class Boxes:
             width = int(widths[g])
             dimensions.append(table.term_dimension[table.term_start[first] :][:width])
             if last - first == len(own) - 1:
-                group = table.term_bounds[table.term_start[first] : table.term_start[last + 1]]  # as they lie
+                group = table.term_bounds[table.term_start[first] : table.term_start[last + 1]]  # as they are
             else:
                 group = table.term_bounds[table.term_start[own][:, None] + np.arange(width)]
             chunk_counts.append(self._add_group(own, group.reshape(len(own), 2 * width), dimensions[-1]))
@@ -57,35 +57,35 @@ class Boxes:
             "group_dimension": _concatenated(dimensions),
             "group_chunks": run_starts(np.array(chunk_counts, np.int64)),
             "group_needy": np.array(needy, np.int32),
-            "chunk_blocks": run_starts(np.array([blocks for blocks, _, _ in self._chunks], np.int64)),
+            "chunk_leaves": run_starts(np.array([leaves for leaves, _, _ in self._chunks], np.int64)),
             "chunk_axes": run_starts(np.array([count for _, count, _ in self._chunks], np.int64)),
             "chunk_nodes": run_starts(np.array([entries for _, _, entries in self._chunks], np.int64)),
             "axis_low": np.array([low for low, _, _, _ in self._axes], np.int64),
             "axis_high": np.array([high for _, high, _, _ in self._axes], np.int64),
-            "axis_cuts": run_starts(np.array([count for _, _, count, _ in self._axes], np.int64)),
+            "axis_edges": run_starts(np.array([count for _, _, count, _ in self._axes], np.int64)),
             "axis_cells": run_starts(np.array([len(cell.before) for cell in cells], np.int64)),
             "axis_origin": np.array([cell.origin for cell in cells], np.float64),
             "axis_scale": np.array([cell.scale for cell in cells], np.float64),
             "axis_real": np.array([cell.real for cell in cells], np.int32),
             "axis_steps": np.array([cell.steps for cell in cells], np.int32),
-            "cuts": self._cuts.array(),
+            "edges": self._edges.array(),
             "cells": self._cells.array(),
             "nodes": self._nodes.array(),
             "slot_registration": self._slots.array(),
         }
-        # Where no box has needs, nothing is said about those of slots.
+        # Where no box has needs, there is no array of them.
         self.slot_needs = (
             run_starts(_concatenated(self._need_counts)) if any(needy) else np.empty(0, np.int64)
         )
 
     def _add_group(self, rows: Integers, bounds: Integers, dimensions: Integers) -> int:
-        """Add the boxes of one group; how many chunks they make."""
+        """Add the boxes of one group. Returns how many chunks they make."""
         table = self._table
         sets = split(bounds, chunks.MOST_BOXES, LANES)
         for places in sets:
             chunk = chunks.build(bounds if len(sets) == 1 else bounds[places], self._is_real[dimensions])
             clauses = rows[places[chunk.order]]
-            surplus = chunk.blocks * LANES - len(clauses)
+            surplus = chunk.leaves * LANES - len(clauses)
             self._slots.add(table.clause_registration[clauses])
             self._slots.add(np.full(surplus, -1, np.int32))
             if len(table.needs):
@@ -93,20 +93,20 @@ class Boxes:
                 self._need_counts += [counts, np.zeros(surplus, np.int64)]
                 self._needs.append(table.needs[run_members(table.need_start, clauses)])
             self._nodes.add(chunk.nodes)
-            self._chunks.append((chunk.blocks, len(dimensions), len(chunk.nodes)))
-            for low, high, cuts, cells in zip(
-                chunk.low.tolist(), chunk.high.tolist(), chunk.cuts, chunk.cells, strict=True
+            self._chunks.append((chunk.leaves, len(dimensions), len(chunk.nodes)))
+            for low, high, edges, cells in zip(
+                chunk.low.tolist(), chunk.high.tolist(), chunk.edges, chunk.cells, strict=True
             ):
                 room = cells.surplus()
-                self._cuts.add(cuts)
-                self._cuts.add(room)
+                self._edges.add(edges)
+                self._edges.add(room)
                 self._cells.add(cells.before)
-                self._axes.append((low, high, len(cuts) + len(room), cells))
+                self._axes.append((low, high, len(edges) + len(room), cells))
         return len(sets)
 
 
 class _Joined:
-    """Arrays put one after another as they come, so that no two copies of them all are ever needed."""
+    """Joins arrays as they come, so that all of them are never in memory twice."""
 
     def __init__(self, dtype: Any, expected: int) -> None:
         self._array: NDArray[Any] = np.empty(expected, dtype)
@@ -122,7 +122,7 @@ class _Joined:
         self._length = end
 
     def array(self) -> NDArray[Any]:
-        """All of them. Room that is left over costs nothing as long as nobody has written to it."""
+        """All of them. Memory behind the end that nobody has written to costs nothing."""
         joined = self._array[: self._length]
         return joined if 4 * self._length >= 3 * len(self._array) else joined.copy()
 

@@ -1,8 +1,7 @@
-"""An order of boxes that puts similar ones into the same chunk, and within it into the same block.
+"""The order of boxes: similar ones come into the same chunk, and within it into the same leaf.
 
-The boxes are split at the median of the bound that tells them apart most, again and again: the leaves of a
-k-d tree over the lower and upper bounds. Bounds count by rank, so that neither their scale nor the odd
-infinite one matters.
+A k-d tree over the lower and upper bounds splits the boxes at the median of the bound that spreads most, again and
+again. Bounds count by rank, so neither their scale nor an infinite one matters.
 """
 
 import numpy as np
@@ -10,13 +9,15 @@ from numpy.typing import NDArray
 
 from culver.jit import Integers, Ranks, compiled
 
-_SAMPLE = 1024  # boxes that decide where to split; the spread of a sample is spread enough
-_RANKED = 32_768  # boxes among which large sets are ranked
+# Boxes that decide where to split.
+_SAMPLE = 1024
+# Boxes by which large numbers of boxes are ranked.
+_RANKED = 32_768
 
 
 def split(bounds: NDArray[np.int64], most: int, multiple: int) -> list[NDArray[np.int64]]:
-    """The rows of `bounds` (boxes x bounds) in sets of at most `most` that lie near one another; all but one of
-    them a multiple of `multiple` in size."""
+    """Split the rows of `bounds` (boxes x bounds) into parts of at most `most` that lie near one another. All but one
+    have a multiple of `multiple` rows."""
     count = len(bounds)
     if count <= most:
         return [np.arange(count)]
@@ -39,8 +40,8 @@ def split(bounds: NDArray[np.int64], most: int, multiple: int) -> list[NDArray[n
 
 
 @compiled
-def block_order(ranks: Ranks, block: int) -> Integers:
-    """A permutation of the rows of `ranks` (boxes x bounds); `block` successive ones form a block."""
+def leaf_order(ranks: Ranks, leaf: int) -> Integers:
+    """Order the rows of `ranks` (boxes x bounds), so that each `leaf` successive ones lie near one another."""
     count, columns = ranks.shape
     order = np.arange(count)
     begins = np.empty(64, np.int64)
@@ -50,7 +51,7 @@ def block_order(ranks: Ranks, block: int) -> Integers:
     while pending > 0:
         pending -= 1
         begin, end = begins[pending], ends[pending]
-        if end - begin <= block:
+        if end - begin <= leaf:
             continue
         step = (end - begin + _SAMPLE - 1) // _SAMPLE
         widest = -1.0
@@ -66,7 +67,7 @@ def block_order(ranks: Ranks, block: int) -> Integers:
             if variance > widest:
                 widest = variance
                 chosen = column
-        middle = begin + (end - begin + 2 * block - 1) // (2 * block) * block
+        middle = begin + (end - begin + 2 * leaf - 1) // (2 * leaf) * leaf
         _select(order, ranks, chosen, begin, end - 1, middle)
         begins[pending], ends[pending] = begin, middle
         begins[pending + 1], ends[pending + 1] = middle, end
@@ -76,7 +77,7 @@ def block_order(ranks: Ranks, block: int) -> Integers:
 
 @compiled
 def _select(order: Integers, ranks: Ranks, column: int, low: int, high: int, place: int) -> None:
-    """Arrange order[low : high + 1] so that what is before `place` is not above what is from there on."""
+    """Arrange order[low : high + 1] so that nothing before `place` is above what is from there on (quickselect)."""
     while low < high:
         first = ranks[order[low], column]
         middle = ranks[order[(low + high) >> 1], column]

@@ -1,21 +1,21 @@
 """A chunk: boxes over the same dimensions as a tree of nodes with 64 children, in 16-bit ranks.
 
-    cuts      of one dimension, sorted: each low bound, and the key behind each high bound
-    rank      of a key: how many cuts are at or below it. The box [low, high] holds a key exactly if
-              rank(low) <= rank(key) <= rank(high): so many cuts that 16 bits suffice make a chunk
+    edges     of one dimension, sorted: each low bound, and the key behind each high bound
+    rank      of a key: how many edges are at or below it. The box [low, high] holds a key exactly if
+              rank(low) <= rank(key) <= rank(high). A chunk has so few edges that 16 bits suffice
 
     key    100       120            180   200                boxes  A [100, 180)   B [120, 200)
-    cuts    |A        |B             |A    |B
+    edges   |A        |B             |A    |B
     rank  0 | 1       | 2            | 3   | 4               A  low 1, span 1      B  low 2, span 1
 
-    root      1 node     bounds of the supers      only where there is more than one super
-    supers    <= 8       bounds of 64 blocks       only where there is more than one block
-    blocks    <= 511     64 boxes each
-    node      dimension x (64 lows, 64 spans); a surplus place has low 65535 and span 0, a rank that no key has
+    root        1 node     bounds of the branches    only where there is more than one branch
+    branches    <= 8       bounds of 64 leaves       only where there is more than one leaf
+    leaves      <= 511     64 boxes each
+    node        dimension x (64 lows, 64 spans); a surplus place has low 65535 and span 0, a rank that no key has
 
-To find a key's rank quickly, the line between the first and the last cut is divided into cells of equal width,
-about as many as there are cuts; cell i knows how many cuts lie before it. Width is measured in reals or
-in keys, whichever leaves fewer cuts to a cell.
+Cells find a key's rank quickly. They divide the line between the first and the last edge into equal widths, about as
+many as there are edges, and cell i knows how many edges lie before it. Width is measured in reals or in keys,
+whichever puts fewer edges into a cell.
 """
 
 import math
@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from culver.jit import Integers, Ranks, Shorts, compiled
 from culver.matching.index.compile.key_lines import HIGHEST_KEY, LOWEST_KEY, real_of_key
 from culver.matching.index.intrinsics.vectors import LANES, WINDOW, count_up_to, real_of
-from culver.matching.index.layout.box_order import block_order
+from culver.matching.index.layout.box_order import leaf_order
 
 # Two edges each, and a whole number of leaves.
 MOST_BOXES = 32_704
@@ -39,39 +39,48 @@ _CROWDED = 8
 
 
 class Cells(NamedTuple):
+    """The cells of one axis.
+
+    origin, scale    the cell of a position is (position - origin) * scale
+    real             positions are the reals that the keys stand for, not the keys
+    before           how many edges lie before each cell, and one entry more for the end
+    steps            so many halvings leave no more than a window of the fullest cell
+    """
+
     origin: float
     scale: float
-    real: bool  # measured in the reals that the keys stand for
-    before: Ranks  # for each cell how many cuts lie before it, and one entry more for the end
-    steps: int  # halvings that leave no more than a window of the fullest cell
+    real: bool
+    before: Ranks
+    steps: int
 
     def surplus(self) -> Integers:
-        """What stands behind the cuts, for all that a search may look at."""
+        """The keys that stand behind the edges, so that a search may look beyond the last one."""
         return np.full(WINDOW << self.steps, HIGHEST_KEY)
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """`order` says which box is in each place."""
+    """`order` says which box is in each place; `low` and `high` are the lowest and the highest key that a box holds,
+    per dimension."""
 
     order: Integers
-    low: Integers  # per dimension, the key below which no box holds anything
+    low: Integers
     high: Integers
-    cuts: list[Integers]
+    edges: list[Integers]
     cells: list[Cells]
     nodes: Ranks
 
     @property
-    def blocks(self) -> int:
+    def leaves(self) -> int:
         return -(-len(self.order) // LANES)
 
 
 def build(bounds: Integers, real: NDArray[np.bool_]) -> Chunk:
-    """The chunk of at most MOST_BOXES boxes, none of them empty: `bounds` is boxes x (low, high for each dimension).
-    `real` tells which dimensions have keys of reals."""
+    """Build the chunk of at most MOST_BOXES boxes, none of them empty. `bounds` is boxes x (low, high for each
+    dimension); `real` tells which dimensions have keys of reals."""
     count, width = len(bounds), len(real)
     ranks = np.empty(bounds.shape, np.uint16)
-    cuts: list[Integers] = []
+    edges: list[Integers] = []
     cells: list[Cells] = []
     keys = np.empty(2 * count + WINDOW, np.int64)
     spare = np.empty(2 * count + 1, np.int64)
@@ -81,11 +90,11 @@ def build(bounds: Integers, real: NDArray[np.bool_]) -> Chunk:
         if not in_order:
             keys[:found].sort()
         left = drop_equal(keys, found)
-        cuts.append(keys[:left].copy())
-        cells.append(_best_cells(cuts[d], bool(real[d])))
+        edges.append(keys[:left].copy())
+        cells.append(_best_cells(edges[d], bool(real[d])))
         origin, scale, measured, before, steps = cells[d]
         rank_bounds(bounds, d, keys, left, before, measured, origin, scale, steps, ranks)
-    order = block_order(ranks, LANES)
+    order = leaf_order(ranks, LANES)
     ranks = ranks[order]
     levels = [_nodes(ranks[:, 0::2], ranks[:, 1::2])]
     while len(levels[0]) > 1:
@@ -98,30 +107,30 @@ def build(bounds: Integers, real: NDArray[np.bool_]) -> Chunk:
         order,
         bounds[:, 0::2].min(axis=0),
         bounds[:, 1::2].max(axis=0),
-        cuts,
+        edges,
         cells,
         np.concatenate([level.reshape(-1) for level in levels]),
     )
 
 
-def bounds_of(nodes: Ranks, blocks: int, cuts: list[Integers]) -> tuple[Integers, Integers]:
-    """The lows and highs of the boxes in all places of a chunk, as they went into `build`; nonsense in surplus
-    places."""
-    width = len(cuts)
-    leaves = nodes[len(nodes) - blocks * width * 2 * LANES :].reshape(blocks, width, 2, LANES)
-    low_ranks = leaves[:, :, 0].transpose(0, 2, 1).reshape(-1, width).astype(np.int64)
-    high_ranks = low_ranks + leaves[:, :, 1].transpose(0, 2, 1).reshape(-1, width)
+def bounds_of(nodes: Ranks, leaves: int, edges: list[Integers]) -> tuple[Integers, Integers]:
+    """Restore the lows and highs of the boxes in all places of a chunk, as `build` got them. Surplus places hold
+    nonsense."""
+    width = len(edges)
+    leaf_nodes = nodes[len(nodes) - leaves * width * 2 * LANES :].reshape(leaves, width, 2, LANES)
+    low_ranks = leaf_nodes[:, :, 0].transpose(0, 2, 1).reshape(-1, width).astype(np.int64)
+    high_ranks = low_ranks + leaf_nodes[:, :, 1].transpose(0, 2, 1).reshape(-1, width)
     lows, highs = np.empty_like(low_ranks), np.empty_like(high_ranks)
-    for d, cut in enumerate(cuts):
-        padded = np.concatenate([[LOWEST_KEY], cut])
-        lows[:, d] = padded[np.minimum(low_ranks[:, d], len(cut))]
-        ends = np.append(cut - 1, HIGHEST_KEY)
-        highs[:, d] = ends[np.minimum(high_ranks[:, d], len(cut))]
+    for d, edge in enumerate(edges):
+        padded = np.concatenate([[LOWEST_KEY], edge])
+        lows[:, d] = padded[np.minimum(low_ranks[:, d], len(edge))]
+        ends = np.append(edge - 1, HIGHEST_KEY)
+        highs[:, d] = ends[np.minimum(high_ranks[:, d], len(edge))]
     return lows, highs
 
 
 def _nodes(lows: NDArray[np.integer], highs: NDArray[np.integer]) -> Ranks:
-    """Nodes x dimensions x (lows, spans) x 64 from children x dimensions."""
+    """Make nodes x dimensions x (lows, spans) x 64 out of children x dimensions."""
     count, width = lows.shape
     nodes = -(-count // LANES)
     result = np.zeros((nodes * LANES, width, 2), np.uint16)
@@ -131,29 +140,29 @@ def _nodes(lows: NDArray[np.integer], highs: NDArray[np.integer]) -> Ranks:
     return np.ascontiguousarray(result.reshape(nodes, LANES, width, 2).transpose(0, 2, 3, 1))
 
 
-def _best_cells(cuts: Integers, real: bool) -> Cells:
+def _best_cells(edges: Integers, real: bool) -> Cells:
     if not real:
-        return _cells(cuts, False)[0]
-    by_reals, cost = _cells(cuts, True)
-    if cost <= 4 * len(cuts):
-        return by_reals  # hardly to be bettered: four to a cell
-    by_keys, other = _cells(cuts, False)
+        return _cells(edges, False)[0]
+    by_reals, cost = _cells(edges, True)
+    if cost <= 4 * len(edges):
+        return by_reals  # four edges to a cell are good enough
+    by_keys, other = _cells(edges, False)
     return by_reals if cost < other else by_keys
 
 
-def _cells(cuts: Integers, real: bool) -> tuple[Cells, float]:
-    """Cells of equal width, and what they cost: the sum of the squares of the cuts in each."""
-    count = min(_MOST_CELLS, len(cuts) + 1)
+def _cells(edges: Integers, real: bool) -> tuple[Cells, float]:
+    """Cells of equal width, and what they cost: the sum of the squares of the edges in each."""
+    count = min(_MOST_CELLS, len(edges) + 1)
     origin = scale = 0.0
-    if len(cuts):
-        first, last = (real_of_key(int(cut)) if real else float(cut) for cut in (cuts[0], cuts[-1]))
+    if len(edges):
+        first, last = (real_of_key(int(edge)) if real else float(edge) for edge in (edges[0], edges[-1]))
         if math.isfinite(first):
             origin = first
             extent = last - first
             scale = count / extent if extent else 0.0
             scale = scale if math.isfinite(scale) else 0.0
     before = np.zeros(count + 1, np.uint16)
-    cost, fullest = fill_cells(cuts, real, origin, scale, before)
+    cost, fullest = fill_cells(edges, real, origin, scale, before)
     return Cells(origin, scale, real, before, (fullest // WINDOW).bit_length()), cost
 
 
@@ -165,15 +174,15 @@ def _cells(cuts: Integers, real: bool) -> tuple[Cells, float]:
 def sort_keys(
     bounds: Integers, dimension: int, real: bool, keys: Integers, spare: Integers, starts: Shorts
 ) -> tuple[int, bool]:
-    """Fill `keys` with the keys of all cuts in a dimension: how many there are, and whether they are sorted already.
+    """Fill `keys` with the keys of all edges in a dimension. Returns how many there are, and whether they are sorted.
 
-    Where they are spread evenly, each is put straight to where it belongs, which leaves little to sort and is twice
-    as fast as a general sort. `spare` has room for one key more than there may be, `starts` for two."""
+    Where keys are spread evenly, each goes straight to its place; little is left to sort, which is twice as fast as a
+    general sort. `spare` has room for one key more than there may be, `starts` for two."""
     count = 0
     least, greatest = HIGHEST_KEY, LOWEST_KEY
     for box in range(len(bounds)):
         low, high = bounds[box, 2 * dimension], bounds[box, 2 * dimension + 1]
-        # What begins or ends nowhere has no cut.
+        # A side without a bound has no edge.
         spare[count] = low
         count += low != LOWEST_KEY
         spare[count] = high + 1
@@ -216,7 +225,7 @@ def sort_keys(
 
 @compiled
 def drop_equal(keys: Integers, count: int) -> int:
-    """Leave each of `count` sorted keys once, and fill a window behind them; how many are left."""
+    """Keep each of `count` sorted keys once, and fill a window behind them. Returns how many are left."""
     left = 0
     for i in range(count):
         key = keys[i]
@@ -227,13 +236,13 @@ def drop_equal(keys: Integers, count: int) -> int:
 
 
 @compiled
-def fill_cells(cuts: Integers, real: bool, origin: float, scale: float, before: Ranks) -> tuple[float, int]:
-    """Count the cuts before each cell, in `before`, which is zero. Returns what the cells cost, the sum of the
-    squares of the cuts in each, and how many cuts are in the fullest."""
+def fill_cells(edges: Integers, real: bool, origin: float, scale: float, before: Ranks) -> tuple[float, int]:
+    """Count the edges before each cell into `before`, which is zero. Returns what the cells cost (the sum of the
+    squares of the edges in each), and how many edges are in the fullest."""
     last = len(before) - 2
-    for cut in cuts:
-        # The same steps as those of `kernels`, in the same order: a cut and a key must never disagree on a cell.
-        position = real_of(cut) if real else float(cut)
+    for edge in edges:
+        # The same steps as in `box_search`, in the same order: an edge and a key must never disagree on a cell.
+        position = real_of(edge) if real else float(edge)
         place = (position - origin) * scale
         place = place if place > 0.0 else 0.0
         before[(last if place >= last else int(place)) + 1] += 1
@@ -252,7 +261,7 @@ def fill_cells(cuts: Integers, real: bool, origin: float, scale: float, before: 
 def rank_bounds(
     bounds: Integers,
     dimension: int,
-    cuts: Integers,
+    edges: Integers,
     count: int,
     before: Ranks,
     real: bool,
@@ -261,8 +270,8 @@ def rank_bounds(
     steps: int,
     ranks: Ranks,
 ) -> None:
-    """The ranks of all bounds in one dimension: how many cuts are at or below each. There are `count` cuts, and a
-    window behind them."""
+    """Fill in the ranks of all bounds in one dimension: how many edges are at or below each. There are `count` edges,
+    and a window behind them."""
     last = len(before) - 2
     for box in range(len(bounds)):
         for column in range(2 * dimension, 2 * dimension + 2):
@@ -274,12 +283,12 @@ def rank_bounds(
             low = int(np.int64(before[cell]))
             if steps > 0 or position != position:
                 size = int(np.int64(before[cell + 1])) - low
-                if position != position:  # no real: as good as infinite, one way or the other
+                if position != position:  # NaN: look at all edges
                     low, size = 0, count
                 while size > 0:
                     half = (size + 1) >> 1
-                    low += half * int(cuts[low + half - 1] <= key)
+                    low += half * int(edges[low + half - 1] <= key)
                     size -= half
             else:
-                low = min(low + count_up_to(cuts, low, key), count)
+                low = min(low + count_up_to(edges, low, key), count)
             ranks[box, column] = low

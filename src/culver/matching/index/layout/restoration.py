@@ -1,4 +1,4 @@
-"""From the arrays of a segment back to the table that it was laid out from."""
+"""From the arrays of a segment back to its clause table, for a merge."""
 
 import itertools
 from dataclasses import replace
@@ -23,7 +23,7 @@ Integers = NDArray[np.int64]
 
 
 def restore(arrays: SegmentArrays, dimensions: tuple[Dimension, ...], pool: tuple[str, ...]) -> ClauseTable:
-    """The table that a segment was laid out from, but for the order of its clauses, and without those that never
+    """Restore the table that a segment was laid out from. Its clauses come in another order, without those that never
     hold."""
     sizes = np.diff(arrays.buckets.reshape(-1, 3), axis=0)
     access = _Access(arrays, len(sizes))
@@ -62,7 +62,7 @@ def restore(arrays: SegmentArrays, dimensions: tuple[Dimension, ...], pool: tupl
 
 
 class _Access:
-    """What is known of every clause in a bucket: `dimension` equals `key`, `need` is met; -1 is none."""
+    """What every clause of a bucket has in common: `dimension` equals `key`, or `need` is met; -1 is none."""
 
     def __init__(self, arrays: SegmentArrays, buckets: int) -> None:
         self.dimension = np.full(buckets, -1, np.int64)
@@ -81,8 +81,8 @@ def _singles(
     access: _Access,
     sizes: NDArray[np.int32],
 ) -> ClauseTable:
-    """The clauses that are not in boxes: those of which nothing more is asked, then the others. `sizes` says how
-    many of them each bucket has."""
+    """The clauses that are not in boxes: the free ones, then the others. `sizes` says how many of them each bucket
+    has."""
     buckets = np.arange(len(sizes))
     free, words = len(arrays.free_registration), arrays.clauses.reshape(-1, 4)
     bucket = np.concatenate([np.repeat(buckets, sizes[:, 0]), np.repeat(buckets, sizes[:, 1])])
@@ -91,7 +91,7 @@ def _singles(
     first_dimension = words[:-1, 2] & _LOW_HALF
     decided = np.flatnonzero(first_dimension < len(dimensions))
     found = np.flatnonzero(access.dimension[bucket] >= 0)
-    # The terms behind the first, the first, and the equality by which the clause is found.
+    # The later terms, the first term, and the equality by which the clause is found.
     clause = np.concatenate([np.repeat(every[free:], term_counts), free + decided, found])
     dimension = [arrays.term_dimension, first_dimension[decided], access.dimension[bucket[found]]]
     bounds = [
@@ -125,13 +125,13 @@ def _singles(
 def _boxes(arrays: SegmentArrays, chunk: int) -> tuple[Integers, Integers]:
     """The slots of a chunk that hold boxes, and their bounds, boxes x dimensions x 2."""
     axes = range(arrays.chunk_axes[chunk], arrays.chunk_axes[chunk + 1])
-    cuts = [
-        arrays.cuts[arrays.axis_cuts[axis] :][: arrays.cells[arrays.axis_cells[axis + 1] - 1]]
+    edges = [
+        arrays.edges[arrays.axis_edges[axis] :][: arrays.cells[arrays.axis_cells[axis + 1] - 1]]
         for axis in axes
     ]
-    first, last = int(arrays.chunk_blocks[chunk]), int(arrays.chunk_blocks[chunk + 1])
+    first, last = int(arrays.chunk_leaves[chunk]), int(arrays.chunk_leaves[chunk + 1])
     nodes = arrays.nodes[arrays.chunk_nodes[chunk] : arrays.chunk_nodes[chunk + 1]]
-    lows, highs = chunks.bounds_of(nodes, last - first, cuts)
+    lows, highs = chunks.bounds_of(nodes, last - first, edges)
     used = np.flatnonzero(arrays.slot_registration[LANES * first : LANES * last] >= 0)
     return LANES * first + used, np.stack([lows[used], highs[used]], axis=2)
 

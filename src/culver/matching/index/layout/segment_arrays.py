@@ -22,7 +22,7 @@ from culver.jit import Bytes, Integers, Ranks, Reals, Shorts
 
 
 class SegmentArrays(NamedTuple):
-    """The arrays of a segment as `layout` draws them; all read-only, so that kernels have one signature."""
+    """All read-only, so that kernels have one signature."""
 
     numbers: Integers
     since: Integers
@@ -44,24 +44,27 @@ class SegmentArrays(NamedTuple):
     group_dimension: Shorts
     group_chunks: Shorts
     group_needy: Shorts
-    chunk_blocks: Shorts
+    chunk_leaves: Shorts
     chunk_axes: Shorts
     chunk_nodes: Integers
     axis_low: Integers
     axis_high: Integers
-    axis_cuts: Integers
+    axis_edges: Integers
     axis_cells: Integers
     axis_origin: Reals
     axis_scale: Reals
     axis_real: Shorts
     axis_steps: Shorts
-    cuts: Integers
+    edges: Integers
     cells: Ranks
     nodes: Ranks
     slot_registration: Shorts
     slot_needs: Shorts
     needs: Shorts
 
+
+STORED_NAMES = {"chunk_leaves": "chunk_blocks", "axis_edges": "axis_cuts", "edges": "cuts"}
+"""Arrays that have another name in files than in the code."""
 
 _TYPES = {
     np.int64: types.int64,
@@ -73,7 +76,7 @@ _TYPES = {
 
 
 def _scalar(annotation: Any) -> Any:
-    """Of the entries of an array, from `NDArray[...]`."""
+    """The type of the entries, from `NDArray[...]`."""
     return annotation.__args__[1].__args__[0]
 
 
@@ -82,7 +85,7 @@ ADDRESSES_WIDTH = 2 * len(_FIELDS)
 
 
 def addresses_of(arrays: SegmentArrays) -> Integers:
-    """For `arrays_at`. Raises TypeError where an array is not as the kernels take it to be."""
+    """The array that `arrays_at` takes. Raises TypeError where an array is not what kernels expect."""
     each: tuple[NDArray[Any], ...] = arrays
     for (name, scalar), array in zip(_FIELDS.items(), each, strict=True):
         if array.dtype != scalar or not array.flags.c_contiguous or not array.flags.aligned:

@@ -1,40 +1,40 @@
-"""How the clauses of a table lie in a segment, so that an event meets few of them.
+"""The layout of a segment: how the clauses of a table are arranged, so that an event meets few of them.
 
-Every clause is in one bucket, found by its access condition, the most selective that it has:
+Every clause is in one bucket, which an event finds by the clause's most selective condition, its access condition:
 
-    bucket 0          clauses without any constraint, or with needs only that must not hold
-    of a value        `symbol = 'ABC'`: the equality whose value is rarest among the clauses (the access
-                      predicates of Fabret et al. that StreamHub, section 2.2, cites); it is not checked again
-    of a need         no equality: reached by events that meet it; it is not checked again either
-    of a dimension    ranges only: reached by events that have the attribute that is rarest in clauses
+    bucket 0          clauses without any constraint, or only with needs that must not hold
+    of a value        `symbol = 'ABC'`: the equality whose value is rarest among the clauses (the access predicates of
+                      Fabret et al. that StreamHub, section 2.2, cites); it is not checked again
+    of a need         clauses without an equality: events that meet the need reach it; it is not checked again either
+    of a dimension    clauses of ranges only: events that have the rarest attribute reach it
 
     access_dimension[a]  dimensions with equalities; their keys are key_value[access_start[a] :
                          access_start[a + 1]]
     key_bucket[k]        the bucket of a key
     dimension_bucket[d]  the bucket of a dimension, need_bucket[p] that of a need; -1: none
 
-A bucket holds registrations of which nothing more is asked, clauses one by one and, where many have the same
+A bucket holds free registrations (nothing more is asked), clauses one by one and, where many have the same
 dimensions, groups of boxes:
 
     buckets[3b]          where its registrations begin in `free_registration`; at 3b + 1 and 3b + 2 where its
                          clauses and its groups begin. All end where those of the next bucket begin
     clause               two tokens in `clause_tokens`, which exclude it for nearly all events (`tokens`), and
-                         four words in `clauses`, which lie together because few clauses are left then:
+                         four words in `clauses`, side by side because few clauses are left then:
                          low, high - low      of its most selective term
                          dimension            of that term, and in the upper half the registration
                          terms                where its further terms begin, and in the upper half its needs;
                                               both end where those of the next clause begin
     term                 dimension, low, high
-    group                its dimensions, and chunks of boxes that lie near one another (`order`)
-    chunk                blocks of 64 boxes under a tree of nodes (`chunks`), and per dimension an axis
-    axis                 what the chunk's boxes span (axis_low, axis_high), its cuts and its cells
-    slot                 a box's place (64 * block + i): registration (-1: surplus), needs
+    group                its dimensions, and chunks of boxes that lie near one another (`box_order`)
+    chunk                leaves of 64 boxes under a tree of nodes (`chunks`), and per dimension an axis
+    axis                 what the chunk's boxes span (axis_low, axis_high), its edges and its cells
+    slot                 a box's place (64 * leaf + i): registration (-1: surplus), needs
 
     event --> values, needs, attributes --> buckets --+--> free
                                                       +--> clauses --> tokens --> terms, needs    registrations
                                                       `--> groups --> chunks --> nodes
 
-The needs of clauses, then of slots, lie in `needs`. Those of slot s begin at slot_needs[s]; where no box has needs,
+`needs` holds the needs of clauses, then of slots. Those of slot s begin at slot_needs[s]; where no box has needs,
 `slot_needs` is empty.
 """
 
@@ -51,11 +51,12 @@ from culver.matching.index.layout.box_groups import Boxes
 from culver.matching.index.layout.segment_arrays import SegmentArrays
 from culver.matching.index.layout.tokens import clause_tokens
 
-_MIN_GROUP = 16  # fewer boxes than this are checked faster one by one
+# Fewer boxes than this are checked faster one by one.
+_MIN_GROUP = 16
 
 
 def lay_out(table: ClauseTable) -> SegmentArrays:
-    """The arrays of a segment with these clauses; those with an empty interval never hold and are left out."""
+    """Lay out a segment with these clauses. Those with an empty interval never hold and are left out."""
     table = _without_empty(table)
     access = Access(table)
     rest = access.without_access()
@@ -91,16 +92,17 @@ def lay_out(table: ClauseTable) -> SegmentArrays:
     return SegmentArrays(**{name: _typed(name, array) for name, array in arrays.items()})
 
 
+# Arrays that are named in neither are int32.
 _LONG = (
     "numbers", "since", "literal_start", "key_value", "clauses", "term_bounds", "chunk_nodes",
-    "axis_low", "axis_high", "axis_cuts", "axis_cells", "cuts",
+    "axis_low", "axis_high", "axis_edges", "axis_cells", "edges",
 )  # fmt: skip
 _TYPES: dict[str, Any] = {
     **dict.fromkeys(_LONG, np.int64),
     **dict.fromkeys(("cells", "clause_tokens", "nodes"), np.uint16),
     **dict.fromkeys(("axis_origin", "axis_scale"), np.float64),
     "literal_bytes": np.uint8,
-}  # all others are int32
+}
 
 
 def _typed(name: str, array: NDArray[Any]) -> NDArray[Any]:
@@ -111,14 +113,14 @@ def _typed(name: str, array: NDArray[Any]) -> NDArray[Any]:
 
 
 def _sort_out(table: ClauseTable, bucket: Integers) -> tuple[Integers, Integers, Integers, Integers]:
-    """The clauses that are in boxes, where in them each group begins, those that are checked one by one, and those of
-    which nothing is asked, all in the order of their buckets."""
+    """Sort clauses into boxes (and where each group begins among them), clauses that are checked one by one, and free
+    ones, all in the order of their buckets."""
     none = np.empty(0, np.int64)
     count = len(bucket)
     if count >= _MIN_GROUP and are_alike(table.term_start, table.term_dimension, table.need_start, bucket):
         return np.arange(count), np.array([0, count]), none, none
     terms, needs = np.diff(table.term_start), np.diff(table.need_start)
-    # Boxes with needs apart from those without, which are found without looking at them one by one.
+    # Boxes without needs are found without looking at them one by one, so those with needs are apart.
     shape = 2 * _shapes(table) + (needs > 0)
     # Groups are numbered by bucket first, so their order is that of the buckets.
     code = bucket * (int(shape.max(initial=0)) + 1) + shape
@@ -160,7 +162,8 @@ def _without_empty(table: ClauseTable) -> ClauseTable:
 
 
 def _shapes(table: ClauseTable) -> Integers:
-    """A number per clause; clauses with the same dimensions have the same, those without terms 0."""
+    """Number the clauses by their dimensions: clauses with the same dimensions share a number, and those without
+    terms have 0."""
     lengths = np.diff(table.term_start)
     shapes = np.zeros(len(lengths), np.int64)
     base = 1
@@ -177,7 +180,7 @@ def _shapes(table: ClauseTable) -> Integers:
 
 
 class _Clauses:
-    """The clauses that are checked one by one, as words (see above), and the terms behind their first ones."""
+    """The clauses that are checked one by one, as words (see above), and their later terms."""
 
     def __init__(self, table: ClauseTable) -> None:
         count = len(table.clause_registration)
@@ -185,7 +188,7 @@ class _Clauses:
         decided = first >= 0
         later = np.ones(len(table.term_dimension), np.bool_)
         later[first[decided]] = False
-        # A clause without terms has one on the dimension behind the last, in which everything lies.
+        # A clause without terms gets one on the dimension behind the last, in which every key lies.
         dimension = np.full(count, len(table.dimensions), np.int64)
         dimension[decided] = table.term_dimension[first[decided]]
         self.words = np.zeros((count + 1, 4), np.int64)
@@ -204,8 +207,8 @@ class _Clauses:
 
 
 def _rarest_terms(table: ClauseTable) -> Integers:
-    """For each clause its most selective term, -1 where it has none: an equality before a range, and of
-    equalities the one whose value is rarest."""
+    """The most selective term of each clause, -1 where it has none: an equality before a range, and among equalities
+    the one whose value is rarest."""
     bounds = table.term_bounds
     order = np.lexsort((bounds[:, 1], bounds[:, 0], table.term_dimension))
     first = np.zeros(len(order), np.bool_)

@@ -1,8 +1,7 @@
-"""Tokens: the conditions of a clause as places in a small table, so that most clauses are excluded by two looks.
+"""Tokens: the conditions of a clause as places in a small table, so that two looks exclude most clauses.
 
 An event marks the tokens of all that is true of it: its values, its attributes, the needs that it meets. A clause has
-the tokens of the two conditions that are rarest among the clauses; where one of them is not marked, the clause
-does not match:
+the tokens of its two rarest conditions. Where one of them is not marked, the clause does not match:
 
     table     . . 1 . . . 1 . . 1 . . . . 1 . .      marked by the event at hand
                   ^ (topic, 'oil')      ^ (words)
@@ -16,8 +15,10 @@ import numpy as np
 from culver.jit import Integers, Ranks, compiled
 from culver.matching.index.compile.key_lines import HIGHEST_KEY
 
-TOKENS = 1 << 14  # a byte each, half of the first cache
-ALWAYS = 0  # the token that every event marks
+TOKENS = 1 << 14
+"""A byte each: half of the first cache."""
+ALWAYS = 0
+"""The token that every event marks."""
 
 _SHIFT = np.uint64(50)
 _HALF = np.uint64(32)
@@ -33,7 +34,7 @@ def token_of_value(dimension: int, key: int) -> int:
 
 @compiled
 def token_of_dimension(dimension: int) -> int:
-    """That an event has the attribute."""
+    """The token of having the attribute."""
     return int((np.uint64(2 * dimension + 1) * _SPREAD) >> _SHIFT)
 
 
@@ -51,9 +52,9 @@ def clause_tokens(
     needs: Integers,
     dimensions: int,
 ) -> Ranks:
-    """Two tokens for each clause, those of its rarest conditions; the same one twice where it has no other.
+    """The two tokens of each clause, those of its rarest conditions; the same one twice where it has no other.
 
-    An equality has the token of its value, a range that of its dimension, and a need that must not hold has none."""
+    An equality has the token of its value, a range that of its dimension. A need that must not hold has none."""
     terms = np.empty(len(term_dimension), np.int64)
     frequency = np.zeros(TOKENS, np.int64)
     for term in range(len(terms)):
@@ -65,7 +66,7 @@ def clause_tokens(
     for need in needs:
         if need >= 0:
             frequency[token_of_need(need)] += 1
-    # Ranges come last, however rare: an event that has any value there marks their token.
+    # Ranges come last, however rare: every event with a value there marks their token.
     for dimension in range(dimensions):
         frequency[token_of_dimension(dimension)] += len(terms) + len(needs)
     frequency[ALWAYS] = HIGHEST_KEY

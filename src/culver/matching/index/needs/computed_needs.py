@@ -1,8 +1,8 @@
-"""The needs that compute: comparisons with arithmetic, or of two attributes.
+"""Needs that compute: comparisons with arithmetic, or of two attributes.
 
-Each is worked out only for the rows that have all its attributes, for each combination of their kinds by
-itself. Numbers are computed as whole columns where that gives exactly what `model.evaluate` says, that is as
-long as no integer leaves 64 bits and none beyond 2^53 meets a real; everything else goes row by row.
+Each is worked out only for the rows that have all its attributes, for each combination of their kinds by itself.
+Whole columns of numbers are computed at once where that gives exactly what `evaluate` says: as long as no integer
+leaves 64 bits and none beyond 2^53 meets a real. Everything else goes row by row.
 """
 
 import functools
@@ -20,8 +20,10 @@ from culver.matching.index.needs.row_needs import ColumnNeeds
 from culver.model import Kind, Timestamp, Value
 from culver.model.language import Arithmetic, Attribute, Comparison, Literal, Operand, Operator, compute
 
-_EXACT_REAL = 2**53  # integers up to here are reals too
-_FEW_ROWS = 8  # below, going row by row costs less
+# Integers up to here are reals too.
+_EXACT_REAL = 2**53
+# Below, going row by row costs less.
+_FEW_ROWS = 8
 
 _LINES = {Kind.INTEGER: KeyLine.INTEGERS, Kind.REAL: KeyLine.REALS}
 _COMPARE: dict[Operator, Callable[[Any, Any], NDArray[np.bool_]]] = {
@@ -42,7 +44,7 @@ Rows = NDArray[np.int64]
 
 
 class ComputedNeeds:
-    """Comparisons, each the need at some place of a pool."""
+    """Comparisons, each of which is the need at some place of a pool."""
 
     def __init__(self, needs: Sequence[tuple[int, Comparison]]) -> None:
         self._needs = [
@@ -53,7 +55,7 @@ class ComputedNeeds:
         self._start = np.arange(len(needs) + 1)
 
     def part(self, columns: BatchColumns) -> ColumnNeeds | None:
-        """The rows of which each comparison is true; None: no row, for any."""
+        """The rows for which each comparison is true; None: no comparison is true for any row."""
         rows: list[Rows] = []
         codes: list[int] = []
         valid = functools.cache(functools.partial(_valid, columns))
@@ -79,7 +81,7 @@ class ComputedNeeds:
 
 
 def _holding(comparison: Comparison, kinds: dict[str, Kind], columns: BatchColumns, rows: Rows) -> Rows:
-    """Those of the rows, which have attributes of these kinds, of which the comparison is true."""
+    """The rows for which the comparison is true, among rows with attributes of these kinds."""
     if len(rows) >= _FEW_ROWS and all(kind in _LINES for kind in kinds.values()):
         try:
             return rows[_Numbers(kinds, columns, rows).compare(comparison)]

@@ -18,9 +18,10 @@ T = TypeVar("T")
 
 _General = tuple[int, tuple[str, ...], tuple[bool, ...]]  # place, parts, kinds
 
-# In nanoseconds: to take a window and look it up; to search for a text, and that per character searched.
+# In nanoseconds: to take a window and look it up; to search for a text, and that for each character searched.
 _LOOK, _SEARCH, _SEARCH_CHARACTER = 100, 60, 0.3
-_GRAM = 3  # characters; shorter ones tell less apart, longer ones leave more texts without
+# In characters. Shorter grams tell fewer texts apart, and more texts are too short for longer ones.
+_GRAM = 3
 
 
 class Lookup:
@@ -31,7 +32,7 @@ class Lookup:
         self._ranges: list[tuple[int, Between]] = []
 
     def add(self, place: int, packed: list[Any]) -> None:
-        """Take in a need, in the form that `codec` gives it. No need may come twice."""
+        """Add a need, as `packed_constraints` gives it. No need may come twice."""
         if packed[0] == "contains":
             self._equal.setdefault(packed[2], []).append(place)
             return
@@ -57,8 +58,8 @@ class Lookup:
 class TextLookup(Lookup):
     """The needs about strings."""
 
-    # A pool holds no constraint twice, so a text of one shape is one need. To keep it as a number and not in
-    # a list of its own spares the garbage collector tens of thousands of objects.
+    # A pool holds no constraint twice, so a text of one shape is one need. It is kept as a number, not as a list of
+    # its own, which spares the garbage collector tens of thousands of objects.
 
     def __init__(self) -> None:
         super().__init__()
@@ -110,11 +111,11 @@ class TextLookup(Lookup):
 
 
 class _Substrings(Generic[T]):
-    """Texts, and what is kept for each; finds those that stand somewhere in a value.
+    """Keeps something for each of many texts, and finds the texts that are substrings of a value.
 
-    short    length -> text -> kept      up to _GRAM characters: a window of the value is the text
-    grams    gram -> texts               longer: a window of the value is one of its grams, the one that
-    long     text -> kept                fewest texts are found by; then the text is searched for
+    short    length -> text -> kept      texts of up to _GRAM characters: a window of the value is the text
+    grams    gram -> texts               longer texts, by one of their grams: the one that finds fewest texts
+    long     text -> kept                of these, the ones that the value contains
     """
 
     def __init__(self) -> None:
@@ -145,7 +146,7 @@ class _Substrings(Generic[T]):
         fewest.append(text)
 
     def found(self, value: str) -> list[T]:
-        """What is kept for each text that stands in `value`."""
+        """What is kept for each text that `value` contains."""
         found: list[T] = []
         for length, short in self._short.items():
             if _windows_pay(value, len(short)):

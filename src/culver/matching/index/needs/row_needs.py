@@ -1,13 +1,13 @@
 """The needs that each row of a batch meets, as one sparse list.
 
-A part says it for one column (or for whatever else gives needs to rows), by the distinct values there:
+`ColumnNeeds` has those of one column, by the distinct values there:
 
     rows    0  1  2  3          item i belongs to row rows[i]
-    codes   1  0 -1  1          and has the value codes[i], or none
+    codes   1  0 -1  1          and has the value codes[i]; -1: none
     start   0     2     3       value c meets needs[start[c] : start[c + 1]]
     needs   7  9  4
 
-`gather` puts parts together in two passes, counting and filling, so that the cost is that of the result.
+`gather` puts columns together in two passes, counting and filling, so the cost is that of the result.
 """
 
 from collections.abc import Sequence
@@ -22,14 +22,14 @@ from culver.jit import Integers, Shorts, compiled
 
 @dataclass(frozen=True, slots=True)
 class RowNeeds:
-    """Row i meets the needs `needs[start[i] : start[i + 1]]`: distinct, in no particular order."""
+    """Row i meets the needs `needs[start[i] : start[i + 1]]`, distinct, in no particular order."""
 
     start: NDArray[np.int64]
     needs: NDArray[np.int32]
 
 
 class ColumnNeeds(NamedTuple):
-    """Some needs of some rows, as drawn above. No two parts, and no two items of a row, share a need."""
+    """Some needs of some rows, as drawn above. No two of them, and no two items of a row, share a need."""
 
     rows: Shorts
     codes: Shorts
@@ -38,7 +38,7 @@ class ColumnNeeds(NamedTuple):
 
 
 def gather(parts: Sequence[ColumnNeeds], rows: int) -> RowNeeds:
-    """What all parts say about a batch of `rows` rows."""
+    """Put together what all parts say about a batch of `rows` rows."""
     start = np.zeros(rows + 1, np.int64)
     for part in parts:
         count(part.rows, part.codes, part.start, start)
@@ -51,7 +51,7 @@ def gather(parts: Sequence[ColumnNeeds], rows: int) -> RowNeeds:
 
 
 def join_lists(lists: Sequence[Shorts]) -> tuple[Integers, Shorts]:
-    """Lists put one after another: where each begins, and all of them."""
+    """Put lists one after another. Returns where each begins, and all of them."""
     start = np.zeros(len(lists) + 1, np.int64)
     np.cumsum([len(each) for each in lists], out=start[1:])
     return start, np.concatenate(lists) if lists else np.empty(0, np.int32)
@@ -72,7 +72,7 @@ def fill(rows: Shorts, codes: Shorts, start: Integers, needs: Shorts, ends: Inte
     for i in range(len(codes)):
         code = codes[i]
         if code >= 0:
-            # Unsigned, so that no index is tested for being negative: a third less time.
+            # Unsigned, because Numba tests signed indices for being negative: a third less time.
             first, end = np.uint64(start[code]), np.uint64(ends[rows[i]])
             length = np.uint64(start[code + 1]) - first
             for k in range(length):
@@ -82,8 +82,8 @@ def fill(rows: Shorts, codes: Shorts, start: Integers, needs: Shorts, ends: Inte
 
 @compiled
 def drop_repeated(rows: Shorts, codes: Shorts, latest: Shorts) -> None:
-    """Take away the value from an item where an earlier item of the same row has it. `latest` has a place for
-    each value, -1 at first; the items of a row stand together."""
+    """Set the code of an item to -1 where an earlier item of the same row has it. `latest` has a place for each code,
+    -1 at first; the items of a row stand together."""
     for i in range(len(codes)):
         code = codes[i]
         if code >= 0:

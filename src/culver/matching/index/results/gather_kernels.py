@@ -1,15 +1,15 @@
 """Hot: the matches of many events, gathered by registration as they are found, never listed event by event.
 
-A search finds blocks of 64 boxes and, for each, a mask of those that the event lies in. Mask and row are put down on
-a page of that block. A full page has 64 of both, and turned over (rows against boxes) it has for each box a mask of
+A search finds leaves of 64 boxes and, for each, a mask of those that the event lies in. Mask and row are put down on
+a page of that leaf. A full page has 64 of both, and turned over (rows against boxes) it has for each box a mask of
 the page's rows, from which 64 rows are written at once:
 
-    page of block 3          row   mask of boxes        turned     box 0: rows 10010...  -> 0, 9
+    page of leaf 3          row   mask of boxes        turned     box 0: rows 10010...  -> 0, 9
                                0   1010...                         box 1: rows 00110...  -> 4, 9
                                4   0110...
                                9   1100...
 
-What is found without boxes is put down likewise, a block being 64 registrations that follow one another.
+What is found without boxes is put down likewise, a leaf being 64 registrations that follow one another.
 """
 
 from typing import NamedTuple
@@ -25,22 +25,22 @@ _PAGE = LANES
 
 
 class Pages(NamedTuple):
-    """Places 64p up to 64p + 63 of `masks` and `rows` are page p, which belongs to block blocks[p]. `heads` tells for
-    each block the place that comes next: a multiple of 64 where that is on a page yet to be begun."""
+    """Places 64p up to 64p + 63 of `masks` and `rows` are page p, which belongs to leaf leaves[p]. `heads` tells for
+    each leaf the place that comes next: a multiple of 64 where that is on a page yet to be begun."""
 
     masks: Masks
     rows: Ranks
-    blocks: Shorts
+    leaves: Shorts
     heads: Integers
 
 
 @compiled
 def _larger(pages: Pages, used: int, wanted: int) -> Pages:
     masks, rows = np.empty(_PAGE * wanted, np.uint64), np.empty(_PAGE * wanted, np.uint16)
-    blocks = np.empty(wanted, np.int32)
+    leaves = np.empty(wanted, np.int32)
     masks[: _PAGE * used], rows[: _PAGE * used] = pages.masks[: _PAGE * used], pages.rows[: _PAGE * used]
-    blocks[:used] = pages.blocks[:used]
-    return Pages(masks, rows, blocks, pages.heads)
+    leaves[:used] = pages.leaves[:used]
+    return Pages(masks, rows, leaves, pages.heads)
 
 
 @compiled
@@ -55,7 +55,7 @@ def gather_rows(
     pages: Pages,
 ) -> tuple[Pages, int, int]:
     """Put down what the events of a batch find; event i is row row_of[i], ascending. See `kernels.match_rows` for the
-    other arguments. `heads` is zero, one for each block of boxes and then for each of registrations. Returns the
+    other arguments. `heads` is zero, one for each leaf of boxes and then for each of registrations. Returns the
     pages, more where they did not suffice, how many are used, and how many bits are set in their masks."""
     boxes = len(segment.slot_registration) // LANES
     one = np.uint64(1)
@@ -70,41 +70,41 @@ def gather_rows(
         found, runs, work, ordered = memory.found, memory.runs, memory.work, memory.ordered
         begins, ends, slots, masks = memory.begins, memory.ends, memory.slots, memory.masks
         most = runs[end - tile] + (ends[ordered[listed - 1]] if listed else 0)
-        if used + most > len(pages.blocks):
+        if used + most > len(pages.leaves):
             pages = _larger(pages, used, 2 * used + most)
-        page_masks, page_rows, page_blocks = pages.masks, pages.rows, pages.blocks
+        page_masks, page_rows, page_leaves = pages.masks, pages.rows, pages.leaves
         for i in range(listed):
             item = ordered[i]
             row = row_of[work[3 * item]]
             for hit in range(begins[item], ends[item]):
-                block = slots[np.uintp(hit)] // LANES
-                at = heads[np.uintp(block)]
+                leaf = slots[np.uintp(hit)] // LANES
+                at = heads[np.uintp(leaf)]
                 if at % _PAGE == 0:
                     at = used * _PAGE
-                    page_blocks[used] = block
+                    page_leaves[used] = leaf
                     used += 1
                 page_masks[np.uintp(at)] = masks[np.uintp(hit)]
                 page_rows[np.uintp(at)] = row
-                heads[np.uintp(block)] = at + 1
+                heads[np.uintp(leaf)] = at + 1
                 bits += ones(masks[np.uintp(hit)])
         for i in range(end - tile):
             row = row_of[tile + i]
             for place in range(runs[i], runs[i + 1]):
                 registration = np.int64(found[np.uintp(place)])
-                block = boxes + registration // LANES
+                leaf = boxes + registration // LANES
                 bit = one << np.uint64(registration % LANES)
-                at = heads[np.uintp(block)]
+                at = heads[np.uintp(leaf)]
                 if at > 0 and page_rows[np.uintp(at - 1)] == row:
                     bits += (page_masks[np.uintp(at - 1)] & bit) == 0
                     page_masks[np.uintp(at - 1)] |= bit
                     continue
                 if at % _PAGE == 0:
                     at = used * _PAGE
-                    page_blocks[used] = block
+                    page_leaves[used] = leaf
                     used += 1
                 page_masks[np.uintp(at)] = bit
                 page_rows[np.uintp(at)] = row
-                heads[np.uintp(block)] = at + 1
+                heads[np.uintp(leaf)] = at + 1
                 bits += 1
     return pages, used, bits
 
@@ -113,27 +113,27 @@ def gather_rows(
 def turn_over(pages: Pages, used: int, rows: Ranks, slot_begin: Integers) -> None:
     """Write the rows of every slot, one slot after the other: those of slot s become rows[slot_begin[s] :
     slot_begin[s + 1]]. `rows` needs 64 places more than there are bits."""
-    masks, page_rows, page_blocks, heads = pages
+    masks, page_rows, page_leaves, heads = pages
     first = np.zeros(len(heads) + 1, np.int64)
     for page in range(used):
-        first[page_blocks[page] + 1] += 1
-    for block in range(len(heads)):
-        first[block + 1] += first[block]
+        first[page_leaves[page] + 1] += 1
+    for leaf in range(len(heads)):
+        first[leaf + 1] += first[leaf]
     ordered = np.empty(used, np.int64)
     for page in range(used):
-        block = page_blocks[page]
-        ordered[first[block]] = page
-        first[block] += 1
+        leaf = page_leaves[page]
+        ordered[first[leaf]] = page
+        first[leaf] += 1
     count = begin = 0
-    for block in range(len(heads)):
-        end = first[block]
+    for leaf in range(len(heads)):
+        end = first[leaf]
         for i in range(begin, end):
             at = _PAGE * ordered[i]
-            if i == end - 1 and heads[block] % _PAGE != 0:
-                masks[heads[block] : at + _PAGE] = 0
+            if i == end - 1 and heads[leaf] % _PAGE != 0:
+                masks[heads[leaf] : at + _PAGE] = 0
             transpose(masks, at)
         for within in range(LANES):
-            slot_begin[LANES * block + within] = count
+            slot_begin[LANES * leaf + within] = count
             for i in range(begin, end):
                 at = _PAGE * ordered[i]
                 count = emit(masks[np.uintp(at + within)], page_rows, at, rows, count)

@@ -28,10 +28,10 @@ class Gatherer:
         segment = part.segment
         keys, there = columns.fill(segment.programs, segment.literals)
         held = segment.needs.evaluate(columns)
-        blocks = segment.blocks
-        if len(self._pages.heads) < blocks:
-            self._pages = self._pages._replace(heads=np.empty(blocks, np.int64))
-        pages = self._pages._replace(heads=self._pages.heads[:blocks])
+        leaves = segment.leaves
+        if len(self._pages.heads) < leaves:
+            self._pages = self._pages._replace(heads=np.empty(leaves, np.int64))
+        pages = self._pages._replace(heads=self._pages.heads[:leaves])
         pages.heads[:] = 0
         filled, used, bits = gather_rows(
             segment.arrays, columns.rows, keys, there, held.start, held.needs, row_of, pages
@@ -47,7 +47,7 @@ class Gatherer:
 
     def let_go(self) -> None:
         """Of memory that is more than most batches need."""
-        if len(self._pages.blocks) > _MOST_KEPT:
+        if len(self._pages.leaves) > _MOST_KEPT:
             self._pages = _pages(0, len(self._pages.heads))
             self._slot_rows = np.empty(0, np.uint16)
 
@@ -72,7 +72,7 @@ class Gathered:
         if until is None:
             until = np.full(len(segment), FOREVER) if windowed else _NEVER_ENDED
         slot_rows = self._memory.room(self.pairs)
-        slot_begin = np.empty(LANES * segment.blocks + 1, np.int64)
+        slot_begin = np.empty(LANES * segment.leaves + 1, np.int64)
         turn_over(self._pages, self._used, slot_rows, slot_begin)
         most = min(len(segment), self.pairs)
         numbers, bounds = np.empty(most + 1, np.int64), np.empty(most + 1, np.int64)
@@ -85,7 +85,7 @@ class Gathered:
         return Groups(numbers[:count], bounds[: count + 1], rows[:total])
 
 
-def _pages(count: int, blocks: int) -> Pages:
+def _pages(count: int, leaves: int) -> Pages:
     size = LANES * count
-    heads: Integers = np.empty(blocks, np.int64)
+    heads: Integers = np.empty(leaves, np.int64)
     return Pages(np.empty(size, np.uint64), np.empty(size, np.uint16), np.empty(count, np.int32), heads)

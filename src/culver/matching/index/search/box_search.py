@@ -33,8 +33,8 @@ _NODE = 2 * LANES
 
 @compiled
 def _by_chunk(work: Integers, listed: int, chunks: int, starts: Integers, ordered: Integers) -> None:
-    """Put the work on one chunk together, so that it is done while the chunk is in the cache. `starts` is zero, and
-    zero again afterwards."""
+    """Order the work by chunk, so that a chunk is searched while it is in the cache. `starts` is zero, and zero again
+    afterwards."""
     if 16 * listed < chunks:
         chunk_of = np.empty(listed, np.int64)
         for i in range(listed):
@@ -63,16 +63,16 @@ def _rank(
     listed: int,
     ranks: Ranks,
 ) -> None:
-    """Fill `ranks`, work x dimensions: how many cuts of its axis are at or below each key.
+    """Fill `ranks`, work x dimensions: how many edges of its axis are at or below each key.
 
-    The cells tell where to begin looking. Nearly always the 16 cuts from there on decide, all compared at once; where
-    cells are fuller, the axis says how many halvings come first. Cuts of later cells are above the key, and behind
-    the last cut of an axis there is room for all that is looked at."""
+    The cells tell where to begin. Nearly always the 16 edges from there on decide, all compared at once; where cells
+    are fuller, the axis says how many halvings come first. Edges of later cells are above the key, and behind the
+    last edge of an axis there is room for a whole window."""
     group_start, group_dimension = segment.group_dimension_start, segment.group_dimension
     chunk_axes = segment.chunk_axes
-    axis_cuts, axis_cells, axis_real = segment.axis_cuts, segment.axis_cells, segment.axis_real
+    axis_edges, axis_cells, axis_real = segment.axis_edges, segment.axis_cells, segment.axis_real
     axis_origin, axis_scale, axis_steps = segment.axis_origin, segment.axis_scale, segment.axis_steps
-    cuts, cells = segment.cuts, segment.cells
+    edges, cells = segment.edges, segment.cells
     at = 0
     for i in range(listed):
         item = ordered[i]
@@ -86,12 +86,12 @@ def _rank(
             last = axis_cells[axis + 1] - axis_cells[axis] - 2
             place = place if place > 0.0 else 0.0
             cell = last if place >= last else int(place)
-            low = axis_cuts[axis] + cells[axis_cells[axis] + cell]
+            low = axis_edges[axis] + cells[axis_cells[axis] + cell]
             half = np.int64(WINDOW // 2) << axis_steps[axis]
             while half >= WINDOW:
-                low = low + half if cuts[low + half - 1] <= key else low
+                low = low + half if edges[low + half - 1] <= key else low
                 half >>= 1
-            low += count_up_to(cuts, low, key) - axis_cuts[axis]
+            low += count_up_to(edges, low, key) - axis_edges[axis]
             # The greatest key is not above what fills the room behind the last one.
             low = min(low, cells[axis_cells[axis + 1] - 1])
             ranks[at] = low
@@ -113,11 +113,11 @@ def _search(
     begins: Integers,
     ends: Integers,
 ) -> tuple[Integers, Masks]:
-    """Find the boxes that the events lie in, chunk by chunk. What item i of the work finds goes to places begins[i]
-    up to ends[i]: the first slot of a block, and a mask of its 64. Returns slots and masks, larger where they had to
-    grow."""
+    """Find the boxes that the events lie in, chunk by chunk. Item i of the work writes what it finds to the places
+    begins[i] up to ends[i]: the first slot of a leaf, and a mask of its 64. Returns slots and masks, larger where
+    they had to grow."""
     group_start, group_needy = segment.group_dimension_start, segment.group_needy
-    chunk_blocks, chunk_nodes, nodes = segment.chunk_blocks, segment.chunk_nodes, segment.nodes
+    chunk_leaves, chunk_nodes, nodes = segment.chunk_leaves, segment.chunk_nodes, segment.nodes
     slot_needs, needs = segment.slot_needs, segment.needs
     one = np.uint64(1)
     rank = count = 0
@@ -126,10 +126,10 @@ def _search(
         row, group, chunk = work[3 * item], work[3 * item + 1], work[3 * item + 2]
         begins[item] = count
         width = group_start[group + 1] - group_start[group]
-        blocks = chunk_blocks[chunk + 1] - chunk_blocks[chunk]
-        if count + blocks >= len(slots):
-            longer = np.empty(2 * (count + blocks), np.int64)
-            wider = np.empty(2 * (count + blocks), np.uint64)
+        leaves = chunk_leaves[chunk + 1] - chunk_leaves[chunk]
+        if count + leaves >= len(slots):
+            longer = np.empty(2 * (count + leaves), np.int64)
+            wider = np.empty(2 * (count + leaves), np.uint64)
             longer[:count], wider[:count] = slots[:count], masks[:count]
             slots, masks = longer, wider
         needy = group_needy[group] != 0
@@ -137,30 +137,30 @@ def _search(
             for n in range(held_start[row], held_start[row + 1]):
                 held[held_needs[n]] = 1
         step = width * _NODE
-        supers = (blocks + LANES - 1) // LANES
+        branches = (leaves + LANES - 1) // LANES
         at = chunk_nodes[chunk]
-        near_supers = one
-        if supers > 1:
-            near_supers = ~np.uint64(0)
+        near_branches = one
+        if branches > 1:
+            near_branches = ~np.uint64(0)
             for d in range(width):
-                near_supers &= within(nodes, at + d * _NODE, ranks[rank + d])
+                near_branches &= within(nodes, at + d * _NODE, ranks[rank + d])
             at += step
-        leaves = at + supers * step if blocks > 1 else at
-        while near_supers != 0:
-            super_block = lowest(near_supers)
-            near_supers &= near_supers - one
+        leaf_nodes = at + branches * step if leaves > 1 else at
+        while near_branches != 0:
+            branch = lowest(near_branches)
+            near_branches &= near_branches - one
             near = one
-            if blocks > 1:
+            if leaves > 1:
                 near = ~np.uint64(0)
                 for d in range(width):
-                    near &= within(nodes, at + super_block * step + d * _NODE, ranks[rank + d])
+                    near &= within(nodes, at + branch * step + d * _NODE, ranks[rank + d])
             while near != 0:
-                block = super_block * LANES + lowest(near)
+                leaf = branch * LANES + lowest(near)
                 near &= near - one
                 hits = ~np.uint64(0)
                 for d in range(width):
-                    hits &= within(nodes, leaves + block * step + d * _NODE, ranks[rank + d])
-                slot = (chunk_blocks[chunk] + block) * LANES
+                    hits &= within(nodes, leaf_nodes + leaf * step + d * _NODE, ranks[rank + d])
+                slot = (chunk_leaves[chunk] + leaf) * LANES
                 if needy:
                     left = hits
                     while left != 0:
@@ -183,11 +183,11 @@ def _search(
 
 
 class Findings(NamedTuple):
-    """What the events of a tile find, in memory that is used again for the next tile.
+    """What the events of a tile find, in memory that the next tile uses again.
 
     Row r, counted from the tile's first, finds the registrations found[runs[r] : runs[r + 1]]. The items of `work`
     (row, group, chunk), which come by rows, find boxes: item i those in places begins[i] up to ends[i] of `slots`,
-    where a block begins, and `masks`. `ordered` are the items by chunk, and by row within it."""
+    where a leaf begins, and `masks`. `ordered` are the items by chunk, and by row within it."""
 
     found: Shorts
     runs: Integers
@@ -216,7 +216,7 @@ def no_findings(segment: SegmentArrays) -> Findings:
 
 @compiled
 def widest_group(segment: SegmentArrays) -> int:
-    """The dimensions of the group that has most."""
+    """How many dimensions the widest group has."""
     widest = 1
     for group in range(len(segment.group_needy)):
         widest = max(widest, segment.group_dimension_start[group + 1] - segment.group_dimension_start[group])

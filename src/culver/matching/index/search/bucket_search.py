@@ -1,6 +1,6 @@
-"""The first step of matching: from events to the clauses that they meet, and to the chunks that are to be searched.
+"""The first step of matching: from events to the clauses that they meet, and to the chunks to search.
 
-Hot. See `layout` for the arrays, and `tokens` for how most clauses are excluded.
+Hot. `segment_layout` draws the arrays, and `tokens` tells how most clauses are excluded.
 """
 
 import numpy as np
@@ -29,9 +29,9 @@ def collect(
     runs: Integers,
     work: Integers,
 ) -> tuple[Shorts, int, Integers, int]:
-    """Check the clauses that the tile's events reach, and list the chunks that are to be searched.
+    """Check the clauses that the tile's events reach, and list the chunks to search.
 
-    Registrations go to `found`, those of row r at [runs[r - tile], runs[r - tile + 1]); (row, group, chunk) to
+    Registrations go to `found`, those of row r at [runs[r - tile], runs[r - tile + 1]), and (row, group, chunk) to
     `work`. Returns both, larger where they had to grow, and how much is in each. `held` and `marked` are zero, and
     zero again afterwards."""
     access_dimension, access_start = segment.access_dimension, segment.access_start
@@ -50,21 +50,21 @@ def collect(
     runs[0] = 0
     marked[ALWAYS] = 1
     marking = len(clause_tokens) > 0
-    # The event at hand, and behind its last dimension one in which everything lies.
+    # The keys of one event, and behind its last dimension one in which every key lies.
     keys = np.zeros(dimensions + 1, np.int64)
     has = np.ones(dimensions + 1, np.uint8)
     present = np.empty(max(dimensions, accesses) + 1, np.int64)
     passing = np.empty(1024, np.int64)
     visits = np.empty(2 + accesses + dimensions + len(need_bucket), np.int64)
-    # Indices are unsigned wherever it matters: one that may be negative is tested for it.
+    # Indices are unsigned wherever it matters, because Numba tests signed ones for being negative.
     for row in range(tile, end):
         for dimension in range(dimensions):
             keys[dimension] = values[dimension * rows + row]
             has[dimension] = there[dimension * rows + row]
         met_begin = held_start[row]
         met = held_start[row + 1] - met_begin
-        # The buckets that the event reaches: the first, those of its values, of the needs that it meets, and of
-        # its attributes. All are known before the first is looked at, so that memory can be asked for in time.
+        # The buckets that the event reaches: the first, those of its values, of the needs that it meets, and of its
+        # attributes. All are listed before the first is visited, so that memory can be prefetched.
         visits[0] = 0
         reached = 1
         usable = 0
@@ -78,7 +78,7 @@ def collect(
             size = access_start[access + np.uintp(1)] - begin
             while size > 1:
                 half = size >> 1
-                # Multiplied, so that it does not become a branch.
+                # Multiplied, so that the compiler makes no branch of it.
                 begin += half * np.int64(key_value[np.uintp(begin + half - 1)] < value)
                 size -= half
             visits[reached] = key_bucket[np.uintp(begin)]
@@ -126,7 +126,7 @@ def collect(
             for i in range(0, frees, WINDOW):
                 copy(free_registration, free + i, frees - i, found, count + i)
             count += frees
-            # No branch here, nor where first terms are tested: which clauses pass is not to be guessed.
+            # No branch here, nor where first terms are tested: the processor could not predict it.
             for clause in range(buckets[bucket + np.uintp(1)], buckets[bucket + np.uintp(4)]):
                 passing[np.uintp(passed)] = clause
                 pair = np.uintp(2 * clause)

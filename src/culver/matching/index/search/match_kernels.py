@@ -32,8 +32,8 @@ def match_rows(
     offsets: Integers,
     numbers: Integers,
 ) -> Integers:
-    """Match a batch against one segment: the numbers of the registrations that row r matches, distinct, go to
-    numbers[offsets[r] : offsets[r + 1]]. The first offset is given. Returns `numbers`, larger where they had to grow.
+    """Match a batch against one segment. The numbers of the registrations that row r matches, distinct, go to
+    numbers[offsets[r] : offsets[r + 1]]; the first offset is given. Returns `numbers`, larger where it had to grow.
 
     `values` and `there` are dimensions x rows: a key, and 0 where the event has none. A row meets the needs
     held_needs[held_start[row] : held_start[row + 1]]. `until` is looked at only if `windowed`, and empty where no
@@ -68,7 +68,7 @@ def match_rows(
                     larger[:total] = numbers[:total]
                     numbers = larger
                 if not windowed and not repeats:
-                    # Unsigned, because an index that may be negative keeps the loop from being vectorised well.
+                    # Unsigned indices, because signed ones keep the loop from being vectorised well.
                     if dense:
                         for i in range(size):
                             numbers[np.uintp(total + i)] = lowest_number + found[np.uintp(begin + i)]
@@ -77,7 +77,7 @@ def match_rows(
                             numbers[np.uintp(total + i)] = own[found[np.uintp(begin + i)]]
                     total += size
                 elif not windowed and dense:
-                    # Written in any case, and kept if it counts: there is nothing to guess for the processor.
+                    # Always written, and kept if it counts: there is no branch to predict.
                     for i in range(size):
                         registration = np.uintp(found[np.uintp(begin + i)])
                         numbers[np.uintp(total)] = lowest_number + np.int64(registration)
@@ -113,8 +113,8 @@ def match_rows(
 def join(offsets: Integers, numbers: Integers, bases: Integers, rows: int) -> tuple[Integers, Integers]:
     """Put the results of several segments together by row.
 
-    `offsets` holds rows + 1 entries per segment, relative to the segment's part of `numbers`, which
-    begins at `bases[segment]`.
+    `offsets` holds rows + 1 entries per segment, relative to the segment's part of `numbers`, which begins at
+    `bases[segment]`.
     """
     result_offsets = np.zeros(rows + 1, np.int64)
     result = np.empty(len(numbers), np.int64)
@@ -131,7 +131,7 @@ def join(offsets: Integers, numbers: Integers, bases: Integers, rows: int) -> tu
     return result_offsets, result
 
 
-# What a part is to `match_segments`: the addresses of the segment's arrays, then these.
+# A segment as `match_segments` takes it: the addresses of its arrays, then these.
 HEADS = ADDRESSES_WIDTH
 UNTIL = ADDRESSES_WIDTH + 2
 LATEST, REPEATS, DENSE = range(ADDRESSES_WIDTH + 4, ADDRESSES_WIDTH + 7)

@@ -1,10 +1,10 @@
-"""A segment: some registrations and their clauses, compiled, immutable, in one container.
+"""A columnar segment: some registrations and their clauses, compiled, immutable, in one container.
 
 container of kind "segment"
   meta     {"count": registrations, "dimensions": [[attribute, line], ...],
             "repeats": whether a registration may have several clauses}
-  arrays   as `layout` draws them, and
-           pool_start, pool_bytes    the needs, as text (see `codec`)
+  arrays   as `segment_layout` draws them, and
+           pool_start, pool_bytes    the needs, as text (see `constraint_codec`)
 """
 
 import itertools
@@ -21,7 +21,7 @@ from culver.matching.index.intrinsics.vectors import LANES
 from culver.matching.index.keys.key_kernels import Programs
 from culver.matching.index.keys.literals import literals_of
 from culver.matching.index.layout.restoration import restore
-from culver.matching.index.layout.segment_arrays import SegmentArrays
+from culver.matching.index.layout.segment_arrays import STORED_NAMES, SegmentArrays
 from culver.matching.index.layout.segment_layout import lay_out
 from culver.matching.index.needs.segment_needs import SegmentNeeds
 from culver.matching.index.segments import container
@@ -36,14 +36,27 @@ class ColumnarSegment:
     scheme: ClassVar[str] = COLUMNAR
 
     __slots__ = (
-        "__weakref__", "_slots_of", "arrays", "blocks", "dense", "dimensions", "latest", "literals",
-        "matches_per_row", "needs", "pool", "programs", "repeats",
+        "__weakref__",
+        "_slots_of",
+        "arrays",
+        "dense",
+        "dimensions",
+        "latest",
+        "leaves",
+        "literals",
+        "matches_per_row",
+        "needs",
+        "pool",
+        "programs",
+        "repeats",
     )  # fmt: skip
 
     def __init__(self, opened: container.Container, source: str) -> None:
         if opened.kind != KIND:
             raise StorageCorrupt(f"{source} is a {opened.kind}, not a segment")
-        self.arrays = SegmentArrays(*(opened.arrays[name] for name in SegmentArrays._fields))
+        self.arrays = SegmentArrays(
+            *(opened.arrays[STORED_NAMES.get(name, name)] for name in SegmentArrays._fields)
+        )
         self.dimensions = tuple((name, KeyLine(line)) for name, line in opened.meta["dimensions"])
         self.programs = Programs(self.dimensions)
         self.pool = _texts(opened.arrays["pool_start"], opened.arrays["pool_bytes"])
@@ -52,27 +65,31 @@ class ColumnarSegment:
         self.repeats = bool(opened.meta["repeats"])
         numbers = self.arrays.numbers
         self.dense = len(numbers) > 0 and int(numbers[-1]) - int(numbers[0]) == len(numbers) - 1
-        self.matches_per_row = 8.0  # lately: how much room a result will need
+        self.matches_per_row = 8.0
+        """How many registrations an event of the last large batch matched, on average: the next needs as much
+        memory."""
         boxes, others = len(self.arrays.slot_registration) // LANES, len(self.arrays.clause_tokens) > 0
         others = others or len(self.arrays.free_registration) > 0
-        self.blocks = boxes + (-(-len(numbers) // LANES) if others else 0)  # see `gathering`
+        self.leaves = boxes + (-(-len(numbers) // LANES) if others else 0)  # see `gather_kernels`
         self._slots_of: tuple[NDArray[np.int32], NDArray[np.int32]] | None = None
-        self.latest = int(self.arrays.since.max(initial=0))  # position from which all are in effect
+        self.latest = int(self.arrays.since.max(initial=0))
+        """The position from which all registrations are in effect."""
 
     def __len__(self) -> int:
         return len(self.arrays.numbers)
 
     def slots_of(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """Which boxes each registration has, see `gathering.by_registration`."""
+        """The boxes of each registration: where they begin for each, and all of them."""
         if self._slots_of is None:
             self._slots_of = slots_by_registration(self.arrays.slot_registration, len(self))
         return self._slots_of
 
     def table(self) -> ClauseTable:
+        """The clauses, for a merge."""
         return restore(self.arrays, self.dimensions, self.pool)
 
     def places(self, numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Where these registrations are, and which of them are here at all."""
+        """The places of these registrations, and which of them are here at all."""
         return find_numbers(self.arrays.numbers, numbers)
 
 
@@ -82,7 +99,7 @@ def encode(table: ClauseTable) -> list[bytes]:
 
 
 def segment_in_memory(table: ClauseTable) -> ColumnarSegment:
-    """The same without the detour by a container. Arrays of the table may become those of the segment."""
+    """A segment with the clauses of `table`, without a container. It may share arrays with the table."""
     arrays = {name: read_only(array) for name, array in _arrays(table).items()}
     return ColumnarSegment(container.Container(KIND, _meta(table), arrays), "memory")
 
@@ -94,7 +111,10 @@ def _meta(table: ClauseTable) -> dict[str, Any]:
 
 def _arrays(table: ClauseTable) -> dict[str, NDArray[Any]]:
     texts = [text.encode() for text in table.pool]
-    arrays: dict[str, NDArray[Any]] = lay_out(table)._asdict()
+    laid_out = lay_out(table)._asdict()
+    arrays: dict[str, NDArray[Any]] = {
+        STORED_NAMES.get(name, name): array for name, array in laid_out.items()
+    }
     arrays["pool_start"] = run_starts(np.array([len(text) for text in texts], np.int64))
     arrays["pool_bytes"] = np.frombuffer(b"".join(texts), np.uint8)
     return arrays
@@ -107,7 +127,7 @@ def _texts(start: NDArray[np.int64], data: NDArray[np.uint8]) -> tuple[str, ...]
 
 @compiled
 def slots_by_registration(slot_registration: Shorts, registrations: int) -> tuple[Shorts, Shorts]:
-    """See `by_registration`."""
+    """The boxes of each registration: where they begin for each, and all of them."""
     start = np.zeros(registrations + 2, np.int32)
     for registration in slot_registration:
         if registration >= 0:

@@ -9,9 +9,9 @@
     32   header        JSON: {"kind": ..., "meta": {...}, "arrays": [[name, dtype, length, offset], ...]}
     ..   arrays        each at a multiple of 64 from the start of the file, little-endian, zeros between
 
-Segments and manifests are both containers and differ in `kind`. A file appears under its name only when it
-is complete and on disk: the registry forgets what has ended once the index knows of it. An index that is
-damaged all the same, or of another format, can be made again from the registry; checksums tell.
+Segments and manifests are both containers and differ in `kind`. A file appears under its name only when it is
+complete and on disk, because the registry forgets what has ended once the index knows of it. Checksums tell whether a
+file is damaged; an index that is, or has another format, is made again from the registry.
 """
 
 import json
@@ -50,7 +50,7 @@ class Container:
 
 def encode(kind: str, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> list[bytes]:
     """The container as a list of byte strings to be written one after another."""
-    # The header holds the offsets and its length decides them, so lay it out with room to spare first.
+    # The header holds the offsets, which its length decides. So it is laid out with room to spare first.
     rough = json.dumps(_header(kind, meta, arrays, 2**40), ensure_ascii=False).encode()
     body_at = _aligned(_HEADER_AT + len(rough))
     header = json.dumps(_header(kind, meta, arrays, body_at), ensure_ascii=False).encode()
@@ -68,8 +68,8 @@ def encode(kind: str, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]
 
 
 def decode(data: memoryview, source: str, *, check_body: bool = True) -> Container:
-    """Check and open a container. Raises StorageCorrupt, naming `source`. Without `check_body` the arrays, nearly all
-    of it, are taken on trust: for a file that this process has checked before."""
+    """Check and open a container. Raises StorageCorrupt, naming `source`. Without `check_body` it trusts the arrays,
+    which are nearly all of the file: for a file that this process has checked before."""
     if len(data) < _HEADER_AT:
         raise _corrupt(source, "is too short")
     magic, number, length, size, body_crc = _PREFIX.unpack_from(data)
@@ -103,10 +103,10 @@ def read(path: Path, *, check_body: bool = True) -> Container:
     return decode(memoryview(mapped), str(path), check_body=check_body)
 
 
-def write(path: Path, chunks: Sequence[bytes]) -> None:
-    """Put a file in place as a whole, on disk: a reader sees all of it or none, after a power cut too. Replaces
-    what was there."""
-    write_whole(path, chunks, durable=True)
+def write(path: Path, pieces: Sequence[bytes]) -> None:
+    """Put a file in place as a whole, on disk: a reader sees all of it or none, also after a power cut. Replaces what
+    was there."""
+    write_whole(path, pieces, durable=True)
 
 
 def _header(

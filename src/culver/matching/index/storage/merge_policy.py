@@ -1,12 +1,12 @@
-"""Which segments to merge, so that they stay few and each registration is rewritten rarely.
+"""Which segments to merge, so that there are few and each registration is rewritten rarely.
 
-While subscriptions come and go (`choose`): sizes fall into tiers, each four times the one below; the lowest
-takes everything up to 256 registrations. At most one segment stays in the lowest tier and three in any other:
-one more, and the tier's segments become one, which may fill the next tier. Segments of more than a million are
-large enough. A segment of which a quarter is dead is rewritten too, alone if it is that large.
+While subscriptions come and go (`choose`), sizes fall into tiers, each four times the one below; the lowest takes
+everything up to 256 registrations. At most one segment stays in the lowest tier and three in any other. With one
+more, the segments of the tier become one, which may fill the next tier. Segments of more than a million are large
+enough. A segment with a quarter of its registrations dead is rewritten too, alone if it is that large.
 
-When nothing has changed for a while (`choose_when_quiet`): every segment costs every event, so there should be one
-or two. All become one, as far as that is at most about a second of work and is worth it: a segment is not
+When nothing has changed for a while (`choose_when_quiet`), one or two segments should be left, because every segment
+costs every event. All become one, as far as that takes at most about a second and is worth it: a segment is not
 rewritten for the sake of a few registrations beside it.
 
     sizes                              quiet
@@ -16,17 +16,22 @@ rewritten for the sake of a few registrations beside it.
 
 from collections.abc import Sequence
 
-SMALLEST = 256  # registrations; so few are rewritten without a thought
+SMALLEST = 256
+"""So few registrations are rewritten with every change."""
 _GROWTH = 4
 _PER_TIER = 3
-_LARGEST = 1 << 20  # a segment beyond this is not merged with others
-_QUIET_FREE = 1 << 14  # in registrations: about 50 ms of work, and never mind for how many
-_QUIET_MOST = 1 << 18  # about a second of work
-_QUIET_WORTH = 8  # what is added to a segment must be this part of it
+# A segment with more registrations is not merged with others.
+_LARGEST = 1 << 20
+# In registrations: about 50 ms of work, which is always worth it.
+_QUIET_FREE = 1 << 14
+# About a second of work.
+_QUIET_MOST = 1 << 18
+# A segment is rewritten if what is added is at least this part of it.
+_QUIET_WORTH = 8
 
 
 def choose(sizes: Sequence[int], dead: Sequence[int]) -> list[int]:
-    """The places of the segments to merge into one now, ascending; none if all is well. `sizes` counts the
+    """The places of the segments to merge into one now, ascending; none if nothing is to be done. `sizes` counts the
     registrations in each segment, `dead` those that a merge would drop. After that merge, ask again."""
     chosen = [place for place, size in enumerate(sizes) if size == 0 or 4 * dead[place] > size]
     for place in chosen:
@@ -41,7 +46,7 @@ def choose(sizes: Sequence[int], dead: Sequence[int]) -> list[int]:
 
 
 def choose_when_quiet(sizes: Sequence[int], dead: Sequence[int]) -> list[int]:
-    """The same, for an index that nobody changes at the moment."""
+    """Do as `choose`, for an index that has not changed for a while."""
     smallest_first = sorted(range(len(sizes)), key=lambda place: sizes[place])
     best = merged = 0
     for count, place in enumerate(smallest_first, 1):
@@ -56,8 +61,8 @@ def choose_when_quiet(sizes: Sequence[int], dead: Sequence[int]) -> list[int]:
 
 
 def _full_tier(sizes: Sequence[int], chosen: list[int], merged: int) -> list[int]:
-    """The members of the lowest overfull tier, once `chosen` have become one segment of size `merged`; those
-    that are chosen already are left out."""
+    """The segments of the lowest overfull tier, once `chosen` have become one segment of size `merged`, without those
+    that are chosen already."""
     tiers: dict[int, list[int]] = {}
     for place, size in enumerate(sizes):
         if place not in chosen and size <= _LARGEST:

@@ -27,8 +27,8 @@ from culver.model.language import (
 
 
 def warm_up() -> None:
-    """Load all kernels, in every signature that matching uses: milliseconds to a second from the cache on
-    disk, some seconds where they must be compiled first. Harmless to call again."""
+    """Load all kernels, in every signature that matching uses. That takes up to a second from the cache on disk, and
+    some seconds where they must be compiled first. Harmless to call again."""
     suffix = Pattern("text", PatternShape.SUFFIX, "b", ("%", "b"), (True, False))
     constraints: list[Constraint] = [
         Between("number", Domain.NUMBER, 0, True, 1, True),
