@@ -18,10 +18,9 @@ from typing import Any
 from culver.model.event import Event
 from culver.model.language.predicate import Predicate
 from culver.model.language.prepared_filter import Prepared, prepare
-from culver.model.values import Timestamp, Value
+from culver.model.values import Scalar, Timestamp, Value
 
-Bound = int | float | str | bool | Timestamp
-Draw = Callable[[random.Random], Bound]
+Draw = Callable[[random.Random], Scalar]
 
 NUMBERS = ("a", "b", "c", "d", "e")
 STRINGS = ("s", "t")
@@ -131,7 +130,7 @@ def near(rng: random.Random, value: Value) -> Value:
             return value
 
 
-def _between(rng: random.Random, values: Sequence[Bound]) -> Value:
+def _between(rng: random.Random, values: Sequence[Scalar]) -> Value:
     """A number amid the bounds, or else a value near one of them."""
     numbers = [float(value) for value in values if isinstance(value, int | float)]
     if len(numbers) == len(values) >= 2 and rng.random() < 0.5:
@@ -139,7 +138,7 @@ def _between(rng: random.Random, values: Sequence[Bound]) -> Value:
     return near(rng, rng.choice(values))
 
 
-def _ascending(values: list[Bound]) -> list[Bound]:
+def _ascending(values: list[Scalar]) -> list[Scalar]:
     keys: list[Any] = list(values)  # of one type, all of them
     return sorted(keys)
 
@@ -160,7 +159,7 @@ class Piece:
     draw: Draw
     ordered: float = 0.0  # how often the values are made to ascend; 1.0: always, and none equals the next
 
-    def values(self, rng: random.Random) -> list[Bound]:
+    def values(self, rng: random.Random) -> list[Scalar]:
         count = self.text.count("?")
         drawn = [self.draw(rng) for _ in range(count)]
         while self.ordered == 1.0 and len(set(drawn)) < count:
@@ -208,7 +207,7 @@ class Member:
 
     template: str
     names: tuple[str, ...]
-    values: tuple[Bound, ...]
+    values: tuple[Scalar, ...]
 
     def predicate(self) -> Predicate:
         return prepared(self.template).bind(self.values)
@@ -301,7 +300,7 @@ class Events:
 
     def __init__(self, members: Sequence[Member]) -> None:
         self._members = members
-        self._values: dict[str, list[Bound]] = {}
+        self._values: dict[str, list[Scalar]] = {}
         for member in members:
             for name, value in zip(member.names, member.values, strict=True):
                 self._values.setdefault(name, []).append(value)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from culver.config import FilterSettings
 from culver.errors import InvalidFilter
+from culver.model.language import clause_text
 from culver.model.language.parser import parse
 from culver.model.language.predicate import (
     And,
@@ -153,6 +154,11 @@ def parsed_or_refused(text: str, settings: FilterSettings = DEFAULTS) -> Predica
         return refusal
 
 
+def clause_lines(predicate: Predicate) -> list[str]:
+    """One line for each clause; none where the predicate matches nothing."""
+    return [clause_text(clause) for clause in predicate.clauses]
+
+
 # --- strategies -----------------------------------------------------------------------------------------
 
 
@@ -161,7 +167,7 @@ def filter_texts() -> st.SearchStrategy[str]:
 
 
 def conditions() -> st.SearchStrategy[Condition]:
-    """Trees of every node, with literals on either side and of any type."""
+    """Trees of every node, with literals of any type."""
     attributes = st.sampled_from(NAMES + tuple(f"data.{name}" for name in NAMES)).map(Attribute)
     numbers = st.one_of(
         st.sampled_from(SMALL_INTEGERS + INTEGERS_64),
@@ -177,15 +183,21 @@ def conditions() -> st.SearchStrategy[Condition]:
     )
     operands: st.SearchStrategy[Operand] = st.one_of(
         attributes,
-        values.map(Literal),
         st.builds(Arithmetic, st.sampled_from("+-*/"), attributes, numbers.map(Literal) | attributes),
     )
-    comparisons = st.builds(Comparison, st.sampled_from(Operator), operands, operands)
-    common = st.builds(Comparison, st.sampled_from(Operator), attributes, values.map(Literal))
+    literals = values.map(Literal)
+    comparisons = st.builds(Comparison, st.sampled_from(Operator), operands, operands | literals)
+    common = st.builds(Comparison, st.sampled_from(Operator), attributes, literals)
+
+    def orders_no_booleans(comparison: Comparison) -> bool:
+        right = comparison.right
+        is_boolean = isinstance(right, Literal) and isinstance(right.value, bool)
+        return not is_boolean or comparison.operator in (Operator.EQUAL, Operator.NOT_EQUAL)
+
     leaves: st.SearchStrategy[Condition] = st.one_of(
-        common,
-        comparisons,
-        st.builds(In, attributes, st.lists(values, max_size=4).map(tuple)),
+        common.filter(orders_no_booleans),
+        comparisons.filter(orders_no_booleans),
+        st.builds(In, attributes, st.lists(values, min_size=1, max_size=4).map(tuple)),
         st.builds(Like, attributes, st.sampled_from(PATTERNS), st.just("\\")),
         st.builds(Member, st.sampled_from(STRINGS), attributes),
         st.builds(IsNull, attributes),

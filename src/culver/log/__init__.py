@@ -1,21 +1,11 @@
 """The publication log: every acknowledged event, by offset. `culver.plugins` opens logs and readers by address."""
 
-from culver.log.followed_log import FollowedLog
+from culver.log.followed_log import FollowedLog as FollowedLog
 from culver.log.publication_log import (
-    CommitObserver,
-    CommitReceipt,
-    Committer,
-    LogReader,
-    PublicationLog,
-    ReadableLog,
+    CommitObserver as CommitObserver,
+    CommitReceipt as CommitReceipt,
+    Committer as Committer,
+    LogReader as LogReader,
+    PublicationLog as PublicationLog,
+    ReadableLog as ReadableLog,
 )
-
-__all__ = [
-    "CommitObserver",
-    "CommitReceipt",
-    "Committer",
-    "FollowedLog",
-    "LogReader",
-    "PublicationLog",
-    "ReadableLog",
-]

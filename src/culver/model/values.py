@@ -1,7 +1,7 @@
-"""What a value is: six kinds, and how two values compare.
+"""Values: their six kinds, and which of them compare.
 
-Numbers compare exactly across integer and real (Python does), strings by code point, booleans only for
-equality. Values of different domains do not compare: the result is unknown.
+Numbers compare exactly across integer and real, as Python compares them; strings compare by code point, booleans
+only for equality. The comparison of values of different domains is unknown.
 """
 
 import enum
@@ -10,13 +10,15 @@ import msgspec
 
 
 class Timestamp(msgspec.Struct, frozen=True, order=True):
-    """A moment, as whole microseconds since 1970-01-01T00:00:00Z. A struct, not a dataclass, for it is made for every
-    timestamp of every event."""
+    """A moment in whole microseconds since 1970-01-01T00:00:00Z."""
 
     microseconds: int
 
 
-Value = int | float | str | bool | tuple[str, ...] | Timestamp
+Scalar = int | float | str | bool | Timestamp
+"""What a literal of a filter can be."""
+
+Value = Scalar | tuple[str, ...]
 
 
 class Kind(enum.StrEnum):
@@ -31,7 +33,7 @@ class Kind(enum.StrEnum):
 
 
 class Domain(enum.StrEnum):
-    """The types that compare with one another."""
+    """The values that compare with one another."""
 
     NUMBER = "number"
     STRING = "string"
@@ -40,13 +42,13 @@ class Domain(enum.StrEnum):
     STRINGS = "list of strings"
 
 
-_DOMAIN_OF_KIND = {
-    Kind.INTEGER: Domain.NUMBER,
-    Kind.REAL: Domain.NUMBER,
-    Kind.STRING: Domain.STRING,
-    Kind.BOOLEAN: Domain.BOOLEAN,
-    Kind.STRINGS: Domain.STRINGS,
-    Kind.TIMESTAMP: Domain.TIMESTAMP,
+_DOMAIN_OF_TYPE: dict[type, Domain] = {
+    bool: Domain.BOOLEAN,
+    int: Domain.NUMBER,
+    float: Domain.NUMBER,
+    str: Domain.STRING,
+    tuple: Domain.STRINGS,
+    Timestamp: Domain.TIMESTAMP,
 }
 
 KIND_OF_TYPE: dict[type, Kind] = {
@@ -59,9 +61,5 @@ KIND_OF_TYPE: dict[type, Kind] = {
 }
 
 
-def kind_of(value: Value) -> Kind:
-    return KIND_OF_TYPE[type(value)]
-
-
 def domain_of(value: Value) -> Domain:
-    return _DOMAIN_OF_KIND[KIND_OF_TYPE[type(value)]]
+    return _DOMAIN_OF_TYPE[type(value)]

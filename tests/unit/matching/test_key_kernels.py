@@ -20,7 +20,7 @@ from culver.matching.index.layout.segment_arrays import addresses_of
 from culver.matching.index.segments.columnar_segment import segment_in_memory
 from culver.model.columns.event_batch import concat, deserialise, encode, serialise
 from culver.model.event import Event
-from culver.model.values import Kind, Timestamp, Value, kind_of
+from culver.model.values import KIND_OF_TYPE, Kind, Timestamp, Value
 from support.events import NAMES, events, random_event
 
 ASKED = (*NAMES, *("data." + name for name in NAMES), "type", "missing")
@@ -35,7 +35,7 @@ def as_literals(texts: Sequence[bytes]) -> Literals:
 
 def key_of(value: Value | None, line: KeyLine) -> int | None:
     """The slow way; None: no key."""
-    kind = None if value is None else kind_of(value)
+    kind = None if value is None else KIND_OF_TYPE[type(value)]
     match line, kind:
         case (KeyLine.NUMBERS, Kind.INTEGER | Kind.REAL) | (KeyLine.REALS, Kind.REAL):
             assert isinstance(value, int | float)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from culver.model.values import Domain, Kind, Timestamp, Value, domain_of, kind_of
+from culver.model.values import KIND_OF_TYPE, Domain, Kind, Timestamp, Value, domain_of
 
 CASES: list[tuple[Value, Kind, Domain]] = [
     (1, Kind.INTEGER, Domain.NUMBER),
@@ -17,7 +17,7 @@ CASES: list[tuple[Value, Kind, Domain]] = [
 
 @pytest.mark.parametrize(("value", "kind", "domain"), CASES)
 def test_every_value_has_one_kind_and_one_domain(value: Value, kind: Kind, domain: Domain) -> None:
-    assert kind_of(value) is kind
+    assert KIND_OF_TYPE[type(value)] is kind
     assert domain_of(value) is domain
 
 
@@ -27,7 +27,7 @@ def test_every_kind_is_some_values_kind() -> None:
 
 
 def test_a_boolean_is_not_an_integer() -> None:
-    assert kind_of(False) is not kind_of(0)
+    assert KIND_OF_TYPE[bool] is not KIND_OF_TYPE[int]
 
 
 def test_the_letters_of_the_kinds_stay_as_they_are_because_stored_batches_hold_them() -> None:

@@ -8,7 +8,5 @@ log_segment      draws the file format
 tail_recovery    finds the end of a log after a crash
 """
 
-from culver.log.files.file_log import FileLog
-from culver.log.files.file_log_reader import FileLogReader
-
-__all__ = ["FileLog", "FileLogReader"]
+from culver.log.files.file_log import FileLog as FileLog
+from culver.log.files.file_log_reader import FileLogReader as FileLogReader

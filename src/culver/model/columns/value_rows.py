@@ -15,9 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from culver.errors import InvalidFilter
-from culver.model.language import Bound
 from culver.model.timestamps import parse_timestamp
-from culver.model.values import Timestamp
+from culver.model.values import Scalar, Timestamp
 
 Columns = tuple[pa.Array, ...]
 
@@ -112,7 +111,7 @@ def read_columns(data: bytes) -> Columns:
         return tuple(reader.read_next_batch().columns)
 
 
-def values_at(columns: Columns, row: int) -> list[Bound]:
+def values_at(columns: Columns, row: int) -> list[Scalar]:
     """The values of one row as `Prepared.bind` takes them."""
     return [
         Timestamp(column[row].value) if pa.types.is_timestamp(column.type) else column[row].as_py()

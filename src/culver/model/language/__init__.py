@@ -1,64 +1,35 @@
 """The filter language: text to predicate, and its meaning."""
 
-from culver.model.language.evaluation import compute, constraint_holds_for_value, evaluate, matching_clause
-from culver.model.language.parser import parse
-from culver.model.language.patterns import like
-from culver.model.language.predicate import (
-    And,
-    Arithmetic,
-    Attribute,
-    Between,
-    Clause,
-    Comparison,
-    Computed,
-    Condition,
-    Constant,
-    Constraint,
-    Contains,
-    Literal,
-    OneOf,
-    Operand,
-    Operator,
-    Or,
-    Pattern,
-    PatternShape,
-    Predicate,
-    Presence,
+from culver.model.language.evaluation import (
+    compute as compute,
+    constraint_holds_for_value as constraint_holds_for_value,
+    evaluate as evaluate,
+    matching_clause as matching_clause,
 )
-from culver.model.language.prepared_filter import Bound, Prepared, prepare
-from culver.model.language.rendering import clause_text
-from culver.model.language.template import Parameter
-
-__all__ = [
-    "And",
-    "Arithmetic",
-    "Attribute",
-    "Between",
-    "Bound",
-    "Clause",
-    "Comparison",
-    "Computed",
-    "Condition",
-    "Constant",
-    "Constraint",
-    "Contains",
-    "Literal",
-    "OneOf",
-    "Operand",
-    "Operator",
-    "Or",
-    "Parameter",
-    "Pattern",
-    "PatternShape",
-    "Predicate",
-    "Prepared",
-    "Presence",
-    "clause_text",
-    "compute",
-    "constraint_holds_for_value",
-    "evaluate",
-    "like",
-    "matching_clause",
-    "parse",
-    "prepare",
-]
+from culver.model.language.parser import parse as parse
+from culver.model.language.patterns import like as like
+from culver.model.language.predicate import (
+    And as And,
+    Arithmetic as Arithmetic,
+    Attribute as Attribute,
+    Between as Between,
+    Clause as Clause,
+    Comparison as Comparison,
+    Computed as Computed,
+    Condition as Condition,
+    Constant as Constant,
+    Constraint as Constraint,
+    Contains as Contains,
+    Literal as Literal,
+    OneOf as OneOf,
+    Operand as Operand,
+    Operator as Operator,
+    Or as Or,
+    Parameter as Parameter,
+    Pattern as Pattern,
+    PatternShape as PatternShape,
+    Predicate as Predicate,
+    Presence as Presence,
+)
+from culver.model.language.prepared_filter import Prepared as Prepared, prepare as prepare
+from culver.model.language.rendering import clause_text as clause_text

@@ -1,12 +1,12 @@
-"""The meaning of filters, written plainly: this is the reference that everything faster must equal.
+"""The meaning of filters, written plainly: the reference that everything faster must equal.
 
-Three values as in SQL: True, False, and None for unknown. An attribute that is missing, or of a type that
-the operator does not take, makes the result unknown.
+A result is True, False, or None for SQL's unknown. It is unknown where an attribute is missing or has a type that the
+operator does not take.
 """
 
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any
 
@@ -40,11 +40,19 @@ from culver.model.values import Domain, Value, domain_of
 
 Lookup = Callable[[str], Value | None]
 
-_ORDER: dict[Operator, Callable[[Any, Any], bool]] = {
+_COMPARE: dict[Operator, Callable[[Any, Any], bool]] = {
+    Operator.EQUAL: operator.eq,
+    Operator.NOT_EQUAL: operator.ne,
     Operator.LESS: operator.lt,
     Operator.LESS_OR_EQUAL: operator.le,
     Operator.GREATER: operator.gt,
     Operator.GREATER_OR_EQUAL: operator.ge,
+}
+_CALCULATE: dict[str, Callable[[Any, Any], int | float]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.truediv,
 }
 _parts_of = lru_cache(maxsize=1024)(parse_pattern)
 
@@ -53,7 +61,7 @@ _parts_of = lru_cache(maxsize=1024)(parse_pattern)
 
 
 def evaluate(condition: Condition, event: Event) -> bool | None:
-    """What `condition` says about `event`."""
+    """Whether `condition` holds for `event`."""
     return _evaluate(condition, event.value)
 
 
@@ -62,34 +70,15 @@ def _evaluate(condition: Condition, lookup: Lookup) -> bool | None:
         case Comparison():
             return compute(condition, lookup)
         case And(conditions):
-            unknown = False
-            for inner in conditions:
-                result = _evaluate(inner, lookup)
-                if result is False:
-                    return False
-                unknown = unknown or result is None
-            return None if unknown else True
+            return _not(_any(_not(_evaluate(inner, lookup)) for inner in conditions))
         case Or(conditions):
-            unknown = False
-            for inner in conditions:
-                result = _evaluate(inner, lookup)
-                if result is True:
-                    return True
-                unknown = unknown or result is None
-            return None if unknown else False
+            return _any(_evaluate(inner, lookup) for inner in conditions)
         case Not(inner):
-            result = _evaluate(inner, lookup)
-            return None if result is None else not result
+            return _not(_evaluate(inner, lookup))
         case In(Attribute(name), values):
             # x IN (1, 2) is x = 1 OR x = 2
             value = lookup(name)
-            unknown = False
-            for each in values:
-                result = compare(Operator.EQUAL, value, each)
-                if result is True:
-                    return True
-                unknown = unknown or result is None
-            return None if unknown else False
+            return _any(compare(Operator.EQUAL, value, each) for each in values)
         case Like(Attribute(name), pattern, escape):
             value = lookup(name)
             return like(*_parts_of(pattern, escape), value) if isinstance(value, str) else None
@@ -102,8 +91,22 @@ def _evaluate(condition: Condition, lookup: Lookup) -> bool | None:
             return truth
 
 
+def _not(result: bool | None) -> bool | None:
+    return None if result is None else not result
+
+
+def _any(results: Iterable[bool | None]) -> bool | None:
+    """The disjunction; results after the first true one are not asked for."""
+    unknown = False
+    for result in results:
+        if result:
+            return True
+        unknown = unknown or result is None
+    return None if unknown else False
+
+
 def compute(comparison: Comparison, lookup: Lookup) -> bool | None:
-    """One comparison, with `lookup` giving the value of an attribute or None where it is missing."""
+    """The result of one comparison; `lookup` gives the value of an attribute, or None where it is missing."""
     return compare(comparison.operator, _operand(comparison.left, lookup), _operand(comparison.right, lookup))
 
 
@@ -114,13 +117,9 @@ def compare(comparison: Operator, left: Value | None, right: Value | None) -> bo
     domain = domain_of(left)
     if domain is not domain_of(right) or domain is Domain.STRINGS:
         return None
-    if comparison is Operator.EQUAL:
-        return left == right
-    if comparison is Operator.NOT_EQUAL:
-        return left != right
-    if domain is Domain.BOOLEAN:
+    if domain is Domain.BOOLEAN and comparison not in (Operator.EQUAL, Operator.NOT_EQUAL):
         return None
-    return _ORDER[comparison](left, right)
+    return _COMPARE[comparison](left, right)
 
 
 def _operand(operand: Operand, lookup: Lookup) -> Value | None:
@@ -136,22 +135,12 @@ def _operand(operand: Operand, lookup: Lookup) -> Value | None:
 
 
 def calculate(sign: str, left: Value | None, right: Value | None) -> int | float | None:
-    """Arithmetic on two numbers: exact between integers (but for /, which is real division), 64-bit
-    floating point otherwise. None where an operand is no number or the result is no finite number."""
+    """Arithmetic on two numbers: exact between integers (except for /, which is real division), 64-bit floating point
+    otherwise. None where an operand is no number or the result is not finite."""
     if type(left) not in (int, float) or type(right) not in (int, float):
         return None
-    assert isinstance(left, int | float)
-    assert isinstance(right, int | float)
     try:
-        match sign:
-            case "+":
-                result = left + right
-            case "-":
-                result = left - right
-            case "*":
-                result = left * right
-            case _:
-                result = left / right
+        result = _CALCULATE[sign](left, right)
     except (ZeroDivisionError, OverflowError):
         return None
     return result if type(result) is int or math.isfinite(result) else None
@@ -161,7 +150,7 @@ def calculate(sign: str, left: Value | None, right: Value | None) -> int | float
 
 
 def matching_clause(predicate: Predicate, event: Event) -> int | None:
-    """The first clause of which every constraint holds, as an index, or None."""
+    """The index of the first clause whose constraints all hold, or None."""
     for index, clause in enumerate(predicate.clauses):
         if all(satisfies(constraint, event) is True for constraint in clause):
             return index
@@ -169,7 +158,7 @@ def matching_clause(predicate: Predicate, event: Event) -> int | None:
 
 
 def satisfies(constraint: Constraint, event: Event) -> bool | None:
-    """What one constraint says about `event`."""
+    """Whether one constraint holds for `event`."""
     if isinstance(constraint, Computed):
         return compute(constraint.comparison, event.value)
     return constraint_holds_for_value(constraint, event.value(constraint.attribute))
@@ -178,14 +167,14 @@ def satisfies(constraint: Constraint, event: Event) -> bool | None:
 def constraint_holds_for_value(
     constraint: Between | OneOf | Pattern | Contains | Presence, value: Value | None
 ) -> bool | None:
-    """What a constraint on one attribute says about that attribute's value; None is a missing one."""
+    """Whether a constraint on one attribute holds for that attribute's value; a value of None is a missing one."""
     match constraint:
         case Presence():
             return (value is not None) is constraint.present
         case Between():
             if value is None or domain_of(value) is not constraint.domain:
                 return None
-            return _above(constraint, value) and _below(constraint, value)
+            return _lies_between(constraint, value)
         case OneOf():
             if value is None or domain_of(value) is not constraint.domain:
                 return None
@@ -200,15 +189,9 @@ def constraint_holds_for_value(
             return (constraint.value in value) is not constraint.negated
 
 
-def _above(constraint: Between, value: Value) -> bool:
-    if constraint.low is None:
-        return True
-    comparison = Operator.GREATER_OR_EQUAL if constraint.low_closed else Operator.GREATER
-    return compare(comparison, value, constraint.low) is True
-
-
-def _below(constraint: Between, value: Value) -> bool:
-    if constraint.high is None:
-        return True
-    comparison = Operator.LESS_OR_EQUAL if constraint.high_closed else Operator.LESS
-    return compare(comparison, value, constraint.high) is True
+def _lies_between(bounds: Between, value: Any) -> bool:
+    low: Any = bounds.low
+    high: Any = bounds.high
+    if low is not None and not (value > low or (bounds.low_closed and value == low)):
+        return False
+    return high is None or value < high or (bounds.high_closed and value == high)

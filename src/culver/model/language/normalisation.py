@@ -1,20 +1,21 @@
 """A condition to clauses: negation pushed down, conjunctions multiplied out, constraints merged.
 
-Negation follows SQL's three values: the complement of a constraint is again unknown where the constraint
-is (`NOT x < 5` is `x >= 5`: both are unknown for a string). A clause matches only where all of it is true,
-so unknown and false need not be told apart here.
+Negation follows SQL's three values: the complement of a constraint is unknown where the constraint is (`NOT x < 5` is
+`x >= 5`, and both are unknown for a string). A clause matches only where all of it is true, so this module does not
+tell unknown from false.
 
-The constraints of one clause on one attribute are merged as they meet, and a clause that nothing can
-satisfy is dropped at once. `x NOT BETWEEN 1 AND 2 AND x NOT BETWEEN 5 AND 6 AND ...` therefore grows by
-one clause for each part instead of doubling. Limits hold at every step, in clauses, constraints and work.
+It merges the constraints of a clause on one attribute as they meet, and drops a clause that nothing can satisfy at
+once. `x NOT BETWEEN 1 AND 2 AND x NOT BETWEEN 5 AND 6 AND ...` therefore grows by one clause for each part instead of
+doubling. The limits on clauses, constraints and work hold at every step.
 """
 
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from culver.config import FilterSettings
 from culver.errors import InvalidFilter
-from culver.model.language.evaluation import compute, constraint_holds_for_value
+from culver.model.language.evaluation import constraint_holds_for_value
 from culver.model.language.patterns import parse_pattern, shape_of
 from culver.model.language.predicate import (
     And,
@@ -39,11 +40,10 @@ from culver.model.language.predicate import (
     Pattern,
     Presence,
 )
-from culver.model.values import Domain, Timestamp, domain_of
+from culver.model.values import Domain, Scalar, domain_of
 
 # A clause under construction: the merged constraints of each attribute; those under None are Computed.
 _Draft = dict[str | None, tuple[Constraint, ...]]
-_Point = int | float | str | bool | Timestamp
 
 _COMPLEMENT = {
     Operator.EQUAL: Operator.NOT_EQUAL,
@@ -52,14 +52,6 @@ _COMPLEMENT = {
     Operator.GREATER_OR_EQUAL: Operator.LESS,
     Operator.GREATER: Operator.LESS_OR_EQUAL,
     Operator.LESS_OR_EQUAL: Operator.GREATER,
-}
-_MIRRORED = {
-    Operator.EQUAL: Operator.EQUAL,
-    Operator.NOT_EQUAL: Operator.NOT_EQUAL,
-    Operator.LESS: Operator.GREATER,
-    Operator.GREATER: Operator.LESS,
-    Operator.LESS_OR_EQUAL: Operator.GREATER_OR_EQUAL,
-    Operator.GREATER_OR_EQUAL: Operator.LESS_OR_EQUAL,
 }
 
 
@@ -89,7 +81,7 @@ def _finished(draft: _Draft) -> Clause:
 class _Expansion:
     def __init__(self, settings: FilterSettings) -> None:
         self._settings = settings
-        # Counts merged constraints. Contradictions can keep the result small while the work explodes.
+        # In merged constraints. Contradictions can keep the result small while the work explodes.
         self._work_left = 16 * settings.max_constraints
 
     def expand(self, condition: Condition, negated: bool) -> list[_Draft]:
@@ -166,7 +158,7 @@ class _Expansion:
 
 
 class _Distinct:
-    """Clauses without repetition, within the limits. A clause without constraints makes all others moot."""
+    """Distinct clauses, within the limits. A clause without constraints replaces all others."""
 
     def __init__(self, settings: FilterSettings) -> None:
         self.drafts: list[_Draft] = []
@@ -221,12 +213,12 @@ def _leaf(condition: Comparison | In | Like | Member | IsNull | Constant, negate
         case Comparison():
             return _comparison(condition, negated)
         case In(Attribute(name), values):
-            by_domain: dict[Domain, list[_Point]] = {}
+            by_domain: dict[Domain, list[Scalar]] = {}
             for value in values:
                 by_domain.setdefault(domain_of(value), []).append(value)
             # x NOT IN (1, 'a') is x <> 1 AND x <> 'a': no value is of both types.
-            if negated and len(by_domain) != 1:
-                return [] if by_domain else [{}]
+            if negated and len(by_domain) > 1:
+                return []
             return [
                 draft
                 for domain, points in by_domain.items()
@@ -246,43 +238,27 @@ def _comparison(comparison: Comparison, negated: bool) -> list[_Draft]:
     operator, left, right = comparison.operator, comparison.left, comparison.right
     if negated:
         operator = _COMPLEMENT[operator]
-    if isinstance(left, Literal):
-        operator, left, right = _MIRRORED[operator], right, left
-    if isinstance(left, Literal):
-        return [{}] if compute(Comparison(operator, left, right), lambda name: None) is True else []
     if not (isinstance(left, Attribute) and isinstance(right, Literal)):
         return [{None: (Computed(Comparison(operator, left, right)),)}]
     name, value = left.name, right.value
     domain = domain_of(value)
-    if operator is Operator.EQUAL:
-        return _one_of(name, domain, [value], negated=False)
-    if operator is Operator.NOT_EQUAL:
-        return _one_of(name, domain, [value], negated=True)
-    if domain is Domain.BOOLEAN:
-        return []
-    if operator is Operator.GREATER_OR_EQUAL:
-        bounds = Between(name, domain, value, True, None, False)
-    elif operator is Operator.GREATER:
-        bounds = Between(name, domain, value, False, None, False)
-    elif operator is Operator.LESS_OR_EQUAL:
-        bounds = Between(name, domain, None, False, value, True)
-    else:
-        bounds = Between(name, domain, None, False, value, False)
+    if operator in (Operator.EQUAL, Operator.NOT_EQUAL):
+        return _one_of(name, domain, [value], negated=operator is Operator.NOT_EQUAL)
+    closed = operator in (Operator.LESS_OR_EQUAL, Operator.GREATER_OR_EQUAL)
+    if operator in (Operator.GREATER, Operator.GREATER_OR_EQUAL):
+        return [{name: (Between(name, domain, value, closed, None, False),)}]
     if value == "":
         # No string lies below the empty one.
-        if operator is Operator.LESS:
-            return []
-        if operator is Operator.LESS_OR_EQUAL:
-            return _one_of(name, domain, [value], negated=False)
-    return [{name: (bounds,)}]
+        return _one_of(name, domain, [value], negated=False) if closed else []
+    return [{name: (Between(name, domain, None, False, value, closed),)}]
 
 
-def _one_of(name: str, domain: Domain, points: list[_Point], negated: bool) -> list[_Draft]:
+def _one_of(name: str, domain: Domain, points: list[Scalar], negated: bool) -> list[_Draft]:
     constraint = _points(name, domain, set(points), negated)
     return [] if constraint is None else [{name: (constraint,)}]
 
 
-def _points(name: str, domain: Domain, points: set[_Point], negated: bool) -> OneOf | None:
+def _points(name: str, domain: Domain, points: set[Scalar], negated: bool) -> OneOf | None:
     if negated and domain is Domain.BOOLEAN:
         points, negated = {each for each in (True, False) if each not in points}, False
     if not points:
@@ -312,8 +288,8 @@ def _merged(
     """The conjunction of constraints on one attribute in canonical form, or None for a contradiction."""
     domain: Domain | None = None
     bounds: Between | None = None
-    allowed: set[_Point] | None = None
-    excluded: set[_Point] = set()
+    allowed: set[Scalar] | None = None
+    excluded: set[Scalar] = set()
     others: dict[Pattern | Contains, None] = {}
     absent = present = False
     for constraint in ours + theirs:
@@ -352,7 +328,7 @@ def _merged(
             return None
     rest: list[Between | Pattern | Contains] = [*others] if bounds is None else [bounds, *others]
 
-    def possible(value: _Point) -> bool:
+    def possible(value: Scalar) -> bool:
         return all(constraint_holds_for_value(each, value) for each in rest)
 
     if allowed is not None:
@@ -384,26 +360,15 @@ def _domain(constraint: Between | OneOf | Pattern | Contains | Computed) -> Doma
 
 
 def _intersection(one: Between, other: Between) -> Between:
-    """The bounds of both, which are of one domain; the result may be empty or a point."""
-    low: Any = one.low
-    high: Any = one.high
-    low_closed, high_closed = one.low_closed, one.high_closed
-    other_low: Any = other.low
-    other_high: Any = other.high
-    if other_low is not None:
-        if low is None or other_low > low:
-            low, low_closed = other_low, other.low_closed
-        elif other_low == low:
-            low_closed = low_closed and other.low_closed
-    if other_high is not None:
-        if high is None or other_high < high:
-            high, high_closed = other_high, other.high_closed
-        elif other_high == high:
-            high_closed = high_closed and other.high_closed
-    return Between(one.attribute, one.domain, low, low_closed, high, high_closed)
+    """The narrower bounds of two constraints of one domain; the result may be empty or a point."""
+    lows: list[Any] = [(each.low, not each.low_closed) for each in (one, other) if each.low is not None]
+    highs: list[Any] = [(each.high, each.high_closed) for each in (one, other) if each.high is not None]
+    low, low_open = max(lows, default=(None, True))
+    high, high_closed = min(highs, default=(None, False))
+    return Between(one.attribute, one.domain, low, not low_open, high, high_closed)
 
 
-def _trimmed(bounds: Between, excluded: set[_Point]) -> Between:
+def _trimmed(bounds: Between, excluded: set[Scalar]) -> Between:
     """`x >= 5 AND x <> 5` is `x > 5`; and every string is at least the empty one."""
     if bounds.low_closed and bounds.low in excluded:
         bounds = replace(bounds, low_closed=False)

@@ -1,8 +1,8 @@
-"""Filter text to Predicate: `parse` is the way in, and `parse_template` for text with parameters.
+"""Parses the text of a filter.
 
-Lark drives (LALR, so in time linear in the text); each reduction calls a method of `_Builder`, which makes
-the tree at once and checks what a grammar cannot: that operands are operands, conditions conditions, and
-types fit. The language itself is specified in docs/filter-language.md.
+Lark parses in time linear in the text (LALR). For each reduction it calls a method of `_Builder`, which makes a node
+of the tree and checks what a grammar cannot: that operands are operands, conditions conditions, and types fit.
+docs/filter-language.md specifies the language.
 """
 
 import math
@@ -33,18 +33,18 @@ from culver.model.language.predicate import (
     Operand,
     Operator,
     Or,
+    Parameter,
     Predicate,
 )
-from culver.model.language.template import Parameter, Template
 from culver.model.text import normalise_text
 from culver.model.timestamps import parse_timestamp
 from culver.model.values import domain_of
 
-# Deeper trees would bring the recursive functions on trees near Python's own limit, whatever the settings.
+# Whatever the settings: deeper trees would bring recursive functions near Python's own limit.
 DEEPEST = 128
 
-# Small results are remembered, because the same filters are registered again and again. The bounds keep
-# the memory that a hostile client can tie up here to some tens of megabytes.
+# Small results are remembered, because the same filters are registered again and again. With these bounds a
+# hostile client can tie up some tens of megabytes at most.
 _REMEMBERED = 2048
 _REMEMBERED_LENGTH = 2048
 _REMEMBERED_CONSTRAINTS = 64
@@ -63,8 +63,7 @@ def parse(text: str, settings: FilterSettings = FilterSettings()) -> Predicate: 
     known = _remembered.get(key)
     if known is not None:
         return known
-    check_length(text, settings)
-    condition = _parse_condition(text, settings, None)
+    condition, _ = _parse(text, settings, parameters=False)
     predicate = Predicate(text, condition, clauses_of(condition, settings))
     if len(text) <= _REMEMBERED_LENGTH and sum(map(len, predicate.clauses)) <= _REMEMBERED_CONSTRAINTS:
         with _lock:
@@ -83,26 +82,29 @@ def check_length(text: str, settings: FilterSettings) -> None:
         )
 
 
-def parse_template(text: str, settings: FilterSettings) -> Template:
-    """What `text` means but for its parameters. Raises as `parse` does."""
+def parse_template(text: str, settings: FilterSettings) -> tuple[Condition, "Parameters"]:
+    """The tree of a text with parameters. The value of a Literal, or one of the values of an In, may be a Parameter.
+    Raises as `parse` does."""
+    return _parse(text, settings, parameters=True)
+
+
+def _parse(text: str, settings: FilterSettings, *, parameters: bool) -> tuple[Condition, "Parameters"]:
     check_length(text, settings)
-    template = Template()
-    template.condition = _parse_condition(text, settings, template)
-    return template
-
-
-def _parse_condition(text: str, settings: FilterSettings, template: Template | None) -> Condition:
     try:
         normalise_text(text)
     except ValueError as exc:
         position = next((i for i, character in enumerate(text) if "\ud800" <= character <= "\udfff"), 0)
         raise located(text, position, f"the filter has {exc}", ["Unicode text"]) from None
     parser, builder, lark = _parser()
-    # The builder is shared and holds the limits of the parse under way, hence the lock.
+    # The builder is shared and holds the state of the parse under way, hence the lock.
     with _lock:
-        builder.settings, builder.template = settings, template
+        builder.settings, builder.takes_parameters, builder.parameters = (
+            settings,
+            parameters,
+            Parameters([], []),
+        )
         try:
-            return _condition(parser.parse(text))
+            return _condition(parser.parse(text)), builder.parameters
         except _Refusal as refusal:
             raise located(text, refusal.position, refusal.message, refusal.expected) from None
         except lark.exceptions.UnexpectedInput as exc:
@@ -111,9 +113,8 @@ def _parse_condition(text: str, settings: FilterSettings, template: Template | N
 
 @cache
 def _parser() -> tuple[Any, "_Builder", Any]:
-    # Lark takes 40 ms to import and 30 ms to build the tables: paid by the first parse, not by an import.
-    # (A lexer of our own, one regular expression over all terminals, saves a quarter of the time to parse;
-    # not enough to give up Lark's.)
+    # The first parse, not the import of this module, pays for Lark: 40 ms to import it, 30 ms to build its tables.
+    # (A lexer of our own, one regular expression over all terminals, would save only a quarter of the time to parse.)
     import lark
 
     builder = _Builder()
@@ -132,8 +133,16 @@ def _parser() -> tuple[Any, "_Builder", Any]:
 # --- building the tree ----------------------------------------------------------------------------------
 
 
+class Parameters(NamedTuple):
+    """Where each parameter stands in the text, and the pairs of values, parameters among them, that must be of one
+    type."""
+
+    positions: list[int]
+    pairs: list[tuple[Any, Any]]
+
+
 class _Refusal(Exception):
-    """What a reduction raises: the error, not yet placed in lines and columns."""
+    """Raised by a reduction: an error at a position, not yet placed in lines and columns."""
 
     def __init__(self, position: int, message: str, *expected: str) -> None:
         self.position = position
@@ -142,11 +151,11 @@ class _Refusal(Exception):
 
 
 class _Built(NamedTuple):
-    """What stands for a finished part of the text."""
+    """The node of a part of the text, the part's start, and how deeply it nests parentheses, NOT and arithmetic."""
 
     node: Operand | Condition
-    position: int  # where it starts
-    depth: int  # of parentheses, NOT and arithmetic in it
+    position: int
+    depth: int
 
 
 _OPERATORS = {each.value: each for each in Operator} | {"!=": Operator.NOT_EQUAL}
@@ -168,7 +177,8 @@ class _Builder:
     """Lark's callbacks: for a terminal its token, for a rule the list of its parts."""
 
     settings = FilterSettings()
-    template: Template | None = None  # where parameters are allowed
+    takes_parameters = False
+    parameters = Parameters([], [])
 
     # -- terminals
 
@@ -185,7 +195,7 @@ class _Builder:
     def NUMBER(self, token: Any) -> _Built:  # noqa: N802
         text, position = token.value, token.start_pos
         if text.isdigit():
-            # One more than the highest is let through here, for the sake of -9223372036854775808.
+            # One more than the highest passes here, because -9223372036854775808 may become of it.
             if len(text.lstrip("0")) > 19 or int(text) > _HIGHEST + 1:
                 _refuse_integer(position)
             return _Built(Literal(int(text)), position, 0)
@@ -201,12 +211,12 @@ class _Builder:
         return _Built(Literal(False), token.start_pos, 0)
 
     def PARAMETER(self, token: Any) -> _Built:  # noqa: N802
-        if self.template is None:
+        if not self.takes_parameters:
             raise _Refusal(
                 token.start_pos, "parameters (?) are only for prepared filters: write the value", "a literal"
             )
-        value: Any = Parameter(len(self.template.positions))
-        self.template.positions.append(token.start_pos)
+        value: Any = Parameter(len(self.parameters.positions))
+        self.parameters.positions.append(token.start_pos)
         return _Built(Literal(value), token.start_pos, 0)
 
     def timestamp(self, parts: list[Any]) -> _Built:
@@ -216,26 +226,13 @@ class _Builder:
         except ValueError as exc:
             raise _Refusal(text.position, str(exc), "an RFC 3339 timestamp with an offset") from None
 
-    # -- lists
-
-    def single(self, parts: list[Any]) -> list[_Built]:
-        return [parts[0]]
-
-    def pair(self, parts: list[Any]) -> list[_Built]:
-        return [parts[0], parts[2]]
-
-    def longer(self, parts: list[Any]) -> list[_Built]:
-        so_far: list[_Built] = parts[0]
-        so_far.append(parts[2])
-        return so_far
-
     # -- conditions
 
-    def conjunction(self, parts: list[list[_Built]]) -> _Built:
-        return _joined(And, parts[0])
+    def conjunction(self, parts: list[Any]) -> _Built:
+        return _joined(And, parts[::2])
 
-    def disjunction(self, parts: list[list[_Built]]) -> _Built:
-        return _joined(Or, parts[0])
+    def disjunction(self, parts: list[Any]) -> _Built:
+        return _joined(Or, parts[::2])
 
     def negation(self, parts: list[Any]) -> _Built:
         keyword, inner = parts
@@ -252,9 +249,9 @@ class _Builder:
 
     def between(self, parts: list[Any]) -> _Built:
         value, keyword, low, _, high = parts
-        if self.template is not None and (_is_parameter(low.node) or _is_parameter(high.node)):
+        if _is_parameter(low.node) or _is_parameter(high.node):
             if isinstance(low.node, Literal) and isinstance(high.node, Literal):
-                self.template.pairs.append((low.node.value, high.node.value))
+                self.parameters.pairs.append((low.node.value, high.node.value))
         else:
             _check_same_type(low, high)
         above = _compared(Operator.GREATER_OR_EQUAL, value, low, keyword.start_pos)
@@ -262,7 +259,7 @@ class _Builder:
         return _Built(And((above, below)), value.position, max(value.depth, low.depth, high.depth))
 
     def one_of(self, parts: list[Any]) -> _Built:
-        left, _, _, values, _ = parts
+        left, values = parts[0], parts[3::2]
         attribute = _attribute(left, "the left side of IN ( ... )")
         limit = self.settings.max_values
         if len(values) > limit:
@@ -302,7 +299,7 @@ class _Builder:
     def is_null(self, parts: list[Any]) -> _Built:
         return _Built(IsNull(_attribute(parts[0], "the left side of IS")), parts[0].position, parts[0].depth)
 
-    # `x NOT op ...` is `NOT x op ...`; the word within adds no nesting that the text does not show.
+    # `x NOT op ...` is `NOT x op ...`, but counts as no nesting.
 
     def not_between(self, parts: list[Any]) -> _Built:
         return _negated(self.between([parts[0], *parts[2:]]))

@@ -1,14 +1,14 @@
 """A filter in its two forms: the condition as written (a tree), and its clauses (what indexes work on).
 
-The tree is what the reference evaluates, with SQL's three values. The clauses are a disjunction of
-conjunctions of constraints over single attributes, and say the same: an event matches when some clause
-has no constraint that is false or unknown.
+The reference evaluates the tree, with SQL's three values. The clauses mean the same: they are a disjunction of
+conjunctions of constraints on single attributes, and an event matches when all constraints of some clause are true.
 """
 
 import enum
-from dataclasses import dataclass
 
-from culver.model.values import Domain, Timestamp, Value
+import msgspec
+
+from culver.model.values import Domain, Scalar, Value
 
 
 class Operator(enum.StrEnum):
@@ -23,16 +23,14 @@ class Operator(enum.StrEnum):
 # --- the tree -------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Attribute:
+class Attribute(msgspec.Struct, frozen=True):
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Literal:
+class Literal(msgspec.Struct, frozen=True, eq=False):
     """Equal only to a literal of the same type: `x * 1` and `x * 1.0` do not mean the same."""
 
-    value: int | float | str | bool | Timestamp
+    value: Scalar
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Literal):
@@ -43,8 +41,13 @@ class Literal:
         return hash((type(self.value), self.value))
 
 
-@dataclass(frozen=True, slots=True)
-class Arithmetic:
+class Parameter(msgspec.Struct, frozen=True):
+    """The value of a literal that is not known yet; `number` is its place among the filter's parameters, from 0."""
+
+    number: int
+
+
+class Arithmetic(msgspec.Struct, frozen=True):
     """`operator` is one of + - * /. Unary minus is 0 - operand, folded where the operand is a literal."""
 
     operator: str
@@ -55,60 +58,53 @@ class Arithmetic:
 Operand = Attribute | Literal | Arithmetic
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(msgspec.Struct, frozen=True):
+    """`parse` puts a literal on the right, computes the comparison of two, and lets nothing order booleans."""
+
     operator: Operator
     left: Operand
     right: Operand
 
 
-@dataclass(frozen=True, slots=True)
-class In:
+class In(msgspec.Struct, frozen=True):
     """`attribute IN (literals)`."""
 
     attribute: Attribute
-    values: tuple[int | float | str | bool | Timestamp, ...]
+    values: tuple[Scalar, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Like:
-    """`attribute LIKE pattern`: % is any run of characters, _ any one; `escape` takes their meaning away."""
+class Like(msgspec.Struct, frozen=True):
+    """`attribute LIKE pattern`: % is any run of characters, _ any one, unless `escape` stands before it."""
 
     attribute: Attribute
     pattern: str
     escape: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(msgspec.Struct, frozen=True):
     """`'value' IN attribute`: the list of strings holds the value."""
 
     value: str
     attribute: Attribute
 
 
-@dataclass(frozen=True, slots=True)
-class IsNull:
+class IsNull(msgspec.Struct, frozen=True):
     attribute: Attribute
 
 
-@dataclass(frozen=True, slots=True)
-class Constant:
+class Constant(msgspec.Struct, frozen=True):
     value: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Not:
+class Not(msgspec.Struct, frozen=True):
     condition: "Condition"
 
 
-@dataclass(frozen=True, slots=True)
-class And:
+class And(msgspec.Struct, frozen=True):
     conditions: tuple["Condition", ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Or:
+class Or(msgspec.Struct, frozen=True):
     conditions: tuple["Condition", ...]
 
 
@@ -118,12 +114,10 @@ Condition = Comparison | In | Like | Member | IsNull | Constant | Not | And | Or
 # --- the clauses ----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Between:
+class Between(msgspec.Struct, frozen=True):
     """The attribute lies between the bounds; None is no bound. `domain` is NUMBER, STRING or TIMESTAMP.
 
-    Never empty, never unbounded on both sides, and a point (`x = 5`) is a OneOf instead.
-    """
+    It is never empty and has at least one bound; a point (`x = 5`) is a OneOf instead."""
 
     attribute: str
     domain: Domain
@@ -133,19 +127,18 @@ class Between:
     high_closed: bool
 
 
-@dataclass(frozen=True, slots=True)
-class OneOf:
-    """The attribute equals one of `values` (sorted, distinct, all of `domain`); with `negated`, none of
-    them. `domain` is NUMBER, STRING, BOOLEAN or TIMESTAMP. Unknown for an attribute of another domain."""
+class OneOf(msgspec.Struct, frozen=True):
+    """The attribute equals one of `values` (sorted, distinct, all of `domain`), or with `negated` none of them. It is
+    unknown for an attribute of another domain. `domain` is NUMBER, STRING, BOOLEAN or TIMESTAMP."""
 
     attribute: str
     domain: Domain
-    values: tuple[int | float | str | bool | Timestamp, ...]
+    values: tuple[Scalar, ...]
     negated: bool = False
 
 
 class PatternShape(enum.StrEnum):
-    """What a LIKE pattern comes down to; `LIKE` without a wildcard is a OneOf."""
+    """The shape of a LIKE pattern with a wildcard; without one it is a OneOf."""
 
     PREFIX = "prefix"
     SUFFIX = "suffix"
@@ -153,14 +146,11 @@ class PatternShape(enum.StrEnum):
     GENERAL = "general"
 
 
-@dataclass(frozen=True, slots=True)
-class Pattern:
+class Pattern(msgspec.Struct, frozen=True):
     """A string matches a LIKE pattern, or with `negated` does not.
 
-    `parts` alternates literal text and wildcards, both as in `("ab", "%", "c", "_")`, but with `kinds`
-    telling them apart: `kinds[i]` is True where `parts[i]` is a wildcard. `text` is the literal text of a
-    PREFIX, SUFFIX or SUBSTRING and empty for a GENERAL pattern.
-    """
+    `parts` are literal texts and wildcards, and `kinds[i]` is True where `parts[i]` is a wildcard. `text` is the
+    literal text of a PREFIX, SUFFIX or SUBSTRING and empty for a GENERAL pattern."""
 
     attribute: str
     shape: PatternShape
@@ -170,8 +160,7 @@ class Pattern:
     negated: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Contains:
+class Contains(msgspec.Struct, frozen=True):
     """The attribute is a list of strings that holds `value`, or with `negated` one that does not."""
 
     attribute: str
@@ -179,17 +168,15 @@ class Contains:
     negated: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Presence:
-    """The attribute is there (of any type), or with `present=False` is not."""
+class Presence(msgspec.Struct, frozen=True):
+    """The attribute is present (of any type), or with `present=False` absent."""
 
     attribute: str
     present: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Computed:
-    """A comparison that is not attribute-against-literal: arithmetic, or two attributes."""
+class Computed(msgspec.Struct, frozen=True):
+    """A comparison other than that of an attribute with a literal: of two attributes, or with arithmetic."""
 
     comparison: Comparison
 
@@ -198,9 +185,8 @@ Constraint = Between | OneOf | Pattern | Contains | Presence | Computed
 Clause = tuple[Constraint, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Predicate:
-    """A parsed filter. No clauses: it matches nothing. An empty clause: it matches everything."""
+class Predicate(msgspec.Struct, frozen=True):
+    """A parsed filter. Without clauses it matches nothing; with an empty clause it matches everything."""
 
     text: str
     condition: Condition

@@ -1,9 +1,9 @@
-"""Filters with parameters: parsed once, filled in often.
+"""Filters with parameters, which are parsed once and bound to values often.
 
     prepared = prepare("symbol = ? AND price BETWEEN ? AND ?")
     prepared.bind(["ACME", 10, 20.5])  # as parse("symbol = 'ACME' AND price BETWEEN 10 AND 20.5")
 
-A `?` is a value, never a piece of text, so that nothing in a value can change what a filter means.
+A `?` stands for a value, never for a piece of text, so nothing in a value can change what a filter means.
 """
 
 import math
@@ -25,42 +25,37 @@ from culver.model.language.predicate import (
     Not,
     Operator,
     Or,
+    Parameter,
     Predicate,
 )
 from culver.model.language.rendering import value_text
-from culver.model.language.template import Parameter
 from culver.model.text import normalise_text
-from culver.model.timestamps import format_timestamp
-from culver.model.values import Domain, Timestamp, domain_of
-
-Bound = int | float | str | bool | Timestamp
+from culver.model.timestamps import EARLIEST, LATEST
+from culver.model.values import Domain, Scalar, Timestamp, domain_of
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A filter whose parameters wait for their values.
-
-    In `condition` a Parameter stands for the value of a literal, or is one of the values of an In; in a
-    Comparison it is the right side. `pairs` are values that must be of one type.
-    """
+    """A filter whose parameters have no values yet. In `condition`, the value of a literal or one of the values of an
+    In may be a Parameter. `positions` tells where each stands in the text, and `pairs` which values must be of one
+    type."""
 
     text: str
     settings: FilterSettings
     condition: Condition
-    positions: tuple[int, ...]  # where each parameter stands in the text
-    pairs: tuple[tuple[Any, Any], ...]
+    positions: list[int]
+    pairs: list[tuple[Any, Any]]
 
     @property
     def parameters(self) -> int:
-        """How many values `bind` takes."""
+        """The number of values that `bind` takes."""
         return len(self.positions)
 
-    def bind(self, values: Sequence[Bound]) -> Predicate:
-        """What `parse` gives for the text with these values written in.
+    def bind(self, values: Sequence[Scalar]) -> Predicate:
+        """The predicate that `parse` gives for the text with these values written in.
 
-        Raises InvalidFilter, with `parameter` (from 1) in its details, for a value that cannot stand there,
-        and otherwise as `parse` does.
-        """
+        Raises InvalidFilter, with `parameter` (from 1) in its details, for a value that cannot stand there, and
+        otherwise raises as `parse` does."""
         if len(values) != len(self.positions):
             first = min(len(values), len(self.positions))
             what = "has no value" if len(values) == first else "is not in the filter"
@@ -73,11 +68,11 @@ class Prepared:
         condition = _filled(self.condition, checked)
         return Predicate(text, condition, clauses_of(condition, self.settings))
 
-    def written(self, values: Sequence[Bound]) -> str:
-        """The text with values that `bind` has taken before."""
+    def written(self, values: Sequence[Scalar]) -> str:
+        """The text with these values written in; `bind` has accepted them before."""
         return self._written([_checked(number, value) for number, value in enumerate(values)])
 
-    def _written(self, values: list[Bound]) -> str:
+    def _written(self, values: list[Scalar]) -> str:
         pieces: list[str] = []
         end = 0
         for position, value in zip(self.positions, values, strict=True):
@@ -88,21 +83,21 @@ class Prepared:
 
 
 def prepare(text: str, settings: FilterSettings = FilterSettings()) -> Prepared:  # noqa: B008 (immutable)
-    """A filter in which `?` may stand for a value that is compared, for a bound of BETWEEN and for a value
-    in the list of IN. Raises as `culver.model.language.parser.parse` does."""
-    template = parse_template(text, settings)
-    return Prepared(text, settings, template.condition, tuple(template.positions), tuple(template.pairs))
+    """Parse a filter in which `?` may stand for a value that is compared, for a bound of BETWEEN and for a value in
+    the list of IN. Raises as `parse` does."""
+    condition, parameters = parse_template(text, settings)
+    return Prepared(text, settings, condition, *parameters)
 
 
 def _is_word(character: str) -> bool:
-    """Whether a literal beside it would run into it, as in `x>?AND y`."""
+    """Whether a literal beside the character needs a space between, as in `x>?AND y`."""
     return character.isalnum() or character in ("_", "$", ".")
 
 
 # --- filling in -----------------------------------------------------------------------------------------
 
 
-def _filled(condition: Condition, values: list[Bound]) -> Condition:
+def _filled(condition: Condition, values: list[Scalar]) -> Condition:
     match condition:
         case And(conditions):
             return And(tuple(_filled(each, values) for each in conditions))
@@ -122,16 +117,16 @@ def _filled(condition: Condition, values: list[Bound]) -> Condition:
     return condition
 
 
-def _value_of(value: Any, values: list[Bound]) -> Bound:
-    result: Bound = values[value.number] if isinstance(value, Parameter) else value
+def _value_of(value: Any, values: list[Scalar]) -> Scalar:
+    result: Scalar = values[value.number] if isinstance(value, Parameter) else value
     return result
 
 
 # --- checks ---------------------------------------------------------------------------------------------
 
 
-def _checked(number: int, value: Any) -> Bound:
-    """The value as a literal of the language has it."""
+def _checked(number: int, value: Any) -> Scalar:
+    """The value in the form of a literal."""
     if isinstance(value, bool):
         return value
     if isinstance(value, int):
@@ -142,22 +137,20 @@ def _checked(number: int, value: Any) -> Bound:
         if not math.isfinite(value):
             raise _refusal(number, "is not a finite number")
         return float(value) + 0.0  # no negative zero
-    try:
-        if isinstance(value, str):
+    if isinstance(value, Timestamp):
+        if not EARLIEST <= value.microseconds <= LATEST:
+            raise _refusal(number, "is a timestamp outside of the years 0001 to 9999 of UTC")
+        return value
+    if isinstance(value, str):
+        try:
             return normalise_text(str(value))
-        if isinstance(value, Timestamp):
-            format_timestamp(value)
-            return value
-    except OverflowError:
-        raise _refusal(number, "is a timestamp outside of the years 0001 to 9999 of UTC") from None
-    except ValueError as exc:
-        raise _refusal(number, f"has {exc}") from None
-    raise _refusal(
-        number, f"is a {type(value).__name__}; a number, a string, a boolean or a timestamp is wanted"
-    )
+        except ValueError as exc:
+            raise _refusal(number, f"has {exc}") from None
+    kind = type(value).__name__
+    raise _refusal(number, f"is a {kind}; a number, a string, a boolean or a timestamp is wanted")
 
 
-def _check_pair(pair: tuple[Any, Any], values: list[Bound]) -> None:
+def _check_pair(pair: tuple[Any, Any], values: list[Scalar]) -> None:
     wanted, found = (domain_of(_value_of(each, values)) for each in pair)
     if wanted is not found:
         if not isinstance(pair[1], Parameter):

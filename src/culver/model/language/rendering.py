@@ -16,7 +16,6 @@ from culver.model.language.predicate import (
     OneOf,
     Operand,
     Pattern,
-    Predicate,
     Presence,
 )
 from culver.model.timestamps import format_timestamp
@@ -29,11 +28,6 @@ _PLAIN_NAME = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*(\.[A-Za-z_$][A-Za-z0-9_$]*)*
 
 _SUM, _PRODUCT, _SIGNED, _ATOM = range(4)
 _PRECEDENCE = {"+": _SUM, "-": _SUM, "*": _PRODUCT, "/": _PRODUCT}
-
-
-def predicate_lines(predicate: Predicate) -> list[str]:
-    """One line for each clause; none where the predicate matches nothing."""
-    return [clause_text(clause) for clause in predicate.clauses]
 
 
 def clause_text(clause: Clause) -> str:

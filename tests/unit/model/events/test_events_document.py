@@ -16,7 +16,7 @@ from culver.model.formats import MEDIA_TYPES, decode_body, parse_event
 from culver.model.language.evaluation import evaluate
 from culver.model.language.parser import parse
 from culver.model.timestamps import format_timestamp
-from culver.model.values import Timestamp, Value, kind_of
+from culver.model.values import KIND_OF_TYPE, Timestamp, Value
 
 DOCUMENT = Path(__file__).parents[4].joinpath("docs", "events.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", DOCUMENT, re.MULTILINE | re.DOTALL)
@@ -54,7 +54,7 @@ def test_an_event_has_the_attributes_that_are_listed(document: str, listing: str
         name, kind, value = re.split(r"  +", line)
         found = event.value(name)
         assert found is not None, name
-        assert kind_of(found).name.lower() == {"list of strings": "strings"}.get(kind, kind)
+        assert KIND_OF_TYPE[type(found)].name.lower() == {"list of strings": "strings"}.get(kind, kind)
         assert written(found) == json.loads(value)
         listed[name] = found
     assert all_names(event) <= {name.removeprefix("data.") for name in listed}

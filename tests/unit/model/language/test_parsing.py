@@ -24,9 +24,8 @@ from culver.model.language.predicate import (
     Operator,
     Or,
 )
-from culver.model.language.rendering import predicate_lines
 from culver.model.values import Timestamp
-from support.filters import parsed_or_refused
+from support.filters import clause_lines, parsed_or_refused
 
 A, B = Attribute("a"), Attribute("b")
 A_IS_1 = Comparison(Operator.EQUAL, A, Literal(1))
@@ -95,7 +94,7 @@ def test_literals_keep_their_types() -> None:
 
 def test_name_may_start_with_a_reserved_word() -> None:
     text = "$null AND android AND in.x AND nothing.not AND order_"
-    assert predicate_lines(parse(text)) == [text.replace(" AND", " = TRUE AND") + " = TRUE"]
+    assert clause_lines(parse(text)) == [text.replace(" AND", " = TRUE AND") + " = TRUE"]
 
 
 def test_names_and_strings_are_normalised() -> None:

@@ -13,9 +13,16 @@ from culver.model.language.evaluation import evaluate, matching_clause
 from culver.model.language.normalisation import clauses_of
 from culver.model.language.parser import parse
 from culver.model.language.predicate import Condition, Predicate
-from culver.model.language.rendering import clause_text, predicate_lines
+from culver.model.language.rendering import clause_text
 from support.events import events, random_event
-from support.filters import conditions, parsed_or_refused, random_filter, random_soup, token_soup
+from support.filters import (
+    clause_lines,
+    conditions,
+    parsed_or_refused,
+    random_filter,
+    random_soup,
+    token_soup,
+)
 
 ROOMY = FilterSettings(max_clauses=4096, max_constraints=65_536, max_depth=128, max_length=1_000_000)
 
@@ -51,7 +58,7 @@ def test_rendered_clauses_parse_to_the_same_clauses() -> None:
     for _ in range(3_000):
         text = random_filter(rng)
         predicate = parse(text)
-        again = parse(" OR ".join(predicate_lines(predicate)) or "FALSE", ROOMY)
+        again = parse(" OR ".join(clause_lines(predicate)) or "FALSE", ROOMY)
         assert again.clauses == predicate.clauses, text
 
 
@@ -95,5 +102,5 @@ def test_garbage_and_token_soup_end_in_an_answer() -> None:
 def test_tokens_in_any_order_are_accepted_or_refused(text: str) -> None:
     answer = parsed_or_refused(text)
     if isinstance(answer, Predicate):
-        again = parse(" OR ".join(predicate_lines(answer)) or "FALSE")
+        again = parse(" OR ".join(clause_lines(answer)) or "FALSE")
         assert again.clauses == answer.clauses

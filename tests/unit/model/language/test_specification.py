@@ -13,7 +13,7 @@ from culver.model.language.evaluation import evaluate, matching_clause
 from culver.model.language.parser import DEEPEST, parse
 from culver.model.language.predicate import And, Comparison, Condition, Constant, Literal, Not, Operator, Or
 from culver.model.language.prepared_filter import prepare
-from culver.model.language.rendering import predicate_lines
+from support.filters import clause_lines
 
 SPECIFICATION = Path(__file__).parents[4] / "docs" / "filter-language.md"
 RESULTS = {"true": True, "false": False, "unknown": None}
@@ -66,7 +66,7 @@ def test_example_gives_the_result_that_the_specification_says(text: str, documen
 @pytest.mark.parametrize(("text", "clauses"), EXPANSIONS)
 def test_example_has_the_clauses_that_the_specification_says(text: str, clauses: str) -> None:
     wanted = [] if clauses == "none" else re.findall(r"`([^`]*)`", clauses)
-    assert predicate_lines(parse(code(text))) == wanted
+    assert clause_lines(parse(code(text))) == wanted
 
 
 @pytest.mark.parametrize(("text", "position", "expected"), MISTAKES)
