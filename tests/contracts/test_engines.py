@@ -10,7 +10,7 @@ import pytest
 from culver import plugins
 from culver.config import CHOICES, LogSettings
 from culver.errors import InvalidConfiguration
-from culver.pipeline.load_report import LoadReport
+from culver.pipeline.batch_plan import LoadReport
 from support.engine_bench import EngineBench, events
 from support.until import until
 

@@ -13,7 +13,7 @@ import pytest
 from culver.config import PipelineSettings, Settings
 from culver.errors import Conflict
 from culver.matching.index.storage.version_files import index_versions
-from culver.pipeline.load_report import LoadFile
+from culver.pipeline.batch_plan import LoadFile
 from culver.pipeline.site_files import SiteFiles
 from culver.pipeline.spark.cluster.standalone_cluster import ClusterState, StandaloneCluster
 from culver.site import RunningSite

@@ -9,7 +9,7 @@ In reading order:
     operators               AP, M and EP as pure functions on Arrow batches
     range_processor         takes one range through the three, with the log and the index of a site
     divided_index           an index version: its sets, opened as needed, and its placement
-    batch_plan              what all tasks of a batch are told: index version, slices, and a load_report of the sets
+    batch_plan              what all tasks of a batch are told: index version, slices, and how the sets did lately
     partial_exchange        where the tasks of one range meet; partial_file is what they exchange
     notifications           the result, and its file; notification_collector takes files in order
     operator_work           what each operator did; engine_totals adds it up, load_meter makes reports of it
@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 from culver.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from culver.pipeline.batch_plan import BatchPlan as BatchPlan
+    from culver.pipeline.batch_plan import BatchPlan as BatchPlan, LoadReport as LoadReport
     from culver.pipeline.divided_index import DividedIndex as DividedIndex
     from culver.pipeline.engine import Engine as Engine, EngineSetup as EngineSetup, Progress as Progress
     from culver.pipeline.engine_totals import (
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
         SliceTotals as SliceTotals,
     )
     from culver.pipeline.head import Head as Head, HeadTracker as HeadTracker
-    from culver.pipeline.load_report import LoadReport as LoadReport
     from culver.pipeline.notifications import (
         NOTIFICATION_SUFFIX as NOTIFICATION_SUFFIX,
         Notifications as Notifications,

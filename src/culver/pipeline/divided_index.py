@@ -8,7 +8,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from culver.matching import Index, read_division
-from culver.pipeline.load_report import LoadReport
+from culver.pipeline.batch_plan import LoadReport
 from culver.pipeline.operators import route_events
 from culver.placement import ChosenSets, Forwarding, Placement, SetLoad, sets_of_slice
 from culver.plugins import filter_named, placement_named

@@ -8,9 +8,9 @@ import pyarrow as pa
 
 from culver.config import PipelineSettings
 from culver.log import PublicationLog
+from culver.pipeline.batch_plan import LoadReport
 from culver.pipeline.engine_totals import EngineObservation
 from culver.pipeline.head import Head
-from culver.pipeline.load_report import LoadReport
 from culver.pipeline.notifications import NotificationSink
 from culver.pipeline.site_files import SiteFiles
 

@@ -6,12 +6,12 @@ Rates are differences between two observations (`culver.control`).
 import time
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from culver.model import COLUMNAR
+from culver.pipeline.batch_plan import LoadReport
 from culver.pipeline.load_meter import LoadMeter
-from culver.pipeline.load_report import LoadReport
 from culver.pipeline.operator_work import SliceWork
 
 BATCH_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -33,27 +33,19 @@ class SliceTotals:
     m_seconds: float = 0.0
     ep_seconds: float = 0.0
 
-    def plus(self, work: SliceWork) -> "SliceTotals":
+    def plus(self, work: "SliceWork | SliceTotals", sign: int = 1) -> "SliceTotals":
         return SliceTotals(
             self.slice,
-            self.events + work.events,
-            self.sent + work.sent,
-            self.pairs + work.pairs,
-            self.ap_seconds + work.ap_seconds,
-            self.m_seconds + work.m_seconds,
-            self.ep_seconds + work.ep_seconds,
+            self.events + sign * work.events,
+            self.sent + sign * work.sent,
+            self.pairs + sign * work.pairs,
+            self.ap_seconds + sign * work.ap_seconds,
+            self.m_seconds + sign * work.m_seconds,
+            self.ep_seconds + sign * work.ep_seconds,
         )
 
     def minus(self, earlier: "SliceTotals") -> "SliceTotals":
-        return SliceTotals(
-            self.slice,
-            self.events - earlier.events,
-            self.sent - earlier.sent,
-            self.pairs - earlier.pairs,
-            self.ap_seconds - earlier.ap_seconds,
-            self.m_seconds - earlier.m_seconds,
-            self.ep_seconds - earlier.ep_seconds,
-        )
+        return self.plus(earlier, -1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +110,7 @@ class EngineObservation:
 class EngineTally:
     """Adds up the work that comes with an engine's results. Not thread-safe."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         self._loads = LoadMeter()
         self._blocks = 0
         self._slices: dict[int, SliceTotals] = {}
@@ -132,11 +123,10 @@ class EngineTally:
         self._recent: deque[RecentBatch] = deque(maxlen=_RECENT_BATCHES)
         self.stages: dict[str, float] = {}
 
-    def add(self, work: Iterable[SliceWork]) -> None:
+    def add(self, work: Sequence[SliceWork]) -> None:
         """Count a result that was handed on, and its work."""
         self._blocks += 1
-        work = tuple(work)
-        self._loads.add(work, self._clock())
+        self._loads.add(work, time.monotonic())
         for each in work:
             self._slices[each.slice] = (self._slices.get(each.slice) or SliceTotals(each.slice)).plus(each)
             for scheme, pairs, seconds in each.schemes:
@@ -181,12 +171,8 @@ class EngineTally:
             ),
             spark_ui,
             self._scheme_totals(),
-            self.load(),
+            self._loads.report(time.monotonic()),
         )
-
-    def load(self) -> LoadReport:
-        """How the sets did in the last seconds."""
-        return self._loads.report(self._clock())
 
     def _scheme_totals(self) -> tuple[SchemeTotals, ...]:
         """The columnar scheme did all the work that no other scheme reported."""

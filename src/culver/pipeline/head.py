@@ -81,8 +81,8 @@ class HeadTracker:
             self._frontier = max(self._frontier, frontier)
 
 
-_RECORD = struct.Struct("<8sqqqq")
-_CRC = struct.Struct("<I")
+_RECORD = struct.Struct("<8sqqqqI")
+_CRC_BYTES = 4
 _MAGIC = b"CULVHED2"
 
 
@@ -105,19 +105,18 @@ class HeadFile:
         return cls(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
 
     def write(self, head: Head) -> None:
-        record = _RECORD.pack(_MAGIC, head.log_end, head.index_version, head.frontier, head.slices)
-        os.pwrite(self._descriptor, record + _CRC.pack(zlib.crc32(record)), 0)
+        members = (_MAGIC, head.log_end, head.index_version, head.frontier, head.slices)
+        crc = zlib.crc32(_RECORD.pack(*members, 0)[:-_CRC_BYTES])
+        os.pwrite(self._descriptor, _RECORD.pack(*members, crc), 0)
 
     def read(self) -> Head | None:
         """The head, or None while there is none or it is being written this instant."""
-        data = os.pread(self._descriptor, _RECORD.size + _CRC.size, 0)
-        if len(data) != _RECORD.size + _CRC.size:
+        data = os.pread(self._descriptor, _RECORD.size, 0)
+        if len(data) < _RECORD.size:
             return None
-        record = data[: _RECORD.size]
-        magic, *members = _RECORD.unpack(record)
-        if magic != _MAGIC or _CRC.unpack_from(data, _RECORD.size)[0] != zlib.crc32(record):
-            return None
-        return Head(*members)
+        magic, *members, crc = _RECORD.unpack(data)
+        intact = magic == _MAGIC and crc == zlib.crc32(data[:-_CRC_BYTES])
+        return Head(*members) if intact else None
 
     def close(self) -> None:
         os.close(self._descriptor)

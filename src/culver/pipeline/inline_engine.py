@@ -16,11 +16,10 @@ from time import perf_counter
 import pyarrow as pa
 
 from culver.config import PipelineSettings
-from culver.pipeline.batch_plan import BatchPlan
+from culver.pipeline.batch_plan import BatchPlan, LoadReport
 from culver.pipeline.engine import EngineSetup
 from culver.pipeline.engine_totals import EngineObservation, EngineTally
 from culver.pipeline.head import Head
-from culver.pipeline.load_report import LoadReport
 from culver.pipeline.notifications import Notifications
 from culver.pipeline.range_processor import RangeProcessor, warm_up_operators
 
@@ -36,18 +35,16 @@ class InlineEngine:
     writes_files = False
 
     def __init__(self, setup: EngineSetup) -> None:
-        head = setup.head
         self._files = setup.files
         self._log = setup.log
         self._sink = setup.sink
         self._progress = setup.progress
         self._batch_events = setup.settings.batch_events
-        self._forwarding = forwarding = setup.settings.forwarding
-        self._head = head
-        self._position = head.frontier
+        self._forwarding = setup.settings.forwarding
+        self._head = setup.head
+        self._position = setup.head.frontier
         self._tally = EngineTally()
         self._load = LoadReport()
-        self._plan = BatchPlan(head.index_version, head.slices, load=self._load, forwarding=forwarding)
         self._changed = asyncio.Event()
         self._changed.set()
         self._stopping = False
@@ -81,12 +78,12 @@ class InlineEngine:
 
     def foresee(self, start: int, batches: Sequence[pa.RecordBatch]) -> None:
         self._ahead = None  # the last commit may have failed, and this one begins at the same offset
-        head, processor = self._head, self._processor
-        if not batches or processor is None or not start == head.log_end == self._position:
+        processor = self._processor
+        if not batches or processor is None or not start == self._head.log_end == self._position:
             return
         began = perf_counter()
         try:
-            found = processor.match(start, batches, self._plan_for(head))
+            found = processor.match(start, batches, self._plan())
         except Exception:
             return  # `_run` tries it again, and reports the error
         self._ahead = found, perf_counter() - began
@@ -129,11 +126,11 @@ class InlineEngine:
             self._processor.close()
 
     async def _process_next(self, processor: RangeProcessor) -> None:
-        start, head = self._position, self._head
+        start = self._position
         began = perf_counter()
-        end = min(head.log_end, start + self._batch_events)
+        end = min(self._head.log_end, start + self._batch_events)
         small = end - start <= _SMALL_RANGE
-        blocks = processor.process(start, end, self._plan_for(head))
+        blocks = processor.process(start, end, self._plan())
         while (
             block := next(blocks, None) if small else await asyncio.to_thread(next, blocks, None)
         ) is not None:
@@ -165,8 +162,6 @@ class InlineEngine:
         self._position = block.end
         self._tally.add(block.work)
 
-    def _plan_for(self, head: Head) -> BatchPlan:
-        plan, wanted = self._plan, (head.index_version, head.slices)
-        if (plan.index_version, plan.slices) != wanted or plan.load is not self._load:
-            self._plan = plan = BatchPlan(*wanted, load=self._load, forwarding=self._forwarding)
-        return plan
+    def _plan(self) -> BatchPlan:
+        head = self._head
+        return BatchPlan(head.index_version, head.slices, load=self._load, forwarding=self._forwarding)

@@ -19,12 +19,10 @@ class NotificationCollector:
     """Not thread-safe. `position` is the offset up to which the sink has everything. `damaged` is set when a file had
     to be removed: its range stays open until an engine matches it again. `tally` counts what was taken."""
 
-    def __init__(
-        self, directory: Path, sink: NotificationSink, position: int, tally: EngineTally | None = None
-    ) -> None:
+    def __init__(self, directory: Path, sink: NotificationSink, position: int) -> None:
         self._directory = directory
         self._sink = sink
-        self._tally = EngineTally() if tally is None else tally
+        self.tally = EngineTally()
         self.position = position
         self.damaged = False
         self.waiting_files = 0
@@ -32,22 +30,19 @@ class NotificationCollector:
         self.ahead = 0
         """Events in them."""
 
-    def collect(self) -> bool:
-        """Hand on every file that continues the sequence; returns whether there was one.
-
-        Files may come in any order and overlap; of those that cover the next offset, it takes the longest.
-        """
-        progressed = False
+    def collect(self) -> None:
+        """Hand on every file that continues the sequence. Files may come in any order and overlap; of those that
+        cover the next offset, it takes the longest."""
         waiting = self._list()
         while True:
             candidates = [item for item in waiting if item[0] <= self.position < item[1]]
             if not candidates:
                 self._remove_covered(waiting)
                 self._look_ahead(waiting)
-                return progressed
-            start, end = max(candidates, key=lambda item: item[1])
-            waiting.remove((start, end))
-            path = self._directory / notification_file_name(start, end)
+                return
+            longest = max(candidates, key=lambda item: item[1])
+            waiting.remove(longest)
+            path = self._directory / notification_file_name(*longest)
             try:
                 found = read_notifications(path, check_rows=False)
             except FileNotFoundError:
@@ -58,9 +53,8 @@ class NotificationCollector:
                 self.damaged = True
                 continue
             self._sink.accept(found, stored=True)
-            self._tally.add(found.work)
-            self.position = end
-            progressed = True
+            self.tally.add(found.work)
+            self.position = longest[1]
 
     def _remove_covered(self, waiting: list[tuple[int, int]]) -> None:
         """Remove files whose ranges others cover: a batch ran again with other bounds, or finished twice. The sink

@@ -22,7 +22,6 @@ restart with other batch bounds; a reader takes each offset from the first file 
 """
 
 import errno
-import json
 import mmap
 import os
 import struct
@@ -63,6 +62,19 @@ class Notifications(msgspec.Struct, frozen=True, eq=False):
     """One record for each slice that worked on it; none where delivery has joined several ranges."""
 
 
+class _Header(msgspec.Struct):
+    """The JSON of a file; see the module."""
+
+    start: int
+    end: int
+    index_version: int
+    registrations: int
+    pairs: int
+    alignment: int
+    rows_checksum: int
+    work: tuple[SliceWork, ...] = ()
+
+
 class NotificationSink(Protocol):
     """Delivery implements it. The engine calls it in order of `start`, without a hole, on the event loop's thread. It
     must not block for long."""
@@ -94,18 +106,10 @@ def write_notifications(
     n = notifications
     rows = _bytes(n.rows)
     alignment = _PAGE if durable and len(rows) >= _MANY_BYTES else 8
-    header = json.dumps(
-        {
-            "start": n.start,
-            "end": n.end,
-            "index_version": n.index_version,
-            "registrations": len(n.numbers),
-            "pairs": len(n.rows),
-            "alignment": alignment,
-            "rows_checksum": _checksum(n.rows),
-            "work": [each.to_json() for each in n.work],
-        }
-    ).encode()
+    counts = len(n.numbers), len(n.rows)
+    header = msgspec.json.encode(
+        _Header(n.start, n.end, n.index_version, *counts, alignment, _checksum(n.rows), n.work)
+    )
     header += b" " * (-(len(header) + _PREFIX.size) % 8)
     parts: list[bytes | memoryview] = [
         _LENGTH.pack(len(header)), header, _bytes(n.numbers), _bytes(n.bounds), _bytes(n.sizes)
@@ -139,23 +143,21 @@ def read_notifications(path: Path, *, check_rows: bool = True) -> Notifications:
     if magic != _MAGIC:
         raise StorageCorrupt(f"{path} is no notification file of this format")
     try:
-        header = json.loads(bytes(data[_PREFIX.size : _PREFIX.size + length]))
-        count, pairs = header["registrations"], header["pairs"]
         at = _PREFIX.size + length
-        numbers = np.frombuffer(data, np.int64, count, at)
-        bounds = np.frombuffer(data, np.int64, count + 1, at := at + numbers.nbytes)
-        sizes = np.frombuffer(data, np.uint32, header["end"] - header["start"], at := at + bounds.nbytes)
+        header = msgspec.json.decode(data[_PREFIX.size : at], type=_Header)
+        numbers = np.frombuffer(data, np.int64, header.registrations, at)
+        bounds = np.frombuffer(data, np.int64, header.registrations + 1, at := at + numbers.nbytes)
+        sizes = np.frombuffer(data, np.uint32, header.end - header.start, at := at + bounds.nbytes)
         at += sizes.nbytes
-        rows = np.frombuffer(data, np.uint16, pairs, at := at + -at % header["alignment"])
+        rows = np.frombuffer(data, np.uint16, header.pairs, at := at + -at % header.alignment)
         intact = zlib.crc32(data[_CHECKED_FROM:at]) == crc and len(data) == at + rows.nbytes
-        intact = intact and (not check_rows or _checksum(rows) == header["rows_checksum"])
-        work = tuple(SliceWork.from_json(each) for each in header.get("work", ()))
-    except (ValueError, KeyError, TypeError) as exc:
+        intact = intact and (not check_rows or _checksum(rows) == header.rows_checksum)
+    except (ValueError, ZeroDivisionError) as exc:
         raise StorageCorrupt(f"{path} has a header that cannot be read") from exc
     if not intact:
         raise StorageCorrupt(f"{path} fails its checksum")
     return Notifications(
-        header["start"], header["end"], header["index_version"], numbers, bounds, rows, sizes, work
+        header.start, header.end, header.index_version, numbers, bounds, rows, sizes, header.work
     )
 
 

@@ -7,10 +7,10 @@ it.
 
 import os
 import socket
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from msgspec import Struct
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 
 class SchemeWork(NamedTuple):
@@ -51,16 +51,6 @@ class SliceWork(Struct, frozen=True):
     division: str = ""  # identifies the placement that numbers the sets
     sets: tuple[SetWork, ...] = ()  # those that got events, where the index is divided
 
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, members: dict[str, Any]) -> "SliceWork":
-        """From the members that `to_json` and JSON have made of it."""
-        schemes = tuple(SchemeWork(*each) for each in members.get("schemes", ()))
-        sets = tuple(SetWork(*each) for each in members.get("sets", ()))
-        return cls(**{**members, "schemes": schemes, "sets": sets})
-
 
 class MatchMeter:
     """Adds up the matching of one slice on one block, set by set."""
@@ -71,9 +61,6 @@ class MatchMeter:
         self.sent = 0  # events that the slice got, each once, for one set or for several
         self.seconds = 0.0  # in all sets
         self._sets: dict[int, tuple[int, float]] = {}
-
-    def get(self, events: int) -> None:
-        self.sent += events
 
     def add(self, number: int, events: int, seconds: float) -> None:
         """Count work in a set, with events that were not counted there before."""
@@ -89,26 +76,23 @@ class WrittenFiles:
     """The files that a worker has written and not reported yet. Not thread-safe."""
 
     def __init__(self) -> None:
-        self._files = self._bytes = 0
-        self._seconds = 0.0
+        self._files: list[tuple[int, float]] = []
 
     def add(self, size: int, seconds: float) -> None:
-        self._files += 1
-        self._bytes += size
-        self._seconds += seconds
+        self._files.append((size, seconds))
 
     def tell(self, work: tuple[SliceWork, ...]) -> tuple[SliceWork, ...]:
         """The records, the first of which also reports what was written since the last call."""
         if not work or not self._files:
             return work
+        sizes, seconds = zip(*self._files, strict=True)
+        self._files = []
         first = replace(
             work[0],
-            files=work[0].files + self._files,
-            written_bytes=work[0].written_bytes + self._bytes,
-            write_seconds=work[0].write_seconds + self._seconds,
+            files=work[0].files + len(sizes),
+            written_bytes=work[0].written_bytes + sum(sizes),
+            write_seconds=work[0].write_seconds + sum(seconds),
         )
-        self._files = self._bytes = 0
-        self._seconds = 0.0
         return (first, *work[1:])
 
 

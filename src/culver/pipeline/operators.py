@@ -120,7 +120,7 @@ def match_events(
     for place, part in enumerate(parts):
         shares = _WHOLE if sent is None else sent[place]
         count = part.num_rows
-        meter.get(_events_of(shares, count))
+        meter.sent += _events_of(shares, count)
         for number, chosen in shares:
             events = count if chosen is None else int(np.count_nonzero(chosen))
             seconds, began = 0.0, perf_counter()

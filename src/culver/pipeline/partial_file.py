@@ -74,7 +74,7 @@ def write(path: Path, part: Partial) -> None:
             "index_version": part.index_version,
             "runs": [[*each.span, len(own[0]), each.pairs] for each, own in zip(lists, runs, strict=True)],
             "groups": [[len(each.numbers), len(each.rows)] for each in groups],
-            "work": [each.to_json() for each in part.work],
+            "work": msgspec.to_builtins(part.work),
         }
     ).encode()
     header += b" " * (-(_PREFIX.size + len(header)) % _ALIGNMENT)
@@ -109,7 +109,7 @@ def read(path: Path) -> tuple[list[Matched], tuple[SliceWork, ...]]:
         raise StorageCorrupt(f"{path} is torn") from exc
     if cut.at != len(data):
         raise StorageCorrupt(f"{path} is torn")
-    return found, tuple(SliceWork.from_json(each) for each in header["work"])
+    return found, msgspec.convert(header["work"], tuple[SliceWork, ...])
 
 
 def _runs_of(found: MatchList) -> tuple[NDArray[Any], ...]:

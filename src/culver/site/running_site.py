@@ -5,9 +5,11 @@ import contextlib
 import logging
 import time
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
+
+import msgspec
 
 from culver.config import Settings
 from culver.control import (
@@ -100,7 +102,7 @@ class RunningSite:
         await parts.catalogue.retire(hub.index_version)
         # This comes last because it writes: a full disk must not keep the steps above from making room.
         load = parts.engine.observe().load
-        parts.engine.tell(replace(load, registrations=self.observation.subscriptions))
+        parts.engine.tell(msgspec.structs.replace(load, registrations=self.observation.subscriptions))
 
     @contextlib.asynccontextmanager
     async def with_gateways(self, port: int, deliveries_sent: Callable[[], int]) -> AsyncIterator[None]:

@@ -13,8 +13,8 @@ from culver.matching import ClauseTable, Entry, Grouping, IndexWriter, SearchMem
 from culver.matching.index.segments import container
 from culver.matching.index.storage.partitioner import Partitioner
 from culver.model.language.parser import parse
+from culver.pipeline.batch_plan import LoadReport
 from culver.pipeline.divided_index import DividedIndex
-from culver.pipeline.load_report import LoadReport
 from culver.pipeline.operators import events_for_slice, match_events
 from culver.placement.divisions.redivision import Redivision, redivide_anew
 from culver.placement.mpartition import MPartition

@@ -26,21 +26,21 @@ def test_a_rate_is_what_was_sent_over_the_time_it_took() -> None:
 
 
 def test_what_is_older_counts_less() -> None:
-    meter = LoadMeter(half_life_seconds=10.0)
+    meter = LoadMeter()
     meter.add([work(0, [SetWork(0, 100, 1.0)])], now=0.0)
     meter.add([work(0, [SetWork(0, 100, 3.0)])], now=10.0)
     assert meter.report(now=10.0).rates[0] == pytest.approx(150 / 3.5, rel=0.01)
 
 
 def test_a_steady_flow_is_its_arrival_rate() -> None:
-    meter = LoadMeter(half_life_seconds=10.0)
+    meter = LoadMeter()
     for second in range(200):
         meter.add([work(0, [SetWork(0, 500, 0.1)])], now=float(second))
     assert meter.report(now=199.0).arrivals[0] == pytest.approx(500, rel=0.05)
 
 
 def test_what_is_sent_no_more_fades_and_how_fast_it_was_stays() -> None:
-    meter = LoadMeter(half_life_seconds=10.0)
+    meter = LoadMeter()
     meter.add([work(0, [SetWork(0, 500, 0.1)], pairs=200)], now=0.0)
     busy, idle, long_idle = (meter.report(now) for now in (0.0, 30.0, 30_000.0))
     assert idle.arrivals[0] == pytest.approx(busy.arrivals[0] / 8, rel=0.01)
@@ -64,7 +64,7 @@ def test_sets_that_are_numbered_otherwise_are_measured_anew() -> None:
 
 
 def test_a_set_that_got_nothing_for_hours_counts_as_not_measured() -> None:
-    meter = LoadMeter(half_life_seconds=10.0)
+    meter = LoadMeter()
     meter.add([work(0, [SetWork(0, 100, 1.0), SetWork(1, 100, 1.0)])], now=0.0)
     for second in range(1, 12_000):
         if second % 60 == 0:

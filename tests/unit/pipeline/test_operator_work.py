@@ -87,8 +87,8 @@ def test_collector_counts_each_file_that_it_takes_and_those_behind_a_hole(tmp_pa
     class Sink:
         def accept(self, notifications: Notifications, *, stored: bool) -> None: ...
 
-    tally = EngineTally()
-    collector = NotificationCollector(tmp_path, Sink(), 0, tally)
+    collector = NotificationCollector(tmp_path, Sink(), 0)
+    tally = collector.tally
     for start, end in ((0, 10), (20, 30), (25, 45)):
         write_notifications(tmp_path, with_work(start, end, work(0), work(1)), durable=False)
     collector.collect()

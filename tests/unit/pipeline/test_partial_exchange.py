@@ -10,8 +10,7 @@ from msgspec.structs import replace
 from culver.errors import StorageCorrupt
 from culver.matching import Grouping, Groups, Matched, MatchList
 from culver.pipeline import partial_file
-from culver.pipeline.batch_plan import BatchPlan
-from culver.pipeline.load_report import LoadReport
+from culver.pipeline.batch_plan import BatchPlan, LoadReport
 from culver.pipeline.notifications import Notifications
 from culver.pipeline.operator_work import SliceWork
 from culver.pipeline.partial_exchange import clear_partials, put_partial

@@ -12,8 +12,7 @@ Two processes and their children:
 
 In reading order: spark_engine, driver, streaming_query, log_source; then what each needs:
 
-    signals           datagrams from the driver and the workers to the site
-    file_watch        waits until the head file is written
+    signals           datagrams to the site, and a watch on the head file
     checkpoint        whether a query can go on from Spark's checkpoint
     session_settings  Spark's settings, with reasons
     java, jvm         the command line of a Spark process, and the driver's virtual machine

@@ -22,6 +22,7 @@ from pathlib import Path
 
 from culver.errors import CulverError, Unavailable
 from culver.pipeline.head import Head, HeadFile
+from culver.pipeline.site_files import SiteFiles
 from culver.pipeline.spark import java
 from culver.pipeline.spark.jvm import VirtualMachine, use_this_python
 from culver.pipeline.spark.session_settings import session_settings
@@ -106,6 +107,7 @@ def _record(made: Path, directory: Path, watch_input: bool) -> None:
         machine.connect()
         options = {
             "data_dir": str(directory),
+            "log": SiteFiles(directory).log_address,
             "master": "local[1]",
             "batch_events": 1,
             "forwarding": "adaptive",

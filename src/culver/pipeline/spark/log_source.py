@@ -14,20 +14,19 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pyarrow as pa
 from msgspec.structs import replace
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
 from pyspark.sql.types import LongType, StructField, StructType
 
-from culver.pipeline.batch_plan import BatchPlan
+from culver.pipeline.batch_plan import BatchPlan, LoadFile, LoadReport
 from culver.pipeline.head import Head, HeadFile
-from culver.pipeline.load_report import LoadFile, LoadReport
 from culver.pipeline.notifications import Notifications, write_notifications
 from culver.pipeline.operator_work import WrittenFiles
 from culver.pipeline.site_files import SiteFiles
-from culver.pipeline.spark.file_watch import FileWatch
-from culver.pipeline.spark.signals import SignalSender
+from culver.pipeline.spark.signals import FileWatch, SignalSender
 
 if TYPE_CHECKING:
     from culver.matching import Grouping
@@ -79,17 +78,19 @@ class LogStreamReader(DataSourceStreamReader):
     """Plans batches in one process beside the driver; `read` runs in the workers."""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
-        self._data_dir = options["data_dir"]
-        self._log = options["log"]
-        self._signals = options["signals"]
+        self._names = options["data_dir"], options["log"], options["signals"]
         self._batch_events = int(options["batch_events"])
         self._parallelism = int(options["parallelism"])
         self._forwarding = options["forwarding"]
         self._warm = False
         self._batch: tuple[int, float] | None = None  # events of the batch under way, and when it began
 
+    @property
+    def _process(self) -> "_Process":
+        return _process(*self._names)  # not a member, because Spark sends this reader to its workers
+
     def initialOffset(self) -> BatchOffset:  # noqa: N802
-        head = _read_head(self._data_dir)
+        head = self._process.read_head()
         return {
             "offset": head.frontier, "index_version": head.index_version, "slices": head.slices, "start_up": 0
         }  # fmt: skip
@@ -106,40 +107,38 @@ class LogStreamReader(DataSourceStreamReader):
         Spark asks when the last batch is committed, so this also times batches.
         """
         if self._batch is not None:
-            events, began = self._batch
-            self._batch = None
-            seconds = time.monotonic() - began
-            _signal_sender(self._signals).send("batch", events=events, seconds=seconds)
+            (events, began), self._batch = self._batch, None
+            self._process.signals.send("batch", events=events, seconds=time.monotonic() - began)
         if not self._warm:
             self._warm = True
             return {**start, "start_up": start["start_up"] + 1}
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else self._batch_events
-        head_file, watch = _head_file(self._data_dir), _head_watch(self._data_dir)
+        process = self._process
         began = time.monotonic()
         while True:
-            head = head_file.read()
+            head = process.head_file.read()
             if head is not None and head.log_end > start["offset"]:
                 end = min(head.log_end, start["offset"] + most)
                 self._batch = end - start["offset"], time.monotonic()
                 return {
                     **start, "offset": end, "index_version": head.index_version, "slices": head.slices,
-                    "load": _load_file(self._data_dir).read().to_json(),
+                    "load": msgspec.to_builtins(LoadFile(process.files.load).read()),
                 }  # fmt: skip
             remaining = began + _WAIT_SECONDS - time.monotonic()
             if remaining <= 0:
                 return start
-            watch.wait(remaining)
+            process.head_watch.wait(remaining)
 
     def partitions(self, start: BatchOffset, end: BatchOffset) -> list[InputPartition]:
         first, last = start["offset"], end["offset"]
         slices = end.get("slices", 1)
-        load = LoadReport.from_json(end["load"]) if "load" in end else LoadReport()
+        load = msgspec.convert(end.get("load", {}), LoadReport)
         tasks = min(slices, self._cores(load))
         plan = BatchPlan(end["index_version"], slices, tasks, load, self._forwarding)
         if first == last:
             if start == end:
                 return []
-            missing_from = _read_head(self._data_dir).frontier
+            missing_from = self._process.read_head().frontier
             return [RangePartition(first, first, plan), *self._ranges(missing_from, first, plan)]
         return self._ranges(first, last, plan)
 
@@ -158,12 +157,13 @@ class LogStreamReader(DataSourceStreamReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, RangePartition)
-        signals = _signal_sender(self._signals)
+        process = self._process
         if partition.start == partition.end:
-            _warm_up()
-            signals.send("warm")
+            from culver.pipeline.range_processor import warm_up_operators
+
+            warm_up_operators()
+            process.signals.send("warm")
             return
-        write = functools.partial(_write, SiteFiles(Path(self._data_dir)), partition, signals)
         # One thread writes a block while this one matches the next. Spark does not run a committed batch again, so
         # all blocks must be on disk by then.
         with ThreadPoolExecutor(1) as writer:  # starts no thread before it gets a block
@@ -172,36 +172,17 @@ class LogStreamReader(DataSourceStreamReader):
                 if writing is not None:
                     writing.result()
                 if block.end < partition.end:
-                    writing = writer.submit(write, block)
+                    writing = writer.submit(process.write, block, partition)
                 else:
-                    write(block)
+                    process.write(block, partition)
                 yield _manifest_row(block)
 
     def _blocks(self, partition: RangePartition) -> "Iterator[Notifications | Partial]":
         """The results of each block: of all slices, or of a task's share of them."""
-        processor, plan = _processor(self._data_dir, self._log), partition.plan
+        processor, plan = self._process.processor, partition.plan
         if plan.tasks == 1:
             return processor.process(partition.start, partition.end, plan)
         return processor.process_share(partition.start, partition.end, plan, partition.task)
-
-
-def _write(
-    files: SiteFiles, partition: RangePartition, signals: SignalSender, block: "Notifications | Partial"
-) -> None:
-    written = _written()
-    block = replace(block, work=written.tell(block.work))
-    if isinstance(block, Notifications):
-        began = time.perf_counter()
-        path = write_notifications(files.notifications, block, durable=True)
-        written.add(path.stat().st_size, time.perf_counter() - began)
-        signals.send("notifications")
-    else:
-        from culver.pipeline.partial_exchange import clear_partials, put_partial
-
-        joined = put_partial(files.partials, block, partition.task, partition.plan, _grouping())
-        if joined is not None:
-            _write(files, partition, signals, joined)
-            clear_partials(files.partials, joined, partition.plan)
 
 
 def _manifest_row(block: "Notifications | Partial") -> pa.RecordBatch:
@@ -210,61 +191,61 @@ def _manifest_row(block: "Notifications | Partial") -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.array([value], pa.int64()) for value in row], schema=_ARROW_SCHEMA)
 
 
-# One of each per worker process, kept between tasks.
+class _Process:
+    """What a process of Spark keeps from one task or batch to the next, made when it is first used. The imports come
+    late because only workers match, and four other processes load this module before the first batch."""
+
+    def __init__(self, data_dir: str, log: str, signals: str) -> None:
+        self.files = SiteFiles(Path(data_dir))
+        self.signals = SignalSender(signals)
+        self.written = WrittenFiles()
+        self._log = log
+
+    @functools.cached_property
+    def head_file(self) -> HeadFile:
+        return HeadFile.open(self.files.head)
+
+    @functools.cached_property
+    def head_watch(self) -> FileWatch:
+        return FileWatch(self.files.head)
+
+    @functools.cached_property
+    def grouping(self) -> "Grouping":
+        """For the thread that joins while another one matches."""
+        from culver.matching import Grouping
+
+        return Grouping()
+
+    @functools.cached_property
+    def processor(self) -> "RangeProcessor":
+        from culver.pipeline.range_processor import RangeProcessor
+        from culver.plugins import open_reader
+
+        return RangeProcessor(self.files.index, open_reader(self._log), self.head_file.read)
+
+    def read_head(self) -> Head:
+        """The head, even if the site is just writing it. Raises RuntimeError where there is none."""
+        for _ in range(_HEAD_TRIES):
+            if (head := self.head_file.read()) is not None:
+                return head
+            time.sleep(0.001)
+        raise RuntimeError(f"{self.files.head} holds no head; the site writes one when it starts")
+
+    def write(self, block: "Notifications | Partial", partition: RangePartition) -> None:
+        """Put the result of a block where the site, or the other tasks, find it."""
+        block = replace(block, work=self.written.tell(block.work))
+        if isinstance(block, Notifications):
+            began = time.perf_counter()
+            path = write_notifications(self.files.notifications, block, durable=True)
+            self.written.add(path.stat().st_size, time.perf_counter() - began)
+            self.signals.send("notifications")
+            return
+        from culver.pipeline.partial_exchange import clear_partials, put_partial
+
+        joined = put_partial(self.files.partials, block, partition.task, partition.plan, self.grouping)
+        if joined is not None:
+            self.write(joined, partition)
+            clear_partials(self.files.partials, joined, partition.plan)
 
 
-@functools.cache
-def _head_file(data_dir: str) -> HeadFile:
-    return HeadFile.open(SiteFiles(Path(data_dir)).head)
-
-
-def _read_head(data_dir: str) -> Head:
-    """The head, even if the site is just writing it. Raises RuntimeError where there is none."""
-    for _ in range(_HEAD_TRIES):
-        if (head := _head_file(data_dir).read()) is not None:
-            return head
-        time.sleep(0.001)
-    raise RuntimeError(f"{SiteFiles(Path(data_dir)).head} holds no head; the site writes one when it starts")
-
-
-@functools.cache
-def _load_file(data_dir: str) -> LoadFile:
-    return LoadFile(SiteFiles(Path(data_dir)).load)
-
-
-@functools.cache
-def _head_watch(data_dir: str) -> FileWatch:
-    return FileWatch(SiteFiles(Path(data_dir)).head)
-
-
-def _warm_up() -> None:
-    from culver.pipeline.range_processor import warm_up_operators
-
-    warm_up_operators()
-
-
-@functools.cache
-def _written() -> WrittenFiles:
-    return WrittenFiles()
-
-
-@functools.cache
-def _grouping() -> "Grouping":
-    """For the thread that joins while another one matches."""
-    from culver.matching import Grouping
-
-    return Grouping()
-
-
-@functools.cache
-def _processor(data_dir: str, log: str) -> "RangeProcessor":
-    # Imported here, because only workers match, and four other processes load this module before the first batch.
-    from culver.pipeline.range_processor import RangeProcessor
-    from culver.plugins import open_reader
-
-    return RangeProcessor(SiteFiles(Path(data_dir)).index, open_reader(log), _head_file(data_dir).read)
-
-
-@functools.cache
-def _signal_sender(path: str) -> SignalSender:
-    return SignalSender(path)
+_process = functools.cache(_Process)

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import json
 import logging
-import os
 import shutil
 import socket
 import subprocess
@@ -12,17 +11,16 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import IO
 
 import pyarrow as pa
+from msgspec.structs import replace
 
 from culver.config import PipelineSettings
+from culver.pipeline.batch_plan import LoadFile, LoadReport
 from culver.pipeline.engine import EngineSetup
-from culver.pipeline.engine_totals import EngineObservation, EngineTally
+from culver.pipeline.engine_totals import EngineObservation
 from culver.pipeline.head import Head, HeadFile
-from culver.pipeline.load_report import LoadFile, LoadReport
 from culver.pipeline.notification_collector import NotificationCollector
 from culver.pipeline.spark import java
 from culver.pipeline.spark.checkpoint import damage_in, set_aside
@@ -38,6 +36,7 @@ _STOP_SECONDS = 8.0
 # How often the engine tries a master that does not answer.
 _MASTER_SECONDS = 2.0
 _LONGEST_PAUSE_SECONDS = 30.0
+_MOST_LOG_BYTES = 16 * 1024 * 1024
 # A driver that was ready for so long has not failed at its start.
 _SETTLED_SECONDS = 5.0
 # So many failed starts in a row cast doubt on the checkpoint.
@@ -52,31 +51,30 @@ class SparkEngine:
 
     def __init__(self, setup: EngineSetup) -> None:
         settings, files = setup.settings, setup.files
+        self._settings = settings
         self._files = files
+        self._checkpoint = files.spark / "checkpoint"
+        self._log_path = files.spark / "driver.log"
         self._log_address = setup.log.address
         self._head = setup.head
         self._head_file: HeadFile | None = None
         self._master = settings.spark_master
-        self._batch_events = settings.batch_events
         ui = {"spark.ui.enabled": "true"} if settings.spark_ui else {}
         self._spark_conf = {**ui, **settings.spark_conf}
-        self._forwarding = settings.forwarding
         self._allocate = executors_follow_slices(self._master, setup.elastic, self._spark_conf)
         # The cores of a cluster's executors; 0 while unknown.
         self._cores = 0
         self._load_file = LoadFile(files.load)
         self._load_before = self._load_file.read()
         self._progress = setup.progress
-        self._tally = EngineTally()
-        self._collector = NotificationCollector(
-            files.notifications, setup.sink, setup.head.frontier, self._tally
-        )
+        self._collector = NotificationCollector(files.notifications, setup.sink, setup.head.frontier)
+        self._tally = self._collector.tally
         self._ui: str | None = None
         self._state = "starting"
         # Why the last driver failed, until another has settled.
         self._failure: str | None = None
         self._ready = False
-        self._signals_dir: str | None = None
+        self._signals_dir: Path | None = None
         self._socket: socket.socket | None = None
         self._driver: subprocess.Popen[bytes] | None = None
         self._recorder: subprocess.Popen[bytes] | None = None
@@ -107,10 +105,10 @@ class SparkEngine:
         self._head_file = HeadFile.create(self._files.head)
         self._head_file.write(self._head)
         # A socket's path may have 108 characters at most, so it cannot be in the data directory.
-        self._signals_dir = tempfile.mkdtemp(prefix="culver-")
+        self._signals_dir = Path(tempfile.mkdtemp(prefix="culver-"))
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
         self._socket.setblocking(False)
-        self._socket.bind(self._signals_path)
+        self._socket.bind(str(self._signals_dir / "signals"))
         asyncio.get_running_loop().add_reader(self._socket, self._on_signals)
         self._tasks = [asyncio.create_task(self._supervise()), asyncio.create_task(self._look())]
 
@@ -143,11 +141,6 @@ class SparkEngine:
         self._state = "stopped"
 
     # --- signals of the workers and the driver --------------------------------------------------------
-
-    @property
-    def _signals_path(self) -> str:
-        assert self._signals_dir is not None
-        return os.path.join(self._signals_dir, "signals")
 
     def _on_signals(self) -> None:
         assert self._socket is not None
@@ -262,15 +255,8 @@ class SparkEngine:
         )
         return 0.0 if ready_since is None else time.monotonic() - ready_since, driver.returncode
 
-    @property
-    def _checkpoint(self) -> Path:
-        return self._files.spark / "checkpoint"
-
-    @property
-    def _log_path(self) -> Path:
-        return self._files.spark / "driver.log"
-
     def _start_driver(self) -> "subprocess.Popen[bytes]":
+        assert self._signals_dir is not None
         self._files.spark.mkdir(exist_ok=True)
         for leftover in (self._files.spark / "local", self._files.partials):
             shutil.rmtree(leftover, ignore_errors=True)
@@ -278,9 +264,9 @@ class SparkEngine:
             "data_dir": str(self._files.data_dir.absolute()),
             "log": self._log_address,
             "master": self._master,
-            "batch_events": self._batch_events,
-            "signals": self._signals_path,
-            "forwarding": self._forwarding,
+            "batch_events": self._settings.batch_events,
+            "signals": str(self._signals_dir / "signals"),
+            "forwarding": self._settings.forwarding,
             "checkpoint": str(self._checkpoint.absolute()),
             "work_dir": str(self._files.spark.absolute()),
             "conf": self._spark_conf,
@@ -288,7 +274,8 @@ class SparkEngine:
         }
         command = [sys.executable, "-m", "culver.pipeline.spark.driver", json.dumps(options)]
         with self._log_path.open("ab") as log:
-            _bound(log)
+            if log.tell() > _MOST_LOG_BYTES:
+                log.truncate(0)
             # A session of its own: Ctrl-C in a terminal reaches only the site, which then stops the driver.
             self._driver = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True
@@ -318,9 +305,3 @@ def _close_input(driver: "subprocess.Popen[bytes]") -> None:
     """Tell the driver to stop, and give the descriptor back."""
     assert driver.stdin is not None
     driver.stdin.close()
-
-
-def _bound(log: IO[bytes], most_bytes: int = 16 * 1024 * 1024) -> None:
-    """Begin the driver's log again when it has grown large."""
-    if log.tell() > most_bytes:
-        log.truncate(0)

@@ -3,9 +3,10 @@
 import itertools
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from culver.pipeline.load_report import LoadReport
+from culver.pipeline.batch_plan import LoadReport
 from culver.pipeline.spark.log_source import LogStreamReader, RangePartition
 
 
@@ -21,7 +22,7 @@ def tasks_of(tmp_path: Path, slices: int, events: int, load: LoadReport | None) 
         }
     )
     start = {"offset": 0, "index_version": 1, "slices": slices, "start_up": 1}
-    end = {**start, "offset": events} | ({} if load is None else {"load": load.to_json()})
+    end = {**start, "offset": events} | ({} if load is None else {"load": msgspec.to_builtins(load)})
     found = reader.partitions(start, end)
     assert all(isinstance(each, RangePartition) and each.plan.slices == slices for each in found)
     return [(each.start, each.end, each.task) for each in found if isinstance(each, RangePartition)]

@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 from culver.pipeline.head import Head, HeadFile
-from culver.pipeline.spark.file_watch import FileWatch
+from culver.pipeline.spark.signals import FileWatch
 
 
 def test_write_of_the_head_wakes_the_waiting_one(tmp_path: Path) -> None:
@@ -35,8 +35,8 @@ def test_write_before_the_wait_is_not_missed_and_counts_once(tmp_path: Path) -> 
 
 
 def test_file_that_cannot_be_watched_is_looked_at_every_few_milliseconds(tmp_path: Path) -> None:
-    watch = FileWatch(tmp_path / "missing")
     before = len(os.listdir("/proc/self/fd"))
+    watch = FileWatch(tmp_path / "missing")
     began = time.monotonic()
     watch.wait(60)
     assert time.monotonic() - began < 30
