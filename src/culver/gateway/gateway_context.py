@@ -12,7 +12,7 @@ from starlette.types import Receive
 
 from culver.config import Settings
 from culver.errors import RateLimited, Unavailable
-from culver.gateway.metrics.gateway_metrics import GatewayMetrics
+from culver.gateway.gateway_metrics import GatewayMetrics
 from culver.gateway.rate_limits import TokenBuckets, address_key
 from culver.roles import Site
 

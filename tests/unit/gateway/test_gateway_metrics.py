@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from culver.gateway.metrics.gateway_metrics import GatewayMetrics
+from culver.gateway.gateway_metrics import GatewayMetrics
 from culver.model import Event
 from support.fake_site import FakeSite
 from support.gateway import run

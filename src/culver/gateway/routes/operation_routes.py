@@ -11,7 +11,7 @@ from culver.gateway.api import openapi
 from culver.gateway.api.delivery_encoding import encode
 from culver.gateway.api.operations import JSON, Operations
 from culver.gateway.gateway_context import gateway_of
-from culver.gateway.metrics import gateway_metrics
+from culver.gateway.gateway_metrics import CONTENT_TYPE
 from culver.gateway.redirection import url_of
 from culver.messages import GatewayEntry, Gateways, Health, SiteStatus
 
@@ -41,7 +41,7 @@ async def metrics(request: Request) -> Response:
     """Show metrics for Prometheus."""
     gateway = gateway_of(request)
     await gateway.site.observation.refresh()
-    return Response(gateway.metrics.render(), media_type=gateway_metrics.CONTENT_TYPE)
+    return Response(gateway.metrics.render(), media_type=CONTENT_TYPE)
 
 
 @operations.add("GET /v1/pipeline")
