@@ -5,14 +5,14 @@
     notifications/START-END.ntf                         task 2 finds the others there, joins them with what it has in
                                                         memory into this, and deletes the two
 
-A task that does not find the others writes its own, and looks once more. So of two that finish at the same moment at
-least one finds all, and both may: then they write the same content under the same name. A task that is tried again
-after its block was joined finds nothing of the others any more, and leaves its own behind; that goes when the driver
-is next started, and where it is joined before, the content is the same again.
+A task that does not find the results of all others writes its own, and looks once more. So of two tasks that finish
+at the same moment at least one finds all. Both may: then they write the same content under the same name. A task that
+is tried again after its block was joined finds nothing of the others, and leaves its own result behind. The driver
+removes it at its next start; if another task joins it before, the content is the same again.
 
-A worker that has outlived its driver may still write; by another plan, or with an index that was made anew meanwhile
-under the same version, it does so under other names. A partial result need not outlive a power cut, for the whole
-batch is run again then.
+A worker that has outlived its driver may still write. If it has another plan, or an index that was rebuilt meanwhile
+under the same version, it writes under other names. A partial result need not survive a power cut, because Spark then
+runs the whole batch again.
 """
 
 import contextlib

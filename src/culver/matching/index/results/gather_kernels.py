@@ -1,15 +1,15 @@
-"""Hot: the matches of many events, gathered by registration as they are found, never listed event by event.
+"""Hot: gathers the matches of many events by registration during the search, without a list by event.
 
-A search finds leaves of 64 boxes and, for each, a mask of those that the event lies in. Mask and row are put down on
-a page of that leaf. A full page has 64 of both, and turned over (rows against boxes) it has for each box a mask of
-the page's rows, from which 64 rows are written at once:
+A search finds leaves of 64 boxes and, for each, a mask of the boxes that the event lies in. The gather writes mask
+and row to a page of that leaf. A full page has 64 of both. Transposed (rows against boxes), it has a mask of the
+page's rows for each box, from which 64 rows are written at once:
 
     page of leaf 3          row   mask of boxes        turned     box 0: rows 10010...  -> 0, 9
                                0   1010...                         box 1: rows 00110...  -> 4, 9
                                4   0110...
                                9   1100...
 
-What is found without boxes is put down likewise, a leaf being 64 registrations that follow one another.
+Registrations that are found without boxes have pages too: a leaf is then 64 registrations in order.
 """
 
 from typing import NamedTuple
@@ -25,8 +25,8 @@ _PAGE = LANES
 
 
 class Pages(NamedTuple):
-    """Places 64p up to 64p + 63 of `masks` and `rows` are page p, which belongs to leaf leaves[p]. `heads` tells for
-    each leaf the place that comes next: a multiple of 64 where that is on a page yet to be begun."""
+    """Places 64p up to 64p + 63 of `masks` and `rows` are page p, which belongs to leaf leaves[p]. `heads` has the
+    next place of each leaf, a multiple of 64 where that is on a new page."""
 
     masks: Masks
     rows: Ranks
@@ -54,9 +54,9 @@ def gather_rows(
     row_of: Ranks,
     pages: Pages,
 ) -> tuple[Pages, int, int]:
-    """Put down what the events of a batch find; event i is row row_of[i], ascending. See `kernels.match_rows` for the
-    other arguments. `heads` is zero, one for each leaf of boxes and then for each of registrations. Returns the
-    pages, more where they did not suffice, how many are used, and how many bits are set in their masks."""
+    """Write what the events of a batch find to pages. Event i is row row_of[i], and rows ascend. `search_tile` has
+    the other arguments. `heads` is zero, with an entry for each leaf of boxes and then for each of registrations.
+    Returns the pages, more where they did not suffice, how many are used, and how many bits their masks have."""
     boxes = len(segment.slot_registration) // LANES
     one = np.uint64(1)
     used = bits = 0
@@ -111,9 +111,9 @@ def gather_rows(
 
 @compiled
 def turn_over(pages: Pages, used: int, rows: Ranks, slot_begin: Integers) -> None:
-    """Write the rows of every slot, one slot after the other: those of slot s become rows[slot_begin[s] :
-    slot_begin[s + 1]]. `rows` needs 64 places more than there are bits."""
-    masks, page_rows, page_leaves, heads = pages
+    """Write the rows of each slot, one slot after the other. Those of slot s begin at slot_begin[s], and end where
+    those of the next begin. `rows` needs 64 places more than there are bits."""
+    masks, page_rows, page_blocks, heads = pages
     first = np.zeros(len(heads) + 1, np.int64)
     for page in range(used):
         first[page_leaves[page] + 1] += 1
@@ -155,8 +155,8 @@ def by_registration(
     bounds: Integers,
     rows: Ranks,
 ) -> tuple[int, int]:
-    """Put the rows of the slots of each registration together, in order of numbers, without those at positions at
-    which it is not in effect. Returns how many registrations have any, and how many rows there are in all.
+    """Put the rows of each registration's slots together, in order of numbers, without those at positions at which it
+    is not in effect. Returns how many registrations have rows, and how many rows there are in all.
 
     `rows` and `slot_rows` need 32 places more than there are rows. The boxes of registration r are
     slots_of[slots_start[r] : slots_start[r + 1]]."""
@@ -179,7 +179,8 @@ def by_registration(
                 while begin < end and first_position + slot_rows[end - 1] >= until[registration]:
                     end -= 1
             for at in range(0, end - begin, MOVED):
-                move(slot_rows, begin + at, rows, total + at)  # and some nonsense behind the end
+                # Writes some nonsense behind the end, too, which the next rows replace.
+                move(slot_rows, begin + at, rows, total + at)
             total += end - begin
             lists += end > begin
         if lists > 1:
@@ -194,7 +195,7 @@ def by_registration(
 
 @compiled
 def _distinct(rows: Ranks, start: int, end: int) -> int:
-    """Leave out what is there twice; returns where the rows, which are sorted, end then."""
+    """Leave out the second of two equal rows, which are sorted. Returns the new end."""
     kept = start
     for at in range(start, end):
         if at == start or rows[at] != rows[at - 1]:

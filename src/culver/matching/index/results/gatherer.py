@@ -1,4 +1,4 @@
-"""Gathering the matches of a batch by registration, segment after segment, in memory that is used again."""
+"""Gathers the matches of a batch by registration, segment after segment, in memory that is used again."""
 
 import numpy as np
 
@@ -11,20 +11,21 @@ from culver.matching.index.search.buffer_pool import result_buffer
 from culver.matching.index.search.columnar_matcher import ColumnarView
 from culver.matching.index.segments.segment_view import FOREVER
 
-_MOST_KEPT = 1 << 17  # pages that there is memory for between calls
+# How many pages stay in memory between calls.
+_MOST_KEPT = 1 << 17
 _NEVER_ENDED = np.empty(0, np.int64)
 
 
 class Gatherer:
-    """Not thread-safe. What `find` has found must be grouped before the next call."""
+    """Not thread-safe. The caller takes the part of what `find` has found before the next call."""
 
     def __init__(self) -> None:
         self._pages = _pages(0, 0)
         self._slot_rows: Ranks = np.empty(0, np.uint16)
 
     def find(self, part: ColumnarView, columns: BatchColumns, row_of: Rows, start: int) -> "Gathered":
-        """What the events of a batch match in one segment. Event i is row `row_of[i]` (ascending), and row r is at
-        log position `start + r`."""
+        """Find the matches of a batch in one segment. Event i is row `row_of[i]` (ascending), and row r is at log
+        position `start + r`."""
         segment = part.segment
         keys, there = columns.fill(segment.programs, segment.literals)
         held = segment.needs.evaluate(columns)
@@ -46,8 +47,8 @@ class Gatherer:
         return self._slot_rows
 
     def let_go(self) -> None:
-        """Of memory that is more than most batches need."""
-        if len(self._pages.leaves) > _MOST_KEPT:
+        """Let go of the memory if it is more than most batches need."""
+        if len(self._pages.blocks) > _MOST_KEPT:
             self._pages = _pages(0, len(self._pages.heads))
             self._slot_rows = np.empty(0, np.uint16)
 

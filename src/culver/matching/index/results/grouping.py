@@ -1,13 +1,14 @@
 """Hot: grouping by registration. The gatherer alone does it in another way, while it searches.
 
-A counting sort: count the rows of each number, lay the groups out in order of numbers, put every row in its place.
-A bitmap of the numbers finds the few that occur without a look at each counter.
+A counting sort: count the rows of each number, lay the groups out in order of numbers, put every row in its place,
+and merge a part's rows of a number with those that are there already. A bitmap finds the few numbers that occur
+without a look at every counter.
 
     parts     event 0: 7 2   event 3: 2 5 9        counts   2: 2   5: 2   7: 1   9: 1
               registration 5: 1                    begins   2: 0   5: 2   7: 4   9: 5
-                                                   rows     0 3    3 1    0      3     then each group in order
+                                                   rows     0 3    1 3    0      3
 
-Numbers that lie far apart are first replaced by their ranks among the distinct ones.
+Ranks among the distinct numbers take the place of numbers that lie far apart.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,20 +20,21 @@ from culver.matching.groups import MOST_EVENTS, Groups, Matched, MatchList, Rows
 from culver.matching.index.intrinsics.vectors import lowest
 from culver.matching.index.search.buffer_pool import result_buffer
 
+# A span of so many numbers is always counted as it is: reading its bitmap takes 5 µs.
 _NARROW = 1 << 20
-"""How wide a span of numbers may always be to be counted as it is: a look at its bitmap takes 5 µs."""
+# A wider one is counted up to so many numbers per pair, and to fewer once the counters take more than 64 MiB.
 _WIDE = 1 << 24
-"""How wide a span may be, in memory, if there are some pairs for it."""
+_NUMBERS_PER_PAIR = 4_096
+_NUMBERS_PER_PAIR_IF_WIDE = 64
+# Rows from which on the buffer pool is quicker than new memory.
 _POOLED = 1 << 19
 
 
 def pooled_rows(count: int) -> Rows:
     """Memory for so many rows, from the buffer pool where they are many."""
-    return (
-        np.empty(count, np.uint16)
-        if count < _POOLED
-        else result_buffer(-(-count // 4)).view(np.uint16)[:count]
-    )
+    if count < _POOLED:
+        return np.empty(count, np.uint16)
+    return result_buffer(-(-count // 4)).view(np.uint16)[:count]
 
 
 class Grouping:
@@ -66,7 +68,8 @@ class Grouping:
         pairs = sum([part.pairs for part, _ in shifted])
         low = min([part.span[0] for part, _ in shifted], default=0)
         width = max([part.span[1] for part, _ in shifted], default=-1) + 1 - low
-        if width <= _NARROW or width <= (4_096 if width <= _WIDE else 64) * pairs:
+        per_pair = _NUMBERS_PER_PAIR if width <= _WIDE else _NUMBERS_PER_PAIR_IF_WIDE
+        if width <= max(_NARROW, per_pair * pairs):
             return self._counted(shifted, low, width, new_rows(pairs))
         distinct = np.unique(np.concatenate([part.numbers for part, _ in shifted]))
         ranked: list[tuple[Matched, int]] = [
