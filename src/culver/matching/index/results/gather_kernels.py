@@ -113,7 +113,7 @@ def gather_rows(
 def turn_over(pages: Pages, used: int, rows: Ranks, slot_begin: Integers) -> None:
     """Write the rows of each slot, one slot after the other. Those of slot s begin at slot_begin[s], and end where
     those of the next begin. `rows` needs 64 places more than there are bits."""
-    masks, page_rows, page_blocks, heads = pages
+    masks, page_rows, page_leaves, heads = pages
     first = np.zeros(len(heads) + 1, np.int64)
     for page in range(used):
         first[page_leaves[page] + 1] += 1

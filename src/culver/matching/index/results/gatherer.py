@@ -48,7 +48,7 @@ class Gatherer:
 
     def let_go(self) -> None:
         """Let go of the memory if it is more than most batches need."""
-        if len(self._pages.blocks) > _MOST_KEPT:
+        if len(self._pages.leaves) > _MOST_KEPT:
             self._pages = _pages(0, len(self._pages.heads))
             self._slot_rows = np.empty(0, np.uint16)
 

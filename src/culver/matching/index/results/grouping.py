@@ -11,6 +11,7 @@ without a look at every counter.
 Ranks among the distinct numbers take the place of numbers that lie far apart.
 """
 
+import itertools
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -22,7 +23,7 @@ from culver.matching.index.search.buffer_pool import result_buffer
 
 # A span of so many numbers is always counted as it is: reading its bitmap takes 5 µs.
 _NARROW = 1 << 20
-# A wider one is counted up to so many numbers per pair, and to fewer once the counters take more than 64 MiB.
+# A wider one is counted up to so many numbers per pair, and to fewer once the counters take more than 128 MiB.
 _WIDE = 1 << 24
 _NUMBERS_PER_PAIR = 4_096
 _NUMBERS_PER_PAIR_IF_WIDE = 64
@@ -65,6 +66,8 @@ class Grouping:
         ]
         if len(shifted) == 1 and isinstance(part := shifted[0][0], Groups) and shifted[0][1] == 0:
             return part
+        if len(shifted) > 1 and first_rows is None and (chained := _chained(parts, new_rows)) is not None:
+            return chained
         pairs = sum([part.pairs for part, _ in shifted])
         low = min([part.span[0] for part, _ in shifted], default=0)
         width = max([part.span[1] for part, _ in shifted], default=-1) + 1 - low
@@ -111,6 +114,24 @@ class Grouping:
             place_groups(*grouped, shift, low, counts, begins, rows)
         clear(numbers[:count], low, counts)
         return Groups(numbers[:count], bounds[: count + 1], rows)
+
+
+def _chained(parts: Sequence[Matched], new_rows: Callable[[int], Rows]) -> Groups | None:
+    """The groups of parts whose numbers do not overlap, one part after the other; None for any other parts. Segments
+    of an index mostly are such parts. For five million rows of a block this takes 4 ms and counting 6, where the
+    search takes 27."""
+    groups = [part for part in parts if isinstance(part, Groups) and part.pairs]
+    if sum(part.pairs for part in parts) != sum(part.pairs for part in groups):
+        return None
+    groups.sort(key=lambda part: part.span)
+    if any(one.span[1] >= other.span[0] for one, other in itertools.pairwise(groups)):
+        return None
+    numbers = np.concatenate([part.numbers for part in groups])
+    bounds = np.zeros(len(numbers) + 1, np.int64)
+    np.cumsum(np.concatenate([np.diff(part.bounds) for part in groups]), out=bounds[1:])
+    rows = new_rows(int(bounds[-1]))
+    np.concatenate([part.rows for part in groups], out=rows)
+    return Groups(numbers, bounds, rows)
 
 
 def load() -> None:
