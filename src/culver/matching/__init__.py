@@ -5,7 +5,7 @@
       compiles_by_column
     IndexWriter, Compaction, Index,               clauses in files, versions of them, and matching against one
       SearchMemory, index_versions, read_division, warm_up
-    Partitioner, PlacementRecord, ANYWHERE        what divides an index into sets
+    Partitioner, ANYWHERE                         what divides an index into sets
     Dimension, KeyLine, BatchColumns, ...         values of events and bounds of clauses as keys, for a placement
     Groups, Found, ...                            matches grouped by registration
 
@@ -57,11 +57,7 @@ if TYPE_CHECKING:
     from culver.matching.index.storage.compaction import Compaction as Compaction
     from culver.matching.index.storage.index_reader import Index as Index, SearchMemory as SearchMemory
     from culver.matching.index.storage.index_writer import IndexWriter as IndexWriter
-    from culver.matching.index.storage.partitioner import (
-        ANYWHERE as ANYWHERE,
-        Partitioner as Partitioner,
-        PlacementRecord as PlacementRecord,
-    )
+    from culver.matching.index.storage.partitioner import ANYWHERE as ANYWHERE, Partitioner as Partitioner
     from culver.matching.index.storage.version_files import (
         index_versions as index_versions,
         read_division as read_division,

@@ -1,7 +1,6 @@
-"""Which placement to take: from what was measured, with the reason in a sentence.
+"""The choice of a placement, from what was measured, with the reason in a sentence.
 
-Every placement that comes into question is an option: what an event costs with it, and how much the fullest worker
-holds.
+Every placement in question is an option: what an event costs with it, and how much the fullest worker holds.
 
     memory
       |  replicated             does not fit
@@ -11,9 +10,9 @@ holds.
       +------------------------------------------ seconds per event
                  ^ taken: the quickest that fits. Where none fits, the one that needs least memory
 
-What an existing index is divided by stays, unless it does not fit or another is clearly quicker: to change means to
-build everything anew at the start. In the same way `replicated` is kept to while it fits: it has the fewest files and
-tasks.
+An existing index keeps its placement, unless that does not fit or another is clearly quicker: a change means building
+everything anew at the start. In the same way `replicated` has precedence while it fits, because it has the fewest
+files and tasks.
 """
 
 from collections.abc import Sequence
@@ -24,23 +23,30 @@ import numpy as np
 from culver.matching import ClauseTable
 from culver.placement.mpartition import REST, MPartition
 
-INDEX_SHARE = 0.5  # of a worker's memory: while a new version is opened, the one before is still in use
-_CLEARLY = 0.8  # of the seconds: what is worth a change
+INDEX_SHARE = 0.5
+"""The part of a worker's memory that the index may take: while a new version is opened, the one before is in use."""
+# A change is worth it where the seconds fall below this part of what they are.
+_CLEARLY = 0.8
 
 
 @dataclass(frozen=True, slots=True)
 class PlacementOption:
+    """`seconds` are those of all workers together for an event, `worker_bytes` what the fullest worker holds. `parts`
+    tells people what the placement distinguishes."""
+
     name: str
     slices: int
-    seconds: float  # of all workers together, for an event
-    worker_bytes: int  # that the fullest worker holds
-    parts: str = ""  # for people: what it tells apart
+    seconds: float
+    worker_bytes: int
+    parts: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryBudget:
-    index_bytes: int  # of all registrations, each once
-    worker_bytes: int  # that each worker has
+    """The bytes of an index with each registration once, and the bytes that each worker has."""
+
+    index_bytes: int
+    worker_bytes: int
 
     @property
     def budget(self) -> int:
@@ -53,15 +59,17 @@ class MemoryBudget:
 
 @dataclass(frozen=True, slots=True)
 class PlacementChoice:
+    """A placement, and the reason in a sentence for people."""
+
     name: str
     slices: int
-    reason: str  # a sentence for people
+    reason: str
 
 
 def choose_placement(
     options: Sequence[PlacementOption], memory: MemoryBudget, present: PlacementOption | None = None
 ) -> PlacementChoice:
-    """One of the options, of which there is at least one; `present` is the one of them that is in use."""
+    """Choose one of the options, of which there is at least one; `present` is the one in use."""
     least = min(options, key=lambda each: (each.worker_bytes, each.seconds))
     fitting = [each for each in options if each.worker_bytes <= memory.budget]
     if not fitting:
@@ -81,7 +89,7 @@ def choose_placement(
 
 
 def choose_replicated(slices: int, memory: MemoryBudget) -> PlacementChoice:
-    """Replicated, where there is nothing to weigh: one slice, or a small index that fits into every worker."""
+    """Choose `replicated` without weighing: there is one slice, or a small index that fits into every worker."""
     index, each = _shown(memory.index_bytes), _shown(memory.worker_bytes)
     if slices > 1:
         reason = (
@@ -100,8 +108,8 @@ def choose_replicated(slices: int, memory: MemoryBudget) -> PlacementChoice:
 
 
 def describe_applications(placement: MPartition, table: ClauseTable) -> str:
-    """The layers of a placement for people: which attributes tell registrations like these apart, and how many of
-    them. Different applications ask about different attributes, so each of them is a layer."""
+    """Describe the layers of a placement for people: which attributes distinguish registrations like these, and how
+    many of them. Different applications ask about different attributes, so each of them is a layer."""
     held = placement.assign(table)
     total = max(1, len(held))
     told: list[str] = []

@@ -1,20 +1,20 @@
 """Forwarding: which of its candidates gets an event (section III-B of BlueDove's paper).
 
-A placement leaves choices open: any one of an event's candidate sets gives the whole answer. A policy takes one, from
-what the slices last told of themselves:
+A placement leaves choices open: any one of an event's candidate sets gives the whole answer. A policy chooses one,
+from what the slices last reported:
 
-    adaptive             the one that costs least, where what waits at a slice now is the price of its time
-    response-time        the one that answered quickest when it was last told
+    adaptive             the one that costs least, counting the work that waits at its slice now
+    response-time        the one that answered quickest in the last report
     subscription-count   the one with the fewest registrations
     random               any, by a hash of the event's number
 
-    told                                          decided
+    reported                                      decided
     slice 0   queue, arrival and rate of          event 0, 0.00 s later    slice 0
               each of its sets                    event 1, 0.02 s later    slice 2
-    slice 1   ...                                 event 2, 0.02 s later    slice 0 (which has done some of it by now)
+    slice 1   ...                                 event 2, 0.02 s later    slice 0 (which has done some by now)
 
-Policies are pure: no clock, no memory between calls. The same arguments give the same choice in every process, so
-each task of a batch can work out for itself what all the others do.
+Policies are pure: they have no clock, and no memory between calls. The same arguments give the same choice in every
+process, so each task of a batch works out for itself what all the others do.
 """
 
 from collections.abc import Sequence
@@ -27,23 +27,34 @@ from numpy.typing import NDArray
 from culver.placement import forwarding_kernels as kernels
 from culver.placement.placement import ChosenSets
 
-_PATIENCE = 10.0  # events of average cost that one waits for rather than cost e times as much
+# An event waits for so many events of average cost rather than cost e times as much.
+_PATIENCE = 10.0
 _ROOT_OF_HALF, _LN_2 = 0.7071067811865476, 0.6931471805599453
-_LAST_POWER = 19  # of the series of a logarithm: the next is below the last bit
-_GUESSED_SECONDS = 1e-9  # for each registration that an event is matched against, before anything is measured
+# The last power of the logarithm's series; the next is below the last bit.
+_LAST_POWER = 19
+# For each registration that an event is matched against, before anything is measured.
+_GUESSED_SECONDS = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
 class SetLoad:
-    """What was last told, arrays by set number. Of a set that is anywhere, the sums over all slices."""
+    """The last report about the sets; arrays go by set number. A set that is anywhere has the sums over all slices.
 
-    homes: NDArray[np.int64]  # the slice that works on it, or ANYWHERE
+    homes            the slice that works on the set, or ANYWHERE
+    registrations    how many registrations the set has
+    queue            events that wait for it
+    arrival          events that came in a second
+    rate             events in a second while its slice works on nothing else; 0: not measured
+    response         seconds from an event's arrival to its answer, as last measured
+    """
+
+    homes: NDArray[np.int64]
     slices: int
-    registrations: NDArray[np.int64]  # in each set
-    queue: NDArray[np.float64]  # events waiting for it
-    arrival: NDArray[np.float64]  # events a second that came
-    rate: NDArray[np.float64]  # events a second while its slice works on nothing else; 0: not measured
-    response: NDArray[np.float64]  # seconds from an event's arrival to its answer, as last measured
+    registrations: NDArray[np.int64]
+    queue: NDArray[np.float64]
+    arrival: NDArray[np.float64]
+    rate: NDArray[np.float64]
+    response: NDArray[np.float64]
 
 
 class Forwarding(Protocol):
@@ -56,10 +67,10 @@ class Forwarding(Protocol):
         seconds: NDArray[np.float64],
         first: int = 0,
     ) -> ChosenSets:
-        """`choices` are those of a route, each of shape (events, candidates). `seconds`: how long after `load` was
-        told each event is decided on, ascending. `first`: the number of the first event.
+        """Choose a set for each event in each choice of a route. `choices` are arrays (events, candidates). `seconds`
+        says how long after the report each event is decided on, ascending; `first` is the number of the first event.
 
-        A set that is anywhere goes to a slice that the event goes to anyway, else to one by the policy."""
+        A set that is anywhere goes to a slice that the event goes to anyway, or else to one that the policy takes."""
 
 
 class RandomForwarding:
@@ -78,7 +89,7 @@ class RandomForwarding:
 
 
 class SubscriptionCountForwarding:
-    """Good as long as every slice keeps up: it knows neither queues nor that sets of one slice compete."""
+    """Good as long as every slice keeps up: it ignores queues, and that the sets of one slice compete."""
 
     name: ClassVar[str] = "subscription-count"
 
@@ -93,8 +104,7 @@ class SubscriptionCountForwarding:
 
 
 class ResponseTimeForwarding:
-    """What was told is taken as it is until it is told anew, so all events of that time follow one another to the
-    same places."""
+    """Takes the report as it is until the next one, so all events in between go to the same places."""
 
     name: ClassVar[str] = "response-time"
 
@@ -109,29 +119,30 @@ class ResponseTimeForwarding:
 
 
 class AdaptiveForwarding:
-    """What waits at the slice, now, and what it costs to match the event there: all sets of a slice compete for it.
+    """Takes the candidate with the least work waiting at its slice now, and the least price. All sets of a slice
+    compete for the slice's time.
 
     The paper extrapolates each queue, q + (arrival - rate) (t - t'), and takes the least (q + 1) / rate. Here a slice
-    has seconds of work, the sum of queue / rate over its sets; it works off one second of them in a second, and gets
-    those of each event that is sent to it meanwhile. What is sent is known exactly, so it stands for the arrivals:
-    the arrival rate as told would send all events of one batch to the same place.
+    has seconds of work, the sum of queue / rate over its sets. It works off one second of them in a second, and gets
+    those of each event that is sent to it meanwhile. What is sent is known exactly, so it replaces the arrivals: the
+    reported arrival rate would send all events of one batch to the same place.
 
-    To that comes what it costs to match the event there, and a price for being costly, which the paper does not have:
+    The cost of matching the event there is added, and a price for being costly, which the paper does not have:
 
         work + cost + PATIENCE * mean cost * ln(cost)
 
-    Without it, slices are kept equally busy by sending events where they cost ten times as much. With it, a slice
-    that others could replace at a high cost only has more work waiting than they have, and is left alone by events
-    that can go elsewhere: that is near the highest rate that any policy can have, and the slices of one batch are
-    done together. Simulated on W1, 20 slices, equal cuts, time in proportion to the set searched, events/s:
+    Without the price, slices stay equally busy because events go where they cost ten times as much. With it, a slice
+    that others could replace only at a high cost has more work waiting than they have, and events that can go
+    elsewhere avoid it. That is near the highest rate that any policy can reach, and the slices of one batch finish
+    together. Simulated on W1, 20 slices, equal cuts, time in proportion to the set searched, events/s:
 
                        at saturation    in one batch
         work + cost           10,500          14,100
         the paper's           15,800          12,800
         this                  18,600          18,200
 
-    `share` is the part of all events that this dispatcher decides on. What it sends counts 1 / share times: the
-    others know the same and do the same.
+    `share` is the part of all events that this dispatcher decides on. What it sends counts 1 / share times, because
+    the other dispatchers do the same with the rest.
     """
 
     name: ClassVar[str] = "adaptive"
@@ -156,7 +167,7 @@ class AdaptiveForwarding:
 
 
 def seconds_each(load: SetLoad) -> NDArray[np.float64]:
-    """The seconds that one event takes in each set; those not measured like the measured, by their size."""
+    """The seconds that one event takes in each set. Sets that are not measured are estimated by their size."""
     measured = load.rate > 0
     cost = np.zeros(len(load.rate))
     cost[measured] = 1.0 / load.rate[measured]
@@ -169,7 +180,7 @@ def seconds_each(load: SetLoad) -> NDArray[np.float64]:
 
 
 def _prices(cost: NDArray[np.float64]) -> NDArray[np.float64]:
-    """In seconds, and none lower than that of sets where an event costs nothing."""
+    """The price of each set in seconds; the lowest is that of sets where an event costs nothing."""
     some = cost > 0
     if not some.any():
         return cost
@@ -180,9 +191,9 @@ def _prices(cost: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def logarithm(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Of positive, finite values, the same to the last bit on every machine: NumPy's own goes by what the processor
-    has, and tasks on unlike machines that differ in one bit may both leave an event to the other. So there are sums,
-    products and quotients only: ln(m) = 2 artanh((m - 1) / (m + 1)), as a series."""
+    """The logarithm of positive, finite values, the same to the last bit on every machine. NumPy's own depends on the
+    processor, and two tasks that differ in one bit may both leave an event to the other. This one uses only sums,
+    products and quotients: ln(m) = 2 artanh((m - 1) / (m + 1)), as a series."""
     mantissa, exponent = np.frexp(values)
     low = mantissa < _ROOT_OF_HALF
     mantissa = np.where(low, 2.0 * mantissa, mantissa)
@@ -195,7 +206,7 @@ def logarithm(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _by_slice(load: SetLoad, values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The sum over the sets of each slice; those of sets that are anywhere in equal parts."""
+    """The sum over the sets of each slice; sets that are anywhere count in equal parts."""
     placed = load.homes >= 0
     sums = np.bincount(load.homes[placed], values[placed], load.slices).astype(np.float64)
     sums += values[~placed].sum() / load.slices
@@ -213,7 +224,7 @@ def _least(
 def _packed(
     choices: Sequence[NDArray[np.int64]], events: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Choices as kernels take them, and room for the sets and slices chosen."""
+    """Choices as kernels take them, and arrays for the chosen sets and slices."""
     widths = [choice.shape[1] for choice in choices]
     starts = np.concatenate([[0], np.cumsum(widths, dtype=np.int64)])
     packed = (

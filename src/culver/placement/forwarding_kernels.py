@@ -1,9 +1,9 @@
-"""The inner loops of `forwarding`: one event after another, up to 10 ns a candidate.
+"""The inner loops of `forwarding`: event by event, up to 10 ns a candidate.
 
     packed     a row for each event, the candidates of all its choices side by side, -1 behind the last of a choice
     starts     choice c has the columns starts[c] to starts[c + 1]
 
-Where candidates are equal, the one that comes first is taken, and events take turns in where they begin to look.
+The first of several equal candidates is taken, and successive events begin to look at different ones.
 """
 
 import numpy as np
@@ -17,7 +17,7 @@ _MIX_AGAIN = np.uint64(0x94D049BB133111EB)
 
 @compiled
 def _hash(number: int, salt: int) -> int:
-    """Below 2^31, the same for the same arguments (SplitMix64's finisher)."""
+    """A hash below 2^31 (SplitMix64's finaliser)."""
     mixed = np.uint64(number) * _GOLDEN + np.uint64(salt + 1) * _MIX
     mixed = (mixed ^ (mixed >> np.uint64(30))) * _MIX
     mixed = (mixed ^ (mixed >> np.uint64(27))) * _MIX_AGAIN
@@ -27,7 +27,7 @@ def _hash(number: int, salt: int) -> int:
 
 @compiled
 def _count(packed: Integers, event: int, start: int, end: int) -> int:
-    """How many candidates stand before the fillers."""
+    """How many candidates a choice has."""
     count = 0
     while start + count < end and packed[event, start + count] >= 0:
         count += 1
@@ -36,7 +36,7 @@ def _count(packed: Integers, event: int, start: int, end: int) -> int:
 
 @compiled
 def _slice_besides(slices: Integers, event: int) -> int:
-    """A slice that the event goes to anyway; -1: it goes to none yet."""
+    """A slice that the event goes to anyway; -1: none yet."""
     for choice in range(len(slices)):
         if slices[choice, event] >= 0:
             return int(slices[choice, event])
@@ -53,7 +53,7 @@ def choose_hashed(
     sets: Integers,
     slices: Integers,
 ) -> None:
-    """Each candidate as likely as the others, by a hash of the event's number."""
+    """Take each candidate with the same probability, by a hash of the event's number."""
     for event in range(len(packed)):
         anywhere = False
         for choice in range(len(starts) - 1):
@@ -84,7 +84,7 @@ def choose_least(
     sets: Integers,
     slices: Integers,
 ) -> None:
-    """The candidate with the least value, and where the set is anywhere the slice with the least."""
+    """Take the candidate with the least value; a set that is anywhere goes to the slice with the least."""
     count = len(of_slice)
     for event in range(len(packed)):
         anywhere = False
@@ -129,10 +129,10 @@ def choose_adaptive(
     sets: Integers,
     slices: Integers,
 ) -> None:
-    """The candidate with the least work before it and price, by set. `work`: seconds that wait, by slice, at the time
-    0 of `seconds`, and changed in place; an event that is sent adds `echo` times the `cost` of its set."""
+    """Take the candidate with the least work before it plus price. `work` has the seconds that wait at each slice at
+    the time 0 of `seconds`, and changes in place: an event adds `echo` times the `cost` of its set."""
     count = len(work)
-    at = np.zeros(count)  # the time that a slice's work was last brought up to
+    at = np.zeros(count)  # the time for which a slice's work was last worked out
     for event in range(len(packed)):
         now = seconds[event]
         anywhere = False

@@ -1,7 +1,7 @@
 """A registration is in the slice that its number hashes to, and an event goes to all slices. A slice has one set.
 
-StreamHub's default (section 3.2.1): nothing to learn, even slices whatever the filters say, and the end of a
-registration reaches its slice by the number alone. Every slice works on every event.
+This is StreamHub's default (section 3.2.1). It has nothing to learn, slices are even whatever the filters say, and
+the number alone tells which slice must hear that a registration has ended. Every slice works on every event.
 """
 
 from typing import ClassVar, Self

@@ -1,20 +1,22 @@
 """Online k-means (sequential, section 4.2.2 of StreamHub's paper): registrations that are alike share a slice.
 
-A registration is a point: in each dimension the centre of its intervals (of a half-line, its end), the mean over its
-clauses. It goes to the slice with the nearest centre, distances measured in standard deviations, and the centre moves
-towards it. Dimensions that one of the two says nothing about are neutral. Slices above their even share are disliked,
-the more the fuller, and one with a quarter more takes nothing; so is one whose summary would lose its bounds.
+A registration is a point: in each dimension the centre of its intervals (the end of a half-line), averaged over its
+clauses. It goes to the slice with the nearest centre, measured in standard deviations, and the centre moves towards
+it. Dimensions in which one of the two has nothing are neutral. A slice above its even share is penalised, the more
+the fuller it is, and one with a quarter more takes nothing. A slice whose summary would lose its bounds is penalised,
+too.
 
-A slice has one set, and keeps a summary of it: per dimension the interval around the terms of all its clauses, no
-bounds as soon as one clause has no term there. An event goes to the slices whose summary it does not contradict:
+A slice has one set, and keeps a summary of it: per dimension the interval around the terms of all its clauses,
+without bounds as soon as one clause has no term there. An event goes to the slices whose summary it does not
+contradict:
 
     slice 0    a in [3, 90]    s in ['A', 'K']        event {a: 50, s: 'X'}  -> slices 1 and 2
     slice 1    a in [10, 70]   s no bounds            event {s: 'B'}         -> slice 2 (a is missing)
     slice 2    a no bounds     s no bounds
 
-Which slice holds a registration depends on all that came before, so its end goes to all slices. Summaries only widen:
-to narrow them is to build the index anew, with a new placement. How many events a slice is spared depends on how well
-the filters fall apart; where they do not, it is `hashed` with filters that are alike together.
+Which slice holds a registration depends on all that came before, so all slices hear of its end. Summaries only widen;
+only building the index anew, with a new placement, narrows them. How many events a slice is spared depends on how
+well the filters separate; where they do not, this is `hashed` with similar filters together.
 """
 
 from typing import Any, ClassVar, NamedTuple, Self
@@ -37,14 +39,21 @@ from culver.matching import (
 )
 from culver.placement.placement import NOWHERE, Route, State, everywhere, one_hot
 
-_MAX_DIMENSIONS = 64  # the first that are seen; the others neither tell registrations apart nor spare events
-_ROOM = 1.25  # of the even share
-_HALF_LINE = 0.1  # how much a coordinate counts that is not the middle of an interval but its only end
-_SLACK = 4  # registrations, so that the first ones are not dealt out in turn
-_REHEARSALS = 2  # of the first registrations, so that centres are in place before it counts
+# The first dimensions that are seen; further ones neither separate registrations nor spare events.
+_MAX_DIMENSIONS = 64
+# A slice takes nothing above this part of its even share ...
+_ROOM = 1.25
+# ... and these registrations, so that the first ones are not dealt out in turn.
+_SLACK = 4
+# How much a coordinate counts that is not the middle of an interval but its only end.
+_HALF_LINE = 0.1
+# The first registrations are assigned so often for practice, so that centres are in place before it counts.
+_REHEARSALS = 2
 _REHEARSED = 1024
-_HUGEST = 1e140  # coordinates end here: the sum of their squares must be a number
-_ROWS = 1 << 15  # events routed at a time, so that their keys stay in the cache
+# Coordinates end here, so that the sum of their squares is a number.
+_HUGEST = 1e140
+# Events routed at a time, so that their keys stay in the cache.
+_ROWS = 1 << 15
 _REAL_LINES = (KeyLine.NUMBERS, KeyLine.REALS)
 
 # How much it counts that a slice is full.
@@ -86,7 +95,7 @@ class KMeans:
         self.homes = np.arange(slices)
         self._dimensions: dict[Dimension, int] = {}
         self._clusters = _empty(slices, 0)
-        # Of all coordinates in a dimension: how many, their mean, and the sum of squared distances from it.
+        # For each dimension: the number of coordinates, their mean, and the sum of squared distances from it.
         self._moments = np.zeros((3, 0))
 
     @classmethod
@@ -157,7 +166,7 @@ class KMeans:
         }
 
     def _exclude(self, columns: BatchColumns, bounded: NDArray[np.bool_], marked: NDArray[np.bool_]) -> None:
-        """Take the mark from slices whose summary an event contradicts."""
+        """Unmark the slices whose summary an event contradicts."""
         for dimension, place in self._dimensions.items():
             slices = np.flatnonzero(bounded[:, place])
             if not len(slices):
@@ -172,13 +181,13 @@ class KMeans:
                 marked[:, each] &= (keys >= low) & (keys <= high) & there.view(np.bool_)
 
     def _begin_again(self) -> None:
-        """Forget everything but where the centres are, which the next registrations move easily."""
+        """Forget everything but the centres, which the next registrations move easily."""
         empty = _empty(self.slices, len(self._dimensions))
         known = np.minimum(self._clusters.weight, 1)
         self._clusters = empty._replace(centre=self._clusters.centre, weight=known)
 
     def _places(self, dimensions: tuple[Dimension, ...]) -> NDArray[np.int64]:
-        """The places of dimensions among those that are known, where there is room for them; else -1."""
+        """The places of dimensions among those that are known; -1 where there is no room for more."""
         for dimension in dimensions:
             if len(self._dimensions) < _MAX_DIMENSIONS:
                 self._dimensions.setdefault(dimension, len(self._dimensions))
@@ -191,7 +200,7 @@ class KMeans:
     def _learn_spread(
         self, dimension: NDArray[np.int64], coordinate: NDArray[np.float64], pull: NDArray[np.float64]
     ) -> None:
-        """Take more coordinates into the moments (Chan's way of adding variances)."""
+        """Add coordinates to the moments (Chan's way of adding variances)."""
         counted = (dimension >= 0) & (pull > 0.0)
         dimension, coordinate = dimension[counted], coordinate[counted]
         size = self._moments.shape[1]
@@ -225,7 +234,7 @@ def _empty(slices: int, dimensions: int) -> _Clusters:
 
 
 def _widened(clusters: _Clusters, more: int) -> _Clusters:
-    """With more dimensions, which no slice has anything in."""
+    """Add dimensions in which no slice has anything."""
     new = _empty(len(clusters.sizes), more)
     return _Clusters(
         sizes=clusters.sizes,
@@ -241,7 +250,7 @@ def _widened(clusters: _Clusters, more: int) -> _Clusters:
 def _coordinates(
     low: NDArray[np.int64], high: NDArray[np.int64], is_real: NDArray[np.bool_]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The middle of each interval, of one with a single bound that bound; and how much it counts."""
+    """The middle of each interval (of a half-line, its end), and how much it counts."""
     lows, highs = _values(low, is_real), _values(high, is_real)
     no_low, no_high = low == LOWEST_KEY, high == HIGHEST_KEY
     middle = np.where(no_low, highs, np.where(no_high, lows, lows / 2 + highs / 2))
@@ -252,7 +261,7 @@ def _coordinates(
 
 def _values(keys: NDArray[np.int64], is_real: NDArray[np.bool_]) -> NDArray[np.float64]:
     values = np.where(is_real, reals_of_keys(keys), keys)
-    return np.fmax(np.fmin(values, _HUGEST), -_HUGEST)  # no bound at all is no number as a real
+    return np.fmax(np.fmin(values, _HUGEST), -_HUGEST)  # a key without a bound is no number as a real
 
 
 @compiled
@@ -292,18 +301,18 @@ def _cluster(
         for s in range(slices):
             if clusters.sizes[s] >= room:
                 continue
-            # Already above its even share, a slice leaves what might as well go elsewhere.
+            # A slice above its even share leaves registrations that fit elsewhere as well.
             distance = max(0.0, clusters.sizes[s] - even) / (room - even) * _CROWDED
             for d in range(dimensions):
                 if pulls[d] > 0.0:
-                    # Where a centre has nothing to say, it is as far as a registration is on the average.
+                    # A centre without a coordinate is as far away as a registration is on average.
                     away = 1.0
                     if clusters.weight[s, d] > 0:
                         away = (sums[d] / pulls[d] - clusters.centre[s, d]) * scale[d]
                     distance += away * away * pulls[d] / present[d]
                 if present[d] < end - begin and clusters.terms[s, d] == clusters.clauses[s]:
                     distance += _LOSS
-            # The first is taken however far it is: a distance may be beyond the reals.
+            # The first is taken however far it is, because a distance may overflow.
             if (
                 best < 0
                 or distance < nearest

@@ -5,10 +5,10 @@
                                                           event: its x is slice 0's, its y is slice 2's:
                                                               matched against (x, 0) or against (y, 2)
 
-The paper has every subscription narrow in all k dimensions. Here registrations are in layers (see `layer`): each
-belongs to the first in all of whose dimensions it is narrow, so applications that ask about other attributes have
-layers of their own. The rest, set 0, holds the registrations of no layer, at home anywhere; every event goes there,
-too.
+In the paper every subscription is narrow in all k dimensions. Here registrations are in layers (see `layer`): each
+belongs to the first layer in all of whose dimensions it is narrow, so applications that ask about other attributes
+have layers of their own. The rest, set 0, holds the registrations of no layer, at home anywhere; every event goes
+there, too.
 
     registration                                        is
     says nothing about a dimension, in some clause      not narrow there
@@ -18,8 +18,8 @@ too.
 
 An event that has no value in a dimension of a layer, or one of another type, satisfies nothing in that layer.
 
-A placement is a value: what it learns from is given to `learnt`, and a slice more or less makes another. The number
-of a registration does not tell where it is, so its end goes to all sets.
+A placement is a value: it learns in `learnt` only, and adding or removing a slice makes another one. The number of a
+registration does not tell where it is, so all sets hear of its end.
 """
 
 from collections.abc import Sequence
@@ -52,7 +52,7 @@ class MPartition:
     dividing: ClassVar[DivisionOptions] = DivisionOptions()
 
     def __init__(self, slices: int, layers: Sequence[Layer] = ()) -> None:
-        """Without layers, as before anything is learnt, all registrations are in the rest."""
+        """Without layers, before anything is learnt, all registrations are in the rest."""
         self.slices = slices
         self.layers = tuple(layers)
         homes = [ANYWHERE]
@@ -60,7 +60,8 @@ class MPartition:
         for layer in self.layers:
             bases.append(len(homes))
             homes += layer.homes()
-        self.bases = tuple(bases)  # the first set of each layer
+        self.bases = tuple(bases)
+        """The first set of each layer."""
         self.homes = np.array(homes, np.int64)
 
     @classmethod
@@ -71,7 +72,7 @@ class MPartition:
         events: pa.RecordBatch | None = None,
         dividing: DivisionOptions | None = None,
     ) -> Self:
-        """With one slice there is nothing to divide."""
+        """Learn the layers. With one slice there is nothing to divide."""
         dividing = cls.dividing if dividing is None else dividing
         return cls(slices, learn_layers(table, slices, dividing, events) if slices > 1 else ())
 
@@ -106,8 +107,8 @@ class MPartition:
         return {"slices": self.slices, "layers": [layer.to_state() for layer in self.layers]}
 
     def with_slice_added(self, loaded: int) -> Redivision[Self]:
-        """With one slice more, the last, which takes half of what `loaded` owns, in every dimension, by the load that
-        was learnt. Raises ValueError where there is no such slice."""
+        """Add a slice, the last, which takes half of what `loaded` owns in every dimension, by the load that was
+        learnt. Raises ValueError where there is no such slice."""
         self._check(loaded)
         new, count = self.slices, self.slices + 1
         layers = [
@@ -116,8 +117,8 @@ class MPartition:
         return compare_divisions(self, type(self)(count, layers), {own: own for own in range(self.slices)})
 
     def with_slice_removed(self, gone: int) -> Redivision[Self]:
-        """With one slice less: in every dimension, its neighbours take what it owned, and slices behind it are
-        renumbered. Raises ValueError where there is no such slice, or no other."""
+        """Remove a slice: in every dimension its neighbours take what it owned, and slices behind it are renumbered.
+        Raises ValueError where there is no such slice, or no other."""
         self._check(gone)
         if self.slices == 1:
             raise ValueError("the only slice cannot be removed")
@@ -129,7 +130,7 @@ class MPartition:
         return compare_divisions(self, type(self)(self.slices - 1, layers), renumbered)
 
     def describe(self) -> list[list[dict[str, Any]]]:
-        """For people, as JSON: each layer's dimensions, and who owns what of them, in values instead of keys."""
+        """Describe each layer's dimensions for people, as JSON: who owns what of them, in values instead of keys."""
         return [
             [
                 {
@@ -162,7 +163,7 @@ class EventSpace(MPartition):
     """Event space partitioning (StreamHub, section 4.2.2) along one dimension.
 
     The paper's variant puts a registration into one slice, by its first attribute, and sends every event to all
-    slices. Here some registrations are in several, and in return an event is matched in one slice only.
+    slices. Here a registration may be in several slices, and in return one slice matches an event.
     """
 
     name: ClassVar[str] = "event-space"
@@ -170,7 +171,7 @@ class EventSpace(MPartition):
 
 
 class OneDimension(MPartition):
-    """What BlueDove compares itself with (P2P, section IV-B): one dimension, in segments of equal widths."""
+    """One dimension in segments of equal widths: what BlueDove compares itself with (P2P, section IV-B)."""
 
     name: ClassVar[str] = "one-dimension"
     dividing: ClassVar[DivisionOptions] = DivisionOptions(dimensions=1, layers=1, cuts="equal")

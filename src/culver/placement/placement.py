@@ -1,14 +1,15 @@
-"""What a placement is. StreamHub calls it `libcluster` (sections 3.2.1 and 4.2.2 of its paper), BlueDove mPartition.
+"""The placement protocol. StreamHub calls it `libcluster` (sections 3.2.1 and 4.2.2 of its paper), BlueDove
+mPartition.
 
-The work of matching is cut into slices, each done by a task of its own. Registrations are in sets, each with an
-index of its own, and a slice works on one set or on several (BlueDove, section III-A: the sets of a matcher). A set
-whose home is ANYWHERE may be worked on by every slice. An event goes to some sets, by choices: in each choice, one of
-several candidates gets it. Whatever the placement, this must hold:
+Slices share the work of matching, and a task does the work of one. Registrations are in sets, each with an index of
+its own, and a slice works on one set or on several (BlueDove, section III-A: the sets of a matcher). Every slice may
+work on a set whose home is ANYWHERE. An event goes to some sets, by choices: in each choice, one of several
+candidates gets it. Every placement obeys this rule:
 
     For every registration that an event satisfies, EXACTLY ONE of the sets that get the event holds it,
     WHICHEVER candidates are chosen.
 
-Then every match is found, none is found twice, and nothing behind the slices has to look for duplicates.
+So every match is found once, and nothing behind the slices has to look for duplicates.
 
     registrations         slice 0            slice 1             event e = {x: 5, y: 1}
                           set x0   set y0    set x1   set y1     one choice: x0 or y1. Either holds A, the only
@@ -27,8 +28,10 @@ from numpy.typing import NDArray
 
 from culver.matching import ANYWHERE, ClauseTable, Partitioner
 
-State = dict[str, Any]  # JSON
-NOWHERE = -1  # as a set or a slice that gets an event: none does
+State = dict[str, Any]
+"""JSON."""
+NOWHERE = -1
+"""In place of a set or a slice: none gets the event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +44,9 @@ class ChosenSets:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Where the events of a batch may go. Each choice has the shape (events, candidates): exactly one of the sets in
-    an event's row gets the event. NOWHERE is no candidate, and stands behind those that are; a row of nothing else:
-    the event goes nowhere in this choice."""
+    """Where the events of a batch may go. Each choice is an array (events, candidates): exactly one of the sets in an
+    event's row gets the event. NOWHERE fills a row up behind its candidates; an event with nothing else goes nowhere
+    in this choice."""
 
     events: int
     choices: tuple[NDArray[np.int64], ...]
@@ -75,7 +78,7 @@ class Placement(Partitioner, Protocol):
 
 
 def one_hot(chosen: NDArray[np.integer[Any]], count: int) -> NDArray[np.bool_]:
-    """(rows, count): true at what is chosen for each row."""
+    """An array (rows, count) that is true at what is chosen for each row."""
     result: NDArray[np.bool_] = chosen[:, None] == np.arange(count)
     return result
 
@@ -85,11 +88,11 @@ def everywhere(rows: int, sets: int) -> NDArray[np.bool_]:
 
 
 def always(number: int, events: int) -> NDArray[np.int64]:
-    """The choice with one set as the only candidate, without a row for each event in memory."""
+    """The choice with one set as the only candidate. It takes no memory for each event."""
     return np.broadcast_to(np.array(number, np.int64), (events, 1))
 
 
 def sets_of_slice(homes: NDArray[np.int64], own: int) -> list[int]:
-    """The sets that a slice works on, or may work on."""
+    """The sets that a slice may work on."""
     found: list[int] = np.flatnonzero((homes == own) | (homes == ANYWHERE)).tolist()
     return found

@@ -1,4 +1,4 @@
-"""Events like registrations, where there are none to learn from: values fall where intervals begin and end."""
+"""Events to learn from where there are none: their values fall where the intervals of registrations begin and end."""
 
 import numpy as np
 import pyarrow as pa
@@ -8,13 +8,14 @@ from culver.model import Event, Timestamp, Value
 from culver.model.columns import concat, encode
 
 _EVENTS = 512
-_DIMENSIONS = 64  # those with most terms
+# The dimensions with most terms.
+_DIMENSIONS = 64
 _SEED = 20_110_517
 _INNER = "data."
 
 
 def draw_typical_events(table: ClauseTable) -> pa.RecordBatch:
-    """The same for the same table. Every event has a value in every dimension that matters, drawn by itself."""
+    """Draw events, the same for the same table. Every event has a value in each of the dimensions with most terms."""
     random = np.random.default_rng(_SEED)
     data: list[dict[str, Value]] = [{} for _ in range(_EVENTS)]
     terms = np.bincount(table.term_dimension, minlength=len(table.dimensions))
@@ -23,7 +24,7 @@ def draw_typical_events(table: ClauseTable) -> pa.RecordBatch:
         ends = table.term_bounds[table.term_dimension == place].reshape(-1)
         ends = ends[(ends != LOWEST_KEY) & (ends != HIGHEST_KEY)]
         if line in (KeyLine.NUMBERS, KeyLine.REALS):
-            ends = ends[np.isfinite(reals_of_keys(ends))]  # the next above the greatest real is none
+            ends = ends[np.isfinite(reals_of_keys(ends))]  # the key above that of the greatest real
         if not len(ends) or line is KeyLine.LISTS:
             continue
         for event, key in zip(data, random.choice(ends, _EVENTS).tolist(), strict=True):

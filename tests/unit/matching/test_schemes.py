@@ -81,9 +81,9 @@ def test_registrations_of_every_scheme_are_in_effect_between_their_positions(
         assert rows(index, batch) == expected
         assert rows(index, batch_of({"x": 1}), 9) == [[1]]
         chosen = np.array([True, False, True, False, True])
-        some = index.match_some(batch, chosen)
+        some = index.match(batch, chosen=chosen)
         assert np.diff(some.offsets).tolist() == [1, 0, 3, 0, 1]
-        later = index.match_some(batch, chosen, 100)
+        later = index.match(batch, 100, chosen)
         assert np.diff(later.offsets).tolist() == [1, 0, 1, 0, 1]
         assert set(later.numbers.tolist()) == {1}
     with Index.open(tmp_path, 1, filters=filter_named) as index:

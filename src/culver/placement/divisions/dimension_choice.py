@@ -1,15 +1,15 @@
 """Which dimensions to divide, and where: decided from a sample of registrations, and of events where there are some.
 
-A layer is built greedily. Every dimension is tried by itself, in ranges and in buckets, and the one is taken with
-which events cost least (see `pace`); then another beside it, and so on, as long as that does not make it more. What
-is not narrow in all of them is left over, and counts as if every event were matched against all of it; so a dimension
-that many registrations say nothing about, or little, loses more than it brings. The next layer is made of what is
-left, while it takes a fair share. A dimension is worth adding even if it saves nothing, for a second candidate evens
-out what no cut can: load that changes, and slices that are slow or gone.
+A layer grows greedily. Every dimension is tried by itself, by ranges and by hash buckets, and the one with which
+events cost least is taken (see `expected_cost`); then another beside it, and so on, as long as the cost does not
+rise. Registrations that are not narrow in all of them are left over, and count as if every event were matched against
+all of them; so a dimension that many registrations do not constrain loses more than it gains. The next layer is made
+of what is left, as long as it takes a fair share. A dimension is worth adding even if it saves nothing, because a
+second candidate evens out what no cut can: load that changes, and slices that are slow or gone.
 
-Where ranges are cut, `quantiles` may mean two things, and what is better is found out by trying:
+`quantiles` may mean two things where ranges are cut, and a trial decides which is better:
 
-    of the load      events times registrations: all sets are about as much work. Best where there is one candidate
+    of the load      events times registrations: all sets take about as much work. Best where there is one candidate
     of the events    segments get as many events, and sets are as uneven as registrations are. Best where there are
                      several: events find a candidate on a cold spot (BlueDove, section III-A2)
 
@@ -38,12 +38,18 @@ from culver.placement.expected_cost import pace, sampled
 from culver.placement.placement import NOWHERE
 from culver.placement.typical_events import draw_typical_events
 
-_ENOUGH = 128  # registrations to decide on
-_SHARE = 0.05  # of all registrations: what a layer must take, and a dimension have terms of
-_WORTH = 0.9  # of the registrations left over: with a layer, an event must be matched against less than this
-_NO_WORSE = 1.02  # what an event is matched against, with one more dimension
-_NEARLY_AS_GOOD = 1.1  # buckets are taken if they make it so much more than with ranges
-_TRIED = 48  # dimensions, those with most terms
+# Fewer registrations than these decide nothing.
+_ENOUGH = 128
+# A layer must take this part of all registrations, and a dimension must have terms of as many.
+_SHARE = 0.05
+# With a layer, an event must be matched against less than this part of the registrations left over.
+_WORTH = 0.9
+# One more dimension may raise the cost of an event by this factor.
+_NO_WORSE = 1.02
+# Hash buckets are taken if they cost at most so many times as much as ranges.
+_NEARLY_AS_GOOD = 1.1
+# The dimensions with most terms are tried.
+_TRIED = 48
 
 
 _Cutting = Literal["ends", "load", "events", "equal"]
@@ -51,10 +57,13 @@ _Cutting = Literal["ends", "load", "events", "equal"]
 
 @dataclass(frozen=True, slots=True)
 class DivisionOptions:
-    dimensions: int = 4  # of a layer, at most
-    layers: int = 4  # at most
-    cuts: Literal["quantiles", "equal"] = "quantiles"  # see above; or the paper's: equal widths
-    fullest: float = np.inf  # share of all registrations, copies counted, that a slice is to hold at most
+    """How to divide: at most so many dimensions in a layer, and so many layers; cuts at quantiles (see above) or, as
+    in the paper, at equal widths; and no slice holds more than `fullest` times all registrations, copies counted."""
+
+    dimensions: int = 4
+    layers: int = 4
+    cuts: Literal["quantiles", "equal"] = "quantiles"
+    fullest: float = np.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +84,7 @@ class _Grown:
 def learn_layers(
     table: ClauseTable, slices: int, dividing: DivisionOptions, events: pa.RecordBatch | None
 ) -> tuple[Layer, ...]:
-    """Layers for registrations and events like these; none where nothing tells them apart."""
+    """Learn layers for registrations and events like these; none where no dimension distinguishes them."""
     table = sampled(table)
     total = len(table.numbers)
     if total < _ENOUGH:
@@ -85,7 +94,7 @@ def learn_layers(
     if dividing.cuts == "quantiles" and events is not None:
         ways = ["load", "events"]
     layers: list[Layer] = []
-    held = 0  # by the fullest slice, for the layers that there are
+    held = 0  # what the fullest slice holds with the layers so far
     while len(layers) < dividing.layers and len(table.numbers) >= max(1, _SHARE * total):
         terms = TermTable(table)
         tried = [_candidates(terms, slices, way, columns, _SHARE * total) for way in ways]
@@ -148,8 +157,8 @@ def _ranges(
 
 
 def _grown(tried: list[_Candidate], count: int, slices: int, most: int, room: float) -> _Grown:
-    """The dimensions of a layer, and its members; none where it would not be worth it. A slice has room for so many:
-    the first dimension may take more, for without it there is the rest, which every slice has all of."""
+    """Choose the dimensions of a layer, and its members; none where a layer is not worth it. A slice has room for so
+    many registrations. The first dimension may take more, because without it every slice holds all of the rest."""
     chosen: list[_Candidate] = []
     members = np.ones(count, np.bool_)
     cost = np.inf
@@ -171,8 +180,8 @@ def _grown(tried: list[_Candidate], count: int, slices: int, most: int, room: fl
 
 
 def _cost(chosen: list[_Candidate], members: NDArray[np.bool_], slices: int) -> tuple[float, float]:
-    """Of an event, for the busiest slice and for all of them, with these dimensions turned as in a layer; all that is
-    no member is matched against, too."""
+    """The cost of an event for the busiest slice and for all of them, with these dimensions turned as in a layer. An
+    event is matched against everything that is no member, too."""
     choice = []
     for place, each in enumerate(chosen):
         turn = place * slices // len(chosen)
@@ -186,14 +195,14 @@ def _cost(chosen: list[_Candidate], members: NDArray[np.bool_], slices: int) -> 
 
 
 def _sizes(chosen: list[_Candidate], members: NDArray[np.bool_], slices: int) -> Integers:
-    """(dimensions, slices): what the sets hold, with the dimensions turned as in a layer."""
+    """What the sets hold, (dimensions, slices), with the dimensions turned as in a layer."""
     sizes = [np.count_nonzero(each.reached[members], axis=0) for each in chosen]
     turns = [place * slices // len(chosen) for place in range(len(chosen))]
     return np.stack([np.roll(each, turn) for each, turn in zip(sizes, turns, strict=True)])
 
 
 def _fullest(chosen: list[_Candidate], members: NDArray[np.bool_], slices: int) -> int:
-    """How much a slice would hold, with what is no member, and without backups."""
+    """How much the fullest slice would hold, with everything that is no member, and without backups."""
     return int(_sizes(chosen, members, slices).sum(axis=0).max() + np.count_nonzero(~members))
 
 

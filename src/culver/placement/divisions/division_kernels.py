@@ -1,6 +1,6 @@
-"""The inner loops of divided dimensions: which sets hold a registration, and whose segment an event is in.
+"""The inner loops of divisions: which sets hold a registration, and whose segment an event is in.
 
-Marks go straight into the matrix (registrations, sets); what must not stay is taken out again in `keep_members`.
+Marks go straight into the matrix (registrations, sets); `keep_members` removes those that must not stay.
 """
 
 import numpy as np
@@ -8,13 +8,14 @@ from numpy.typing import NDArray
 
 from culver.jit import Bytes, Integers, Shorts, compiled
 
-MUCH = 1 << 30  # what a term covers that reaches everything
+MUCH = 1 << 30
+"""What a term covers that reaches everything."""
 Held = NDArray[np.bool_]
 
 
 @compiled
 def count_up_to(ascending: Integers, key: int) -> int:
-    """How many are at or below the key."""
+    """How many entries are at or below the key."""
     base, left = 0, len(ascending)
     if left == 0:
         return 0
@@ -39,14 +40,14 @@ def mark_ranges(
     terms: Shorts,
     covered: Shorts,
 ) -> None:
-    """Hot. `steps` are cuts and ticks together, so that a key is looked for once; entry i of `segment_of` and
-    `tick_of` is for keys that have i steps at or below them. Marks owners from column `base` on, and counts for each
-    registration its terms and the spaces between ticks that they reach."""
+    """Hot. Mark owners from column `base` on, and count for each registration its terms and the spaces between ticks
+    that they reach. `steps` are cuts and ticks together, so that each key is looked up once; entry i of `segment_of`
+    and `tick_of` is for keys that have i steps at or below them."""
     for row in range(len(registration)):
         one = registration[row]
         begin, end = count_up_to(steps, low[row]), count_up_to(steps, high[row])
         first = segment_of[begin]
-        held[one, base + owners[first]] = True  # also for an empty interval: it must be somewhere
+        held[one, base + owners[first]] = True  # also for an empty interval, which must be somewhere
         for segment in range(first + 1, segment_of[end] + 1):
             held[one, base + owners[segment]] = True
         terms[one] += 1
@@ -64,7 +65,7 @@ def mark_buckets(
     terms: Shorts,
     covered: Shorts,
 ) -> None:
-    """Hot. As `mark_ranges`; what is no equality reaches every bucket."""
+    """Hot. Do as `mark_ranges`, by hash buckets; a term that is no equality reaches all of them."""
     for row in range(len(registration)):
         one = registration[row]
         terms[one] += 1
@@ -87,9 +88,9 @@ def keep_members(
     held: Held,
     taken: Held,
 ) -> None:
-    """Hot. `terms` and `covered` are (dimensions, registrations). Registrations that are narrow in all dimensions,
-    and not taken by a layer before, are taken, and marked in the backup sets of slices that they have a mark for in
-    every dimension; the marks of the others are removed."""
+    """Hot. Take the registrations that are narrow in all dimensions and that no earlier layer has taken, mark them in
+    the backup sets of the slices that they reach in every dimension, and remove the marks of all others. `terms` and
+    `covered` are (dimensions, registrations)."""
     dimensions = len(limits)
     for one in range(len(clauses)):
         member = not taken[one] and clauses[one] > 0
@@ -111,7 +112,7 @@ def keep_members(
 def owners_of_keys(
     keys: Integers, there: Bytes, cuts: Integers, owners: Integers, place: int, choice: Integers
 ) -> None:
-    """Hot. The owner of each event's segment into column `place`, -1 where there is no key."""
+    """Hot. Put the owner of each event's segment into column `place`; -1 where there is no key."""
     for row in range(len(keys)):
         choice[row, place] = owners[count_up_to(cuts, keys[row])] if there[row] != 0 else -1
 
@@ -120,15 +121,15 @@ def owners_of_keys(
 def owners_of_hashes(
     hashes: NDArray[np.uint64], there: Bytes, shift: int, owners: Integers, place: int, choice: Integers
 ) -> None:
-    """Hot. The same by buckets."""
+    """Hot. Do as `owners_of_keys`, by hash buckets."""
     for row in range(len(hashes)):
         choice[row, place] = owners[hashes[row] >> np.uint64(shift)] if there[row] != 0 else -1
 
 
 @compiled
 def make_choice(choice: Integers, dimensions: int, base: int, slices: int) -> None:
-    """Hot. Turn owners into the numbers of sets: no candidate at all where one is missing, and the backup set, if
-    there is a column for it, where all candidates are of one slice."""
+    """Hot. Turn owners into numbers of sets. An event without an owner in some dimension has no candidate; one whose
+    owners are all the same slice also has its backup set, if there is a column for it."""
     width = choice.shape[1]
     for row in range(len(choice)):
         complete, first = True, choice[row, 0]

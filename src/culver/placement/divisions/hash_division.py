@@ -1,4 +1,4 @@
-"""A dimension divided by hashes of its values; see `division`."""
+"""A dimension divided by hash buckets of its values; see `division`."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,18 +12,22 @@ from culver.placement.divisions.division_kernels import Held, mark_buckets, owne
 from culver.placement.divisions.term_spans import Spans
 from culver.placement.placement import State
 
-BUCKETS = 1024
-_SHIFT = 54  # of the 64 bits of a hash: what is left numbers a bucket
-_MOST_VALUES = 8  # that a narrow registration asks for; more of them are on most slices
+HASH_BUCKETS = 1024
+# The upper 10 bits of a 64-bit hash number a bucket.
+_SHIFT = 54
+# A narrow registration asks for so many values at most; more of them would be on most slices.
+_MOST_VALUES = 8
 
 
 @dataclass(frozen=True, eq=False)
 class HashDivision:
+    """`owners` and `weights` have the slice and the load of each hash bucket."""
+
     kind: ClassVar[str] = "buckets"
 
     dimension: Dimension
-    owners: Integers  # by bucket
-    weights: Integers  # the load of each bucket
+    owners: Integers
+    weights: Integers
 
     @cached_property
     def limit(self) -> int:
@@ -69,8 +73,8 @@ class HashDivision:
     @classmethod
     def from_state(cls, state: State) -> Self:
         owners, weights = (np.array(state[name], np.int64) for name in ("owners", "weights"))
-        if not len(owners) == len(weights) == BUCKETS:
-            raise ValueError(f"there are {BUCKETS} buckets")
+        if not len(owners) == len(weights) == HASH_BUCKETS:
+            raise ValueError(f"there are {HASH_BUCKETS} buckets")
         return cls((str(state["attribute"]), KeyLine(state["line"])), owners, weights)
 
     def describe(self, slices: int) -> list[dict[str, Any]]:
@@ -82,7 +86,7 @@ class HashDivision:
         ]
 
     def _dealt_out(self, buckets: Integers, takers: list[int]) -> Self:
-        """Buckets to takers, the heaviest first and each to the one with least so far; the empty ones in turn."""
+        """Deal buckets out to takers, the heaviest first, each to the one with least so far; empty ones in turn."""
         owners, load = self.owners.copy(), np.zeros(len(takers), np.int64)
         for turn, bucket in enumerate(buckets[np.argsort(-self.weights[buckets], kind="stable")].tolist()):
             weight = int(self.weights[bucket])
@@ -96,9 +100,9 @@ class HashDivision:
 
 
 def divide_by_hash(spans: Spans, dimension: Dimension, slices: int) -> HashDivision:
-    """Buckets dealt out so that the equalities are even."""
+    """Divide a dimension so that each slice has as many equalities."""
     is_point, hashes = spans.points
     buckets = (hashes[is_point] >> np.uint64(_SHIFT)).astype(np.int64)
-    weights = np.bincount(buckets, minlength=BUCKETS)
-    empty = HashDivision(dimension, np.zeros(BUCKETS, np.int64), weights)
-    return empty._dealt_out(np.arange(BUCKETS), list(range(slices)))
+    weights = np.bincount(buckets, minlength=HASH_BUCKETS)
+    empty = HashDivision(dimension, np.zeros(HASH_BUCKETS, np.int64), weights)
+    return empty._dealt_out(np.arange(HASH_BUCKETS), list(range(slices)))

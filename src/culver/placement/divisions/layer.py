@@ -23,7 +23,7 @@ from culver.model import Event
 from culver.model.columns import concat, encode
 from culver.placement.divisions.division import Division
 from culver.placement.divisions.division_kernels import Held, keep_members, make_choice
-from culver.placement.divisions.hash_division import BUCKETS, HashDivision
+from culver.placement.divisions.hash_division import HASH_BUCKETS, HashDivision
 from culver.placement.divisions.range_division import RangeDivision
 from culver.placement.divisions.term_spans import TermTable
 from culver.placement.placement import State
@@ -41,7 +41,7 @@ class Layer:
 
     @property
     def has_backups(self) -> bool:
-        """With one dimension, every registration would be in a backup set: twice the memory."""
+        """With one dimension there are none: every registration would be in a backup set, for twice the memory."""
         return self.slices > 1 and len(self.divisions) > 1
 
     def homes(self) -> list[int]:
@@ -49,7 +49,7 @@ class Layer:
         return own * len(self.divisions) + ([*own[1:], 0] if self.has_backups else [])
 
     def assign(self, table: TermTable, base: int, held: Held, taken: Held) -> None:
-        """Mark the sets of registrations that belong here and are not taken yet, and take them."""
+        """Take the registrations that belong here and are not taken yet, and mark their sets."""
         count = len(self.divisions)
         terms = np.zeros((count, table.count), np.int32)
         covered = np.zeros((count, table.count), np.int32)
@@ -84,7 +84,7 @@ class Layer:
 def load_layer_kernels() -> None:
     """Load the kernels that route events, or compile them where they never were."""
     one, none = np.zeros(1, np.int64), np.empty(0, np.int64)
-    strings, table = ("s", KeyLine.STRINGS), np.zeros(BUCKETS, np.int64)
+    strings, table = ("s", KeyLine.STRINGS), np.zeros(HASH_BUCKETS, np.int64)
     divisions = (
         RangeDivision(("n", KeyLine.NUMBERS), none, one, none),
         RangeDivision(strings, none, one, none),
@@ -96,7 +96,7 @@ def load_layer_kernels() -> None:
 def narrow_registrations(
     division: Division, table: TermTable, slices: int
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """For one division by itself: which registrations are narrow in it, and which slices each of those reaches."""
+    """Which registrations are narrow in a division by itself, and which slices each of those reaches."""
     held = np.zeros((table.count, slices), np.bool_)
     taken = np.zeros(table.count, np.bool_)
     Layer((division,), slices).assign(table, 0, held, taken)

@@ -1,4 +1,4 @@
-"""A dimension divided by cuts; see `division`."""
+"""A dimension divided into ranges by cuts; see `division`."""
 
 import datetime
 from dataclasses import dataclass
@@ -23,7 +23,8 @@ from culver.placement.divisions.term_spans import Spans
 from culver.placement.placement import State
 
 TICKS = 128
-_WIDEST = 0.5  # of the ticks: what covers more is not narrow
+# A registration that covers more than this part of the ticks is not narrow.
+_WIDEST = 0.5
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _MICROSECOND = datetime.timedelta(microseconds=1)
 _FIRST_US = (datetime.datetime.min.replace(tzinfo=datetime.UTC) - _EPOCH) // _MICROSECOND
@@ -32,12 +33,15 @@ _LAST_US = (datetime.datetime.max.replace(tzinfo=datetime.UTC) - _EPOCH) // _MIC
 
 @dataclass(frozen=True, eq=False)
 class RangeDivision:
+    """Cuts ascend. There is one owner more than there are cuts, and neighbours differ. Ticks are ascending keys that
+    bound equal shares of the load; several may be equal."""
+
     kind: ClassVar[str] = "ranges"
 
     dimension: Dimension
-    cuts: Integers  # ascending
-    owners: Integers  # one more than there are cuts; neighbours differ
-    ticks: Integers  # ascending keys that bound equal shares of the load; several may be equal
+    cuts: Integers
+    owners: Integers
+    ticks: Integers
 
     @cached_property
     def limit(self) -> int:
@@ -107,7 +111,7 @@ class RangeDivision:
         ]
 
     def _given_away(self, segment: int, otherwise: int) -> Self:
-        """With one segment halved between the owners of those beside it, or given to the only one there is."""
+        """Halve a segment between the owners of those beside it, or give it to the only one there is."""
         owner, last = self.owners, len(self.owners) - 1
         if segment == 0 or segment == last:
             beside = [owner[each] for each in (segment - 1, segment + 1) if 0 <= each <= last]
@@ -122,7 +126,7 @@ class RangeDivision:
         return self._with(cuts, owners)
 
     def _pivot(self, segments: Integers) -> int | None:
-        """The key that halves the load of these segments: a tick within one, or where one begins."""
+        """The key that halves the load of these segments: a tick within one, or the begin of one."""
         where = np.searchsorted(self.cuts, self.ticks, "right")
         inside = self.ticks[np.isin(where, segments)]
         begins = self.cuts[segments[segments > 0] - 1]
@@ -134,14 +138,14 @@ class RangeDivision:
         return int(pivots[nearest_to_half(below.tolist(), len(inside))])
 
     def _cut_at(self, pivot: int) -> tuple[Integers, Integers]:
-        """Cuts and owners with one more cut, if it is none yet."""
+        """Cuts and owners with a cut at the pivot."""
         if pivot in self.cuts:
             return self.cuts, self.owners.copy()
         place = int(np.searchsorted(self.cuts, pivot))
         return np.insert(self.cuts, place, pivot), np.insert(self.owners, place, self.owners[place])
 
     def _with(self, cuts: Integers, owners: Integers) -> Self:
-        """The same with other segments; neighbours of one owner become one."""
+        """The same division with other segments; neighbours of one owner become one."""
         kept = owners[1:] != owners[:-1]
         return type(self)(self.dimension, cuts[kept], owners[np.concatenate([[True], kept])], self.ticks)
 
@@ -149,7 +153,7 @@ class RangeDivision:
 def divide_at_quantiles(
     dimension: Dimension, points: Integers, weights: Integers, slices: int
 ) -> RangeDivision:
-    """Cut so that each segment has the same weight of points, which ascend."""
+    """Divide a dimension so that each segment has the same weight of points, which ascend."""
     if not len(points):
         return RangeDivision(dimension, np.empty(0, np.int64), np.zeros(1, np.int64), points)
     total = np.cumsum(weights)
@@ -163,7 +167,7 @@ def divide_at_quantiles(
 
 
 def divide_at_equal_widths(dimension: Dimension, points: Integers, slices: int) -> RangeDivision:
-    """Cut into equal widths between the lowest and the highest point: the paper's division."""
+    """Divide a dimension into equal widths between the lowest and the highest point, as the paper does."""
     if not len(points):
         return RangeDivision(dimension, points, np.zeros(1, np.int64), points)
     low, high = int(points[0]), int(points[-1])
@@ -181,7 +185,7 @@ def divide_at_equal_widths(dimension: Dimension, points: Integers, slices: int) 
 
 
 def shown(key: int, line: KeyLine) -> Any:
-    """The value of a key, near enough for people: a key may be the next above a bound."""
+    """The value of a key, rounded for people: a key may be the next above a bound."""
     match line:
         case KeyLine.NUMBERS | KeyLine.REALS:
             return float(f"{real_of_key(key):.12g}")

@@ -1,4 +1,4 @@
-"""From one division of the index to the next: which sets stay as they are, and what the others are filled from.
+"""A redivision: from one placement to the next, which sets stay as they are, and which sets fill the others.
 
     old sets                    new sets
       0 rest       ----------->   0 rest
@@ -6,7 +6,7 @@
       2 x, slice 1 --source--->   2 x, slice 1   changed: it has given half of its segment away
                      `-------->   3 x, slice 2   changed: the new slice
 
-A set is told by what its slice owns: where that is the same before and after, so are its registrations, for whether a
+A set stays where its slice owns the same before and after: its registrations are the same then, because whether a
 registration belongs to a layer does not depend on the cuts.
 """
 
@@ -21,7 +21,7 @@ from culver.placement.divisions.layer import Layer
 
 
 class Layered(Protocol):
-    """As much of `MPartition` as is needed here."""
+    """The part of `MPartition` that matters here."""
 
     slices: int
     homes: NDArray[np.int64]
@@ -34,16 +34,23 @@ P = TypeVar("P", bound=Layered)
 
 @dataclass(frozen=True, slots=True)
 class Redivision(Generic[P]):
+    """A new placement, and what becomes of the sets.
+
+    kept       by old set: its new number where its registrations stay as they are, else -1
+    sources    old sets that hold all registrations of the changed ones
+    changed    new sets that `placement.assign` is to fill; all others are kept, or empty
+    """
+
     placement: P
-    kept: NDArray[np.int64]  # by old set: its new number where its registrations stay as they are, else -1
-    sources: NDArray[np.int64]  # old sets: all registrations of the changed ones are among theirs
-    changed: NDArray[np.int64]  # new sets, to be filled by `placement.assign`. All others are kept, or empty
+    kept: NDArray[np.int64]
+    sources: NDArray[np.int64]
+    changed: NDArray[np.int64]
 
 
 def compare_divisions(old: P, new: P, renumbered: Mapping[int, int]) -> Redivision[P]:
-    """What becomes of the sets, where the slices that both have are numbered as `renumbered` says, old to new."""
+    """Work out what becomes of the sets. `renumbered` has the new number of each slice that both have."""
     kept = np.full(len(old.homes), -1)
-    kept[0] = 0  # the rest is the same: layers are
+    kept[0] = 0  # the rest stays, because the layers do
     sources: set[int] = set()
     changed: set[int] = set()
     before = {new_number: old_number for old_number, new_number in renumbered.items()}
@@ -77,19 +84,19 @@ def compare_divisions(old: P, new: P, renumbered: Mapping[int, int]) -> Redivisi
 
 
 def redivide_anew(old: P, new: P) -> Redivision[P]:
-    """From one division to another that has nothing in common with it."""
+    """Redivide to a placement that has nothing in common with the old one."""
     return Redivision(
         new, np.full(len(old.homes), -1), np.array(covering_sets(old), np.int64), np.arange(len(new.homes))
     )
 
 
 def covering_sets(placement: Layered) -> list[int]:
-    """Sets that hold every registration between them: the rest, and of each layer those of the first dimension."""
+    """Sets that together hold every registration: the rest, and those of the first dimension of each layer."""
     layers = [range(base, base + placement.slices) for base in placement.bases]
     return [0, *(number for layer in layers for number in layer)]
 
 
 def _unchanged(old: Layer, new: Layer, place: int, before: Mapping[int, int]) -> set[int]:
-    """The new slices that own in a dimension what they owned before."""
+    """The new slices that own what they owned before in a dimension."""
     one, other = old.divisions[place], new.divisions[place]
     return {own for own, earlier in before.items() if other.part(own) == one.part(earlier)}

@@ -1,12 +1,12 @@
-"""The terms of registrations in one dimension, as one sees them who divides it: intervals and hashes, in columns.
+"""The terms of registrations in one dimension as a division sees them: intervals and hashes, in columns.
 
     registration   low   high   hash               hash: of the value of an equality, else none
     0              ...   ...    8123...            symbol = 'A' AND close > 10 OR symbol = 'B'
     0              ...   ...    1677...
     1              ...   ...    none               symbol LIKE 'A%'
 
-A registration is kept off a segment of the dimension only if every one of its clauses has a term there: `clauses`
-tells how many it has. Keys and hashes are `portable`, so that they mean the same in every table.
+A segment of the dimension can do without a registration only if every clause of it has a term there; `clauses` counts
+them. Keys and hashes are portable (see `portable_keys`), so that they mean the same in every table.
 """
 
 from functools import cached_property
@@ -19,7 +19,7 @@ from culver.matching import ClauseTable, Dimension, term_bounds, term_hashes
 
 
 class Spans:
-    """Computes what it is asked for, once."""
+    """The terms of one dimension. It computes what it is asked for, once."""
 
     def __init__(self, table: ClauseTable, rows: Integers, registration: Integers) -> None:
         self.count = len(table.numbers)
@@ -38,7 +38,7 @@ class Spans:
         return term_hashes(self._table, self._rows)
 
     def finite_ends(self) -> Integers:
-        """Where intervals begin and end, ascending; sides without a bound are left out, and what is empty."""
+        """Where intervals begin and end, ascending, without open sides and empty intervals."""
         low, high = self.bounds
         some = low <= high
         info = np.iinfo(np.int64)
@@ -47,7 +47,7 @@ class Spans:
 
 
 class TermTable:
-    """A table whose terms are looked at one dimension after another."""
+    """The terms of a table, dimension by dimension."""
 
     def __init__(self, table: ClauseTable) -> None:
         self.table = table
@@ -56,7 +56,7 @@ class TermTable:
         self._owner = np.repeat(table.clause_registration, np.diff(table.term_start))
 
     def on(self, dimension: Dimension) -> Spans:
-        """The rows of one dimension; none where no term is there."""
+        """The terms of one dimension; none where it has none."""
         if dimension not in self.table.dimensions:
             return Spans(self.table, np.empty(0, np.int64), np.empty(0, np.int64))
         rows = np.flatnonzero(self.table.term_dimension == self.table.dimensions.index(dimension))

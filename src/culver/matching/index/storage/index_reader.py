@@ -88,10 +88,12 @@ class Index:
             return cls(1, [])
         return cls(1, [SegmentView(segment_in_memory(ClauseTable.joined([table])))])
 
-    def match(self, batch: pa.RecordBatch, first_offset: int = 0) -> Matches:
-        """Find the registrations that each event of `batch` matches. Row i is the event at log offset
-        `first_offset + i`, and a registration takes part where `since <= offset < until`."""
-        return self._match(BatchColumns(batch), first_offset)
+    def match(
+        self, batch: pa.RecordBatch, first_offset: int = 0, chosen: NDArray[np.bool_] | None = None
+    ) -> Matches:
+        """Find the registrations that each event of `batch`, or each chosen one, matches. Row i is the event at log
+        offset `first_offset + i`, and a registration takes part where `since <= offset < until`."""
+        return self._match_some(BatchColumns(batch), chosen, first_offset)
 
     def _match(self, columns: BatchColumns, first_offset: int) -> Matches:
         found = self._open_matcher().match(columns, first_offset)
@@ -99,10 +101,6 @@ class Index:
             return found
         positions = np.arange(first_offset, first_offset + columns.rows)
         return join_matches([found, self._text_matcher.match(columns.batch, positions)])
-
-    def match_some(self, batch: pa.RecordBatch, chosen: NDArray[np.bool_], first_offset: int = 0) -> Matches:
-        """Do as `match` for the chosen events only; the others match nothing."""
-        return self._match_some(BatchColumns(batch), chosen, first_offset)
 
     def _match_some(
         self, columns: BatchColumns, chosen: NDArray[np.bool_] | None, first_offset: int
@@ -130,7 +128,7 @@ class Index:
         chosen: NDArray[np.bool_] | None,
         memory: SearchMemory,
     ) -> Iterator[Found]:
-        """Do as `match_some`, with results to be grouped by registration. The events are the rows from `first_row`
+        """Do as `match`, with results to be grouped by registration. The events are the rows from `first_row`
         on, and row r is at log offset `start + r`."""
         matcher, count = self._open_matcher(), batch.num_rows
         if not matcher.views and self._text_matcher is None:
