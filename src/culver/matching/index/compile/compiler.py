@@ -11,11 +11,12 @@ numbers become keys all together at the end.
 
 import itertools
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from culver.matching.index.compile.clause_table import ClauseTable, Dimension, run_starts, sort_terms
