@@ -9,7 +9,7 @@ The compactor merges segments of the index at the same time, and makes index ver
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -28,7 +28,6 @@ from culver.registry import (
     AssignPosition,
     Block,
     BlockSpec,
-    Changes,
     Registration,
     Registry,
     SetSummary,
@@ -111,14 +110,7 @@ class Catalogue:
         self._index_thread.shutdown()
 
     async def add(self, specs: Sequence[SubscriptionSpec]) -> list[Registration]:
-        def take(added: list[Registration]) -> None:
-            for registration, spec in zip(added, specs, strict=True):
-                self._predicates[registration.number] = spec.predicate
-            self._sink.register(added)
-
-        added = await self._change(lambda position, now: self._registry.add(specs, position, now), take)
-        await self._until_indexed(added)
-        return added
+        return await self._register(specs, lambda position, now: self._registry.add(specs, position, now))
 
     async def add_block(self, spec: BlockSpec) -> Block:
         # Compiling checks every value, so it comes first, with numbers from 0 that `_table` moves later.
@@ -133,12 +125,23 @@ class Catalogue:
         return replace(added, values=b"")
 
     async def replace(self, spec: SubscriptionSpec) -> Registration:
-        def take(added: Registration) -> None:
-            self._predicates[added.number] = spec.predicate
-            self._sink.register([added])
+        [added] = await self._register(
+            [spec], lambda position, now: [self._registry.replace(spec, position, now)]
+        )
+        return added
 
-        added = await self._change(lambda position, now: self._registry.replace(spec, position, now), take)
-        await self._until_indexed([added])
+    async def _register(
+        self,
+        specs: Sequence[SubscriptionSpec],
+        change: Callable[[AssignPosition, int], list[Registration]],
+    ) -> list[Registration]:
+        def take(added: list[Registration]) -> None:
+            for registration, spec in zip(added, specs, strict=True):
+                self._predicates[registration.number] = spec.predicate
+            self._sink.register(added)
+
+        added = await self._change(change, take)
+        await self._until_indexed(added)
         return added
 
     async def remove(self, subscription: str) -> Registration:
@@ -186,10 +189,7 @@ class Catalogue:
         """Divide the index anew: call `divide` in the index's thread with the horizon, and return whether it has made
         a version. Changes of subscriptions wait meanwhile, as they do for one another. The division goes on when its
         caller is cancelled."""
-        task = asyncio.create_task(self._redivide(divide))
-        self._changes.add(task)
-        task.add_done_callback(self._changes.discard)
-        return await asyncio.shield(task)
+        return await self._finish(self._redivide(divide))
 
     async def _redivide(self, divide: Callable[[int], bool]) -> bool:
         def run() -> tuple[bool, int, int]:
@@ -218,7 +218,10 @@ class Catalogue:
     async def _change(self, change: Callable[[AssignPosition, int], T], take: Callable[[T], None]) -> T:
         """Make a change in the registry and tell everybody who must know. The change goes on when its caller is
         cancelled, because half a change would hold the head for ever."""
-        task = asyncio.create_task(self._commit(change, take))
+        return await self._finish(self._commit(change, take))
+
+    async def _finish(self, work: Coroutine[Any, Any, T]) -> T:
+        task = asyncio.create_task(work)
         self._changes.add(task)
         task.add_done_callback(self._changes.discard)
         return await asyncio.shield(task)
@@ -279,13 +282,11 @@ class Catalogue:
         changes = await self._in_registry_thread(lambda: self._registry.changes(self._index.registry_version))
         if changes.version > self._index.registry_version:
             horizon = self._horizon()
-            entries, tables = self._compilers(changes)
             ended = [(block.numbers(), block.until or 0) for block in changes.ended_blocks]
 
             def publish() -> tuple[int, int]:
-                added = [entry() for entry in entries]
-                compiled = [table() for table in tables]
-                self._index.publish(changes.version, added, changes.ended, horizon, compiled, ended)
+                added, tables = self._compile(changes.added)
+                self._index.publish(changes.version, added, changes.ended, horizon, tables, ended)
                 return changes.version, self._index.version
 
             self._on_version(*await loop.run_in_executor(self._index_thread, publish))
@@ -293,31 +294,22 @@ class Catalogue:
         async with self._indexed:
             self._indexed.notify_all()
 
-    def _compilers(
-        self, changes: Changes
-    ) -> tuple[list[Callable[[], Entry]], list[Callable[[], ClauseTable]]]:
-        """One call for each addition, which parses and compiles it in the index's thread if nobody has yet."""
-        entries: list[Callable[[], Entry]] = []
-        tables: list[Callable[[], ClauseTable]] = []
-        for each in changes.added:
+    def _compile(self, added: Iterable[Registration | Block]) -> tuple[list[Entry], list[ClauseTable]]:
+        """Parse and compile, in the index's thread, what nobody has yet."""
+        entries: list[Entry] = []
+        tables: list[ClauseTable] = []
+        for each in added:
             if isinstance(each, Block):
-                tables.append(partial(_table, each, self._tables.pop(each.number, None)))
+                tables.append(_table(each, self._tables.pop(each.number, None)))
             else:
-                entries.append(partial(_entry, each, self._predicates.pop(each.number, None)))
+                predicate = self._predicates.pop(each.number, None)
+                predicate = predicate or parse(each.filter, UNLIMITED_FILTERS)
+                entries.append(Entry(each.number, predicate, each.since, each.scheme))
         return entries, tables
 
     def _on_version(self, registry_version: int, index_version: int) -> None:
         self._tracker.indexed(registry_version, index_version, self._index.placement.slices)
         self._sink.head_moved()
-
-
-def _entry(registration: Registration, predicate: Predicate | None) -> Entry:
-    return Entry(
-        registration.number,
-        predicate or parse(registration.filter, UNLIMITED_FILTERS),
-        registration.since,
-        registration.scheme,
-    )
 
 
 def _table(block: Block, compiled: ClauseTable | None) -> ClauseTable:

@@ -1,10 +1,17 @@
 """Rates and shares between two observations of a site, for `culver top` and a console. Pure."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 
-from culver.control import GatewayInfo, PlacementInfo, SiteObservation, SiteQueues
+from culver.control.site_observation import (
+    GatewayInfo,
+    IndexSlice,
+    PlacementInfo,
+    SiteObservation,
+    SiteQueues,
+)
 from culver.pipeline import BatchTotals, EngineObservation, SchemeTotals, SliceTotals
 
 
@@ -90,7 +97,8 @@ def rates_between(before: SiteObservation, after: SiteObservation) -> SiteRates:
     if after.uptime_seconds < before.uptime_seconds:
         before = _at_start(after)
     seconds = max(after.uptime_seconds - before.uptime_seconds, 1e-9)
-    done = _differences(before.pipeline.slices, after.pipeline.slices)
+    done = after.pipeline.slices_since(before.pipeline)
+    total = reduce(SliceTotals.plus, done, SliceTotals(0))
     written, written_before = after.pipeline.written, before.pipeline.written
     workers = before.pipeline.workers
     return SiteRates(
@@ -104,15 +112,15 @@ def rates_between(before: SiteObservation, after: SiteObservation) -> SiteRates:
         subscriptions=after.subscriptions,
         published_per_second=(after.log_next_offset - before.log_next_offset) / seconds,
         matched_per_second=(after.pipeline.position - before.pipeline.position) / seconds,
-        notifications_per_second=sum(each.pairs for each in done) / seconds,
+        notifications_per_second=total.pairs / seconds,
         sent_per_second=(after.deliveries_sent - before.deliveries_sent) / seconds,
         operators=(
-            _operator("ap", seconds, done, lambda each: (each.events, 0, each.ap_seconds)),
-            _operator("m", seconds, done, lambda each: (each.sent, each.pairs, each.m_seconds)),
-            _operator("ep", seconds, done, lambda each: (each.sent, each.pairs, each.ep_seconds)),
+            _operator("ap", seconds, total.events, 0, total.ap_seconds),
+            _operator("m", seconds, total.sent, total.pairs, total.m_seconds),
+            _operator("ep", seconds, total.sent, total.pairs, total.ep_seconds),
         ),
         schemes=_schemes(before, after, seconds),
-        slices=_slices(after, done, seconds),
+        slices=_slices(after, done, total, seconds),
         queues=after.queues,
         waiting_files=after.pipeline.waiting_files,
         workers=sum(count > workers.get(name, 0) for name, count in after.pipeline.workers.items()),
@@ -130,20 +138,7 @@ def _at_start(after: SiteObservation) -> SiteObservation:
     return replace(after, uptime_seconds=0.0, deliveries_sent=0, pipeline=nothing)
 
 
-def _differences(before: Sequence[SliceTotals], after: Sequence[SliceTotals]) -> list[SliceTotals]:
-    known = {each.slice: each for each in before}
-    return [each.minus(known.get(each.slice, SliceTotals(each.slice))) for each in after]
-
-
-def _operator(
-    name: str,
-    seconds: float,
-    done: Sequence[SliceTotals],
-    members: Callable[[SliceTotals], tuple[int, int, float]],
-) -> OperatorRates:
-    events, pairs, busy = (
-        (sum(column) for column in zip(*map(members, done), strict=True)) if done else (0, 0, 0)
-    )
+def _operator(name: str, seconds: float, events: int, pairs: int, busy: float) -> OperatorRates:
     return OperatorRates(
         name, events / seconds, pairs / seconds, busy / seconds, busy / events if events else None
     )
@@ -168,29 +163,33 @@ def _schemes(before: SiteObservation, after: SiteObservation, seconds: float) ->
     return tuple(views)
 
 
-def _slices(after: SiteObservation, done: Sequence[SliceTotals], seconds: float) -> tuple[SliceShares, ...]:
+def _slices(
+    after: SiteObservation, done: Sequence[SliceTotals], total: SliceTotals, seconds: float
+) -> tuple[SliceShares, ...]:
+    """The slices that hold something or have done something."""
     worked = {each.slice: each for each in done}
     held = {each.slice: each for each in after.index}
-    numbers = sorted(worked.keys() | held.keys())
-    totals = [worked.get(number, SliceTotals(number)) for number in numbers]
-    registrations = [held[number].registrations if number in held else 0 for number in numbers]
-    busy = [each.ap_seconds + each.m_seconds + each.ep_seconds for each in totals]
-    shares = zip(
-        _shares([each.sent for each in totals]),
-        _shares([each.pairs for each in totals]),
-        _shares(busy),
-        _shares(registrations),
-        strict=True,
-    )
-    return tuple(
-        SliceShares(number, count, held[number].bytes if number in held else 0, own / seconds, *share)
-        for number, count, own, share in zip(numbers, registrations, busy, shares, strict=True)
-    )
+    registrations = sum(each.registrations for each in after.index)
+    shares = []
+    for number in sorted(worked.keys() | held.keys()):
+        own, has = worked.get(number, SliceTotals(number)), held.get(number, IndexSlice(number, 0, 0))
+        shares.append(
+            SliceShares(
+                number,
+                has.registrations,
+                has.bytes,
+                own.busy_seconds / seconds,
+                _share(own.sent, total.sent),
+                _share(own.pairs, total.pairs),
+                _share(own.busy_seconds, total.busy_seconds),
+                _share(has.registrations, registrations),
+            )
+        )
+    return tuple(shares)
 
 
-def _shares(values: Sequence[float]) -> list[float]:
-    total = sum(values)
-    return [value / total if total else 0.0 for value in values]
+def _share(part: float, whole: float) -> float:
+    return part / whole if whole else 0.0
 
 
 def _batches(before: BatchTotals, after: BatchTotals, seconds: float) -> BatchRates:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from culver.control.elasticity import SliceLoad
 from culver.control.site_observation import SiteObservation
-from culver.pipeline import SliceTotals
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,15 +67,12 @@ def _compared(before: _Moment, after: _Moment) -> dict[int, SliceRates]:
     seconds = after[0] - before[0]
     earlier, later = before[1].pipeline, after[1].pipeline
     matched = later.position - earlier.position
-    known = {each.slice: each for each in earlier.slices}
-    rates = {}
-    for totals in later.slices:
-        done = totals.minus(known.get(totals.slice, SliceTotals(totals.slice)))
-        busy = done.ap_seconds + done.m_seconds + done.ep_seconds
-        rates[totals.slice] = SliceRates(
+    return {
+        done.slice: SliceRates(
             done.sent / seconds,
             done.sent / done.m_seconds if done.m_seconds > 0 else None,
-            busy / seconds,
+            done.busy_seconds / seconds,
             min(1.0, done.sent / matched) if matched > 0 else 0.0,
         )
-    return rates
+        for done in later.slices_since(earlier)
+    }

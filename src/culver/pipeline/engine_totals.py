@@ -33,6 +33,10 @@ class SliceTotals:
     m_seconds: float = 0.0
     ep_seconds: float = 0.0
 
+    @property
+    def busy_seconds(self) -> float:
+        return self.ap_seconds + self.m_seconds + self.ep_seconds
+
     def plus(self, work: "SliceWork | SliceTotals", sign: int = 1) -> "SliceTotals":
         return SliceTotals(
             self.slice,
@@ -43,9 +47,6 @@ class SliceTotals:
             self.m_seconds + sign * work.m_seconds,
             self.ep_seconds + sign * work.ep_seconds,
         )
-
-    def minus(self, earlier: "SliceTotals") -> "SliceTotals":
-        return self.plus(earlier, -1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +106,11 @@ class EngineObservation:
     spark_ui: str | None = None
     schemes: tuple[SchemeTotals, ...] = ()  # by name; together they are the work of M in all slices
     load: LoadReport = field(default_factory=LoadReport)
+
+    def slices_since(self, earlier: "EngineObservation") -> list[SliceTotals]:
+        """What each slice has done between two observations."""
+        known = {each.slice: each for each in earlier.slices}
+        return [each.plus(known.get(each.slice, SliceTotals(each.slice)), -1) for each in self.slices]
 
 
 class EngineTally:
