@@ -87,9 +87,7 @@ class PipelineSettings:
     slices_min: int = 1  # least slices of an elastic pipeline
     slices_max: int = 32  # most slices of an elastic pipeline
     forwarding: str = "adaptive"  # the policy that chooses among an event's candidates
-    worker_memory_bytes: int = (
-        0  # memory of each worker, for the placement auto; 0: an even share of this machine's
-    )
+    worker_memory_bytes: int = 0  # of each worker, for the placement auto; 0: an even share of this machine's
 
 
 CHOICES: Mapping[str, tuple[str, ...]] = {
@@ -180,15 +178,12 @@ def _from_file(path: Path) -> dict[str, tuple[Any, str]]:
 def _from_environment(environment: Mapping[str, str]) -> dict[str, tuple[Any, str]]:
     values: dict[str, tuple[Any, str]] = {}
     known = {"CULVER_" + name.replace(".", "_").upper(): name for name in known_settings()}
-    sections = tuple(
-        {f"CULVER_{name.partition('.')[0].upper()}_" for name in known_settings() if "." in name}
-    )
+    sections = tuple(f"CULVER_{section.name.upper()}_" for section in fields(Settings))
     for variable, value in environment.items():
         if variable in known:
             values[known[variable]] = (value, variable)
-        elif (
-            variable.startswith(sections) and variable != "CULVER_LOG_LEVEL"
-        ):  # the command line reads that one
+        # The command line reads CULVER_LOG_LEVEL.
+        elif variable.startswith(sections) and variable != "CULVER_LOG_LEVEL":
             near = difflib.get_close_matches(variable, known, 1)
             hint = f"; did you mean {near[0]}?" if near else ""
             raise InvalidConfiguration(f"unknown setting {variable} in the environment{hint}", field=variable)
@@ -217,52 +212,45 @@ def _apply(settings: Settings, values: Mapping[str, tuple[Any, str]]) -> Setting
 
 
 _BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
+_ACCEPTED: Mapping[type, tuple[type, ...]] = {
+    str: (str, Path), Path: (str, Path), int: (str, int), float: (str, int, float)
+}  # fmt: skip
+_WANTED = {bool: "true or false", int: "a whole number", float: "a number"}
 
 
 def _convert(name: str, value: Any, kind: type, source: str) -> Any:
-    if kind == dict[str, str]:
-        return _table(name, value, source)
+    def refusal(wanted: str) -> InvalidConfiguration:
+        return InvalidConfiguration(f"{name} from {source} must {wanted}", field=name)
+
     try:
+        if kind == dict[str, str]:
+            return _table(value)
         if kind is bool:
             return value if isinstance(value, bool) else _BOOLEANS[str(value).lower()]
-        if kind is Path or kind is str:
-            if not isinstance(value, str | Path):
-                raise ValueError
-            if name in CHOICES and value not in CHOICES[name]:
-                raise InvalidConfiguration(
-                    f"{name} from {source} must be one of {', '.join(CHOICES[name])}, not {value!r}",
-                    field=name,
-                )
-            return kind(value)
-        if isinstance(value, bool) or not isinstance(value, str | int | float):
+        if isinstance(value, bool) or not isinstance(value, _ACCEPTED[kind]):
             raise ValueError
-        if kind is int and isinstance(value, float):
-            raise ValueError
-        number = kind(value)
+        converted = kind(value)
     except (ValueError, KeyError):
-        wanted = {bool: "true or false", int: "a whole number", float: "a number"}.get(kind, "text")
-        raise InvalidConfiguration(
-            f"{name} from {source} must be {wanted}, not {value!r}", field=name
-        ) from None
-    if name in _BOUNDS and not _BOUNDS[name][0] <= number <= _BOUNDS[name][1]:
-        least, most = _BOUNDS[name]
-        raise InvalidConfiguration(
-            f"{name} from {source} must be from {least} to {most}, it is {number}", field=name
-        )
-    if not 0 <= number < 2**62:
-        raise InvalidConfiguration(
-            f"{name} from {source} must not be negative or huge, it is {value!r}", field=name
-        )
-    return number
+        if kind == dict[str, str]:
+            raise refusal("be pairs such as name=value") from None
+        raise refusal(f"be {_WANTED.get(kind, 'text')}, not {value!r}") from None
+    if name in CHOICES and converted not in CHOICES[name]:
+        raise refusal(f"be one of {', '.join(CHOICES[name])}, not {value!r}")
+    if name in _BOUNDS and not _BOUNDS[name][0] <= converted <= _BOUNDS[name][1]:
+        raise refusal(f"be from {_BOUNDS[name][0]} to {_BOUNDS[name][1]}, it is {converted}")
+    if kind in (int, float) and not 0 <= converted < 2**62:
+        raise refusal(f"not be negative or huge, it is {value!r}")
+    return converted
 
 
-def _table(name: str, value: Any, source: str) -> dict[str, str]:
-    """A table of the file, or text such as `spark.executor.memory=2g spark.executor.cores=2`, as a dictionary."""
+def _table(value: Any) -> dict[str, str]:
+    """A table of the file, or text such as `spark.executor.memory=2g spark.executor.cores=2`, as a dictionary. Raises
+    ValueError."""
     if isinstance(value, str):
         pairs = [part.partition("=") for part in shlex.split(value)]
         value = {key: after for key, equals, after in pairs if equals} if all(p[1] for p in pairs) else None
     if not isinstance(value, Mapping) or not all(
         key and isinstance(item, str | int | float) for key, item in value.items()
     ):
-        raise InvalidConfiguration(f"{name} from {source} must be pairs such as name=value", field=name)
+        raise ValueError
     return {key: str(item).lower() if isinstance(item, bool) else str(item) for key, item in value.items()}

@@ -7,7 +7,7 @@ nothing.
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -22,13 +22,7 @@ from culver.errors import InvalidConfiguration, Unavailable
 from culver.gateway import bind
 from culver.pipeline import Engine
 from culver.registry import Block, Registration
-from culver.site.gateway_messages import (
-    Announcement,
-    RangeAccepted,
-    RangesMerged,
-    RegistrationsChanged,
-    Welcome,
-)
+from culver.site.gateway_messages import RangeAccepted, RangesMerged, RegistrationsChanged, Welcome
 from culver.site.gateway_supervisor import GatewayRun, GatewaySupervisor, Serve
 
 _MOST_GATEWAYS = 64
@@ -128,26 +122,20 @@ class GatewayGroup:
 
     # --- announcements --------------------------------------------------------------------------------
 
-    def register(self, registrations: Iterable[Registration | Block]) -> None:
-        shares: dict[int, list[Registration | Block]] = {each.share.number: [] for each in self._supervisors}
-        for registration in registrations if self._supervisors else ():
-            if isinstance(registration, Block):
-                # Each gateway has a part of it, and needs no values for that.
-                for share in shares.values():
-                    share.append(replace(registration, values=b""))
-            elif number := share_of(registration.id, self.gateways):
-                shares[number].append(registration)
+    def register(self, registrations: Sequence[Registration | Block]) -> None:
         for each in self._supervisors:
-            if shares[each.share.number]:
-                each.announce(RegistrationsChanged(tuple(shares[each.share.number])))
+            # Each gateway has a part of every block, and needs no values for that.
+            own = tuple(
+                replace(item, values=b"") if isinstance(item, Block) else item
+                for item in registrations
+                if isinstance(item, Block) or each.share.owns(item.id)
+            )
+            if own:
+                each.announce(RegistrationsChanged(own))
 
     def accepted(self, start: int, end: int, next_offset: int) -> None:
-        if self._supervisors:
-            self._announce(RangeAccepted(start, end, next_offset))
-
-    def _announce(self, message: Announcement) -> None:
         for each in self._supervisors:
-            each.announce(message)
+            each.announce(RangeAccepted(start, end, next_offset))
 
     # --- delivery's Followers -------------------------------------------------------------------------
 
@@ -168,7 +156,8 @@ class GatewayGroup:
         return wanted
 
     def merged(self, item: RetainedRange, *, pruned: bool) -> None:
-        self._announce(RangesMerged(item.notifications.start, item.notifications.end, pruned))
+        for each in self._supervisors:
+            each.announce(RangesMerged(item.notifications.start, item.notifications.end, pruned))
 
     def release(self, names: Sequence[str]) -> list[str]:
         """Hold each name back until no running gateway can be about to read its file."""

@@ -24,10 +24,6 @@ class LiveSubscriptions:
         self._remove = remove
         self._left_behind: set[str] = set()
 
-    def session(self, session: Session) -> Session:
-        """Wrap a session so that closing it ends its subscription."""
-        return _LiveSession(session, self)
-
     async def end(self, subscription: str) -> None:
         """End a live subscription now, or in a later `try_again` if the disk refuses. Never fails."""
         self._left_behind.add(subscription)
@@ -49,6 +45,8 @@ class LiveSubscriptions:
 
 
 class _LiveSession:
+    """A session whose end is that of its subscription."""
+
     def __init__(self, session: Session, subscriptions: LiveSubscriptions) -> None:
         self._session = session
         self._subscriptions = subscriptions
@@ -82,7 +80,7 @@ class HubSessions:
 
     async def open(self, registration: Registration, after: int | None = None) -> Session:
         session = await self._hub.open_session(registration, after)
-        return session if registration.durable else self._live.session(session)
+        return session if registration.durable else _LiveSession(session, self._live)
 
     async def pending(self, registrations: Sequence[Registration]) -> list[int]:
         return await self._count_pending(registrations)

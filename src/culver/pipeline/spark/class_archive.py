@@ -8,7 +8,6 @@ A process of its own records it once for each Java and Spark, in the user's cach
 The archive is never needed: a virtual machine ignores one that does not fit, or is damaged.
 """
 
-import contextlib
 import fcntl
 import hashlib
 import os
@@ -26,11 +25,9 @@ from culver.pipeline.site_files import SiteFiles
 from culver.pipeline.spark import java
 from culver.pipeline.spark.jvm import VirtualMachine, use_this_python
 from culver.pipeline.spark.session_settings import session_settings
+from culver.pipeline.spark.signals import SignalSender
 
 _BACKGROUND = "--background"
-_END = b"end"
-# Set when this process is told to stop recording.
-_ended = threading.Event()
 _WARM_SECONDS = 180.0
 _WRITE_SECONDS = 180.0
 _UNUSED_SECONDS = 30 * 24 * 3600.0
@@ -56,39 +53,68 @@ def archive_options() -> list[str]:
     """Options for Java that use the archive, if there is one. Never fails."""
     try:
         path = archive_path()
-        return (
-            [f"-XX:SharedArchiveFile={path}", "-Xlog:cds=off"] if path is not None and path.exists() else []
-        )
     except (CulverError, OSError, RuntimeError):
         return []
+    found = path is not None and path.exists()
+    return [f"-XX:SharedArchiveFile={path}", "-Xlog:cds=off"] if found else []
 
 
-def record(path: Path, *, watch_input: bool = False) -> bool:
-    """Record the archive; it appears at `path` as a whole. Returns False where another process is recording it.
+def start_recording(output: Path) -> "subprocess.Popen[bytes] | None":
+    """Start a process that records in the background, if there is no archive and recording has not failed before.
+    Closing its input ends it. Never fails."""
+    try:
+        path = archive_path()
+        if path is None or path.exists() or path.with_suffix(".failed").exists():
+            return None
+        with output.open("ab") as log:
+            return subprocess.Popen(
+                [sys.executable, "-m", "culver.pipeline.spark.class_archive", _BACKGROUND],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+    except (CulverError, OSError, RuntimeError):
+        return None
 
-    With `watch_input` it stops at the end of standard input. Raises CulverError or OSError where it fails."""
+
+def main(arguments: list[str]) -> int:
+    background = _BACKGROUND in arguments
+    path = archive_path()
+    if path is None or path.exists():
+        return 0
+    if background:
+        os.nice(19)
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.with_suffix(".lock").open("a") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            return False
+            return 0  # another process is recording it
+        ended = threading.Event() if background else None
         made = path.with_suffix(".new")
         made.unlink(missing_ok=True)
         try:
             with tempfile.TemporaryDirectory(prefix="culver-") as directory:
-                _record(made, Path(directory), watch_input)
-            made.rename(path)
+                _record(made, Path(directory), ended)
+            made.rename(path)  # it appears as a whole
+        except Exception:
+            if ended is not None and ended.is_set():
+                return 0  # the parent process is gone, or needs the archive no more
+            if background:
+                path.with_suffix(".failed").touch()
+            raise
         finally:
             made.unlink(missing_ok=True)
-        for other in path.parent.glob("spark-*.jsa"):  # of an earlier Java or Spark
-            if time.time() - other.stat().st_atime > _UNUSED_SECONDS:
-                other.unlink(missing_ok=True)
-        return True
+    for other in path.parent.glob("spark-*.jsa"):  # of an earlier Java or Spark
+        if time.time() - other.stat().st_atime > _UNUSED_SECONDS:
+            other.unlink(missing_ok=True)
+    return 0
 
 
-def _record(made: Path, directory: Path, watch_input: bool) -> None:
-    """Run one session with a query and a first batch; the virtual machine writes the archive when it exits."""
+def _record(made: Path, directory: Path, ended: threading.Event | None) -> None:
+    """Run one session with a query and a first batch; the virtual machine writes the archive when it exits. With
+    `ended`, this fails at the end of standard input, whatever it waits for, and sets the event."""
     signals = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
     signals.bind(str(directory / "signals"))
     signals.settimeout(_WARM_SECONDS)
@@ -99,8 +125,16 @@ def _record(made: Path, directory: Path, watch_input: bool) -> None:
     machine = VirtualMachine(
         settings, [f"-XX:ArchiveClassesAtExit={made}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
     )
-    if watch_input:
-        threading.Thread(target=_kill_at_end_of_input, args=(machine, directory), daemon=True).start()
+
+    def fail_at_end_of_input(ended: threading.Event) -> None:
+        while os.read(0, 4096):
+            pass
+        ended.set()
+        machine.kill()
+        SignalSender(str(directory / "signals")).send("ended")
+
+    if ended is not None:
+        threading.Thread(target=fail_at_end_of_input, args=(ended,), daemon=True).start()
     try:
         from culver.pipeline.spark.streaming_query import start_query
 
@@ -115,8 +149,7 @@ def _record(made: Path, directory: Path, watch_input: bool) -> None:
             "checkpoint": str(directory / "checkpoint"),
         }
         session, query = start_query(options, lambda text: None)
-        if signals.recv(4096) == _END:
-            raise Unavailable("told to end")
+        signals.recv(4096)  # the first batch has come so far, or the input has ended
         query.processAllAvailable()
         query.stop()
         session.stop()
@@ -126,57 +159,6 @@ def _record(made: Path, directory: Path, watch_input: bool) -> None:
         machine.kill()
         head.close()
         signals.close()
-
-
-def _kill_at_end_of_input(machine: VirtualMachine, directory: Path) -> None:
-    """Make `_record` fail, whatever it waits for: the parent process is gone, or needs the archive no more."""
-    while os.read(0, 4096):
-        pass
-    _ended.set()
-    machine.kill()
-    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
-        sender.sendto(_END, str(directory / "signals"))
-
-
-def start_recording(output: Path) -> "subprocess.Popen[bytes] | None":
-    """Start a process that records in the background, if there is no archive and recording has not failed before.
-    Closing its input ends it. Never fails."""
-    try:
-        path = archive_path()
-        if path is None or path.exists() or _failed(path).exists():
-            return None
-        with output.open("ab") as log:
-            return subprocess.Popen(
-                [sys.executable, "-m", "culver.pipeline.spark.class_archive", _BACKGROUND],
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-    except (CulverError, OSError, RuntimeError):
-        return None
-
-
-def _failed(path: Path) -> Path:
-    return path.with_suffix(".failed")
-
-
-def main(arguments: list[str]) -> int:
-    background = _BACKGROUND in arguments
-    path = archive_path()
-    if path is None or path.exists():
-        return 0
-    if background:
-        os.nice(19)
-    try:
-        record(path, watch_input=background)
-    except Exception:
-        if _ended.is_set():
-            return 0
-        if background:
-            _failed(path).touch()
-        raise
-    return 0
 
 
 if __name__ == "__main__":
