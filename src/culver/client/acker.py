@@ -16,8 +16,8 @@ _PAUSE_SECONDS = 0.1
 
 
 class Acker:
-    """Belongs to one feed, which calls `flush` before it detaches. `wait_attached` returns when, after a
-    failure, another try makes sense."""
+    """Belongs to one feed, which calls `flush` before it detaches. `acknowledge` notes its success; `wait_attached`
+    returns when, after a failure, another try makes sense."""
 
     def __init__(
         self,
@@ -56,11 +56,8 @@ class Acker:
             self._task.cancel()
             await asyncio.wait([self._task])
         if self._done < self._wanted:
-            logger.warning(
-                "%s: events up to %d are not acknowledged and will come again",
-                self._label,
-                self._wanted,
-            )
+            text = "%s: events up to %d are not acknowledged and will come again"
+            logger.warning(text, self._label, self._wanted)
 
     async def _work(self) -> None:
         while not await self._try():
@@ -80,5 +77,4 @@ class Acker:
             except CulverError as exc:
                 logger.warning("%s: acknowledging %d: %s", self._label, offset, exc)
                 return True
-            self.note(offset)
         return True

@@ -3,8 +3,7 @@
 import asyncio
 import enum
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from types import TracebackType
-from typing import Any, Literal, Self, overload
+from typing import Any, Literal, Self, TypedDict, TypeVar, Unpack, overload
 
 import msgspec
 
@@ -15,7 +14,7 @@ from culver.client.link import Link, set_path, subscription_path
 from culver.client.message_stream import Stream
 from culver.client.row_pieces import ARROW_STREAM, RowsLike, as_table, piece, rows_at_a_time
 from culver.client.site_address import default_url, parse_address
-from culver.client.subscription_source import DurableSource, LiveSource, Source
+from culver.client.subscription_source import Source
 from culver.errors import ClientError, InvalidRequest, RequestRefused
 from culver.messages import (
     AcceptedRows,
@@ -40,6 +39,16 @@ from culver.messages import (
 
 # A larger publication goes by HTTP, whose bodies may be larger than a WebSocket message (1 MiB by default).
 _MESSAGE_BYTES = 512 * 1024
+
+Page = TypeVar("Page", SubscriptionPage, SetPage)
+
+
+class SubscribeOptions(TypedDict, total=False):
+    """The options of `subscribe` besides `gaps`."""
+
+    durable: str | None
+    scheme: str | None
+    ack: Literal["auto", "manual"]
 
 
 class ClientState(enum.Enum):
@@ -99,9 +108,7 @@ class Client:
         self._state = ClientState.OPEN
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self.close()
 
     async def close(self) -> None:
@@ -150,21 +157,13 @@ class Client:
         self,
         filter_text: str | None = None,
         *,
-        durable: str | None = None,
-        scheme: str | None = None,
-        ack: Literal["auto", "manual"] = "auto",
         gaps: Literal[False] = False,
+        **options: Unpack[SubscribeOptions],
     ) -> Stream[Message]: ...
 
     @overload
     def subscribe(
-        self,
-        filter_text: str | None = None,
-        *,
-        durable: str | None = None,
-        scheme: str | None = None,
-        ack: Literal["auto", "manual"] = "auto",
-        gaps: Literal[True],
+        self, filter_text: str | None = None, *, gaps: Literal[True], **options: Unpack[SubscribeOptions]
     ) -> Stream[Message | Gap]: ...
 
     def subscribe(
@@ -190,16 +189,11 @@ class Client:
         link = self._open_link()
         if ack not in ("auto", "manual"):
             raise InvalidRequest(f"ack is 'auto' or 'manual', not {ack!r}", field="ack")
-        source: Source
-        if durable is not None:
-            source = DurableSource(durable, filter_text, scheme)
-        elif filter_text is not None:
-            source = LiveSource(filter_text, scheme)
-        else:
+        if durable is None and filter_text is None:
             raise InvalidRequest("a live subscription needs a filter", field="filter")
         feed = Feed(
             link,
-            source,
+            Source(durable, filter_text, scheme),
             reconnect=self._reconnect,
             buffer_count=self._buffer_count,
             buffer_bytes=self._buffer_bytes,
@@ -257,16 +251,9 @@ class Client:
 
     async def subscriptions(self, page_size: int = 100) -> AsyncIterator[Subscription]:
         """All durable subscriptions, ordered by id, fetched a page at a time."""
-        after: str | None = None
-        while True:
-            page = await self._open_link().ask(
-                SubscriptionPage, "GET", "/v1/subscriptions", after=after, limit=page_size
-            )
+        async for page in self._pages(SubscriptionPage, "/v1/subscriptions", page_size):
             for subscription in page.subscriptions:
                 yield subscription
-            after = page.next
-            if after is None:
-                return
 
     # --- sets ---
 
@@ -324,14 +311,9 @@ class Client:
 
     async def sets(self, page_size: int = 100) -> AsyncIterator[SubscriptionSet]:
         """All sets, ordered by name, fetched a page at a time."""
-        after: str | None = None
-        while True:
-            page = await self._open_link().ask(SetPage, "GET", "/v1/sets", after=after, limit=page_size)
+        async for page in self._pages(SetPage, "/v1/sets", page_size):
             for each in page.sets:
                 yield each
-            after = page.next
-            if after is None:
-                return
 
     async def delete_set(self, name: str) -> int:
         """End all subscriptions of a set and drop their mailboxes; returns how many there were."""
@@ -385,6 +367,15 @@ class Client:
         if self._state is ClientState.CLOSED:
             raise ClientError("the client is closed")
         return self._link
+
+    async def _pages(self, kind: type[Page], path: str, page_size: int) -> AsyncIterator[Page]:
+        after: str | None = None
+        while True:
+            page = await self._open_link().ask(kind, "GET", path, after=after, limit=page_size)
+            yield page
+            after = page.next
+            if after is None:
+                return
 
     def _spawn(self, feed: Feed) -> "asyncio.Task[None]":
         self._open_link()

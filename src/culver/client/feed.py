@@ -200,19 +200,9 @@ class Feed:
         self._buffer.announce(gap)
         self._changed.set()
 
-    def ended(self) -> None:
-        self._removed = True
-        self._unattach()
-
-    def refused(self, error: RequestRefused) -> None:
+    def ended(self, error: ClientError | None) -> None:
+        self._removed = error is None
         self._loss = error
-        self._unattach()
-
-    def lost(self, error: ConnectionFailed) -> None:
-        self._loss = error
-        self._unattach()
-
-    def _unattach(self) -> None:
         self._connection = None
         self._attached.clear()
         self._interrupted.set()

@@ -4,7 +4,6 @@ import asyncio
 import logging
 import weakref
 from collections.abc import Callable
-from types import TracebackType
 from typing import Generic, Self, TypeVar, cast
 
 from culver.client.delivered_message import Message
@@ -102,9 +101,7 @@ class Stream(Generic[Item]):
         await self.start()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self.close()
 
     def _launch(self) -> None:

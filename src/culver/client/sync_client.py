@@ -5,10 +5,9 @@ import functools
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import Future
-from types import TracebackType
-from typing import Any, Concatenate, Generic, Literal, ParamSpec, Self, TypeVar, cast, overload
+from typing import Any, Concatenate, Generic, Literal, ParamSpec, Self, TypeVar, Unpack, cast, overload
 
-from culver.client.async_client import Client
+from culver.client.async_client import Client, SubscribeOptions
 from culver.client.delivered_message import Message, SyncMessage
 from culver.client.event_encoding import EventLike
 from culver.client.message_stream import Stream
@@ -74,9 +73,7 @@ class SyncClient:
         self._run(self._client.__aenter__())
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -102,39 +99,22 @@ class SyncClient:
         self,
         filter_text: str | None = None,
         *,
-        durable: str | None = None,
-        scheme: str | None = None,
-        ack: Literal["auto", "manual"] = "auto",
         gaps: Literal[False] = False,
+        **options: Unpack[SubscribeOptions],
     ) -> "SyncStream[SyncMessage]": ...
 
     @overload
     def subscribe(
-        self,
-        filter_text: str | None = None,
-        *,
-        durable: str | None = None,
-        scheme: str | None = None,
-        ack: Literal["auto", "manual"] = "auto",
-        gaps: Literal[True],
+        self, filter_text: str | None = None, *, gaps: Literal[True], **options: Unpack[SubscribeOptions]
     ) -> "SyncStream[SyncMessage | Gap]": ...
 
-    def subscribe(
-        self,
-        filter_text: str | None = None,
-        *,
-        durable: str | None = None,
-        scheme: str | None = None,
-        ack: Literal["auto", "manual"] = "auto",
-        gaps: bool = False,
-    ) -> "SyncStream[SyncMessage] | SyncStream[SyncMessage | Gap]":
+    def subscribe(self, filter_text: str | None = None, **options: Any) -> "SyncStream[Any]":
         """As Client.subscribe, as a plain iterator."""
 
         async def make() -> Stream[Any]:
-            options: dict[str, Any] = {"durable": durable, "scheme": scheme, "ack": ack, "gaps": gaps}
             return self._client.subscribe(filter_text, **options)
 
-        return SyncStream[Any](self, self._run(make()))
+        return SyncStream(self, self._run(make()))
 
     publish = _blocking(Client.publish)
     create_subscription = _blocking(Client.create_subscription)
@@ -161,11 +141,11 @@ class SyncClient:
             raise ClientError(f"the client is {state}")
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
-    def _run(self, work: Coroutine[Any, Any, Result], timeout_seconds: float | None = None) -> Result:
-        """Run on the client's loop and wait. An interrupt (or the timeout) cancels the work."""
+    def _run(self, work: Coroutine[Any, Any, Result]) -> Result:
+        """Run on the client's loop and wait. An interrupt cancels the work."""
         future = self._submit(work)
         try:
-            return future.result(timeout_seconds)
+            return future.result()
         except BaseException:
             future.cancel()
             raise
@@ -197,28 +177,14 @@ class SyncStream(Generic[SyncItem]):
         return self
 
     def __next__(self) -> SyncItem:
-        item = self._next(None)
+        item = self.next(None)
         if item is None:
             raise StopIteration
         return item
 
-    def next(self, timeout_seconds: float) -> SyncItem | None:
+    def next(self, timeout_seconds: float | None) -> SyncItem | None:
         """The next item; None when the time is up or the subscription has ended."""
-        return self._next(timeout_seconds)
 
-    def close(self) -> None:
-        self._client._run(self._stream.close())
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def _next(self, timeout_seconds: float | None) -> SyncItem | None:
         async def take() -> Message | Gap | None:
             # The limit lies inside the loop: outside, an item could be taken and nobody left to get it.
             try:
@@ -227,15 +193,23 @@ class SyncStream(Generic[SyncItem]):
             except TimeoutError:
                 return None
 
-        item = self._client._run(take())
+        item: Any = self._client._run(take())
         if isinstance(item, Message):
-            return cast(
-                SyncItem, SyncMessage(item.event, item.offset, item.subscription, self._acknowledger(item))
+            acknowledge = item.ack
+            item = SyncMessage(
+                item.event, item.offset, item.subscription, lambda _offset: self._client._run(acknowledge())
             )
         return cast(SyncItem | None, item)
 
-    def _acknowledger(self, message: Message) -> Any:
-        return lambda _offset: self._client._run(message.ack())
+    def close(self) -> None:
+        self._client._run(self._stream.close())
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
 
 
 def connect_sync(url: str | None = None, **options: Any) -> SyncClient:

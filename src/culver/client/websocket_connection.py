@@ -8,14 +8,14 @@ wait for itself.
 import asyncio
 import itertools
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, get_args
 
 import msgspec
 
 from culver.client.error_boundary import encode_message, refusal, socket_errors
 from culver.client.site_address import Address
-from culver.errors import ConnectionFailed, RequestRefused
+from culver.errors import ClientError, ConnectionFailed, RequestRefused
 from culver.messages import (
     Attach,
     ClientMessage,
@@ -58,14 +58,8 @@ class Receiver(Protocol):
 
     def gap(self, gap: Gap) -> None: ...
 
-    def ended(self) -> None:
-        """The subscription was removed or has expired; nothing follows."""
-
-    def refused(self, error: RequestRefused) -> None:
-        """The site could not go on with the subscription; nothing follows on this connection."""
-
-    def lost(self, error: ConnectionFailed) -> None:
-        """The connection is gone; nothing follows on it."""
+    def ended(self, error: ClientError | None) -> None:
+        """Nothing follows on this connection. Without an error, the subscription was removed or has expired."""
 
 
 class Connection:
@@ -77,10 +71,9 @@ class Connection:
         self._timeout_seconds = timeout_seconds
         self._references = itertools.count(1)
         self._pending: dict[int, asyncio.Future[ServerMessage]] = {}
-        self._arrivals: dict[int, Callable[[Subscribed], None]] = {}
+        self._arrivals: dict[int, Receiver] = {}
         self._receivers: dict[str, Receiver] = {}
-        self._farewells: set[asyncio.Task[ServerMessage]] = set()
-        self._closing: asyncio.Task[None] | None = None
+        self._farewells: set[asyncio.Task[Any]] = set()
         self._failure: ConnectionFailed | None = None
         self._reader = asyncio.create_task(self._read(), name="culver-client-reader")
 
@@ -117,19 +110,11 @@ class Connection:
     async def subscribe(self, receiver: Receiver, message: Subscribe | Attach) -> Subscribed:
         """From the answer on, what comes for the subscription goes to `receiver`."""
         reference = next(self._references)
-        name: str | None = None
-
-        def arrived(answer: Subscribed) -> None:
-            # Deliveries may follow in the very next message, before the waiting coroutine runs again.
-            nonlocal name
-            name = answer.subscription
-            self._receivers[name] = receiver
-
-        self._arrivals[reference] = arrived
+        self._arrivals[reference] = receiver
         try:
             return self._expect(Subscribed, await self._exchange(reference, _encode(message, reference)))
         except BaseException:
-            if name is not None and not self.lost:
+            for name in [name for name, each in self._receivers.items() if each is receiver]:
                 self.release(name)
                 self._refuse(name)
             raise
@@ -202,10 +187,10 @@ class Connection:
                     receiver.gap(message)
             case Ended(name):
                 if (receiver := self._receivers.pop(name, None)) is not None:
-                    receiver.ended()
+                    receiver.ended(None)
             case Refusal(ref=msgspec.UNSET, subscription=str(name)):
                 if (receiver := self._receivers.pop(name, None)) is not None:
-                    receiver.refused(refusal(msgspec.json.decode(text)))
+                    receiver.ended(refusal(msgspec.json.decode(text)))
             case Refusal():
                 self._answer(message, refusal(msgspec.json.decode(text)))
             case _:
@@ -223,8 +208,9 @@ class Connection:
         if error is not None:
             answer.set_exception(error)
             return
-        if isinstance(message, Subscribed) and (arrived := self._arrivals.get(reference)) is not None:
-            arrived(message)
+        if isinstance(message, Subscribed) and reference in self._arrivals:
+            # Deliveries may follow in the very next message, before the waiting coroutine runs again.
+            self._receivers[message.subscription] = self._arrivals[reference]
         answer.set_result(message)
 
     def _take_unaddressed(self, error: RequestRefused) -> None:
@@ -239,20 +225,23 @@ class Connection:
             )
             failure.__cause__ = error
             self._end(failure)
-            self._closing = asyncio.create_task(self._socket.close())
+            self._part_with(self._socket.close())
         else:
             logger.warning("%s reports: %s", self._url, error)
 
     def _refuse(self, subscription: str) -> None:
         """Whoever asked for it gave up before the answer came: have the site stop sending."""
-        task = asyncio.create_task(self.request(Detach(subscription=subscription)))
+        self._part_with(self.request(Detach(subscription=subscription)))
+
+    def _part_with(self, farewell: Coroutine[Any, Any, object]) -> None:
+        task = asyncio.create_task(farewell)
         self._farewells.add(task)
         task.add_done_callback(self._forget)
 
-    def _forget(self, task: "asyncio.Task[ServerMessage]") -> None:
+    def _forget(self, task: "asyncio.Task[Any]") -> None:
         self._farewells.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            logger.debug("detaching: %s", error)
+            logger.debug("a farewell failed: %s", error)
 
     def _end(self, failure: ConnectionFailed) -> None:
         if self._failure is not None:
@@ -263,7 +252,7 @@ class Connection:
                 answer.set_exception(self._failed())
         receivers, self._receivers = self._receivers, {}
         for receiver in receivers.values():
-            receiver.lost(failure)
+            receiver.ended(failure)
 
     def _failed(self) -> ConnectionFailed:
         """A new instance for each request: a raised exception collects a traceback of its own."""
