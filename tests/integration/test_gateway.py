@@ -651,7 +651,7 @@ def test_serving_ends_when_its_task_is_cancelled_and_frees_the_port() -> None:
         async def serve() -> None:
             async with GatewayServer(create_app(FakeSite()), GatewaySettings(port=0)) as server:
                 ports.append(server.port)
-                await server.wait()
+                await asyncio.Event().wait()
 
         task = asyncio.create_task(serve())
         await eventually(lambda: bool(ports))

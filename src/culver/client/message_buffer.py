@@ -32,9 +32,6 @@ class Buffer:
         self._dropping: Gap | None = None  # the newest item, while it can still grow
         self.last_offset = -1  # of the newest message that was let in or dropped
 
-    def __len__(self) -> int:
-        return len(self._items)
-
     @property
     def full(self) -> bool:
         return len(self._items) >= self._max_count or self._bytes >= self._max_bytes

@@ -15,7 +15,7 @@ from culver.errors import CulverError, Elsewhere, InvalidRequest, NotFound, Unav
 from culver.gateway.api.operations import Operation
 from culver.gateway.gateway_context import Gateway, Interrupted, client_of, gateway_of
 from culver.gateway.origins import SAFE_METHODS, check_origin
-from culver.gateway.problems import internal_problem, problem_document, problem_response
+from culver.gateway.problems import InternalError, problem_document, problem_response
 from culver.gateway.redirection import location
 from culver.gateway.routes import (
     event_routes,
@@ -23,7 +23,6 @@ from culver.gateway.routes import (
     operation_routes,
     polling_routes,
     set_routes,
-    slice_routes,
     stream_routes,
     subscription_routes,
 )
@@ -49,7 +48,7 @@ def create_app(site: Site, *, heartbeat_seconds: float = 15.0) -> Starlette:
     app.router.redirect_slashes = False
     app.router.default = _unknown_path
     app.state.operations = OPERATIONS
-    app.state.gateway = Gateway(site, heartbeat_seconds=heartbeat_seconds)
+    app.state.gateway = Gateway(site, heartbeat_seconds)
     return app
 
 
@@ -60,7 +59,7 @@ OPERATIONS = (
     *polling_routes.operations,
     *stream_routes.operations,
     *filter_routes.operations,
-    *slice_routes.operations,
+    *operation_routes.slice_operations,
     *operation_routes.operations,
 )
 
@@ -115,9 +114,9 @@ class _Guard:
             return  # the client has left
         except Exception:
             _logger.exception("%s %s failed", scope.get("method", "WEBSOCKET"), scope["path"])
-            gateway.metrics.errors.labels("internal_error").inc()
+            problem = _problem(gateway, InternalError())
             if not started:
-                await problem_response(internal_problem())(scope, receive, send)
+                await problem(scope, receive, send)
 
 
 def _check_connections(gateway: Gateway) -> None:

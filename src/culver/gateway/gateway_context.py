@@ -5,7 +5,7 @@ import math
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from typing import cast
+from typing import ParamSpec, TypeVar, cast
 
 from starlette.requests import HTTPConnection
 from starlette.types import Receive
@@ -15,6 +15,12 @@ from culver.errors import RateLimited, Unavailable
 from culver.gateway.gateway_metrics import GatewayMetrics
 from culver.gateway.rate_limits import TokenBuckets, address_key
 from culver.roles import Site
+
+THREAD_BYTES = 32 * 1024
+"""Input of at least this size is worth the trip to a thread: decoding it takes some milliseconds."""
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class Interrupted(Exception):
@@ -45,23 +51,14 @@ class Interruption:
 class Gateway:
     """Shared by all endpoints of one app. Used from the event loop's thread only."""
 
-    def __init__(
-        self,
-        site: Site,
-        *,
-        heartbeat_seconds: float = 15.0,
-        monotonic: Callable[[], float] = time.monotonic,
-        now_us: Callable[[], int] = lambda: time.time_ns() // 1000,
-    ) -> None:
+    def __init__(self, site: Site, heartbeat_seconds: float) -> None:
         self.site = site
         self.settings: Settings = site.settings
         self.metrics = GatewayMetrics(site)
         self.heartbeat_seconds = heartbeat_seconds
-        self.now_us = now_us
         self.stopping = False
         # The server sets it.
         self.open_connections: Callable[[], int] = lambda: 0
-        self._monotonic = monotonic
         self._interruptions: set[Interruption] = set()
         self._requests = TokenBuckets(self.settings.gateway.requests_per_second)
         self._events = TokenBuckets(self.settings.gateway.events_per_second)
@@ -86,7 +83,7 @@ class Gateway:
     def grant(self, client: str, events: int) -> bool:
         """Count one message of a client and its events. Returns False, and counts nothing, where the message would
         have to wait."""
-        now = self._monotonic()
+        now = time.monotonic()
         if self._requests.take(client, 1, now):
             return False
         if self._events.take(client, events, now):
@@ -125,14 +122,14 @@ class Gateway:
             interruption.interrupt(stopping=True)
 
     def _take(self, buckets: TokenBuckets, client: str, amount: int, setting: str) -> None:
-        wait = buckets.take(client, amount, self._monotonic())
+        wait = buckets.take(client, amount, time.monotonic())
         if wait:
             raise self._rate_limited(setting, wait)
 
     async def _await(
         self, buckets: TokenBuckets, client: str, amount: int, setting: str, longest_seconds: float
     ) -> None:
-        while wait := buckets.take(client, amount, self._monotonic()):
+        while wait := buckets.take(client, amount, time.monotonic()):
             if wait > longest_seconds:
                 raise self._rate_limited(setting, wait)
             await asyncio.sleep(wait)
@@ -154,6 +151,14 @@ def gateway_of(connection: HTTPConnection) -> Gateway:
 def client_of(connection: HTTPConnection) -> str:
     """The key under which the rate limits count this client."""
     return address_key(connection.client.host if connection.client else None)
+
+
+async def compute(size: int, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """`function(*args)`, in a thread where `size` (bytes or characters of input) is large, so that other
+    clients are not kept waiting."""
+    if size < THREAD_BYTES:
+        return function(*args, **kwargs)
+    return await asyncio.to_thread(function, *args, **kwargs)
 
 
 def _stopping() -> Unavailable:

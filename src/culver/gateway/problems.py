@@ -2,8 +2,7 @@
 
 import json
 import math
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -21,8 +20,16 @@ _MAX_DETAIL = 2_000
 _MAX_MEMBER = 500
 
 
-@dataclass(frozen=True, slots=True)
-class ProblemKind:
+class InternalError(CulverError):
+    """Stands for an unexpected exception, and tells a client nothing about the inside."""
+
+    code = INTERNAL
+
+    def __init__(self) -> None:
+        super().__init__("The gateway failed unexpectedly; its log has the reason.")
+
+
+class ProblemKind(NamedTuple):
     """The status and title of every error with one code."""
 
     status: int
@@ -75,18 +82,6 @@ def problem_document(error: CulverError) -> dict[str, Any]:
     if error.field is not None:
         document["field"] = error.field[:_MAX_MEMBER]
     return document
-
-
-def internal_problem() -> dict[str, Any]:
-    """Make the problem for an unexpected exception, which tells a client nothing about the inside."""
-    return {
-        "type": f"urn:culver:problem:{INTERNAL}",
-        "title": KINDS[INTERNAL].title,
-        "status": KINDS[INTERNAL].status,
-        "detail": "The gateway failed unexpectedly; its log has the reason.",
-        "code": INTERNAL,
-        "retryable": False,
-    }
 
 
 def encode_problem(document: dict[str, Any]) -> bytes:

@@ -102,7 +102,6 @@ def test_announced_gaps_are_kept_even_when_full_and_stay_bounded() -> None:
     _offer(buffer, 1)
     for start in range(2, 1000):
         buffer.announce(Gap("s", start, start + 1, 1, "overflow"))
-    assert len(buffer) == 2
     assert _drain(buffer) == [1, (2, 1000, 998)]
 
 

@@ -307,7 +307,7 @@ def test_a_slow_reader_of_a_durable_subscription_loses_nothing_and_holds_little(
                 received = []
                 async for message in stream:
                     received.append(message.offset)
-                    assert len(stream._feed._buffer) <= 20
+                    assert len(stream._feed._buffer._items) <= 20
                     if message.offset == 1000:
                         break
             assert received == list(range(1001))
@@ -332,7 +332,7 @@ def test_a_slow_reader_of_a_live_subscription_is_told_what_it_missed() -> None:
             await client.publish(last=True)
             await until(lambda: stream._feed._buffer.last_offset == 1000)
             messages, gaps = 0, 0
-            while len(stream._feed._buffer):
+            while len(stream._feed._buffer._items):
                 item = await anext(stream)
                 if isinstance(item, culver.Gap):
                     assert item.reason == "overflow"

@@ -8,8 +8,8 @@ import culver.errors
 from culver.errors import ClientError, CulverError, InvalidFilter, InvalidRequest, RateLimited, Unavailable
 from culver.gateway.problems import (
     KINDS,
+    InternalError,
     encode_problem,
-    internal_problem,
     problem_document,
     problem_response,
     status_of,
@@ -100,6 +100,6 @@ def test_retry_after_is_a_whole_number_of_seconds_of_at_least_one() -> None:
 
 
 def test_an_unexpected_failure_tells_nothing_of_the_inside() -> None:
-    document = internal_problem()
+    document = problem_document(InternalError())
     assert document["status"] == 500
     assert set(document) == {"type", "title", "status", "detail", "code", "retryable"}

@@ -24,15 +24,15 @@ from starlette.responses import Response
 
 from culver.errors import NotFound
 from culver.gateway.api.delivery_encoding import encode
-from culver.gateway.api.request_bodies import read_body, require_json
 from culver.gateway.api.request_reader import (
     REQUEST_DEPTH,
     check_subscription_id,
+    read_body,
     read_body_as,
     read_query_as,
+    require_json,
 )
-from culver.gateway.cpu_work import compute
-from culver.gateway.gateway_context import Gateway, gateway_of
+from culver.gateway.gateway_context import Gateway, compute, gateway_of
 from culver.messages import Count, SetName, SubscriptionId
 from culver.registry import check_set_name
 

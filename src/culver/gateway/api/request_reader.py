@@ -1,5 +1,9 @@
-"""Reads requests into their structs. What a struct does not allow is refused with the path of the member at fault."""
+"""Reads requests within bounds, and into their structs.
 
+What a struct does not allow is refused with the path of the member at fault.
+"""
+
+import asyncio
 import functools
 import math
 import re
@@ -8,12 +12,13 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 from msgspec import inspect
-from starlette.datastructures import QueryParams
+from starlette.datastructures import Headers, QueryParams
+from starlette.requests import Request
 
 from culver.delivery import parse_delivery_id
-from culver.errors import CulverError, InvalidEvent, InvalidRequest
+from culver.errors import CulverError, InvalidEvent, InvalidRequest, TooLarge
 from culver.model import DELIVERY_ID, SUBSCRIPTION_ID
-from culver.model.formats import strict_json
+from culver.model.formats import parse_media_type, strict_json, unsupported
 
 MAX_OFFSET = 2**63 - 1
 REQUEST_DEPTH = 8
@@ -21,12 +26,60 @@ WHOLE_BODY = "body"
 
 _NUMBER = re.compile(r"-?[0-9]{1,30}(\.[0-9]{1,30})?([eE][+-]?[0-9]{1,3})?")
 
-Request = TypeVar("Request")
+Message = TypeVar("Message")
+
+
+async def read_body(request: Request, limit: int, stall_seconds: float = 30.0) -> bytes:
+    """Read the whole body, at most `limit` bytes. Raises TooLarge as soon as the declared or the received
+    length passes it, InvalidRequest when nothing arrives for `stall_seconds`."""
+    too_large = TooLarge(
+        f"the body is larger than {limit} bytes; send less at once, or raise gateway.max_body_bytes",
+        field="body",
+        limit=limit,
+    )
+    declared = request.headers.get("content-length", "")
+    if declared.isascii() and declared.isdigit() and int(declared[:20]) > limit:
+        raise too_large
+    chunks: list[bytes] = []
+    total = 0
+    stream = request.stream()
+    while True:
+        try:
+            async with asyncio.timeout(stall_seconds):
+                chunk = await anext(stream, b"")
+        except TimeoutError:
+            raise InvalidRequest(
+                f"the body stopped arriving for {stall_seconds:g} seconds; send it again", field="body"
+            ) from None
+        if not chunk:
+            return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+        total += len(chunk)
+        if total > limit:
+            raise too_large
+        chunks.append(chunk)
+
+
+def media_type(headers: Headers) -> str:
+    """The media type in lower case without parameters; empty where the header is missing. Raises
+    InvalidRequest for a charset that is not UTF-8."""
+    # An empty header is no JSON: a page of another origin may send one without asking first.
+    media = parse_media_type(headers.get("content-type", "").strip() or ";")
+    if media.charset not in (None, "utf-8", "utf8"):
+        raise unsupported("the charset must be utf-8")
+    return media.name
+
+
+def require_json(headers: Headers) -> None:
+    """Raises InvalidRequest (status 415) unless the body says it is JSON. A page of another origin cannot
+    say so without asking first, which keeps such pages from sending anything."""
+    kind = media_type(headers)
+    if kind != "application/json":
+        raise unsupported(f"send the body as application/json, not {kind or 'without a content type'}")
 
 
 def read_body_as(
-    kind: type[Request], body: bytes, max_depth: int = REQUEST_DEPTH, event_member: str | None = None
-) -> Request:
+    kind: type[Message], body: bytes, max_depth: int = REQUEST_DEPTH, event_member: str | None = None
+) -> Message:
     """Read the request in a JSON body. Raises InvalidRequest; within the member that holds an event, InvalidEvent."""
     try:
         value = strict_json(body, max_depth)
@@ -35,7 +88,7 @@ def read_body_as(
     return read_as(kind, value)
 
 
-def read_query_as(kind: type[Request], parameters: QueryParams) -> Request:
+def read_query_as(kind: type[Message], parameters: QueryParams) -> Message:
     """Read the request in a query string, and refuse a repeated parameter. Raises InvalidRequest."""
     texts: dict[str, str] = {}
     for name, value in parameters.multi_items():
@@ -47,7 +100,7 @@ def read_query_as(kind: type[Request], parameters: QueryParams) -> Request:
     return read_as(kind, members, "parameter")
 
 
-def read_as(kind: type[Request], value: Any, what: str = "member") -> Request:
+def read_as(kind: type[Message], value: Any, what: str = "member") -> Message:
     """Convert a decoded value to a struct. Raises InvalidRequest."""
     try:
         return msgspec.convert(value, kind)

@@ -6,11 +6,10 @@ from collections.abc import Callable, Sequence
 
 from starlette.requests import ClientDisconnect, Request
 
-from culver.errors import CulverError, InvalidRequest, Unavailable
+from culver.errors import CulverError, InvalidRequest, TooLarge, Unavailable
 from culver.gateway.api.operations import JSON, Operations
-from culver.gateway.api.request_bodies import line_too_large, media_type, read_body
-from culver.gateway.cpu_work import compute
-from culver.gateway.gateway_context import Gateway, Interrupted, client_of, gateway_of
+from culver.gateway.api.request_reader import media_type, read_body
+from culver.gateway.gateway_context import Gateway, Interrupted, client_of, compute, gateway_of
 from culver.log import CommitReceipt
 from culver.messages import EVENT_EXAMPLE, AcceptedEvents
 from culver.model import Event
@@ -128,7 +127,12 @@ async def _feed(request: Request, gateway: Gateway, chunks: "_Chunks") -> None:
                 await gateway.await_events(client, len(events))
                 await chunks.put(events)
             if error is None and oversized is not None:
-                error = line_too_large(longest, part[oversized][0])
+                error = TooLarge(
+                    f"a line is longer than {longest} bytes; send smaller events, or raise gateway.max_message_bytes",
+                    field="line",
+                    limit=longest,
+                    line=part[oversized][0],
+                )
             if error is not None:
                 raise error
 

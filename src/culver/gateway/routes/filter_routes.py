@@ -5,8 +5,7 @@ from starlette.requests import Request
 from culver.errors import CulverError
 from culver.gateway.api.operations import Operations
 from culver.gateway.api.request_reader import prefixed
-from culver.gateway.cpu_work import compute
-from culver.gateway.gateway_context import gateway_of
+from culver.gateway.gateway_context import compute, gateway_of
 from culver.gateway.routes.subscription_routes import parse_filter
 from culver.messages import Clauses, FilterTest, FilterText, FilterTrial
 from culver.model import Event

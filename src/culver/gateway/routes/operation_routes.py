@@ -1,4 +1,4 @@
-"""The endpoints for operators and tools: health, readiness, metrics, the API's description and its page."""
+"""The endpoints for operators and tools: health, readiness, metrics, slices, the API's description and its page."""
 
 from dataclasses import replace
 from importlib import resources
@@ -6,16 +6,17 @@ from importlib import resources
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from culver.control import SiteObservation
+from culver.control import SiteObservation, SlicesView
 from culver.gateway.api import openapi
 from culver.gateway.api.delivery_encoding import encode
 from culver.gateway.api.operations import JSON, Operations
 from culver.gateway.gateway_context import gateway_of
 from culver.gateway.gateway_metrics import CONTENT_TYPE
 from culver.gateway.redirection import url_of
-from culver.messages import GatewayEntry, Gateways, Health, SiteStatus
+from culver.messages import GatewayEntry, Gateways, Health, NewSlice, SiteStatus
 
 operations = Operations("operations", "For operators", takes_any_query=True)
+slice_operations = Operations("operations", "For operators")
 _TEXT = {"text/plain": {"schema": {"type": "string"}}}
 
 
@@ -70,6 +71,33 @@ async def gateways(request: Request) -> Gateways:
             for each in observation.observe().gateways
         ]
     )
+
+
+@slice_operations.add("GET /v1/slices")
+async def slices(request: Request) -> SlicesView:
+    """Show the slices of the index."""
+    site = gateway_of(request).site
+    await site.observation.refresh()
+    return site.slices.view()
+
+
+@slice_operations.add("POST /v1/slices", status=201, problems=(404, 409))
+async def add_slice(request: Request, body: NewSlice | None) -> SlicesView:
+    """Add a slice, which takes half of another.
+
+    Without a body, or without `split`, the most loaded slice is split. Every event from the next batch on is matched
+    with the new slices.
+    """
+    return await gateway_of(request).site.slices.add(None if body is None else body.split)
+
+
+@slice_operations.add("DELETE /v1/slices/{number}", problems=(409,))
+async def remove_slice(request: Request) -> SlicesView:
+    """Remove a slice; its neighbours take over what it has.
+
+    Other slices may have another number then.
+    """
+    return await gateway_of(request).site.slices.remove(int(request.path_params["number"]))
 
 
 async def describe(request: Request) -> Response:

@@ -14,10 +14,8 @@ from starlette.requests import Request
 
 from culver.errors import CulverError, InvalidFilter, InvalidRequest, TooLarge
 from culver.gateway.api.operations import JSON, NoParameters, Operations
-from culver.gateway.api.request_bodies import media_type, read_body
-from culver.gateway.api.request_reader import read_body_as, read_query_as
-from culver.gateway.cpu_work import compute
-from culver.gateway.gateway_context import Gateway, gateway_of
+from culver.gateway.api.request_reader import media_type, read_body, read_body_as, read_query_as
+from culver.gateway.gateway_context import Gateway, compute, gateway_of
 from culver.gateway.routes.arrow_bodies import read_table
 from culver.gateway.routes.subscription_routes import lifetime_and_limits
 from culver.matching import compiles_by_column

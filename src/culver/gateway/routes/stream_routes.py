@@ -23,9 +23,8 @@ from culver.gateway.api.delivery_encoding import Received, ReceiveLimit, batches
 from culver.gateway.api.operations import Operations
 from culver.gateway.api.request_reader import check_delivery_id, offset_within
 from culver.gateway.gateway_context import Gateway, Interrupted, gateway_of
-from culver.gateway.live_sessions import open_live
 from culver.gateway.problems import encode_problem, problem_document
-from culver.gateway.routes.subscription_routes import durable_registration, live_spec
+from culver.gateway.routes.subscription_routes import durable_registration, live_spec, open_live
 from culver.messages import StreamEnd, StreamQuery, StreamStart
 from culver.model import DELIVERY_ID
 from culver.roles import Session

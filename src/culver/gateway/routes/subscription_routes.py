@@ -1,5 +1,8 @@
 """`/v1/subscriptions`: make, list, read, replace and remove durable subscriptions."""
 
+import asyncio
+import time
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import quote
@@ -12,8 +15,7 @@ from culver.errors import Conflict, CulverError, InvalidFilter, InvalidRequest, 
 from culver.gateway.api.delivery_encoding import encode
 from culver.gateway.api.operations import JSON, Operations
 from culver.gateway.api.request_reader import check_subscription_id, prefixed
-from culver.gateway.cpu_work import compute
-from culver.gateway.gateway_context import Gateway, gateway_of
+from culver.gateway.gateway_context import Gateway, compute, gateway_of
 from culver.gateway.redirection import check_here
 from culver.messages import (
     CreatedSubscription,
@@ -30,6 +32,7 @@ from culver.model import COLUMNAR
 from culver.model.language import Predicate, parse
 from culver.plugins import FILTERS
 from culver.registry import Registration, SubscriptionSpec, check_id
+from culver.roles import Session, Site
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -125,6 +128,29 @@ async def live_spec(gateway: Gateway, subscription: str, text: str, scheme: str 
     return SubscriptionSpec(await parse_filter(gateway, text), subscription, durable=False, scheme=chosen)
 
 
+async def open_live(site: Site, spec: SubscriptionSpec, after: int | None) -> Session:
+    """Register a live subscription and connect to it. Where that fails half-way, or the caller is cancelled, the
+    subscription ends before this raises."""
+    opening = asyncio.ensure_future(_open(site, spec, after))
+    try:
+        return await asyncio.shield(opening)
+    except asyncio.CancelledError:
+        with suppress(CulverError):
+            session = await opening
+            await session.close()
+        raise
+
+
+async def _open(site: Site, spec: SubscriptionSpec, after: int | None) -> Session:
+    (registration,) = await site.subscriptions.add([spec])
+    try:
+        return await site.sessions.open(registration, after)
+    except BaseException:
+        with suppress(CulverError):
+            await site.subscriptions.remove(registration.id)
+        raise
+
+
 def check_scheme(name: str | None) -> str:
     """The filtering scheme of that name, or the default. Raises InvalidRequest."""
     if name is not None and name not in FILTERS:
@@ -143,7 +169,7 @@ def lifetime_and_limits(
     """The members of a SubscriptionSpec, or a BlockSpec, about its expiry and its mailbox. Raises InvalidRequest."""
     options: dict[str, Any] = {}
     if lifetime_seconds is not None:
-        options["expires_at_us"] = gateway.now_us() + int(lifetime_seconds * 1_000_000)
+        options["expires_at_us"] = time.time_ns() // 1000 + int(lifetime_seconds * 1_000_000)
     if mailbox is not None:
         for name, most in asdict(_site_limits(gateway)).items():
             wanted = getattr(mailbox, name)

@@ -5,7 +5,6 @@ import contextlib
 import errno
 import socket
 from collections.abc import Generator
-from types import TracebackType
 from typing import Self
 
 import uvicorn
@@ -78,11 +77,6 @@ class GatewayServer:
             self._socket.close()
             self._task.result()
 
-    async def wait(self) -> None:
-        """Returns when the server has stopped; raises what it failed with."""
-        if self._task is not None:
-            await asyncio.shield(self._task)
-
     async def stop(self) -> None:
         """Calling it twice changes nothing."""
         if self._task is None:
@@ -101,9 +95,7 @@ class GatewayServer:
         await self.start()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self.stop()
 
 

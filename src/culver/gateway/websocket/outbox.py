@@ -14,14 +14,10 @@ class Outbox:
     def __init__(self, socket: TextSocket, max_bytes: int = 1024 * 1024) -> None:
         self._socket = socket
         self._max_bytes = max_bytes
-        self._held_bytes = 0
+        self.held_bytes = 0
         self._has_space = asyncio.Event()
         self._has_space.set()
         self._turn = asyncio.Lock()
-
-    @property
-    def held_bytes(self) -> int:
-        return self._held_bytes
 
     async def wait_for_space(self) -> None:
         """Returns once less than `max_bytes` wait to be sent."""
@@ -29,20 +25,20 @@ class Outbox:
 
     def post(self, message: bytes) -> bool:
         """Send a message now. Returns False, and sends nothing, where the message would have to wait."""
-        return not self._held_bytes and self._socket.post(message)
+        return not self.held_bytes and self._socket.post(message)
 
     async def send(self, message: bytes) -> None:
         if self.post(message):
             return
-        self._held_bytes += len(message)
-        if self._held_bytes >= self._max_bytes:
+        self.held_bytes += len(message)
+        if self.held_bytes >= self._max_bytes:
             self._has_space.clear()
         try:
             async with self._turn:
                 await self._socket.send(message)
         finally:
-            self._held_bytes -= len(message)
-            if self._held_bytes < self._max_bytes:
+            self.held_bytes -= len(message)
+            if self.held_bytes < self._max_bytes:
                 self._has_space.set()
 
 

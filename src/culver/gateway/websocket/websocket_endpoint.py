@@ -20,12 +20,18 @@ from starlette.websockets import WebSocket
 from culver.errors import Conflict, CulverError, Elsewhere, NotFound, Unavailable
 from culver.gateway.api.delivery_encoding import ReceiveLimit, batches, delivered_event, encode
 from culver.gateway.api.request_reader import check_delivery_id, check_subscription_id, offset_within
-from culver.gateway.cpu_work import THREAD_BYTES, compute
-from culver.gateway.gateway_context import Gateway, Interrupted, Interruption, client_of, gateway_of
-from culver.gateway.live_sessions import open_live
+from culver.gateway.gateway_context import (
+    THREAD_BYTES,
+    Gateway,
+    Interrupted,
+    Interruption,
+    client_of,
+    compute,
+    gateway_of,
+)
 from culver.gateway.problems import encode_problem, problem_document
 from culver.gateway.redirection import check_here
-from culver.gateway.routes.subscription_routes import check_durable, live_spec
+from culver.gateway.routes.subscription_routes import check_durable, live_spec, open_live
 from culver.gateway.websocket.client_messages import read_message, read_quickly
 from culver.gateway.websocket.outbox import Outbox, Window
 from culver.gateway.websocket.text_sockets import Disconnected, TextSocket, accept_texts
