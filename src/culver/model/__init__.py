@@ -2,13 +2,13 @@
 
 from culver.model.event import Event as Event
 from culver.model.identifiers import (
+    COLUMNAR as COLUMNAR,
     DELIVERY_ID as DELIVERY_ID,
     DURABLE_ID as DURABLE_ID,
     LIVE_PREFIX as LIVE_PREFIX,
     SET_NAME as SET_NAME,
     SUBSCRIPTION_ID as SUBSCRIPTION_ID,
 )
-from culver.model.scheme import COLUMNAR as COLUMNAR
 from culver.model.text import normalise_text as normalise_text
 from culver.model.timestamps import EARLIEST as EARLIEST, LATEST as LATEST
 from culver.model.values import Domain as Domain, Kind as Kind, Timestamp as Timestamp, Value as Value

@@ -1,7 +1,7 @@
-"""The names that clients see, as regular expressions for `re.fullmatch` and for a JSON Schema's `pattern`."""
+"""The names that clients see. Patterns serve `re.fullmatch` and a JSON Schema's `pattern` alike."""
 
 LIVE_PREFIX = "live-"
-"""The start of every live subscription's id, and of no durable one's."""
+"""Every live subscription's id starts with it, and no durable one's."""
 
 _NAME = r"[A-Za-z0-9][A-Za-z0-9._~-]"
 
@@ -11,3 +11,7 @@ DELIVERY_ID = rf"^{_NAME}{{0,127}}:[0-9]{{1,19}}$"
 
 # Shorter than an id: the ids of a set's members begin with the set's name.
 SET_NAME = rf"^(?!{LIVE_PREFIX}){_NAME}{{0,99}}$"
+
+COLUMNAR = "columnar"
+"""The filtering scheme (StreamHub, section 3.2.1) of every subscription that names no other, and of all members of
+sets. A scheme is the name of a filter in `culver.plugins`; all of them give the same answers."""

@@ -3,9 +3,8 @@
 import re
 import unicodedata
 
-# Normalisation sorts each run of combining marks by insertion, in time quadratic in the run's length: a
-# hostile 256 KiB of marks would take seconds. No script needs more than a few in a row (Unicode's
-# stream-safe text format allows 30).
+# Normalisation takes time quadratic in the length of a run of combining marks: a hostile 256 KiB of marks would take
+# seconds. No script needs more than a few in a row (Unicode's stream-safe text format allows 30).
 MOST_COMBINING_MARKS = 256
 _LONG_RUN = re.compile(rb"[^\x00]{%d,}" % (MOST_COMBINING_MARKS + 1))
 
@@ -21,8 +20,7 @@ def normalise_text(text: str) -> str:
             f"a lone surrogate (U+{ord(text[exc.start]):04X}) at character {exc.start}"
         ) from None
     if len(text) > MOST_COMBINING_MARKS:
-        classes = bytes(map(unicodedata.combining, text))
-        run = _LONG_RUN.search(classes)
+        run = _LONG_RUN.search(bytes(map(unicodedata.combining, text)))
         if run is not None:
             raise ValueError(
                 f"more than {MOST_COMBINING_MARKS} combining marks in a row at character {run.start()}"

@@ -1,7 +1,7 @@
-"""Rows as a record batch and as the bytes of its Arrow IPC stream, both at once.
+"""Packs rows into a record batch and the bytes of its Arrow IPC stream at once.
 
-Arrow would make arrays of the rows, a batch of the arrays and bytes of the batch. For a few events, and they come a
-thousand times a second, that takes half as long again as to write the bytes here and let Arrow find the batch in
+Arrow would make arrays of the rows, a batch of the arrays and bytes of the batch. For a few events, which come a
+thousand times a second, that takes half as long again as writing the bytes here and letting Arrow find the batch in
 them. They are the bytes that Arrow's own writer makes of the batch:
 
     stream     | schema | message | end |                      the schema is the same for all batches of a layout
@@ -28,17 +28,19 @@ from culver.model.values import Kind, Timestamp
 
 END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 
-# Between the numbers of a head stand the tables of a flatbuffer: which member of a Message (of version 5) and of a
-# RecordBatch is where. They are the same for every batch that has rows.
+# The tables of the flatbuffer say where each member of a Message (of version 5) and of a RecordBatch is. They are the
+# same for every batch that has rows.
 _HEAD = struct.Struct("<iI32sq16siiqii")
 _MESSAGE_TABLE = bytes.fromhex("1400000000000000 0c00160006000500 08000c000c000000 0003040018000000")
 _BATCH_TABLE = bytes.fromhex("00000a0018000c00 040008000a000000")
-_HEAD_BYTES = 88  # without what is in places and nodes
+# Without the contents of places and nodes.
+_HEAD_BYTES = 88
 _COUNT = struct.Struct("<ii")
 _PADDING = tuple(bytes(-size % 8) for size in range(8))
 
 _ALL_FILLED = repeat(None)
-_FULL = b""  # the validity bits of a column without empty cells
+# The validity bits of a column without empty cells.
+_FULL = b""
 _LIST_BUFFERS = 5
 _DIGITS = bytes.maketrans(b"\x00\x01", b"01")
 
@@ -46,14 +48,14 @@ _Buffers = tuple[bytes, ...]
 
 
 class Packed(NamedTuple):
-    """A batch, and its Arrow IPC stream, into which its columns point."""
+    """A batch whose columns point into its Arrow IPC stream."""
 
     batch: pa.RecordBatch
     stream: bytes
 
 
 class ColumnType(NamedTuple):
-    """How cells become buffers, and what stands in the place of an empty one."""
+    """The type of a column: `pack` turns its cells into buffers, and an empty cell holds `neutral`."""
 
     arrow: pa.DataType
     pack: Callable[[Sequence[Any]], _Buffers]
@@ -61,7 +63,7 @@ class ColumnType(NamedTuple):
 
 
 class Layout:
-    """Makes batches with one schema: the names and the types of its columns."""
+    """Makes batches with one schema, given as the names and types of its columns."""
 
     def __init__(self, columns: Sequence[tuple[str, ColumnType]]) -> None:
         self.schema = pa.schema([(name, kind.arrow) for name, kind in columns])
@@ -70,8 +72,8 @@ class Layout:
         self._packs = [kind.pack for _, kind in columns]
 
     def pack(self, rows: Sequence[Sequence[Any]], filled: Iterable[int | None] = _ALL_FILLED) -> Packed:
-        """Of one row or more. `filled` tells for each column which cells are not empty, row n by bit n; None: all.
-        An empty one must hold what it holds in `neutral_row`."""
+        """Pack one or more rows. `filled` tells for each column which cells are not empty, row n by bit n, or None
+        for all. An empty cell must hold the value that it has in `neutral_row`."""
         # Hot, for a few rows too.
         count = len(rows)
         buffers: list[bytes] = []

@@ -1,7 +1,8 @@
-"""Events as columns: the one form in which they are stored, shipped and matched.
+"""Events as columns: the form in which they are stored, sent and matched.
 
-A record batch holds the payload, the time of arrival, and one column for each attribute and kind of value that
-occurs, named by where the attribute stands (c for context, d for data), the letter of its kind and its name:
+A record batch holds the payloads, the times of arrival, and one column for each attribute and kind of value that
+occurs. The column's name has the place of the attribute (c for context, d for data), the letter of its kind, and its
+name:
 
     payload         received_us   c:s:type   d:r:price   d:i:price   d:l:tags
     binary          int64         string     double      int64       list<string>
@@ -10,8 +11,8 @@ occurs, named by where the attribute stands (c for context, d for data), the let
 
     i int64   r double   s string   b boolean   l list of string   t int64 (microseconds since 1970, UTC)
 
-Null is absence, and a row has at most one kind of each attribute. A timestamp is an int64, not Arrow's
-timestamp: kernels compare integers, and its kind is in the column's name anyway.
+A null is an absent value, and a row has at most one kind of each attribute. A timestamp is an int64, not Arrow's
+timestamp, because kernels compare integers and the column's name has the kind anyway.
 """
 
 import functools
@@ -38,29 +39,32 @@ _DATA_PREFIX = "data."
 PAYLOAD_INDEX, _RECEIVED_INDEX = 0, 1
 _BASE_COLUMNS = ((PAYLOAD, BINARY), (RECEIVED, COLUMN_TYPES[Kind.INTEGER]))
 
-# Columns of few values cost space all the same. A batch with more cells than this is cut where it has
-# more than so many cells for each value, so that no mixture of events grows much on its way to the disk.
+# Empty cells cost space too. A batch that has more cells than the first number is cut where it has more cells per
+# value than the second, so that no mixture of events grows much on its way to the disk.
 _CELLS_WITHOUT_CARE = 1 << 16
 _CELLS_PER_VALUE = 16
 # Far below the 2 GiB where Arrow's 32-bit offsets end; strings may grow threefold in their normal form.
 _PAYLOAD_BYTES = 1 << 28
 
-_Column = tuple[str, type, str]  # where, the values' type, the attribute's name
+# The place, the type of the values, and the attribute's name.
+_Column = tuple[str, type, str]
 _Members = tuple[tuple[str, ...], tuple[type, ...]]
-_Shape = tuple[tuple[str, ...], tuple[type, ...], _Members]  # the data's names and types, and the context's
-_Row = tuple[Any, ...]  # the payload, when it was received, and the values
+# The names and types of the data, and those of the context.
+_Shape = tuple[tuple[str, ...], tuple[type, ...], _Members]
+# The payload, when it was received, and the values.
+_Row = tuple[Any, ...]
 _NO_CONTEXT: _Members = ((), ())
 
 
 def encode(events: Sequence[Event], received_us: int, max_columns: int = 1024) -> list[pa.RecordBatch]:
-    """The events, in order, in as few batches as the limits allow: a batch has at most `max_columns` attribute
-    columns (unless a single event has more) and is not too sparse. No events make no batch."""
+    """Encode events, in order, in as few batches as the limits allow: a batch has at most `max_columns` attribute
+    columns (unless a single event has more) and is not too sparse. Returns no batch for no events."""
     return [packed.batch for packed in pack(events, received_us, max_columns)]
 
 
 def pack(events: Sequence[Event], received_us: int, max_columns: int = 1024) -> list[Packed]:
-    """What `encode` does, and each batch with its bytes."""
-    # Hot, for groups of a few events too: what depends on the shape alone is done when the shape changes.
+    """Encode events as `encode` does, and give each batch with its bytes."""
+    # Hot, for groups of a few events too: work that depends only on the shape is done when the shape changes.
     batches: list[Packed] = []
     rows: list[_Row] = []
     shapes: dict[_Shape, list[int]] = {}
@@ -101,21 +105,21 @@ def pack(events: Sequence[Event], received_us: int, max_columns: int = 1024) -> 
 
 
 def serialise(batch: pa.RecordBatch) -> bytes:
-    """One batch with its schema, as an Arrow IPC stream."""
-    # As a stream writer has it, which takes more than twice as long for a few events.
+    """The Arrow IPC stream of one batch, with its schema."""
+    # The bytes of Arrow's stream writer, which takes more than twice as long for a few events.
     return b"".join((batch.schema.serialize(), batch.serialize(), END_OF_STREAM))
 
 
 def deserialise(buffer: Any) -> pa.RecordBatch:
-    """The batch of a buffer (anything with the buffer protocol) that `serialise` made. Nothing is copied:
-    the columns point into the buffer and keep it alive."""
+    """The batch of a buffer (anything with the buffer protocol) that `serialise` made. It copies nothing: the columns
+    point into the buffer and keep it alive."""
     with pa.ipc.open_stream(buffer) as reader:
         return reader.read_next_batch()
 
 
 def concat(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    """All rows in order, over the union of the columns. That union has no limit here: who puts batches of
-    many different schemas together bounds how many."""
+    """All rows in order, with the union of the columns. The union has no limit here: a caller that joins batches of
+    many schemas bounds their number."""
     if len(batches) == 1:
         return batches[0]
     if not batches:
@@ -125,8 +129,8 @@ def concat(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
         groups.setdefault(tuple(batch.schema.names), []).append(number)
     if len(groups) == 1:
         return pa.concat_batches(batches)
-    # Many small batches of a few schemas, interleaved, are the usual case: to join each schema's batches
-    # first and then restore the order costs a fraction of joining all of them column by column.
+    # Usually these are many small batches of a few schemas, interleaved. Joining each schema's batches first and then
+    # restoring the order costs a fraction of joining all of them column by column.
     joined = [
         batches[group[0]] if len(group) == 1 else pa.concat_batches([batches[n] for n in group])
         for group in groups.values()
@@ -142,13 +146,13 @@ def concat(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
 
 _Places = tuple[tuple[Kind, int], ...]
 Attributes = Mapping[str, tuple[_Places, _Places]]
-"""Every name with which a filter may find something in a batch, and where."""
+"""For each name that a filter may use, the columns that it means in a batch."""
 
 
 def attribute(batch: pa.RecordBatch, name: str, known: Attributes | None = None) -> dict[Kind, pa.Array]:
-    """The columns that `name` means in a filter, by kind: `Event.value` for all rows at once. A row is null
-    in all of them where its event has no such attribute; kinds that no row has are left out. `known`, if
-    given, are the batch's attributes."""
+    """The columns that `name` means in a filter, by kind: `Event.value` for all rows at once. A row is null in all of
+    them where its event has no such attribute; kinds that no row has are left out. `known` may pass the batch's
+    attributes."""
     places = (attributes(tuple(batch.schema.names)) if known is None else known).get(name)
     if places is None:
         return {}
@@ -157,7 +161,7 @@ def attribute(batch: pa.RecordBatch, name: str, known: Attributes | None = None)
     first, second = _columns(batch, places[0]), _columns(batch, places[1])
     if not first or not second:
         return first or second
-    # A value of any kind in the first source hides the second source's value of every kind.
+    # A value of any kind in the first source hides the second source's values of all kinds.
     hidden = functools.reduce(pc.or_, [column.is_valid() for column in first.values()])
     result = dict(first)
     for kind, column in second.items():
@@ -168,7 +172,7 @@ def attribute(batch: pa.RecordBatch, name: str, known: Attributes | None = None)
 
 
 def event_at(batch: pa.RecordBatch, row: int) -> Event:
-    """One row as an event again; slow, for the reference and for tools."""
+    """The event of one row; slow, for the reference and for tools."""
     context: dict[str, Value] = {}
     data: dict[str, Value] = {}
     for index, column in enumerate(batch.schema.names):
@@ -181,24 +185,20 @@ def event_at(batch: pa.RecordBatch, row: int) -> Event:
         elif kind == Kind.STRINGS:
             value = tuple(value)
         (context if where == CONTEXT else data)[name] = value
-    return Event(context, data, payload_at(batch, row))
-
-
-def payload_at(batch: pa.RecordBatch, row: int) -> bytes:
-    payload: bytes = batch.column(PAYLOAD_INDEX)[row].as_py()
-    return payload
+    return Event(context, data, batch.column(PAYLOAD_INDEX)[row].as_py())
 
 
 def received_times(batch: pa.RecordBatch) -> NDArray[np.int64]:
-    """When each row arrived, in microseconds."""
+    """The time of arrival of each row, in microseconds."""
     times = batch.column(_RECEIVED_INDEX)
     return np.frombuffer(times.buffers()[1], np.int64, batch.num_rows, 8 * times.offset)
 
 
 @functools.lru_cache(maxsize=256)
 def attributes(columns: tuple[str, ...]) -> Attributes:
-    """For each name that a filter may use, the columns that it means, by kind and index: those of the first source
-    and those of the second, which it hides. Small batches of a few schemas come by the thousand."""
+    """For each name that a filter may use, the columns that it means, by kind and index: those of the first source,
+    and those of the second, which the first hides. Cached, because small batches of a few schemas come by the
+    thousand."""
     sources: dict[tuple[str, str], _Places] = {}
     for index, column in enumerate(columns):
         where, kind, name = _parse_column_name(column)
@@ -220,7 +220,7 @@ def attributes(columns: tuple[str, ...]) -> Attributes:
 
 
 def _columns(batch: pa.RecordBatch, places: _Places) -> dict[Kind, pa.Array]:
-    """The columns of one attribute in one place that hold a value in some row."""
+    """The columns of an attribute in one place that hold a value in some row."""
     found: dict[Kind, pa.Array] = {}
     for kind, index in places:
         column = batch.column(index)
@@ -229,12 +229,8 @@ def _columns(batch: pa.RecordBatch, places: _Places) -> dict[Kind, pa.Array]:
     return found
 
 
-def _column_name(where: str, kind: Kind, name: str) -> str:
-    return f"{where}:{kind.value}:{name}"
-
-
 def _parse_column_name(column: str) -> tuple[str, str, str]:
-    """(where, letter of the kind, attribute's name); `where` is empty for what is not an attribute."""
+    """The place, the letter of the kind and the attribute's name; the place is empty for the base columns."""
     if column[1:2] != ":":
         return "", "", column
     return column[0], column[2], column[4:]
@@ -259,7 +255,7 @@ def _build(rows: list[_Row], shapes: dict[_Shape, list[int]], columns: Iterable[
 def _spread(
     rows: list[_Row], shapes: dict[_Shape, list[int]], columns: tuple[_Column, ...], neutral_row: _Row
 ) -> list[int | None]:
-    """Give each row a cell for each column, and tell which cells of each column are filled."""
+    """Give each row a cell for each column; returns which cells of each column are filled."""
     filled = dict.fromkeys(columns, 0)
     for shape, numbers in shapes.items():
         spread = _spread_of_shape(shape, columns)
@@ -274,7 +270,8 @@ def _spread(
 
 @functools.lru_cache(maxsize=256)
 def _spread_of_shape(shape: _Shape, columns: tuple[_Column, ...]) -> Callable[[_Row], _Row]:
-    """Puts the cells of a row of that shape in their places, and in the others those of the row behind it."""
+    """A function that takes a row of that shape with a neutral row behind it, and puts the row's cells in their
+    places and neutral cells in the others."""
     base = len(_BASE_COLUMNS)
     own = {column: place for place, column in enumerate(_columns_of_shape(shape), base)}
     behind = enumerate(columns, base + len(own) + base)
@@ -283,7 +280,6 @@ def _spread_of_shape(shape: _Shape, columns: tuple[_Column, ...]) -> Callable[[_
 
 @functools.lru_cache(maxsize=256)
 def _layout(columns: tuple[_Column, ...]) -> Layout:
-    """Small batches of a few schemas come by the thousand."""
     kinds = [(where, KIND_OF_TYPE[kind], name) for where, kind, name in columns]
-    own = [(_column_name(where, kind, name), COLUMN_TYPES[kind]) for where, kind, name in kinds]
+    own = [(f"{where}:{kind.value}:{name}", COLUMN_TYPES[kind]) for where, kind, name in kinds]
     return Layout((*_BASE_COLUMNS, *own))

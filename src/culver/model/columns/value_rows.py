@@ -3,8 +3,8 @@
     symbol = ? AND close >= ?      string    ACME  EMCA  ACME
                                    double    21.5  3.25  22.0
 
-A column is of one type: int64, double, bool, string or timestamp in microseconds UTC, without nulls. What is wrong
-with a value is an InvalidFilter whose details hold `row` (from 0) and `parameter` (from 1).
+A column has one type: int64, double, bool, string or timestamp in microseconds UTC, without nulls. A wrong value
+raises InvalidFilter, whose details hold `row` (from 0) and `parameter` (from 1).
 """
 
 from collections.abc import Sequence
@@ -15,41 +15,42 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from culver.errors import InvalidFilter
+from culver.model.columns.event_batch import deserialise, serialise
 from culver.model.timestamps import parse_timestamp
 from culver.model.values import Scalar, Timestamp
 
 Columns = tuple[pa.Array, ...]
 
 _MOMENTS = pa.timestamp("us", tz="UTC")
-_MOST_BYTES = 256 * 1024 * 1024  # of the texts of one column, written out
-_EXACT = 2**53  # integers up to here are reals as well
+# The texts of one column, written out.
+_MOST_BYTES = 256 * 1024 * 1024
+# Integers up to here are reals as well.
+_EXACT = 2**53
+_ARROW_TYPES = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
 _NAMES = {bool: "a boolean", int: "a number", float: "a number", str: "a string", dict: "a timestamp"}
 _WANTED = "a number, a string, a boolean or a timestamp"
 
 
 def column_of_values(values: Sequence[Any], parameter: int) -> pa.Array:
-    """A column out of JSON values; a timestamp is an object with the one member `$timestamp`."""
+    """Make a column of JSON values; a timestamp is an object with the one member `$timestamp`."""
     kinds = set(map(type, values))
+    if kinds == {int, float}:
+        _check_exact(values, parameter)
+        kinds = {float}
+    kind = kinds.pop() if len(kinds) == 1 else None
     try:
-        if kinds == {str}:
-            return pa.array(values, pa.string())
-        if kinds == {float} or kinds == {int, float}:
-            _check_exact(values, parameter, kinds)
-            return pa.array(values, pa.float64())
-        if kinds == {int}:
-            return pa.array(values, pa.int64())
-        if kinds == {bool}:
-            return pa.array(values, pa.bool_())
-        if kinds == {dict}:
+        if kind is dict:
             moments = [_moment(value, row, parameter) for row, value in enumerate(values)]
             return pa.array(moments, pa.int64()).cast(_MOMENTS)
+        if kind in _ARROW_TYPES:
+            return pa.array(values, _ARROW_TYPES[kind])
     except (pa.ArrowInvalid, OverflowError, UnicodeEncodeError):
-        raise _first_bad(values, parameter) from None
+        pass
     raise _first_bad(values, parameter)
 
 
 def column_of_array(array: pa.Array | pa.ChunkedArray, parameter: int) -> pa.Array:
-    """A column out of an Arrow array of any type that holds such values."""
+    """Make a column of an Arrow array of any type that holds such values."""
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
     _check_size(array, parameter)
@@ -64,20 +65,20 @@ def column_of_array(array: pa.Array | pa.ChunkedArray, parameter: int) -> pa.Arr
             0, parameter, f"has the Arrow type {array.type}; {_WANTED} (with a time zone) is wanted"
         )
     try:
-        # Nanoseconds lose digits that no timestamp has here; any other loss is refused.
+        # Nanoseconds may lose digits, because timestamps have microseconds; nothing else may.
         return array.cast(kind, safe=not (pa.types.is_timestamp(array.type) and array.type.unit == "ns"))
     except pa.ArrowInvalid:
         if pa.types.is_timestamp(kind):
             raise refusal(
                 0, parameter, "or one below it is a moment beyond all years that there are"
             ) from None
-        # An unsigned integer beyond 64 bits with a sign.
+        # An unsigned integer does not fit.
         row = int(np.argmax(array.to_numpy() > np.uint64(2**63 - 1)))
         raise refusal(row, parameter, f"does not fit in {kind}") from None
 
 
 def _check_size(array: pa.Array, parameter: int) -> None:
-    """Refuse an array that says much with little: where many rows share one long text."""
+    """Refuse an array that is small because many rows share one long text."""
     if pa.types.is_dictionary(array.type):
         texts = array.dictionary
         longest = pc.max(pc.binary_length(texts)).as_py() or 0 if _is_text(texts.type) else 8
@@ -85,11 +86,8 @@ def _check_size(array: pa.Array, parameter: int) -> None:
     else:
         size = pc.sum(pc.binary_length(array)).as_py() or 0 if pa.types.is_string_view(array.type) else 0
     if size > _MOST_BYTES:
-        raise refusal(
-            0,
-            parameter,
-            f"and those below it may take {size} bytes, more than {_MOST_BYTES}; send fewer rows",
-        )
+        what = f"and those below it may take {size} bytes, more than {_MOST_BYTES}; send fewer rows"
+        raise refusal(0, parameter, what)
 
 
 def _is_text(kind: pa.DataType) -> bool:
@@ -97,18 +95,13 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def write_columns(columns: Columns) -> bytes:
-    """As an Arrow IPC stream of one record batch."""
-    batch = pa.record_batch(list(columns), [str(place) for place in range(len(columns))])
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema) as writer:
-        writer.write_batch(batch)
-    return bytes(sink.getvalue())
+    """Write an Arrow IPC stream of one record batch."""
+    return serialise(pa.record_batch(list(columns), [str(place) for place in range(len(columns))]))
 
 
 def read_columns(data: bytes) -> Columns:
-    """What `write_columns` has written, without copying it."""
-    with pa.ipc.open_stream(pa.py_buffer(data)) as reader:
-        return tuple(reader.read_next_batch().columns)
+    """Read what `write_columns` has written, without copying it."""
+    return tuple(deserialise(pa.py_buffer(data)).columns)
 
 
 def values_at(columns: Columns, row: int) -> list[Scalar]:
@@ -125,17 +118,15 @@ def refusal(row: int, parameter: int, what: str) -> InvalidFilter:
 
 
 def _kind_of(kind: pa.DataType) -> pa.DataType | None:
+    if pa.types.is_timestamp(kind):
+        return None if kind.tz is None else _MOMENTS
     if pa.types.is_integer(kind):
         return pa.int64()
     if pa.types.is_floating(kind):
         return pa.float64()
     if pa.types.is_boolean(kind):
         return pa.bool_()
-    if _is_text(kind):
-        return pa.string()
-    if pa.types.is_timestamp(kind) and kind.tz is not None:
-        return _MOMENTS
-    return None
+    return pa.string() if _is_text(kind) else None
 
 
 def _moment(value: Any, row: int, parameter: int) -> int:
@@ -147,20 +138,16 @@ def _moment(value: Any, row: int, parameter: int) -> int:
         raise refusal(row, parameter, f"is {exc}") from None
 
 
-def _check_exact(values: Sequence[Any], parameter: int, kinds: set[type]) -> None:
-    """Integers and reals become reals together, which must not change an integer."""
-    if int in kinds:
-        for row, value in enumerate(values):
-            if type(value) is int and abs(value) > _EXACT:
-                raise refusal(
-                    row,
-                    parameter,
-                    f"is an integer beyond 2^53 in a column of reals; give integers alone: {value}",
-                )
+def _check_exact(values: Sequence[Any], parameter: int) -> None:
+    """Check that no integer changes when integers and reals become reals together."""
+    for row, value in enumerate(values):
+        if type(value) is int and abs(value) > _EXACT:
+            what = f"is an integer beyond 2^53 in a column of reals; give integers alone: {value}"
+            raise refusal(row, parameter, what)
 
 
 def _first_bad(values: Sequence[Any], parameter: int) -> InvalidFilter:
-    """The first value that is of no type, or of another one than those before it, or beyond its limits."""
+    """The error about the first value that has no type or another one than those before it, or is beyond limits."""
     wanted = _NAMES.get(type(values[0])) if values else None
     for row, value in enumerate(values):
         name = _NAMES.get(type(value))

@@ -21,6 +21,7 @@ from culver.model.formats.json_text import (
     LARGEST_INTEGER,
     SMALLEST_INTEGER,
     check_value,
+    fault,
     integer_too_large,
     not_finite,
     refuse_repeated,
@@ -37,8 +38,7 @@ _TIMESTAMP_KEY = "$timestamp"
 def collect_attributes(
     members: dict[str, Any], settings: EventSettings, *, depth: int = 1, label: str = ""
 ) -> dict[str, Value]:
-    """The attributes of an object at `depth` levels of nesting. Errors name an attribute as `label` and its
-    path."""
+    """The attributes of an object at `depth` levels of nesting. Errors put `label` before an attribute's path."""
     attributes: dict[str, Value] = {}
     _collect(members, "", depth, attributes, settings, label)
     return attributes
@@ -75,13 +75,11 @@ def event_too_large(settings: EventSettings) -> TooLarge:
 def timestamp_value(text: Any, name: str) -> Timestamp:
     """The moment that an RFC 3339 text with an offset names; raises InvalidEvent with `name`."""
     if not isinstance(text, str):
-        shown = show(name)
-        raise InvalidEvent(f"{shown} must be a timestamp as an RFC 3339 text", field=shown)
+        raise fault(name, "must be a timestamp as an RFC 3339 text")
     try:
         return parse_timestamp(text)
     except ValueError as exc:
-        shown = show(name)
-        raise InvalidEvent(f"{shown} cannot be used: {exc}", field=shown) from None
+        raise fault(name, f"cannot be used: {exc}") from None
 
 
 def text_value(text: str, name: str) -> str:
@@ -89,7 +87,7 @@ def text_value(text: str, name: str) -> str:
     try:
         return normalise_text(text)
     except ValueError as exc:
-        raise InvalidEvent(f"{show(name)} cannot be used: it holds {exc}", field=show(name)) from None
+        raise fault(name, f"cannot be used: it holds {exc}") from None
 
 
 def _collect(
@@ -100,8 +98,8 @@ def _collect(
     settings: EventSettings,
     label: str,
 ) -> None:
-    # Hot: runs for every event that enters. The common kinds come first, and a name or a string of ASCII
-    # characters only (the normal form of itself) costs no call.
+    # Hot: runs for every event that enters. The common kinds come first, and an ASCII name or string, which is in
+    # normal form, costs no call.
     if depth > settings.max_depth:
         raise too_deep((label + prefix)[:-1], settings.max_depth)
     if type(members) is not dict:
@@ -135,7 +133,7 @@ def _collect(
                 raise too_deep(label + name, settings.max_depth)
             value = timestamp_value(value[_TIMESTAMP_KEY], label + name)
         elif kind is not bool:
-            raise InvalidEvent(f"{show(label + name)} has a value that is not JSON", field=show(label + name))
+            raise fault(label + name, "has a value that is not JSON")
         if name in attributes:
             shown = show(label + name)
             raise InvalidEvent(f"two members of the event both have the name {shown!r}", field=shown)
@@ -157,7 +155,7 @@ def _checked_name(key: str, name: str, label: str, settings: EventSettings) -> s
 
 
 def _strings(items: list[Any], name: str, depth: int, settings: EventSettings) -> tuple[str, ...] | None:
-    """The list as a value where it holds nothing but strings; otherwise it stays in the payload only."""
+    """The list as a value where all its items are strings; None for any other, which stays in the payload only."""
     if all(type(item) is str for item in items):
         if depth > settings.max_depth:
             raise too_deep(name, settings.max_depth)

@@ -3,9 +3,9 @@
     structured   {"specversion": "1.0", "id": ..., "source": ..., "type": ..., EXTENSIONS, "data": ...}
     binary       ce-specversion: 1.0, ce-id: ..., ce-source: ..., ce-type: ..., and the data as the body
 
-Context attributes go into the event's `context`, the fields of a JSON object in `data` into its `data`. Data of
-any other form stays in the payload only. An event that came in binary mode becomes a structured one first, so
-subscribers see one form.
+Context attributes go into the event's `context`, the fields of a JSON object in `data` into its `data`. Data of any
+other form stays in the payload only. An event in binary mode becomes a structured one first, so that subscribers see
+one form.
 """
 
 import base64
@@ -59,8 +59,8 @@ def structured_event(document: dict[str, Any], settings: EventSettings) -> Event
 
 
 def binary_document(content_type: str | None, headers: Mapping[str, str], body: bytes) -> dict[str, Any]:
-    """The structured form, unchecked, of an HTTP message in binary mode; header names are in lower case.
-    Raises InvalidEvent where a header or the JSON of the body cannot be read."""
+    """The structured form, unchecked, of an HTTP message in binary mode; header names are in lower case. Raises
+    InvalidEvent where a header, or the JSON of the body, cannot be read."""
     document: dict[str, Any] = {}
     for header, value in headers.items():
         if not header.startswith(HEADER_PREFIX):
@@ -80,12 +80,12 @@ def binary_document(content_type: str | None, headers: Mapping[str, str], body: 
 
 
 def decode_header(name: str, value: str) -> str:
-    """The text of a `ce-` header: quotes undone, then one round of percent-decoding (HTTP binding, 3.1.3.2)."""
+    """The text of a `ce-` header without quotes, percent-decoded once (HTTP binding, 3.1.3.2)."""
     text = value.strip(" \t")
     if len(text) >= 2 and text[0] == text[-1] == '"':
         text = _QUOTED_PAIR.sub(r"\1", text[1:-1])
     try:
-        # Servers hand header bytes over as Latin-1; a caller with real characters is understood as well.
+        # Servers pass the bytes of headers as Latin-1; other callers may pass real characters.
         raw = text.encode("latin-1")
     except UnicodeEncodeError:
         raw = text.encode("utf-8", "surrogatepass")
@@ -147,7 +147,7 @@ def _data_attributes(document: dict[str, Any], settings: EventSettings) -> dict[
 
 
 def _binary_data(media: MediaType, body: bytes) -> tuple[str, Any]:
-    """Which member of the structured form holds the body, and how."""
+    """The member of the structured form that holds the body, and its value."""
     if media.is_json and media.is_utf8:
         return "data", read_value(decode_text(body))
     if media.is_text and media.is_utf8:

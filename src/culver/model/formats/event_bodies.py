@@ -34,8 +34,8 @@ _decode_plain = msgspec.json.Decoder(dict[str, Any] | list[dict[str, Any]]).deco
 
 
 def event_from_object(obj: Any, settings: EventSettings) -> Event:
-    """The event of a decoded JSON value: a CloudEvent where it has a member `specversion`, otherwise a plain
-    event. Raises InvalidEvent and TooLarge."""
+    """The event of a decoded JSON value: a CloudEvent if it has a member `specversion`, else a plain event. Raises
+    InvalidEvent and TooLarge."""
     if not isinstance(obj, dict):
         raise InvalidEvent('an event must be a JSON object, such as {"price": 12.5}')
     try:
@@ -43,17 +43,17 @@ def event_from_object(obj: Any, settings: EventSettings) -> Event:
             return structured_event(obj, settings)
         return make_event({}, collect_attributes(obj, settings), obj, settings)
     except RecursionError:
-        # Only where the settings allow more levels than Python's stack has.
+        # The settings allow more levels than Python's stack has.
         raise too_deep("", settings.max_depth) from None
 
 
 def plain_events(
     text: str, objects: Sequence[Any], settings: EventSettings, other_quotes: int = 0
 ) -> list[Event] | None:
-    """The events of objects that `read_plain` read from a text, in which all but `other_quotes` of the quotes
-    belong to them. None where anything is wrong or in doubt; the careful way then raises, or finds it right.
+    """The events of objects that `read_plain` read from a text, to which all but `other_quotes` of its quotes belong.
+    None where anything is wrong or in doubt; the careful way then raises, or finds it right.
 
-    A payload is the JSON of what was read, so its quotes are those of the object unless a key was repeated."""
+    A payload is the JSON of the object that was read: it has the same quotes unless a key was repeated."""
     try:
         events = [event_from_object(each, settings) for each in objects]
     except CulverError:
@@ -79,10 +79,9 @@ def decode_body(
 ) -> list[Event]:
     """The events of a request, in their order; `headers` have names in lower case.
 
-    Raises InvalidRequest (`field` is "content-type", `details` has `status=415`) for a content type that is
-    not understood. Raises InvalidEvent and TooLarge; in an array, `field` begins with the event's place, as in
-    "[3].price", and in NDJSON `details` holds `line`, from 1.
-    """
+    Raises InvalidRequest (`field` is "content-type", `details` has `status=415`) for an unknown content type. Raises
+    InvalidEvent and TooLarge: in an array, `field` begins with the event's place, as in "[3].price", and in NDJSON
+    `details` holds `line`, from 1."""
     media = parse_media_type(content_type)
     is_cloudevents_format = media.name.startswith(_ANY_CLOUDEVENT)
     if HEADER_PREFIX + _MARK in headers and not is_cloudevents_format:
@@ -107,8 +106,8 @@ def decode_body(
 def decode_lines(
     lines: Sequence[tuple[int, bytes]], settings: EventSettings
 ) -> tuple[list[Event], CulverError | None]:
-    """The events of numbered lines of NDJSON up to the first line that is wrong, and what is wrong with it; its
-    `details` hold `line`. Blank lines hold no event."""
+    """The events of numbered lines of NDJSON up to the first wrong line, and the error of that line, whose `details`
+    hold `line`. Blank lines hold no event."""
     events: list[Event] = []
     for number, line in lines:
         if not line or line.isspace():

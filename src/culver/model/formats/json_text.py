@@ -59,11 +59,10 @@ class Repeated(dict[str, Any]):
 
 
 def strict_json(body: bytes | str, max_depth: int) -> Any:
-    """The value of a JSON text. Raises InvalidEvent; `field` is the path of the member at fault where there
-    is one, and for a syntax error `details` holds `position`, `line` and `column` (in characters).
+    """The value of a JSON text. Raises InvalidEvent: `field` is the path of the member at fault where there is one,
+    and for a syntax error `details` holds `position`, `line` and `column` (in characters).
 
-    A list or object counts as one level of depth, so `{"a": [1]}` has two.
-    """
+    A list or object counts as one level of depth, so `{"a": [1]}` has two."""
     text = decode_text(body)
     value = read_plain(text, msgspec.json.decode)
     if isinstance(value, dict | list) and 2 * _strings_in(value, max_depth) == text.count('"'):
@@ -77,8 +76,7 @@ def strict_json(body: bytes | str, max_depth: int) -> Any:
 
 
 def read_plain(text: str, decode: Callable[[str], T]) -> T | None:
-    """The value of a text that has nothing wrong and nothing unusual in it; None for any other text, which may turn
-    out to be right.
+    """The value of a text that has nothing wrong and nothing unusual in it; None for any other text, right or wrong.
 
     msgspec refuses everything that strict reading refuses, with two exceptions. It reads integers of any size, so the
     caller checks those. And it takes the last of repeated keys. Because nothing is escaped, every quote begins
@@ -93,8 +91,8 @@ def read_plain(text: str, decode: Callable[[str], T]) -> T | None:
 
 
 def _strings_in(value: Any, levels: int) -> int:
-    """The number of strings in a tree, keys included; below zero where the tree is too deep, or an integer in it too
-    large."""
+    """The number of strings in a tree, keys included; below zero where the tree is too deep or has too large an
+    integer."""
     if levels == 0:
         return _NEVER
     count, members = (len(value), value.values()) if type(value) is dict else (0, value)
@@ -110,7 +108,7 @@ def _strings_in(value: Any, levels: int) -> int:
 
 
 def decode_text(body: bytes | str) -> str:
-    """The characters of a body, without a byte order mark. Raises InvalidEvent where it is not UTF-8."""
+    """The characters of a body, without a byte order mark. Raises InvalidEvent unless it is UTF-8."""
     if isinstance(body, str):
         text = body
     else:
@@ -122,9 +120,13 @@ def decode_text(body: bytes | str) -> str:
 
 
 def read_value(text: str) -> Any:
-    """The one value of a text, not checked yet: it may hold `Repeated` objects, numbers that no event may
-    have and lone surrogates. Raises InvalidEvent where the text is not JSON."""
-    value, end = _read_at(text, skip_space(text, 0))
+    """The one value of a text, unchecked: it may hold `Repeated` objects, numbers that no event may have and lone
+    surrogates. Raises InvalidEvent where the text is not JSON."""
+    start = skip_space(text, 0)
+    try:
+        value, end = _decode(text, start)
+    except json.JSONDecodeError as exc:
+        raise _decoding_error(text, start, exc.pos, exc.msg) from None
     _expect_end(text, end)
     return value
 
@@ -142,17 +144,16 @@ def find_member(text: str, name: str) -> Any:
 
 
 def read_items(text: str, longest: int) -> Iterator[Any]:
-    """The items of an array, read one by one so that a caller may stop at its limit. Unchecked, as those of
-    `read_value`. An item of more than `longest` characters comes as OVERSIZED, and is the last one.
+    """Yield the items of an array, unchecked like the value of `read_value`, one by one, so that a caller may stop at
+    its limit. An item of more than `longest` characters comes as OVERSIZED and is the last one.
 
-    Raises InvalidEvent where the text stops being an array.
-    """
+    Raises InvalidEvent where the text stops being an array."""
     at = skip_space(text, skip_space(text, 0) + 1)
     if text[at : at + 1] == "]":
         _expect_end(text, at + 1)
         return
-    # The decoder sees a window of the text, so that an item of many megabytes is not read to its end: as a
-    # tree it would take thirty times its size. A window shows at least `longest` characters, and some to spare.
+    # The decoder sees a window of the text, so that it does not read an item of many megabytes to its end: as a tree,
+    # the item would take thirty times its size. A window shows more than `longest` characters.
     size = 4 * longest + _WINDOW_MARGIN
     base, window = at, text[at : at + size]
     while True:
@@ -215,7 +216,7 @@ def check_value(value: Any, path: str, depth: int, max_depth: int) -> None:
                 refuse_surrogates(key, inner)
             check_value(item, inner, depth + 1, max_depth)
     elif kind is not bool and value is not None:
-        raise InvalidEvent(f"{show(path)} has a value that is not JSON", field=show(path) or None)
+        raise fault(path, "has a value that is not JSON")
 
 
 def refuse_repeated(members: dict[str, Any], prefix: str) -> None:
@@ -228,33 +229,26 @@ def refuse_surrogates(text: str, path: str) -> None:
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
-        name = show(path)
-        raise InvalidEvent(
-            f"{name or 'the text'} holds half of a surrogate pair; send whole characters", field=name or None
-        ) from None
+        raise fault(path, "holds half of a surrogate pair; send whole characters", "the text") from None
 
 
 def integer_too_large(path: str) -> InvalidEvent:
-    name = show(path)
-    return InvalidEvent(
-        f"{name or 'the number'} is an integer beyond 64 bit; send it as a string or as a real",
-        field=name or None,
-    )
+    return fault(path, "is an integer beyond 64 bit; send it as a string or as a real", "the number")
 
 
 def not_finite(path: str) -> InvalidEvent:
-    name = show(path)
-    return InvalidEvent(
-        f"{name or 'the number'} is not a finite number; leave it out instead", field=name or None
-    )
+    return fault(path, "is not a finite number; leave it out instead", "the number")
 
 
 def too_deep(path: str, max_depth: int) -> InvalidEvent:
-    return InvalidEvent(
-        f"the nesting is deeper than {max_depth} levels; flatten it",
-        field=show(path) or None,
-        limit=max_depth,
-    )
+    message = f"the nesting is deeper than {max_depth} levels; flatten it"
+    return InvalidEvent(message, field=show(path) or None, limit=max_depth)
+
+
+def fault(path: str, what: str, nameless: str = "the value") -> InvalidEvent:
+    """The error about the member at `path`, which a text that is one value does not have."""
+    name = show(path)
+    return InvalidEvent(f"{name or nameless} {what}", field=name or None)
 
 
 def show(name: str) -> str:
@@ -276,13 +270,6 @@ def _integer(digits: str) -> int:
 
 _DECODER = json.JSONDecoder(object_pairs_hook=_object)
 _DECODER_OF_LONG_INTEGERS = json.JSONDecoder(object_pairs_hook=_object, parse_int=_integer)
-
-
-def _read_at(text: str, at: int) -> tuple[Any, int]:
-    try:
-        return _decode(text, at)
-    except json.JSONDecodeError as exc:
-        raise _decoding_error(text, at, exc.pos, exc.msg) from None
 
 
 def _decode(text: str, at: int) -> tuple[Any, int]:

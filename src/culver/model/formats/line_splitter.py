@@ -2,8 +2,8 @@
 
 
 class LineSplitter:
-    """Holds at most one unfinished line of `max_bytes`. A longer line comes as None, once and as soon as it is known
-    to be too long."""
+    """Holds at most one unfinished line of `max_bytes`. A longer line comes as None, once, as soon as its length is
+    known to be too large."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
@@ -32,7 +32,7 @@ class LineSplitter:
         return lines
 
     def end(self) -> list[tuple[int, bytes | None]]:
-        """The last line, where it has no line feed."""
+        """The last line, unless it ended with a line feed."""
         line = bytes(self._rest)
         self._rest.clear()
         return [(self._number, line)] if line else []

@@ -7,7 +7,7 @@ from culver.errors import InvalidRequest
 
 @dataclass(frozen=True, slots=True)
 class MediaType:
-    """`name` is in lower case and without parameters; `charset` in lower case, None where not given."""
+    """`name`, without parameters, and `charset` are in lower case."""
 
     name: str
     charset: str | None = None
@@ -26,8 +26,8 @@ class MediaType:
 
 
 def parse_media_type(content_type: str | None) -> MediaType:
-    """A Content-Type header's value; where there is none, JSON. Never raises: what makes no sense becomes a
-    name that nobody knows."""
+    """The media type of a Content-Type header; JSON without one. Never raises: a value without sense gives a name
+    that nobody knows."""
     if content_type is None or not content_type.strip():
         return MediaType("application/json")
     name, *parameters = content_type.split(";")

@@ -1,4 +1,4 @@
-"""What is said about a filter that does not parse: where it stands, and what was expected there."""
+"""Errors about filters that do not parse: where, what the parser expected, and a hint."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from culver.errors import InvalidFilter
 from culver.model.language.rendering import RESERVED_WORDS
 
-# What a terminal is called towards people, in the order in which the phrases are listed.
+# A phrase for each terminal, in the order in which an error lists them.
 _PHRASES = {
     "NAME": "an attribute name",
     "NUMBER": "a literal",
@@ -37,7 +37,7 @@ _HINTS = {
 
 
 def syntax_error(text: str, exc: Any) -> InvalidFilter:
-    """What Lark could not go on with, in words; `exc` is its UnexpectedInput."""
+    """The error for Lark's UnexpectedInput `exc`."""
     accepted: set[str] = exc.interactive_parser.accepts()
     expected = _phrases(accepted)
     token = getattr(exc, "token", None)
@@ -64,7 +64,7 @@ def syntax_error(text: str, exc: Any) -> InvalidFilter:
 
 def _phrases(accepted: set[str]) -> list[str]:
     accepted = accepted - {"STRING"} if "NUMBER" in accepted else accepted
-    # Where an operand may start, + and - are its signs and not worth a mention.
+    # Where an operand may start, + and - are its signs, which an error need not mention.
     accepted = accepted - {"PLUS"} if "NAME" in accepted else accepted
     return [phrase for terminal, phrase in _PHRASES.items() if terminal in accepted]
 
@@ -74,7 +74,7 @@ def _listed(phrases: list[str]) -> str:
 
 
 def located(text: str, position: int, message: str, expected: Iterable[str]) -> InvalidFilter:
-    """The error at a position, which is also given as line and column, from 1."""
+    """An error at a position, which it also gives as line and column, from 1."""
     line = text.count("\n", 0, position) + 1
     column = position - (text.rfind("\n", 0, position) + 1) + 1
     return InvalidFilter(

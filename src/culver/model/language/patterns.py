@@ -1,7 +1,7 @@
-"""LIKE patterns: taken apart, classified, matched.
+"""Parses, classifies and matches LIKE patterns.
 
-A pattern is kept as parts: runs of literal text, `_` and `%`. Neighbours are put in one order (`_` before
-`%`, one `%` only), so that patterns that mean the same look the same.
+A pattern is a tuple of parts: runs of literal text, `_` and `%`. Neighbouring wildcards have one order (`_` before
+`%`, and only one `%`), so that patterns that mean the same are equal.
 
     'ab%%_c'  ->  parts ("ab", "_", "%", "c")   kinds (False, True, True, False)
 """
@@ -63,10 +63,9 @@ def shape_of(parts: tuple[str, ...], kinds: tuple[bool, ...]) -> tuple[PatternSh
 def like(parts: tuple[str, ...], kinds: tuple[bool, ...], text: str) -> bool:
     """Whether all of `text` matches.
 
-    The pieces between two `%` have a fixed length: the first must stand at the start, the last at the end,
-    and of the others each takes the leftmost place after the one before. Nothing is tried twice, so no
-    pattern takes long; a regular expression goes back exponentially often on '%a%a%a%a%b'.
-    """
+    The pieces between two `%` have a fixed length: the first must stand at the start, the last at the end, and each
+    of the others takes the leftmost place behind the one before. It never goes back, so no pattern takes long; a
+    regular expression goes back exponentially often on '%a%a%a%a%b'."""
     pieces: list[_Piece] = [[]]
     for part, wild in zip(parts, kinds, strict=True):
         if wild and part == "%":
@@ -106,7 +105,7 @@ def _find(piece: _Piece, text: str, start: int, end: int) -> int:
     """The leftmost place of `piece` in text[start:end], or -1."""
     if len(piece) == 1 and not piece[0][1]:
         return text.find(piece[0][0], start, end)
-    # Shift-and: bit i of `state` says that the first i + 1 characters of the piece end here. One integer
+    # Shift-and: bit i of `state` says that the first i + 1 characters of the piece end here. It takes one integer
     # operation per character of the text, whatever the piece.
     characters = [None if wild else character for part, wild in piece for character in part]
     anything = sum(1 << i for i, character in enumerate(characters) if character is None)
@@ -124,7 +123,7 @@ def _find(piece: _Piece, text: str, start: int, end: int) -> int:
 
 
 def write_pattern(parts: tuple[str, ...], kinds: tuple[bool, ...]) -> tuple[str, str | None]:
-    """A pattern and its escape character (None where it needs none) that parse to these parts."""
+    """A pattern, and its escape character if it needs one, that parse to these parts."""
     if not any("%" in part or "_" in part for part, wild in zip(parts, kinds, strict=True) if not wild):
         return "".join(parts), None
     written = [

@@ -1,4 +1,4 @@
-"""Clauses back to filter text that people can read and `parse` turns into the same clauses."""
+"""Writes clauses as filter text, which `parse` turns into the same clauses."""
 
 import re
 
@@ -58,14 +58,14 @@ def constraint_text(constraint: Constraint) -> str:
 
 
 def name_text(name: str) -> str:
-    """An attribute's name, in double quotes where the language asks for them."""
+    """An attribute's name, in double quotes where it needs them."""
     if _PLAIN_NAME.fullmatch(name) and name.upper() not in RESERVED_WORDS and name.upper() != "TIMESTAMP":
         return name
     return '"' + name.replace('"', '""') + '"'
 
 
 def value_text(value: Value) -> str:
-    """A literal. Lists have none."""
+    """The literal of a value; a list has none."""
     match value:
         case bool():
             return "TRUE" if value else "FALSE"
@@ -90,8 +90,8 @@ def _range_text(bounds: Between) -> str:
 
 
 def _operand_text(operand: Operand, context: int) -> str:
-    """`operand` for a place that takes at least the precedence `context`, with no more parentheses than
-    needed: they count as nesting when the text is parsed again."""
+    """The text of `operand` at a place that takes at least the precedence `context`, with no more parentheses than
+    needed, because they count as nesting when the text is parsed again."""
     match operand:
         case Attribute(name):
             return name_text(name)

@@ -11,7 +11,6 @@ from culver.model.columns.event_batch import (
     deserialise,
     encode,
     event_at,
-    payload_at,
     serialise,
 )
 from culver.model.event import Event
@@ -133,7 +132,7 @@ def test_equal_events_are_never_cut() -> None:
 def test_payloads_are_those_of_the_events() -> None:
     payloads = [b"{}", b"", b"x" * 1000, b"\x00\xff"]
     batch = only(encode([Event({}, {}, payload) for payload in payloads], 0))
-    assert [payload_at(batch, row) for row in range(4)] == payloads
+    assert [event_at(batch, row).payload for row in range(4)] == payloads
 
 
 def test_reading_back_copies_nothing() -> None:
