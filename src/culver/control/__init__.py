@@ -2,9 +2,8 @@
 
     registry --changes--> Catalogue --index versions--> head --> engine          (the data path, `culver.pipeline`)
                              |   ^                                 |
-                        Compactor  ElasticSlices <--rates-- SliceMeter <--totals--+
-                        (merges)   (adds, removes and            ^                |
-                                    redivides slices)    ElasticityController   SiteObservation --> SiteRates
+                        Compactor  ElasticSlices <--- SliceMeter <--- SiteObservation ---> SiteRates
+                        (merges)   (adds, removes and redivides slices, as ElasticityController says)
 
 In reading order:
 
@@ -16,8 +15,7 @@ In reading order:
     elastic_slices    changes the slices of a running site: by hand, by the controller, as subscriptions change
     slices            the slices of a site as records, the role `Slices`, and slices that never change
     slice_rates       how fast the slices work, from totals that only grow
-    site_observation  a whole site at one moment
-    site_rates        rates and shares between two observations, which `culver top` shows
+    site_observation  a whole site at one moment, and the rates between two, which `culver top` shows
 
 Nothing here lies on an event's path: an engine goes on matching with the last head while all of this stands still.
 """
@@ -37,17 +35,15 @@ if TYPE_CHECKING:
     )
     from culver.control.index_placement import open_index as open_index
     from culver.control.site_observation import (
+        BatchRates as BatchRates,
         GatewayInfo as GatewayInfo,
         IndexScheme as IndexScheme,
         IndexSlice as IndexSlice,
+        OperatorRates as OperatorRates,
         PlacementInfo as PlacementInfo,
+        SchemeRates as SchemeRates,
         SiteObservation as SiteObservation,
         SiteQueues as SiteQueues,
-    )
-    from culver.control.site_rates import (
-        BatchRates as BatchRates,
-        OperatorRates as OperatorRates,
-        SchemeRates as SchemeRates,
         SiteRates as SiteRates,
         SliceShares as SliceShares,
         rates_between as rates_between,

@@ -23,7 +23,7 @@ from culver.pipeline.notifications import Notifications
 from culver.pipeline.operator_work import MatchMeter, SchemeWork, SliceWork, worker_name
 from culver.pipeline.operators import access_point, events_for_slice, exit_point, match_events, payload_sizes
 from culver.pipeline.partial_file import Partial
-from culver.placement import ChosenSets, load_layer_kernels
+from culver.placement import load_layer_kernels
 from culver.plugins import forwarding_named
 
 _Pieces = Iterable[tuple[int, pa.RecordBatch]]
@@ -40,12 +40,7 @@ def warm_up_operators() -> None:
 class RangeProcessor:
     """Keeps the log and the last index open between ranges. Not thread-safe."""
 
-    def __init__(
-        self,
-        index: Path,
-        log: ReadableLog | LogReader,
-        head: Callable[[], Head | None],
-    ) -> None:
+    def __init__(self, index: Path, log: ReadableLog | LogReader, head: Callable[[], Head | None]) -> None:
         """`head` says how far delivery is, and which index version is the newest; None: not known this instant."""
         self._directory = index
         self._log = log
@@ -88,10 +83,7 @@ class RangeProcessor:
                     yield Partial(*block, index.version, found, sizes, work)
         finally:
             if beyond_share:
-                self._forget_index()
-
-    def close(self) -> None:
-        self._forget_index()
+                self.close()
 
     def _blocks(self, start: int, end: int, plan: BatchPlan) -> Iterator[tuple[tuple[int, int], bool]]:
         """The blocks that delivery does not have. If it has a part of one, that part is cut off, because the log may
@@ -120,49 +112,39 @@ class RangeProcessor:
         began = perf_counter()
         parts = access_point(*block, pieces)
         routed = index.route(forwarding_named(plan.forwarding)(), plan.load, block[0], parts)
-        seconds = (perf_counter() - began) / len(slices)
+        ap_seconds = (perf_counter() - began) / len(slices)
         found: list[Matched] = []
-        work = [self._match_slice(block, parts, index, own, routed, seconds, found) for own in slices]
+        work: list[SliceWork] = []
+        for own in slices:
+            meter = MatchMeter()
+            began = perf_counter()
+            sent = None if routed is None else [events_for_slice(own, chosen) for chosen in routed]
+            matches = match_events(index.set, block[0], parts, self._memory, sent, meter)
+            own_found = [each.part() for each in matches]
+            found += own_found
+            took = perf_counter() - began
+            work.append(
+                SliceWork(
+                    slice=own,
+                    events=block[1] - block[0],
+                    sent=meter.sent,
+                    pairs=sum(each.pairs for each in own_found),
+                    ap_seconds=ap_seconds,
+                    m_seconds=meter.seconds,
+                    ep_seconds=took - meter.seconds,
+                    worker=self._worker,
+                    schemes=tuple(SchemeWork(*each) for each in index.take_scheme_work()),
+                    division=index.division,
+                    sets=() if routed is None else meter.sets(),
+                )
+            )
         return found, parts, tuple(work)
-
-    def _match_slice(
-        self,
-        block: tuple[int, int],
-        parts: Sequence[pa.RecordBatch],
-        index: DividedIndex,
-        own: int,
-        routed: Sequence[ChosenSets] | None,
-        ap_seconds: float,
-        into: list[Matched],
-    ) -> SliceWork:
-        """Adds what is found to `into`."""
-        start, end = block
-        meter, pairs = MatchMeter(), 0
-        began = perf_counter()
-        sent = None if routed is None else [events_for_slice(own, chosen) for chosen in routed]
-        for found in match_events(index.set, start, parts, self._memory, sent, meter):
-            into.append(found.part())
-            pairs += into[-1].pairs
-        took = perf_counter() - began
-        return SliceWork(
-            slice=own,
-            events=end - start,
-            sent=meter.sent,
-            pairs=pairs,
-            ap_seconds=ap_seconds,
-            m_seconds=meter.seconds,
-            ep_seconds=took - meter.seconds,
-            worker=self._worker,
-            schemes=tuple(SchemeWork(*each) for each in index.take_scheme_work()),
-            division=index.division,
-            sets=() if routed is None else meter.sets(),
-        )
 
     def _newest_or(self, version: int) -> DividedIndex:
         try:
             return self._open(version, range)
         except NotFound:
-            self._forget_index()
+            self.close()
             # The newest version gives the same answer: registrations carry the positions between which they are in
             # effect, and leave the index only when the frontier has passed their end. Its number may be lower if the
             # index was rebuilt.
@@ -193,11 +175,12 @@ class RangeProcessor:
         # The two versions share segments. Opening the new one before closing the old one saves mapping them, and
         # making their filters, again.
         opened.open_slices(wanted(opened.slices))
-        self._forget_index()
+        self.close()
         self._index = opened
         return opened
 
-    def _forget_index(self) -> None:
+    def close(self) -> None:
+        """Close the index; the next range would open it again."""
         if self._index is not None:
             self._index.close()
         self._index = None

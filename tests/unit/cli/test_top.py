@@ -19,8 +19,9 @@ from culver.control.site_observation import (
     IndexScheme,
     PlacementInfo,
     SiteObservation,
+    SiteRates,
+    rates_between,
 )
-from culver.control.site_rates import SiteRates, rates_between
 from culver.pipeline.engine_totals import (
     SchemeTotals,
 )

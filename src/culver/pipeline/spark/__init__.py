@@ -3,7 +3,7 @@
 Two processes and their children:
 
     site (gateway, log, registry, delivery)       driver, a child of the site
-      spark_engine  starts and watches the driver,  jvm              starts the Java virtual machine
+      spark_engine  starts and watches the driver,  java             starts the virtual machine
                     collects notification files     streaming_query  the session and the query on it
                         ^                           log_source       head file -> ranges -> matched in the workers
                         |                                |
@@ -15,7 +15,7 @@ In reading order: spark_engine, driver, streaming_query, log_source; then what e
     signals           datagrams to the site, and a watch on the head file
     checkpoint        whether a query can go on from Spark's checkpoint
     session_settings  Spark's settings, with reasons
-    java, jvm         the command line of a Spark process, and the driver's virtual machine
+    java              the command line of a Spark process, and the driver's virtual machine
     class_archive     an archive of loaded classes, which halves the machine's start
     worker_daemon     forks Python workers that have loaded everything
     cluster           masters, executors, and a standalone cluster on this machine

@@ -23,7 +23,7 @@ from culver.errors import CulverError, Unavailable
 from culver.pipeline.head import Head, HeadFile
 from culver.pipeline.site_files import SiteFiles
 from culver.pipeline.spark import java
-from culver.pipeline.spark.jvm import VirtualMachine, use_this_python
+from culver.pipeline.spark.java import VirtualMachine, use_this_python
 from culver.pipeline.spark.session_settings import session_settings
 from culver.pipeline.spark.signals import SignalSender
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from culver.pipeline.head import HeadFile
 from culver.pipeline.site_files import SiteFiles
 from culver.pipeline.spark.class_archive import archive_options
-from culver.pipeline.spark.jvm import VirtualMachine, use_this_python
+from culver.pipeline.spark.java import VirtualMachine, use_this_python
 from culver.pipeline.spark.session_settings import session_settings
 from culver.pipeline.spark.signals import SignalSender
 

@@ -1,17 +1,27 @@
-"""Finds Java, and makes the command line of a Spark process.
+"""Finds Java, makes the command line of a Spark process, and runs the driver's virtual machine.
 
 Spark's own scripts start one virtual machine to work out the command line of the next; writing it here saves a second
 at every start. A test compares it with what Spark's launcher says. This module does not import PySpark, which would
 take longer than all it does.
 """
 
+import contextlib
 import importlib.util
 import os
+import shlex
 import shutil
-from collections.abc import Sequence
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from culver.errors import InvalidConfiguration
+from culver.errors import InvalidConfiguration, Unavailable
+
+_POLL_SECONDS = 0.01
+_EXIT_SECONDS = 5.0
 
 JAVA_MISSING = """\
 the Spark engine needs Java 17 or newer, and there is no java here. Install it with one of
@@ -96,3 +106,84 @@ def command(main_class: str, arguments: Sequence[str], options: Sequence[str] = 
         main_class,
         *arguments,
     ]
+
+
+class VirtualMachine:
+    """The driver's Java virtual machine. PySpark uses one that already runs if two environment variables name it. It
+    runs until `close`, or until this process ends, because it watches its standard input.
+
+    The constructor does not wait for the machine, so that the caller can import PySpark meanwhile; `connect` does.
+    """
+
+    def __init__(self, settings: Mapping[str, str], options: Sequence[str] = ()) -> None:
+        self._directory = tempfile.mkdtemp(prefix="culver-jvm-")
+        self._connection = Path(self._directory) / "connection"
+        arguments = [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
+        line = command(
+            "org.apache.spark.deploy.SparkSubmit",
+            [*arguments, "pyspark-shell"],
+            [
+                f"-Xmx{settings['spark.driver.memory']}",
+                *shlex.split(settings.get("spark.driver.extraJavaOptions", "")),
+                *options,
+            ],
+        )
+        self._process = subprocess.Popen(line, stdin=subprocess.PIPE, env=self._environment(settings))
+
+    def _environment(self, settings: Mapping[str, str]) -> dict[str, str]:
+        environment = {
+            **os.environ,
+            "_PYSPARK_DRIVER_CONN_INFO_PATH": str(self._connection),
+            "SPARK_CONNECT_MODE": "0",
+            "PYTHONHASHSEED": "0",
+        }
+        if settings.get("spark.driver.bindAddress") == "127.0.0.1":
+            # No other setting keeps Spark's web interface, if it is on, to the loopback address.
+            environment.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        if settings["spark.master"].startswith(("local", "spark://")):
+            # With SPARK_HOME, workers would put an archive of PySpark without compiled modules first on their path
+            # and import from there, which takes half a second in each of five processes.
+            environment.pop("SPARK_HOME", None)
+        else:
+            environment["SPARK_HOME"] = str(spark_home())
+        return environment
+
+    def connect(self) -> None:
+        """Wait until the machine listens, and tell PySpark where. Raises Unavailable if it ends before."""
+        try:
+            while not self._connection.exists():
+                if self._process.poll() is not None:
+                    raise Unavailable(
+                        f"the Java virtual machine ended with code {self._process.returncode} before Spark started"
+                    )
+                time.sleep(_POLL_SECONDS)
+            with self._connection.open("rb") as connection:
+                port, length = struct.unpack(">ii", connection.read(8))
+                secret = connection.read(length).decode()
+        finally:
+            with contextlib.suppress(OSError):
+                self._connection.unlink(missing_ok=True)
+                os.rmdir(self._directory)
+        os.environ["PYSPARK_GATEWAY_PORT"] = str(port)
+        os.environ["PYSPARK_GATEWAY_SECRET"] = secret
+
+    def close(self, timeout_seconds: float = _EXIT_SECONDS) -> int | None:
+        """End it and wait; kill it if it does not end in time. Returns its exit code, or None if it was killed."""
+        assert self._process.stdin is not None
+        with contextlib.suppress(OSError):
+            self._process.stdin.close()
+        try:
+            return self._process.wait(timeout_seconds)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            return None
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+
+def use_this_python() -> None:
+    """Have workers run this Python, with these packages. Call it before the machine starts."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable

@@ -12,19 +12,19 @@ Everything listens on the loopback address only.
 import json
 import os
 import re
+import select
 import shutil
+import signal
 import socket
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Self
 
 from culver.disk import write_whole
 from culver.errors import Conflict, InvalidConfiguration, Unavailable
 from culver.pipeline.spark import java
-from culver.pipeline.spark.cluster import detached_processes
-from culver.pipeline.spark.cluster.detached_processes import ProcessRecord
-from culver.pipeline.spark.jvm import use_this_python
 
 HOST = "127.0.0.1"
 _START_SECONDS = 60.0
@@ -41,6 +41,48 @@ _OPTIONS = (
 )
 _MASTER_IS_UP = "I have been elected leader"
 _WORKER_IS_UP = "Successfully registered with master"
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessRecord:
+    """A process that outlives the command which started it, as a later command finds it again. The system reuses a
+    process id some time after the process has ended; only one that agrees in its start, too, is ever signalled."""
+
+    role: str
+    pid: int
+    started: str  # boot id, and clock ticks from boot to the process's start
+
+    @classmethod
+    def of(cls, role: str, pid: int) -> Self:
+        """The record of a running process. Raises ProcessLookupError if it has ended."""
+        started = start_of(pid)
+        if started is None:
+            raise ProcessLookupError(f"{role} ended at once")
+        return cls(role, pid, started)
+
+    @property
+    def running(self) -> bool:
+        return start_of(self.pid) == self.started
+
+    def stop(self, patience_seconds: float) -> bool:
+        """Ask it to end, then kill it; returns whether there was something to stop."""
+        try:
+            descriptor = os.pidfd_open(self.pid)
+        except ProcessLookupError:
+            return False
+        try:
+            # From here on the descriptor means this process, even if its id is reused.
+            if not self.running:
+                return False
+            for number in (signal.SIGTERM, signal.SIGKILL):
+                signal.pidfd_send_signal(descriptor, number)
+                if select.select([descriptor], [], [], patience_seconds)[0]:
+                    break
+            return True
+        except ProcessLookupError:
+            return True
+        finally:
+            os.close(descriptor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +182,7 @@ class StandaloneCluster:
         return java.command("org.apache.spark.deploy.worker.Worker", arguments, _OPTIONS)
 
     def _start(self, state: ClusterState, role: str) -> ClusterState:
-        use_this_python()
+        java.use_this_python()
         home = java.spark_home()
         environment = {**os.environ, "SPARK_HOME": str(home), "SPARK_SCALA_VERSION": _scala_version(home)}
         environment["SPARK_LOCAL_IP"] = HOST
@@ -161,7 +203,7 @@ class StandaloneCluster:
         finally:
             os.close(log)
         others = (process for process in state.processes if process.role != role)
-        state = replace(state, processes=(*others, detached_processes.record(role, pid)))
+        state = replace(state, processes=(*others, ProcessRecord.of(role, pid)))
         write_whole(self._path, [json.dumps(asdict(state), indent=1).encode()], durable=False)
         return state
 
@@ -201,3 +243,15 @@ def _scala_version(home: Path) -> str:
         if found := re.match(r"spark-core_([\d.]+)-", path.name):
             return found[1]
     raise InvalidConfiguration(f"there is no spark-core in {home / 'jars'}", field="pipeline.engine")
+
+
+def start_of(pid: int) -> str | None:
+    """The boot, and when in it a process started; None if there is none, or only a zombie."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    if fields[0] in "ZX":
+        return None
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return f"{boot}/{fields[19]}"

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from culver.pipeline.spark.cluster import detached_processes
+from culver.pipeline.spark.cluster.standalone_cluster import ProcessRecord, start_of
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def sleeper() -> Iterator["subprocess.Popen[bytes]"]:
 
 
 def test_recorded_process_is_stopped(sleeper: "subprocess.Popen[bytes]") -> None:
-    record = detached_processes.record("sleeper", sleeper.pid)
+    record = ProcessRecord.of("sleeper", sleeper.pid)
     assert record.running
     assert record.stop(10)
     assert sleeper.wait() == -signal.SIGTERM
@@ -32,12 +32,12 @@ def test_process_that_ignores_the_request_is_killed() -> None:
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.readline()
-        assert detached_processes.record("deaf", process.pid).stop(0.2)
+        assert ProcessRecord.of("deaf", process.pid).stop(0.2)
         assert process.wait() == -signal.SIGKILL
 
 
 def test_process_that_only_has_the_same_number_is_left_alone(sleeper: "subprocess.Popen[bytes]") -> None:
-    record = detached_processes.record("sleeper", sleeper.pid)
+    record = ProcessRecord.of("sleeper", sleeper.pid)
     boot, _, ticks = record.started.partition("/")
     for other in (f"{boot}/{int(ticks) + 1}", f"another-boot/{ticks}"):
         stale = replace(record, started=other)
@@ -49,6 +49,6 @@ def test_process_that_only_has_the_same_number_is_left_alone(sleeper: "subproces
 def test_process_that_has_ended_is_not_running_before_its_parent_collects_it() -> None:
     with subprocess.Popen([sys.executable, "-c", ""]) as process:
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-        assert detached_processes.start_of(process.pid) is None
+        assert start_of(process.pid) is None
         with pytest.raises(ProcessLookupError):
-            detached_processes.record("ended", process.pid)
+            ProcessRecord.of("ended", process.pid)

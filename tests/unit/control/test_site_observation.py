@@ -2,7 +2,7 @@
 
 import pytest
 
-from culver.control.site_rates import rates_between
+from culver.control.site_observation import rates_between
 from support.observations import observation
 
 
