@@ -9,8 +9,7 @@ import pytest
 
 from culver.config import RegistrySettings
 from culver.errors import Conflict, InvalidRequest, NotFound, TooManySubscriptions
-from culver.registry.block import Block
-from culver.registry.registration import Registration
+from culver.registry.registration import Block, Registration
 from culver.registry.registry import Registry, SetSummary
 from culver.registry.subscription_ids import split_member
 from support.registries import REGISTRIES, at, must_not_be_called

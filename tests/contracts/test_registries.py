@@ -9,7 +9,8 @@ import pytest
 
 from culver.config import RegistrySettings
 from culver.errors import Conflict, InvalidRequest, NotFound, TooManySubscriptions, Unavailable
-from culver.registry.registry import Changes, Registry, SubscriptionSpec
+from culver.registry.registration import SubscriptionSpec
+from culver.registry.registry import Changes, Registry
 from support.registries import REGISTRIES, at, must_not_be_called
 from support.subscriptions import expanded, predicate, spec
 

@@ -13,7 +13,7 @@ from culver.delivery.deliveries import Delivery
 from culver.errors import NotFound
 from culver.model.language.parser import parse
 from culver.pipeline.spark.checkpoint import damage_in
-from culver.registry.registry import SubscriptionSpec
+from culver.registry.registration import SubscriptionSpec
 from culver.site import RunningSite
 from support.events import random_event
 from support.scenes import Expectation, check, delivered, random_steps, ready, run

@@ -33,10 +33,9 @@ from culver.pipeline.engine_totals import (
     SchemeTotals,
     SliceTotals,
 )
-from culver.registry.block import Block, BlockSpec
 from culver.registry.block_store import new_block
-from culver.registry.registration import Registration
-from culver.registry.registry import SetSummary, SubscriptionSpec
+from culver.registry.registration import Block, BlockSpec, Registration, SubscriptionSpec
+from culver.registry.registry import SetSummary
 from culver.registry.subscription_ids import new_ids, split_member
 from support.memory_slices import MemorySlices
 

@@ -13,8 +13,7 @@ from culver.delivery.hub import Hub
 from culver.delivery.ranges.retained_ranges import rows_of
 from culver.log.files import FileLog
 from culver.pipeline.notifications import Notifications, write_notifications
-from culver.registry.block import Block
-from culver.registry.registration import Registration
+from culver.registry.registration import Block, Registration
 from support.logs import batch
 
 SECOND_US = 1_000_000

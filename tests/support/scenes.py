@@ -13,8 +13,7 @@ from culver.model.event import Event
 from culver.model.language.evaluation import evaluate
 from culver.model.language.parser import parse
 from culver.model.language.predicate import Predicate
-from culver.registry.registration import Registration
-from culver.registry.registry import SubscriptionSpec
+from culver.registry.registration import Registration, SubscriptionSpec
 from culver.site import RunningSite
 from support.events import random_event
 from support.filters import random_filter

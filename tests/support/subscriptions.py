@@ -6,9 +6,7 @@ from typing import Any
 from culver.model.columns.value_rows import column_of_values
 from culver.model.language.predicate import Constant, Predicate
 from culver.model.language.prepared_filter import prepare
-from culver.registry.block import Block, BlockSpec
-from culver.registry.registration import Registration
-from culver.registry.registry import SubscriptionSpec
+from culver.registry.registration import Block, BlockSpec, Registration, SubscriptionSpec
 
 
 def predicate(text: str = "price > 20") -> Predicate:

@@ -1,13 +1,16 @@
 """The registry: subscriptions, durable and versioned."""
 
-from culver.registry.block import Block as Block, BlockSpec as BlockSpec
-from culver.registry.registration import Registration as Registration
+from culver.registry.registration import (
+    Block as Block,
+    BlockSpec as BlockSpec,
+    Registration as Registration,
+    SubscriptionSpec as SubscriptionSpec,
+)
 from culver.registry.registry import (
     AssignPosition as AssignPosition,
     Changes as Changes,
     Registry as Registry,
     SetSummary as SetSummary,
-    SubscriptionSpec as SubscriptionSpec,
 )
 from culver.registry.sqlite_registry import SqliteRegistry as SqliteRegistry
 from culver.registry.subscription_ids import (

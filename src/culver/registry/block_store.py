@@ -16,8 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from culver.registry.block import Block, BlockSpec
-from culver.registry.registration import Registration
+from culver.registry.registration import Block, BlockSpec, Registration
 from culver.registry.registry import SetSummary
 from culver.registry.subscription_ids import split_member
 
@@ -35,146 +34,156 @@ MemberKey = tuple[str, int, int]
 class BlockTable:
     """Keeps in memory the rows of a few blocks only, which never change."""
 
-    def __init__(self) -> None:
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._execute = connection.execute
         self._values: OrderedDict[int, bytes] = OrderedDict()
 
-    def insert(self, connection: sqlite3.Connection, block: Block) -> None:
+    def insert(self, block: Block) -> None:
         values = [getattr(block, name) for name in _FIELDS]
         values[_FIELDS.index("name")] += "."
-        connection.execute(_INSERT, (*values, block.count, block.values))
+        self._execute(_INSERT, (*values, block.count, block.values))
 
-    def select(self, connection: sqlite3.Connection, condition: str, values: tuple[Any, ...]) -> list[Block]:
-        rows = connection.execute(f"SELECT {_COLUMNS} FROM blocks WHERE {condition}", values).fetchall()
-        return [self._block(connection, row) for row in rows]
+    def select(self, condition: str, values: tuple[Any, ...]) -> list[Block]:
+        rows = self._execute(f"SELECT {_COLUMNS} FROM blocks WHERE {condition}", values).fetchall()
+        return [self._block(row) for row in rows]
 
-    def find(self, connection: sqlite3.Connection, subscription: str) -> Registration | None:
+    def find(self, subscription: str) -> Registration | None:
         """The member in effect with this id."""
         parts = split_member(subscription)
         if parts is None:
             return None
         name, place = parts
         condition = "prefix = ? AND first <= ? AND until IS NULL ORDER BY first DESC LIMIT 1"
-        found = connection.execute(
-            f"SELECT number + ? - first FROM blocks WHERE {condition} ", (place, f"{name}.", place)
-        ).fetchone()
-        if found is None:
-            return None
-        (block,) = self.select(connection, condition, (f"{name}.", place))
-        number = int(found[0])
-        if number >= block.number + block.count or _is_hole(connection, number):
-            return None
-        return next(block.registrations([number]))
+        for block in self.select(condition, (f"{name}.", place)):
+            number = block.number + place - block.first
+            if number < block.number + block.count and number not in block.holes:
+                return next(block.registrations([number]))
+        return None
 
-    def leave(self, connection: sqlite3.Connection, number: int) -> None:
+    def leave(self, number: int) -> None:
         """Take a member out of its block, because it becomes a registration of its own."""
-        (block,) = connection.execute(
-            "SELECT max(number) FROM blocks WHERE number <= ?", (number,)
-        ).fetchone()
-        connection.execute("INSERT INTO holes VALUES (?)", (number,))
-        connection.execute("UPDATE blocks SET members = members - 1 WHERE number = ?", (block,))
-        self._delete(connection, "number = ? AND members = 0", block)
+        (block,) = self._execute("SELECT max(number) FROM blocks WHERE number <= ?", (number,)).fetchone()
+        self._execute("INSERT INTO holes VALUES (?)", (number,))
+        self._execute("UPDATE blocks SET members = members - 1 WHERE number = ?", (block,))
+        self._delete("number = ? AND members = 0", block)
 
-    def end(self, connection: sqlite3.Connection, blocks: Iterable[Block], until: int, version: int) -> None:
-        connection.executemany(
-            "UPDATE blocks SET until = ?, ended_version = ? WHERE number = ?",
-            [(until, version, block.number) for block in blocks],
-        )
+    def end(self, blocks: Iterable[Block], until: int, version: int) -> None:
+        for block in blocks:
+            self._execute(
+                "UPDATE blocks SET until = ?, ended_version = ? WHERE number = ?",
+                (until, version, block.number),
+            )
 
-    def forget(self, connection: sqlite3.Connection, numbers: Iterable[int]) -> None:
+    def forget(self, numbers: Iterable[int]) -> None:
         for number in numbers:
-            self._delete(connection, "number = ? AND until IS NOT NULL", number)
+            self._delete("number = ? AND until IS NOT NULL", number)
 
-    def count(self, connection: sqlite3.Connection) -> int:
-        (count,) = connection.execute("SELECT sum(members) FROM blocks WHERE until IS NULL").fetchone()
+    def count(self) -> int:
+        (count,) = self._execute("SELECT sum(members) FROM blocks WHERE until IS NULL").fetchone()
         return int(count or 0)
 
-    def next_place(self, connection: sqlite3.Connection, name: str) -> int:
+    def next_place(self, name: str) -> int:
         """The place that a set's next row gets."""
-        (last,) = connection.execute(
+        (last,) = self._execute(
             "SELECT max(first + count) FROM blocks WHERE prefix = ? AND until IS NULL", (f"{name}.",)
         ).fetchone()
-        singles = (split_member(id_) for id_, _ in single_members(connection, name))
-        return max([last or 0, *(1 + parts[1] for parts in singles if parts is not None)])
+        return max([last or 0, *(1 + place for place, _ in self.single_members(name))])
 
-    def members_after(
-        self, connection: sqlite3.Connection, after: str, limit: int
-    ) -> Iterator[Iterator[MemberKey]]:
+    def single_members(self, name: str) -> list[tuple[int, int]]:
+        """The places and numbers of a set's members in effect that are in no block."""
+        rows = self._execute(
+            "SELECT id, number FROM registrations WHERE until IS NULL AND id > ? AND id < ?",
+            (f"{name}.", f"{name}/"),
+        )
+        parts = ((split_member(id_), number) for id_, number in rows)
+        return [(member[1], number) for member, number in parts if member is not None and member[0] == name]
+
+    def members_after(self, after: str, limit: int) -> Iterator[Iterator[MemberKey]]:
         """For each set that a page of `limit` may need, its members with an id behind `after`, in order."""
         # The ids of a set are together, except that sets such as `a.1` and `a.2` lie between those of a set `a`.
         holding = [after[: place + 1] for place, character in enumerate(after) if character == "."]
-        following = connection.execute(
+        following = self._execute(
             "SELECT DISTINCT prefix FROM blocks WHERE until IS NULL AND prefix > ? ORDER BY prefix LIMIT ?",
             (after, limit),
         ).fetchall()
         for prefix in holding:
-            yield _members(connection, prefix, after[len(prefix) :])
+            yield self._members(prefix, after[len(prefix) :])
         for (prefix,) in following:
-            yield _members(connection, prefix, "")
+            yield self._members(prefix, "")
 
-    def registrations(
-        self, connection: sqlite3.Connection, members: Iterable[MemberKey]
-    ) -> list[Registration]:
+    def registrations(self, members: Iterable[MemberKey]) -> list[Registration]:
         """The members as registrations of their own."""
         numbers: dict[int, list[int]] = {}
         for _, number, block_number in members:
             numbers.setdefault(block_number, []).append(number)
         result: list[Registration] = []
         for block_number, wanted in numbers.items():
-            (block,) = self.select(connection, "number = ?", (block_number,))
+            (block,) = self.select("number = ?", (block_number,))
             result += block.registrations(wanted)
         return result
 
-    def sets(self, connection: sqlite3.Connection, after: str | None, limit: int) -> list[SetSummary]:
-        rows = connection.execute(
+    def sets(self, after: str | None, limit: int) -> list[SetSummary]:
+        rows = self._execute(
             "SELECT prefix, sum(members) FROM blocks WHERE until IS NULL AND prefix > ? GROUP BY prefix "
             "ORDER BY prefix LIMIT ?",
             ("" if after is None else f"{after}.", limit),
         ).fetchall()
-        summaries = []
-        for prefix, members in rows:
-            name = prefix[:-1]
-            filters = connection.execute(
-                "SELECT DISTINCT filter FROM blocks WHERE prefix = ? AND until IS NULL LIMIT ?",
-                (prefix, _FILTERS_SHOWN),
-            )
-            summaries.append(
-                SetSummary(
-                    name,
-                    members + len(single_members(connection, name)),
-                    self.next_place(connection, name),
-                    tuple(text for (text,) in filters),
-                )
-            )
-        return summaries
+        return [self._summary(prefix[:-1], members) for prefix, members in rows]
 
-    def _block(self, connection: sqlite3.Connection, row: tuple[Any, ...]) -> Block:
+    def _summary(self, name: str, members: int) -> SetSummary:
+        filters = self._execute(
+            "SELECT DISTINCT filter FROM blocks WHERE prefix = ? AND until IS NULL LIMIT ?",
+            (f"{name}.", _FILTERS_SHOWN),
+        )
+        count = members + len(self.single_members(name))
+        return SetSummary(name, count, self.next_place(name), tuple(text for (text,) in filters))
+
+    def _block(self, row: tuple[Any, ...]) -> Block:
         number, count, prefix = row[:3]
         values = self._values.pop(number, None)
         if values is None:
-            (values,) = connection.execute(
-                "SELECT content FROM blocks WHERE number = ?", (number,)
-            ).fetchone()
+            (values,) = self._execute("SELECT content FROM blocks WHERE number = ?", (number,)).fetchone()
         self._values[number] = values
         if len(self._values) > _VALUES_KEPT:
             self._values.popitem(last=False)
-        left = connection.execute(
+        left = self._execute(
             "SELECT number FROM holes WHERE number >= ? AND number < ? ORDER BY number",
             (number, number + count),
         ).fetchall()
-        holes = np.array(left, np.int64).reshape(-1)
-        return Block(
-            **dict(zip(_FIELDS, row, strict=True)) | {"name": prefix[:-1]}, values=values, holes=holes
-        )
+        named = dict(zip(_FIELDS, row, strict=True)) | {"name": prefix[:-1]}
+        return Block(**named, values=values, holes=np.array(left, np.int64).reshape(-1))
 
-    def _delete(self, connection: sqlite3.Connection, condition: str, number: int) -> None:
-        row = connection.execute(
-            f"DELETE FROM blocks WHERE {condition} RETURNING number, count", (number,)
-        ).fetchone()
-        if row is not None:
-            connection.execute(
-                "DELETE FROM holes WHERE number >= ? AND number < ?", (row[0], row[0] + row[1])
-            )
+    def _delete(self, condition: str, number: int) -> None:
+        deleted = self._execute(f"DELETE FROM blocks WHERE {condition} RETURNING count", (number,)).fetchone()
+        if deleted is not None:
+            self._execute("DELETE FROM holes WHERE number >= ? AND number < ?", (number, number + deleted[0]))
             self._values.pop(number, None)
+
+    def _members(self, prefix: str, after: str) -> Iterator[MemberKey]:
+        """Yield the members of a set with an id behind `prefix + after`, in the order of ids.
+
+        Ids are ordered as texts, so that `a.10` comes before `a.9`. Places of equally many digits have the same order
+        as texts and as numbers: merging one run of places for each count of digits orders all of them."""
+        blocks = self._execute(
+            "SELECT first, count, number FROM blocks WHERE prefix = ? AND until IS NULL ORDER BY first",
+            (prefix,),
+        ).fetchall()
+        end = blocks[-1][0] + blocks[-1][1] if blocks else 0
+        return merge(*(self._run(prefix, after, blocks, digits) for digits in range(1, len(str(end)) + 1)))
+
+    def _run(
+        self, prefix: str, after: str, blocks: list[tuple[int, int, int]], digits: int
+    ) -> Iterator[MemberKey]:
+        """Yield the members whose place has so many digits, in the order of their places."""
+        places = range(10 ** (digits - 1) if digits > 1 else 0, 10**digits)
+        start = places.start + bisect_right(places, after, key=str)
+        for first, count, block in blocks[bisect_right(blocks, start, key=lambda each: each[0] + each[1]) :]:
+            if first >= places.stop:
+                return
+            for place in range(max(first, start), min(first + count, places.stop)):
+                number = block + place - first
+                if not self._execute("SELECT 1 FROM holes WHERE number = ?", (number,)).fetchone():
+                    yield f"{prefix}{place}", number, block
 
 
 def new_block(
@@ -197,44 +206,3 @@ def new_block(
         values=values,
         holes=np.empty(0, np.int64),
     )
-
-
-def single_members(connection: sqlite3.Connection, name: str) -> list[tuple[str, int]]:
-    """The ids and numbers of a set's members in effect that are in no block."""
-    rows = connection.execute(
-        "SELECT id, number FROM registrations WHERE until IS NULL AND id > ? AND id < ?",
-        (f"{name}.", f"{name}/"),
-    )
-    return [(id_, number) for id_, number in rows if (split_member(id_) or ("", 0))[0] == name]
-
-
-def _members(connection: sqlite3.Connection, prefix: str, after: str) -> Iterator[MemberKey]:
-    """Yield the members of a set with an id behind `prefix + after`, in the order of ids.
-
-    Ids are ordered as texts, so that `a.10` comes before `a.9`. Places of equally many digits have the same order as
-    texts and as numbers: merging one run of places for each count of digits orders all of them."""
-    blocks = connection.execute(
-        "SELECT first, count, number FROM blocks WHERE prefix = ? AND until IS NULL ORDER BY first", (prefix,)
-    ).fetchall()
-    end = blocks[-1][0] + blocks[-1][1] if blocks else 0
-    runs = (_run(connection, prefix, after, blocks, digits) for digits in range(1, len(str(end)) + 1))
-    return merge(*runs)
-
-
-def _run(
-    connection: sqlite3.Connection, prefix: str, after: str, blocks: list[tuple[int, int, int]], digits: int
-) -> Iterator[MemberKey]:
-    """Yield the members whose place has so many digits, in the order of their places."""
-    places = range(10 ** (digits - 1) if digits > 1 else 0, 10**digits)
-    start = places.start + bisect_right(places, after, key=str)
-    for first, count, block in blocks[bisect_right(blocks, start, key=lambda each: each[0] + each[1]) :]:
-        if first >= places.stop:
-            return
-        for place in range(max(first, start), min(first + count, places.stop)):
-            number = block + place - first
-            if not _is_hole(connection, number):
-                yield f"{prefix}{place}", number, block
-
-
-def _is_hole(connection: sqlite3.Connection, number: int) -> bool:
-    return connection.execute("SELECT 1 FROM holes WHERE number = ?", (number,)).fetchone() is not None

@@ -1,15 +1,30 @@
-"""A registration: one filter that a subscription has or had."""
+"""The records of a registry: registrations, blocks of them, and the requests that make them.
 
+A block holds many subscriptions of one form, registered together as a prepared filter and rows of values. A block
+with number 10, count 4, name "quotes", first 3 and holes [12]:
+
+    numbers  10        11        (12)      13        12 has left: it is a registration of its own
+    ids      quotes.3  quotes.4            quotes.6
+"""
+
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
+import numpy as np
+from numpy.typing import NDArray
+
+from culver.config import UNLIMITED_FILTERS
 from culver.model import COLUMNAR
+from culver.model.columns import Columns, read_columns, values_at
+from culver.model.language import Predicate, Prepared, prepare
 
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """In effect for log positions from `since` on, and before `until` unless that is None. `removed` tells the end of
-    the subscription from a replacement. `version` is the registry version that added it, and `scheme` names the
-    filter that matches it."""
+    """A filter that a subscription has or had, in effect for log positions from `since` on, and before `until` unless
+    that is None. `removed` tells the end of the subscription from a replacement. `version` is the registry version
+    that added it, and `scheme` names the filter that matches it."""
 
     number: int
     id: str
@@ -25,3 +40,98 @@ class Registration:
     mailbox_bytes: int | None
     mailbox_age_seconds: int | None
     scheme: str = COLUMNAR
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionSpec:
+    """A subscriber's request. The registry chooses an id where `id` is None. Times are microseconds UTC.
+    A mailbox limit of None is the site's default; a live subscription (`durable=False`) has no mailbox. `scheme` is
+    the name of the filter that matches it; the caller checks that there is one."""
+
+    predicate: Predicate
+    id: str | None = None
+    durable: bool = True
+    expires_at_us: int | None = None
+    mailbox_count: int | None = None
+    mailbox_bytes: int | None = None
+    mailbox_age_seconds: int | None = None
+    scheme: str = COLUMNAR
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BlockSpec:
+    """A subscriber's request: `prepared` with each row of `columns`, as durable subscriptions. `first` is the place
+    that the first row must get in its set; None takes the next one. The other fields are as in SubscriptionSpec."""
+
+    name: str
+    prepared: Prepared
+    columns: Columns
+    first: int | None = None
+    expires_at_us: int | None = None
+    mailbox_count: int | None = None
+    mailbox_bytes: int | None = None
+    mailbox_age_seconds: int | None = None
+
+    def __len__(self) -> int:
+        return len(self.columns[0])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Block:
+    """Durable subscriptions that differ in number, id and values only.
+
+    `number` and `first` are the number and the place in the set of the first row; those of the others follow.
+    `filter` has parameters, and `values` holds the rows as `culver.model.columns.write_columns` makes them. `holes`
+    are the numbers of the members that have left, ascending. `until` is set once the remaining members have ended
+    together; then they are removed."""
+
+    number: int
+    count: int
+    name: str
+    first: int
+    filter: str
+    since: int
+    until: int | None
+    version: int
+    created_at_us: int
+    expires_at_us: int | None
+    mailbox_count: int | None
+    mailbox_bytes: int | None
+    mailbox_age_seconds: int | None
+    values: bytes
+    holes: NDArray[np.int64]
+
+    def numbers(self) -> NDArray[np.int64]:
+        """The numbers of the members, ascending."""
+        numbers = np.arange(self.number, self.number + self.count, dtype=np.int64)
+        return numbers if not len(self.holes) else np.delete(numbers, self.holes - self.number)
+
+    def registrations(self, numbers: Iterable[int]) -> Iterator[Registration]:
+        """The members with these numbers, as registrations of their own."""
+        prepared, columns = _prepared(self.filter), read_columns(self.values)
+        for number in numbers:
+            at = number - self.number
+            yield Registration(
+                number=number,
+                id=f"{self.name}.{self.first + at}",
+                filter=prepared.written(values_at(columns, at)),
+                durable=True,
+                since=self.since,
+                until=self.until,
+                removed=self.until is not None,
+                version=self.version,
+                created_at_us=self.created_at_us,
+                expires_at_us=self.expires_at_us,
+                mailbox_count=self.mailbox_count,
+                mailbox_bytes=self.mailbox_bytes,
+                mailbox_age_seconds=self.mailbox_age_seconds,
+            )
+
+    def members(self) -> Iterator[Registration]:
+        """All members, as registrations of their own."""
+        return self.registrations(self.numbers().tolist())
+
+
+@lru_cache(maxsize=64)
+def _prepared(text: str) -> Prepared:
+    return prepare(text, UNLIMITED_FILTERS)

@@ -21,26 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from culver.model import COLUMNAR
-from culver.model.language import Predicate
-from culver.registry.block import Block, BlockSpec
-from culver.registry.registration import Registration
-
-
-@dataclass(frozen=True, slots=True)
-class SubscriptionSpec:
-    """A subscriber's request. The registry chooses an id where `id` is None. Times are microseconds UTC.
-    A mailbox limit of None is the site's default; a live subscription (`durable=False`) has no mailbox. `scheme` is
-    the name of the filter that matches it; the caller checks that there is one."""
-
-    predicate: Predicate
-    id: str | None = None
-    durable: bool = True
-    expires_at_us: int | None = None
-    mailbox_count: int | None = None
-    mailbox_bytes: int | None = None
-    mailbox_age_seconds: int | None = None
-    scheme: str = COLUMNAR
+from culver.registry.registration import Block, BlockSpec, Registration, SubscriptionSpec
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,33 +2,32 @@
 
 import sqlite3
 import threading
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import astuple, replace
+from dataclasses import fields, replace
 from heapq import merge
 from itertools import islice
+from operator import attrgetter
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from culver.config import RegistrySettings
 from culver.errors import Conflict, InvalidRequest, NotFound, StorageError, TooManySubscriptions, Unavailable
 from culver.model.columns import write_columns
-from culver.registry.block import Block, BlockSpec
-from culver.registry.block_store import BlockTable, new_block, single_members
-from culver.registry.registration import Registration
-from culver.registry.registry import AssignPosition, Changes, SetSummary, SubscriptionSpec
+from culver.registry.block_store import BlockTable, new_block
+from culver.registry.registration import Block, BlockSpec, Registration, SubscriptionSpec
+from culver.registry.registry import AssignPosition, Changes, SetSummary
 from culver.registry.registry_database import open_database, translate
 from culver.registry.subscription_ids import PLACES, check_id, check_set_name, new_ids
 
-_COLUMNS = (
-    "number, id, filter, durable, since, until, removed, version, created_at_us, expires_at_us, "
-    "mailbox_count, mailbox_bytes, mailbox_age_seconds, scheme"
-)
+_FIELDS = [field.name for field in fields(Registration)]
+_COLUMNS = ", ".join(_FIELDS)
 _INSERT = f"INSERT INTO registrations ({_COLUMNS}) VALUES ({', '.join('?' * 14)})"
 _INSERT_ENDED = f"INSERT INTO registrations ({_COLUMNS}, ended_version) VALUES ({', '.join('?' * 15)})"
 _PAGE_ROWS = 5_000
 _LAST_NUMBER = 2**63 - 1
+_row: Callable[[Registration], tuple[Any, ...]] = attrgetter(*_FIELDS)
 
 
 class SqliteRegistry:
@@ -38,13 +37,13 @@ class SqliteRegistry:
         self._path = path
         self._settings = settings
         self._lock = threading.Lock()
-        self._blocks = BlockTable()
         self._connection: sqlite3.Connection | None = open_database(path)
+        self._blocks = BlockTable(self._connection)
         try:
             with self._reading() as connection:
                 self._version = _number(connection, "SELECT version FROM state")
                 singles = _number(connection, "SELECT count(*) FROM registrations WHERE until IS NULL")
-                self._count = singles + self._blocks.count(connection)
+                self._count = singles + self._blocks.count()
         except BaseException:
             self.close()
             raise
@@ -52,9 +51,7 @@ class SqliteRegistry:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property
@@ -75,13 +72,13 @@ class SqliteRegistry:
                     raise _taken(id_)
             since = position(version)
             number = _next_number(connection)
-            rows = [
-                _row(number + at, id_, spec, since, version, now_us)
+            added = [
+                _new(number + at, id_, spec, since, version, now_us)
                 for at, (id_, spec) in enumerate(zip(ids, specs, strict=True))
             ]
-            connection.executemany(_INSERT, rows)
-            self._commit(connection, version, len(rows))
-        return [_registration(row) for row in rows]
+            connection.executemany(_INSERT, map(_row, added))
+            self._commit(connection, version, len(added))
+        return added
 
     def add_block(self, spec: BlockSpec, position: AssignPosition, now_us: int) -> Block:
         check_set_name(spec.name)
@@ -90,7 +87,7 @@ class SqliteRegistry:
         values = write_columns(spec.columns)
         with self._changing() as (connection, version):
             self._check_limit(len(spec))
-            first = self._blocks.next_place(connection, spec.name)
+            first = self._blocks.next_place(spec.name)
             if spec.first not in (None, first):
                 raise Conflict(
                     f"the next row of set {spec.name!r} gets number {first}, not {spec.first}",
@@ -102,7 +99,7 @@ class SqliteRegistry:
             since = position(version)
             number = _next_number(connection)
             block = new_block(spec, number, first, since, version, now_us, values)
-            self._blocks.insert(connection, block)
+            self._blocks.insert(block)
             _use_numbers(connection, number + len(spec) - 1)
             self._commit(connection, version, len(spec))
         return block
@@ -122,10 +119,10 @@ class SqliteRegistry:
                 )
             since = position(version)
             self._end(connection, [old], since, version, removed=False)
-            row = _row(_next_number(connection), spec.id, spec, since, version, now_us)
-            connection.execute(_INSERT, row)
+            added = _new(_next_number(connection), spec.id, spec, since, version, now_us)
+            connection.execute(_INSERT, _row(added))
             self._commit(connection, version, 0)
-        return _registration(row)
+        return added
 
     def remove(self, ids: Sequence[str], position: AssignPosition, now_us: int) -> list[Registration]:
         with self._changing() as (connection, version):
@@ -135,15 +132,15 @@ class SqliteRegistry:
 
     def remove_set(self, name: str, position: AssignPosition, now_us: int) -> list[Registration | Block]:
         with self._changing() as (connection, version):
-            blocks = self._blocks.select(connection, "prefix = ? AND until IS NULL", (f"{name}.",))
-            numbers = sorted(number for _, number in single_members(connection, name))
+            blocks = self._blocks.select("prefix = ? AND until IS NULL", (f"{name}.",))
+            numbers = sorted(number for _, number in self._blocks.single_members(name))
             olds = [old for number in numbers for old in _select(connection, "number = ?", (number,))]
             return _by_number(*self._remove(connection, olds, blocks, position, version))
 
     def remove_expired(self, position: AssignPosition, now_us: int) -> list[Registration | Block]:
         condition = "until IS NULL AND expires_at_us <= ?"
         with self._changing() as (connection, version):
-            blocks = self._blocks.select(connection, condition, (now_us,))
+            blocks = self._blocks.select(condition, (now_us,))
             olds = _sorted_select(connection, condition, (now_us,))
             return _by_number(*self._remove(connection, olds, blocks, position, version))
 
@@ -163,17 +160,17 @@ class SqliteRegistry:
         behind = "" if after is None else after
         with self._reading() as connection:
             singles = _select(connection, "until IS NULL AND id > ? ORDER BY id LIMIT ?", (behind, limit))
-            members = self._blocks.members_after(connection, behind, limit)
+            members = self._blocks.members_after(behind, limit)
             firsts = [(single.id, single.number, 0) for single in singles]
             page = list(islice(merge(firsts, *members), limit))
             found = {single.id: single for single in singles}
             in_blocks = [member for member in page if member[0] not in found]
-            found.update({r.id: r for r in self._blocks.registrations(connection, in_blocks)})
+            found.update({r.id: r for r in self._blocks.registrations(in_blocks)})
             return [found[id_] for id_, _, _ in page]
 
     def sets(self, after: str | None, limit: int) -> list[SetSummary]:
-        with self._reading() as connection:
-            return self._blocks.sets(connection, after, limit)
+        with self._reading():
+            return self._blocks.sets(after, limit)
 
     def count(self) -> int:
         return self._count
@@ -185,9 +182,7 @@ class SqliteRegistry:
             with self._reading() as connection:
                 page = _select(connection, "number > ? ORDER BY number LIMIT ?", (number, _PAGE_ROWS))
                 last = page[-1].number if page else _LAST_NUMBER
-                blocks = self._blocks.select(
-                    connection, "number > ? AND number <= ? ORDER BY number", (number, last)
-                )
+                blocks = self._blocks.select("number > ? AND number <= ?", (number, last))
             yield from _by_number(page, blocks)
             if not page:
                 return
@@ -196,20 +191,19 @@ class SqliteRegistry:
     def changes(self, after_version: int) -> Changes:
         with self._reading() as connection:
             singles = _select(connection, "version > ? ORDER BY version, number", (after_version,))
-            blocks = self._blocks.select(connection, "version > ?", (after_version,))
+            blocks = self._blocks.select("version > ?", (after_version,))
             added: list[Registration | Block] = [*singles, *blocks]
-            if blocks:
-                added.sort(key=lambda each: (each.version, each.number))
+            added.sort(key=attrgetter("version", "number"))
             ended = connection.execute(
                 "SELECT number, until FROM registrations WHERE ended_version > ? ORDER BY ended_version, number",
                 (after_version,),
             ).fetchall()
-            ended_blocks = self._blocks.select(connection, "ended_version > ?", (after_version,))
+            ended_blocks = self._blocks.select("ended_version > ?", (after_version,))
             return Changes(self._version, tuple(added), tuple(ended), tuple(ended_blocks))
 
     def forget(self, numbers: Sequence[int], blocks: Sequence[int] = ()) -> None:
         with self._transaction() as connection:
-            self._blocks.forget(connection, blocks)
+            self._blocks.forget(blocks)
             connection.executemany(
                 "DELETE FROM registrations WHERE number = ? AND until IS NOT NULL",
                 [(number,) for number in numbers],
@@ -236,7 +230,7 @@ class SqliteRegistry:
 
     def _find(self, connection: sqlite3.Connection, id_: str) -> Registration | None:
         found = _select(connection, "id = ? AND until IS NULL", (id_,))
-        return found[0] if found else self._blocks.find(connection, id_)
+        return found[0] if found else self._blocks.find(id_)
 
     def _remove(
         self,
@@ -250,7 +244,7 @@ class SqliteRegistry:
             return [], []
         until = position(version)
         self._end(connection, olds, until, version, removed=True)
-        self._blocks.end(connection, blocks, until, version)
+        self._blocks.end(blocks, until, version)
         self._commit(connection, version, -len(olds) - sum(len(block.numbers()) for block in blocks))
         return (
             [replace(old, until=until, removed=True) for old in olds],
@@ -272,9 +266,9 @@ class SqliteRegistry:
                 (until, removed, version, old.number),
             )
             if not ended.rowcount:  # a member of a block
-                self._blocks.leave(connection, old.number)
-                row = astuple(replace(old, until=until, removed=removed))
-                connection.execute(_INSERT_ENDED, (*row, version))
+                self._blocks.leave(old.number)
+                left = replace(old, until=until, removed=removed)
+                connection.execute(_INSERT_ENDED, (*_row(left), version))
 
     def _commit(self, connection: sqlite3.Connection, version: int, more: int) -> None:
         """Make a change durable, and only then visible in `version` and `count`."""
@@ -325,33 +319,30 @@ def _choose_ids(specs: Sequence[SubscriptionSpec]) -> list[str]:
         next(made[spec.durable]) if spec.id is None else check_id(spec.id, durable=spec.durable)
         for spec in specs
     ]
-    if len(set(ids)) < len(ids):
-        seen: set[str] = set()
-        for id_ in ids:
-            if id_ in seen:
-                raise Conflict(f"subscription id {id_!r} is given twice in one request", field="id", id=id_)
-            seen.add(id_)
+    id_, times = Counter(ids).most_common(1)[0]
+    if times > 1:
+        raise Conflict(f"subscription id {id_!r} is given twice in one request", field="id", id=id_)
     return ids
 
 
-def _row(
+def _new(
     number: int, id_: str, spec: SubscriptionSpec, since: int, version: int, now_us: int
-) -> tuple[Any, ...]:
-    return (
-        number,
-        id_,
-        spec.predicate.text,
-        spec.durable,
-        since,
-        None,
-        False,
-        version,
-        now_us,
-        spec.expires_at_us,
-        spec.mailbox_count,
-        spec.mailbox_bytes,
-        spec.mailbox_age_seconds,
-        spec.scheme,
+) -> Registration:
+    return Registration(
+        number=number,
+        id=id_,
+        filter=spec.predicate.text,
+        durable=spec.durable,
+        since=since,
+        until=None,
+        removed=False,
+        version=version,
+        created_at_us=now_us,
+        expires_at_us=spec.expires_at_us,
+        mailbox_count=spec.mailbox_count,
+        mailbox_bytes=spec.mailbox_bytes,
+        mailbox_age_seconds=spec.mailbox_age_seconds,
+        scheme=spec.scheme,
     )
 
 
@@ -368,13 +359,11 @@ def _sorted_select(
     connection: sqlite3.Connection, condition: str, values: tuple[Any, ...]
 ) -> list[Registration]:
     # Sorting here lets SQLite use an index; with ORDER BY it would walk the whole table in that order.
-    return sorted(_select(connection, condition, values), key=lambda old: old.number)
+    return sorted(_select(connection, condition, values), key=attrgetter("number"))
 
 
 def _by_number(singles: list[Registration], blocks: list[Block]) -> list[Registration | Block]:
-    if not blocks:
-        return [*singles]
-    return sorted([*singles, *blocks], key=lambda each: each.number)
+    return sorted([*singles, *blocks], key=attrgetter("number"))
 
 
 def _next_number(connection: sqlite3.Connection) -> int:

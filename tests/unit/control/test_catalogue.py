@@ -19,9 +19,7 @@ from culver.model.columns.event_batch import encode
 from culver.model.formats import parse_event
 from culver.model.language.parser import parse
 from culver.pipeline.head import HeadTracker
-from culver.registry.block import Block
-from culver.registry.registration import Registration
-from culver.registry.registry import SubscriptionSpec
+from culver.registry.registration import Block, Registration, SubscriptionSpec
 from culver.registry.sqlite_registry import SqliteRegistry
 from support.subscriptions import block_spec
 from support.until import until

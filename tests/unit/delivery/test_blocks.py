@@ -12,8 +12,7 @@ from culver.delivery.mailboxes.mailbox_columns import NONE
 from culver.delivery.mailboxes.mailboxes import Mailboxes, StoredMailbox
 from culver.delivery.mailboxes.subscription_names import SubscriptionNames
 from culver.errors import NotFound
-from culver.registry.block import Block
-from culver.registry.registration import Registration
+from culver.registry.registration import Block, Registration
 from support.gateway import run
 from support.notifications import block, make_notifications, registration, removed, site_disk
 

@@ -18,8 +18,7 @@ from culver.delivery.ranges.file_keeper import FileKeeper
 from culver.delivery.ranges.followed_files import FollowedFiles
 from culver.delivery.ranges.retained_ranges import RetainedRange
 from culver.delivery.shares import Share, share_of
-from culver.registry.block import Block
-from culver.registry.registration import Registration
+from culver.registry.registration import Block, Registration
 from support.notifications import (
     SECOND_US,
     Disk,

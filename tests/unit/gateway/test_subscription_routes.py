@@ -8,7 +8,7 @@ import pytest
 from culver.config import Settings
 from culver.gateway.routes.subscription_routes import timestamp_text
 from culver.model.language.parser import parse
-from culver.registry.registry import SubscriptionSpec
+from culver.registry.registration import SubscriptionSpec
 from support.fake_site import FakeSite
 from support.gateway import memory_client, run
 

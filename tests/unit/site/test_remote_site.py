@@ -7,7 +7,7 @@ import pytest
 
 from culver.errors import NotFound
 from culver.model.language.parser import parse
-from culver.registry.registry import SubscriptionSpec
+from culver.registry.registration import SubscriptionSpec
 from culver.roles import Subscriptions
 from culver.site.hub_sessions import LiveSubscriptions
 from culver.site.remote_site import ServedSite
