@@ -2,6 +2,7 @@
 
 import asyncio
 import enum
+import functools
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Any, Literal, Self, TypedDict, TypeVar, Unpack, overload
 
@@ -83,10 +84,10 @@ class Client:
             raise InvalidRequest("timeout_seconds, max_in_flight, buffer_count and buffer_bytes are positive")
         self._address = parse_address(default_url() if url is None else url)
         self._timeout_seconds = timeout_seconds
-        self._reconnect = reconnect
         self._max_in_flight = max_in_flight
-        self._buffer_count = buffer_count
-        self._buffer_bytes = buffer_bytes
+        self._new_feed = functools.partial(
+            Feed, reconnect=reconnect, buffer_count=buffer_count, buffer_bytes=buffer_bytes
+        )
         self._state = ClientState.UNOPENED
         self._feeds: set[asyncio.Task[None]] = set()
         self.gaps = 0
@@ -113,10 +114,9 @@ class Client:
 
     async def close(self) -> None:
         """End all subscriptions' streams and the connection. A publication in flight fails."""
-        if self._state is not ClientState.OPEN:
-            self._state = ClientState.CLOSED
+        was_open, self._state = self._state is ClientState.OPEN, ClientState.CLOSED
+        if not was_open:
             return
-        self._state = ClientState.CLOSED
         for task in self._feeds:
             task.cancel()
         await asyncio.gather(*self._feeds, return_exceptions=True)
@@ -191,13 +191,7 @@ class Client:
             raise InvalidRequest(f"ack is 'auto' or 'manual', not {ack!r}", field="ack")
         if durable is None and filter_text is None:
             raise InvalidRequest("a live subscription needs a filter", field="filter")
-        feed = Feed(
-            link,
-            Source(durable, filter_text, scheme),
-            reconnect=self._reconnect,
-            buffer_count=self._buffer_count,
-            buffer_bytes=self._buffer_bytes,
-        )
+        feed = self._new_feed(link, Source(durable, filter_text, scheme))
         return Stream[Any](
             feed, self._spawn, automatic=ack == "auto", yield_gaps=gaps, count_gap=self._count_gap
         )

@@ -67,10 +67,11 @@ class SyncClient:
     def __enter__(self) -> Self:
         if self._thread is not None:
             raise ClientError(f"a client is opened once, and this one is {self._client.state.value}")
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="culver-client", daemon=True)
+        opened: Future[asyncio.AbstractEventLoop] = Future()
+        serve = functools.partial(asyncio.run, self._serve(opened))
+        self._thread = threading.Thread(target=serve, name="culver-client", daemon=True)
         self._thread.start()
-        self._run(self._client.__aenter__())
+        self._loop = opened.result()
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -79,13 +80,14 @@ class SyncClient:
     def close(self) -> None:
         if self._loop is None or self._thread is None or self._loop.is_closed():
             return
-        try:
-            self._run(self._client.close())
-            self._run(_finish_tasks())
-        finally:
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join()
-            self._loop.close()
+        self._loop.call_soon_threadsafe(self._closing.set)
+        self._thread.join()
+
+    async def _serve(self, opened: "Future[asyncio.AbstractEventLoop]") -> None:
+        self._closing = asyncio.Event()
+        async with self._client:
+            opened.set_result(asyncio.get_running_loop())
+            await self._closing.wait()
 
     def publish_soon(
         self, events: EventLike | Iterable[EventLike] | None = None, /, **attributes: Any
@@ -215,11 +217,3 @@ class SyncStream(Generic[SyncItem]):
 def connect_sync(url: str | None = None, **options: Any) -> SyncClient:
     """A blocking client for the site at `url`; the options are those of Client."""
     return SyncClient(url, **options)
-
-
-async def _finish_tasks() -> None:
-    """Let the last callbacks run, and cancel what is left, before the loop stops."""
-    rest = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in rest:
-        task.cancel()
-    await asyncio.gather(*rest, return_exceptions=True)

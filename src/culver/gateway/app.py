@@ -15,7 +15,7 @@ from culver.errors import CulverError, Elsewhere, InvalidRequest, NotFound, Unav
 from culver.gateway.api.operations import Operation
 from culver.gateway.gateway_context import Gateway, Interrupted, client_of, gateway_of
 from culver.gateway.origins import SAFE_METHODS, check_origin
-from culver.gateway.problems import InternalError, problem_document, problem_response
+from culver.gateway.problems import InternalError, ProblemResponse, problem_document
 from culver.gateway.redirection import location
 from culver.gateway.routes import (
     event_routes,
@@ -155,4 +155,4 @@ def _methods_of(connection: Request | WebSocket, path: str) -> set[str]:
 
 def _problem(gateway: Gateway, error: CulverError, headers: dict[str, str] | None = None) -> Response:
     gateway.metrics.errors.labels(error.code).inc()
-    return problem_response(problem_document(error), headers)
+    return ProblemResponse(problem_document(error), headers)

@@ -70,7 +70,10 @@ def status_of(error: CulverError) -> int:
 
 def problem_document(error: CulverError) -> dict[str, Any]:
     """Make the members of a problem; the error's own details never hide the standard ones."""
-    document = {name: _shortened(value) for name, value in error.details.items()}
+    document = {
+        name: value[:_MAX_MEMBER] if isinstance(value, str) else value
+        for name, value in error.details.items()
+    }
     document |= {
         "type": f"urn:culver:problem:{error.code}",
         "title": KINDS.get(error.code, KINDS[INTERNAL]).title,
@@ -94,20 +97,15 @@ class ProblemResponse(Response):
 
     media_type = PROBLEM_TYPE
 
+    def __init__(self, document: dict[str, Any], headers: dict[str, str] | None = None) -> None:
+        headers = dict(headers or {})
+        retry_after = document.get("retry_after_seconds", 1)
+        if document["code"] in ("rate_limited", "unavailable") and isinstance(retry_after, int | float):
+            headers["Retry-After"] = str(max(1, math.ceil(retry_after)))
+        super().__init__(encode_problem(document), document["status"], headers)
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket" and _DENIAL not in (scope.get("extensions") or {}):
             await send({"type": "websocket.close", "code": _POLICY_VIOLATION, "reason": ""})
         else:
             await super().__call__(scope, receive, send)
-
-
-def problem_response(document: dict[str, Any], headers: dict[str, str] | None = None) -> Response:
-    headers = dict(headers or {})
-    retry_after = document.get("retry_after_seconds", 1)
-    if document["code"] in ("rate_limited", "unavailable") and isinstance(retry_after, int | float):
-        headers["Retry-After"] = str(max(1, math.ceil(retry_after)))
-    return ProblemResponse(encode_problem(document), document["status"], headers)
-
-
-def _shortened(value: Any) -> Any:
-    return value[:_MAX_MEMBER] if isinstance(value, str) else value

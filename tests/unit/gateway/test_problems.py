@@ -9,9 +9,9 @@ from culver.errors import ClientError, CulverError, InvalidFilter, InvalidReques
 from culver.gateway.problems import (
     KINDS,
     InternalError,
+    ProblemResponse,
     encode_problem,
     problem_document,
-    problem_response,
     status_of,
 )
 
@@ -93,10 +93,10 @@ def test_a_message_of_any_length_makes_a_short_problem() -> None:
 
 
 def test_retry_after_is_a_whole_number_of_seconds_of_at_least_one() -> None:
-    limited = problem_response(problem_document(RateLimited("slow", retry_after_seconds=2.2)))
+    limited = ProblemResponse(problem_document(RateLimited("slow", retry_after_seconds=2.2)))
     assert limited.headers["retry-after"] == "3"
-    assert problem_response(problem_document(Unavailable("starting"))).headers["retry-after"] == "1"
-    assert "retry-after" not in problem_response(problem_document(InvalidRequest("no"))).headers
+    assert ProblemResponse(problem_document(Unavailable("starting"))).headers["retry-after"] == "1"
+    assert "retry-after" not in ProblemResponse(problem_document(InvalidRequest("no"))).headers
 
 
 def test_an_unexpected_failure_tells_nothing_of_the_inside() -> None:

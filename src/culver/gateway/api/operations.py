@@ -16,7 +16,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import NoneType
-from typing import Any, TypeVar, get_args, get_type_hints
+from typing import Any, NamedTuple, TypeVar, get_args, get_type_hints
 
 import msgspec
 from starlette.requests import Request
@@ -46,8 +46,7 @@ class NoParameters(msgspec.Struct, forbid_unknown_fields=True):
     """The query of an operation that takes none."""
 
 
-@dataclass(frozen=True, slots=True)
-class PathParameter:
+class PathParameter(NamedTuple):
     kind: Any
     example: Any
     check: Callable[[str], object]

@@ -5,7 +5,6 @@ latter carries the filter and the options as query parameters.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -52,19 +51,6 @@ _CONTENTS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _Form:
-    """Where a value stands in the body, to name it."""
-
-    by_column: bool = False
-
-    def field(self, row: int | None, parameter: int | None) -> str:
-        whole = "columns" if self.by_column else "rows"
-        row_part = "" if row is None else f"[{row}]"
-        column_part = "" if parameter is None else f"[{parameter - 1}]"
-        return whole + (column_part + row_part if self.by_column else row_part + column_part)
-
-
 @operations.add(
     "POST /v1/sets/{name}",
     status=201,
@@ -86,11 +72,11 @@ async def add_rows(request: Request) -> AcceptedRows:
         read_query_as(NoParameters, request.query_params)
     body = await read_body(request, gateway.settings.gateway.max_body_bytes)
     read = _read_arrow if is_arrow else _read_json
-    spec, form = await compute(len(body), read, gateway, name, body, request.query_params)
+    spec, by_column = await compute(len(body), read, gateway, name, body, request.query_params)
     try:
         block = await gateway.site.subscriptions.add_block(spec)
     except (InvalidFilter, TooLarge) as exc:
-        raise _located(exc, form) from exc
+        raise _located(exc, by_column) from exc
     return AcceptedRows(block.name, block.first, block.count, block.since, next=block.first + block.count)
 
 
@@ -124,41 +110,40 @@ def _is_arrow(headers: Headers) -> bool:
     return kind == ARROW_STREAM
 
 
-def _read_json(gateway: Gateway, name: str, body: bytes, query: QueryParams) -> tuple[BlockSpec, _Form]:
+def _read_json(gateway: Gateway, name: str, body: bytes, query: QueryParams) -> tuple[BlockSpec, bool]:
     rows = read_body_as(NewRows, body)
     options = lifetime_and_limits(gateway, rows.expires_in_seconds, rows.mailbox)
     if (rows.rows is None) == (rows.columns is None):
         raise InvalidRequest("give the values as either rows or columns", field="rows")
-    form = _Form(by_column=rows.rows is None)
+    by_column = rows.rows is None
     given: Sequence[Sequence[Any]] = rows.columns or ()
     prepared = prepare(rows.filter, gateway.settings.filters)
     if rows.rows is not None:
         _check_count(gateway, prepared, len(rows.rows))
         given = _transposed(rows.rows, prepared.parameters)
-    _check_shape(gateway, prepared, given, form)
+    _check_shape(gateway, prepared, given, by_column)
     try:
         arrays = tuple(column_of_values(column, place + 1) for place, column in enumerate(given))
     except InvalidFilter as exc:
-        raise _located(exc, form) from exc
-    return BlockSpec(name, prepared, arrays, rows.first, **options), form
+        raise _located(exc, by_column) from exc
+    return BlockSpec(name, prepared, arrays, rows.first, **options), by_column
 
 
-def _read_arrow(gateway: Gateway, name: str, body: bytes, query: QueryParams) -> tuple[BlockSpec, _Form]:
+def _read_arrow(gateway: Gateway, name: str, body: bytes, query: QueryParams) -> tuple[BlockSpec, bool]:
     rows = read_query_as(RowsQuery, query)
     options = lifetime_and_limits(gateway, rows.expires_in_seconds, rows, prefix="")
     prepared = prepare(rows.filter, gateway.settings.filters)
     table = read_table(body)
-    form = _Form()
-    _check_shape(gateway, prepared, table.columns, form)
+    _check_shape(gateway, prepared, table.columns, by_column=False)
     try:
         arrays: Columns = tuple(
             column_of_array(column, place + 1) for place, column in enumerate(table.columns)
         )
     except InvalidFilter as exc:
-        raise _located(exc, form) from exc
+        raise _located(exc, by_column=False) from exc
     except (pa.ArrowException, UnicodeError) as exc:
         raise InvalidRequest(f"the columns cannot be read: {exc}", field="body") from exc
-    return BlockSpec(name, prepared, arrays, rows.first, **options), form
+    return BlockSpec(name, prepared, arrays, rows.first, **options), False
 
 
 def _transposed(rows: Sequence[Sequence[Any]], parameters: int) -> list[Sequence[Any]]:
@@ -172,21 +157,21 @@ def _transposed(rows: Sequence[Sequence[Any]], parameters: int) -> list[Sequence
     return list(zip(*rows, strict=True))
 
 
-def _check_shape(gateway: Gateway, prepared: Prepared, columns: Sequence[Any], form: _Form) -> None:
+def _check_shape(gateway: Gateway, prepared: Prepared, columns: Sequence[Any], by_column: bool) -> None:
     parameters = prepared.parameters
     if not parameters:
         raise InvalidFilter("the filter has no parameter: put ? where the values go", field="filter")
     if len(columns) != parameters:
         raise InvalidFilter(
             f"there are {len(columns)} columns, and the filter has {parameters} parameters",
-            field=form.field(None, None),
+            field=_place(by_column),
         )
     counts = [len(column) for column in columns]
     if len(set(counts)) > 1:
         place = next(place for place, count in enumerate(counts) if count != counts[0])
+        column = _place(by_column, parameter=place + 1)
         raise InvalidRequest(
-            f"{form.field(None, place + 1)} has {counts[place]} values, and the first column has {counts[0]}",
-            field=form.field(None, place + 1),
+            f"{column} has {counts[place]} values, and the first column has {counts[0]}", field=column
         )
     _check_count(gateway, prepared, counts[0])
 
@@ -209,10 +194,17 @@ def _check_count(gateway: Gateway, prepared: Prepared, count: int) -> None:
         )
 
 
-def _located(error: CulverError, form: _Form) -> CulverError:
+def _located(error: CulverError, by_column: bool) -> CulverError:
     """The same error with the place of the value as its field, where it is about one."""
     row, parameter = error.details.get("row"), error.details.get("parameter")
     if row is None:
         return error
-    field = form.field(row, parameter)
+    field = _place(by_column, row, parameter)
     return type(error)(f"{field}: {error.message}", field=field, **error.details)
+
+
+def _place(by_column: bool, row: int | None = None, parameter: int | None = None) -> str:
+    """Name a value, or a part of the values, by its place in the body."""
+    row_part = "" if row is None else f"[{row}]"
+    column_part = "" if parameter is None else f"[{parameter - 1}]"
+    return f"columns{column_part}{row_part}" if by_column else f"rows{row_part}{column_part}"

@@ -7,7 +7,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import quote
 
-from msgspec.structs import asdict
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -171,13 +170,14 @@ def lifetime_and_limits(
     if lifetime_seconds is not None:
         options["expires_at_us"] = time.time_ns() // 1000 + int(lifetime_seconds * 1_000_000)
     if mailbox is not None:
-        for name, most in asdict(_site_limits(gateway)).items():
-            wanted = getattr(mailbox, name)
+        for name in Mailbox.__struct_fields__:
+            member = name.replace("max", "mailbox")
+            wanted, most = getattr(mailbox, name), getattr(gateway.settings.delivery, member)
             if wanted is not None and wanted > most:
                 raise InvalidRequest(
                     f"{prefix}{name} must be a whole number from 1 to {most}", field=prefix + name
                 )
-            options[name.replace("max", "mailbox")] = wanted
+            options[member] = wanted
     return options
 
 
@@ -190,25 +190,14 @@ def _spec_options(gateway: Gateway, body: Replacement) -> dict[str, Any]:
     return options
 
 
-def _site_limits(gateway: Gateway) -> Mailbox:
-    limits = gateway.settings.delivery
-    return Mailbox(
-        max_count=limits.mailbox_count,
-        max_bytes=limits.mailbox_bytes,
-        max_age_seconds=limits.mailbox_age_seconds,
-    )
-
-
 def _subscription(gateway: Gateway, registration: Registration, pending: int) -> Subscription:
-    mailbox = None
+    mailbox, limits = None, gateway.settings.delivery
     if registration.durable:
-        own = {
-            "max_count": registration.mailbox_count,
-            "max_bytes": registration.mailbox_bytes,
-            "max_age_seconds": registration.mailbox_age_seconds,
-        }
-        chosen = {name: value for name, value in own.items() if value is not None}
-        mailbox = Mailbox(**{**asdict(_site_limits(gateway)), **chosen})
+        mailbox = Mailbox(
+            max_count=registration.mailbox_count or limits.mailbox_count,
+            max_bytes=registration.mailbox_bytes or limits.mailbox_bytes,
+            max_age_seconds=registration.mailbox_age_seconds or limits.mailbox_age_seconds,
+        )
     expires_at_us = registration.expires_at_us
     return Subscription(
         id=registration.id,
