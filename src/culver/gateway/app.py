@@ -1,8 +1,10 @@
 """The application: every route, and the guard in front of them."""
 
 import logging
+from urllib.parse import urlsplit
 
 from starlette.applications import Starlette
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, HTTPConnection, Request
@@ -14,7 +16,6 @@ from starlette.websockets import WebSocket
 from culver.errors import CulverError, Elsewhere, InvalidRequest, NotFound, Unavailable
 from culver.gateway.api.operations import Operation
 from culver.gateway.gateway_context import Gateway, Interrupted, client_of, gateway_of
-from culver.gateway.origins import SAFE_METHODS, check_origin
 from culver.gateway.problems import InternalError, ProblemResponse, problem_document
 from culver.gateway.redirection import location
 from culver.gateway.routes import (
@@ -35,6 +36,10 @@ _logger = logging.getLogger(__name__)
 _ALWAYS_ANSWERED = frozenset(
     {"/healthz", "/readyz", "/metrics", "/v1/pipeline", "/v1/slices", "/v1/gateways"}
 )
+
+# Methods that change nothing; a page of another origin cannot read their answers.
+_SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+_DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 def create_app(site: Site, *, heartbeat_seconds: float = 15.0) -> Starlette:
@@ -105,8 +110,8 @@ class _Guard:
             if scope["path"] not in _ALWAYS_ANSWERED:
                 _check_connections(gateway)
                 gateway.take_request(client_of(connection))
-            if scope["type"] == "websocket" or scope["method"] not in SAFE_METHODS:
-                check_origin(connection.headers)
+            if scope["type"] == "websocket" or scope["method"] not in _SAFE_METHODS:
+                _check_origin(connection.headers)
             await self._app(scope, receive, watched_send)
         except CulverError as exc:
             await _problem(gateway, exc)(scope, receive, send)
@@ -123,6 +128,37 @@ def _check_connections(gateway: Gateway) -> None:
     limit = gateway.settings.gateway.max_connections
     if gateway.open_connections() > limit:
         raise Unavailable(f"{limit} connections are open already; try again soon", field="max_connections")
+
+
+def _check_origin(headers: Headers) -> None:
+    """Raises InvalidRequest (status 403) where another host or port served the page that sends the request: browsers
+    let pages of other origins open WebSockets and send some requests. Only browsers send `Origin`, and a page cannot
+    choose its value, so the check does not affect other clients."""
+    origins, hosts = headers.getlist("origin"), headers.getlist("host")
+    if origins and not (len(origins) == len(hosts) == 1 and is_same_origin(origins[0], hosts[0])):
+        raise InvalidRequest(
+            f"the page of {origins[0][:200]!r} may not do this: its host and port are not those of this site; "
+            "a proxy in between must pass the Host header on",
+            field="origin",
+            status=403,
+        )
+
+
+def is_same_origin(origin: str, host: str) -> bool:
+    """Tell whether the values of `Origin` and `Host` name the same host and port. Both are read with the origin's
+    scheme, because the gateway does not see the browser's behind a proxy that ends TLS."""
+    try:
+        page = urlsplit(origin)
+        default = _DEFAULT_PORTS.get(page.scheme)
+        site = urlsplit(f"{page.scheme}://{host}")
+        return (
+            default is not None
+            and bool(page.hostname)
+            and page.hostname == site.hostname
+            and (page.port or default) == (site.port or default)
+        )
+    except ValueError:
+        return False
 
 
 async def _unknown_path(scope: Scope, receive: Receive, send: Send) -> None:

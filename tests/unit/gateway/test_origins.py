@@ -6,7 +6,7 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
-from culver.gateway.origins import is_same_origin
+from culver.gateway.app import is_same_origin
 from support.fake_site import FakeSite
 from support.gateway import gateway_settings, memory_client, run, served, socket_to
 

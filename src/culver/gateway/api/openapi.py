@@ -27,7 +27,10 @@ def document(settings: Settings, operations: Iterable[Operation]) -> Node:
     for operation in operations:
         item = paths.setdefault(operation.path, {})
         if operation.path_parameters:
-            item["parameters"] = [_path_parameter(name) for name in operation.path_parameters]
+            item["parameters"] = [
+                _parameter(name, "path", msgspec.json.schema(PATH_PARAMETERS[name][0]), is_required=True)
+                for name in operation.path_parameters
+            ]
         item[operation.method.lower()] = _operation(operation, schemas)
     tags = {each.group.tag: each.group.description for each in operations}
     return {
@@ -73,11 +76,9 @@ class _Schemas:
 
     def of(self, kind: Any) -> Node:
         """The schema of a type, or of any one of several."""
-        return (
-            {"anyOf": [self._schemas[each] for each in kind]}
-            if isinstance(kind, tuple)
-            else self._schemas[kind]
-        )
+        if isinstance(kind, tuple):
+            return {"anyOf": [self._schemas[each] for each in kind]}
+        return self._schemas[kind]
 
     def example(self, kind: Any) -> Any:
         """An example of a message, put together from the examples of its fields."""
@@ -92,14 +93,7 @@ class _Schemas:
     def parameters(self, kind: Any) -> list[Node]:
         query = self._queries[kind]
         return [
-            {
-                "name": name,
-                "in": "query",
-                "required": name in query["required"],
-                "schema": _parameter_schema(schema),
-                **{key: _present(schema)[key] for key in ("description",) if key in _present(schema)},
-                **({"example": _present(schema)["examples"][0]} if name in query["required"] else {}),
-            }
+            _parameter(name, "query", schema, is_required=name in query["required"])
             for name, schema in query["properties"].items()
         ]
 
@@ -114,11 +108,17 @@ def _present(schema: Node) -> Node:
     return options[0] if len(options) == 1 else schema
 
 
-def _parameter_schema(schema: Node) -> Node:
-    default = {"default": schema["default"]} if schema.get("default") is not None else {}
-    return {
-        key: value for key, value in _present(schema).items() if key not in ("description", "examples")
-    } | default
+def _parameter(name: str, place: str, schema: Node, *, is_required: bool) -> Node:
+    own = dict(_present(schema))
+    examples = own.pop("examples", [])
+    node = {"name": name, "in": place, "required": is_required, "schema": own}
+    if "description" in own:
+        node["description"] = own.pop("description")
+    if is_required:
+        node["example"] = examples[0]
+    if schema.get("default") is not None:
+        own["default"] = schema["default"]
+    return node
 
 
 def _add_limits(components: dict[str, Node], settings: Settings) -> None:
@@ -151,11 +151,9 @@ def _operation(operation: Operation, schemas: _Schemas) -> Node:
     }
     if operation.description:
         node["description"] = operation.description
-    parameters = [*operation.parameters]
-    if operation.query is not None:
-        parameters = [*schemas.parameters(operation.query), *parameters]
-    if parameters:
-        node["parameters"] = parameters
+    query = [] if operation.query is None else schemas.parameters(operation.query)
+    if query or operation.parameters:
+        node["parameters"] = [*query, *operation.parameters]
     if operation.body is not None:
         content = {"schema": schemas.of(operation.body), "example": schemas.example(operation.body)}
         node["requestBody"] = {"required": not operation.body_is_optional, "content": {JSON: content}}
@@ -192,12 +190,6 @@ def _problem_statuses(operation: Operation) -> set[int]:
     if operation.body is not None or operation.contents is not None:
         statuses |= {413, 415}
     return statuses
-
-
-def _path_parameter(name: str) -> Node:
-    parameter = PATH_PARAMETERS[name]
-    schema = _parameter_schema(msgspec.json.decode(msgspec.json.encode(msgspec.json.schema(parameter.kind))))
-    return {"name": name, "in": "path", "required": True, "schema": schema, "example": parameter.example}
 
 
 def _problem_responses() -> Node:

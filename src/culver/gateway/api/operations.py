@@ -16,7 +16,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import NoneType
-from typing import Any, NamedTuple, TypeVar, get_args, get_type_hints
+from typing import Annotated, Any, TypeVar, get_args, get_type_hints
 
 import msgspec
 from starlette.requests import Request
@@ -46,12 +46,6 @@ class NoParameters(msgspec.Struct, forbid_unknown_fields=True):
     """The query of an operation that takes none."""
 
 
-class PathParameter(NamedTuple):
-    kind: Any
-    example: Any
-    check: Callable[[str], object]
-
-
 def _check_slice_number(text: str) -> None:
     if not (text.isascii() and text.isdigit() and int(text[:20]) <= _LARGEST_NUMBER):
         raise NotFound(
@@ -59,10 +53,11 @@ def _check_slice_number(text: str) -> None:
         )
 
 
-PATH_PARAMETERS = {
-    "id": PathParameter(SubscriptionId, "alerts", check_subscription_id),
-    "name": PathParameter(SetName, "quotes", check_set_name),
-    "number": PathParameter(Count, 1, _check_slice_number),
+# The type of each parameter, for the document, and its check.
+PATH_PARAMETERS: dict[str, tuple[Any, Callable[[str], object]]] = {
+    "id": (SubscriptionId, check_subscription_id),
+    "name": (SetName, check_set_name),
+    "number": (Annotated[Count, msgspec.Meta(examples=[1])], _check_slice_number),
 }
 
 
@@ -100,7 +95,7 @@ class Operation:
         """Serve one request; this is the endpoint of the route."""
         gateway = gateway_of(request)
         for name in self.path_parameters:
-            PATH_PARAMETERS[name].check(request.path_params[name])
+            PATH_PARAMETERS[name][1](request.path_params[name])
         arguments: dict[str, Any] = {}
         if self.reads_query:
             arguments["query"] = read_query_as(self.query, request.query_params)

@@ -98,7 +98,7 @@ class EventStream(Response):
         self._session = session
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        started = False
+        started, farewell = False, b""
         try:
             async with self._gateway.long_request("sse") as interruption:
                 watcher = asyncio.create_task(interruption.watch(receive))
@@ -114,14 +114,15 @@ class EventStream(Response):
             if not started:
                 raise
             _logger.info("an event stream ends: %s", exc.message)
-            await _say_farewell(send, _message("error", encode_problem(problem_document(exc))))
+            farewell = _message("error", encode_problem(problem_document(exc)))
         except Exception:
             _logger.exception("an event stream failed")
-            await _say_farewell(send, b"")
-        else:
-            await _say_farewell(send, b"")
         finally:
             await self._session.close()
+        # End the stream, unless the client does not even read that.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_FAREWELL_SECONDS):
+                await send({"type": "http.response.body", "body": farewell, "more_body": False})
 
     async def _pump(self, send: Send) -> None:
         registration = self._session.registration
@@ -165,10 +166,3 @@ def _message(event: str, data: bytes) -> bytes:
 
 async def _send(send: Send, body: bytes) -> None:
     await send({"type": "http.response.body", "body": body, "more_body": True})
-
-
-async def _say_farewell(send: Send, body: bytes) -> None:
-    """End the stream, unless the client does not even read that."""
-    with suppress(TimeoutError):
-        async with asyncio.timeout(_FAREWELL_SECONDS):
-            await send({"type": "http.response.body", "body": body, "more_body": False})
