@@ -70,7 +70,7 @@ class GatewayMetrics(Collector):
     def __init__(self, site: Site) -> None:
         self.registry = CollectorRegistry(auto_describe=False)
         self._site = site
-        # Plain numbers, because each publication counts: 0.4 µs, where a Histogram and two Counters take 1.7 µs.
+        # Plain numbers, for each publication is counted: a Histogram and two Counters take five times as long.
         self._events = 0
         self._event_bytes = 0
         self._publish_seconds = 0.0
