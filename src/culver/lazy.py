@@ -1,8 +1,8 @@
 """Packages whose names are loaded when they are first used.
 
 Importing such a package costs next to nothing: a command that only publishes loads no compiler, and Spark's driver
-no kernels. The idea is that of SPEC 1 of Scientific Python: the imports that a type checker sees are the one list of
-the package's names.
+loads no kernels. As in SPEC 1 of Scientific Python, the imports that a type checker sees are the one list of the
+package's names.
 
     if TYPE_CHECKING:
         from culver.matching.filter import Filter as Filter

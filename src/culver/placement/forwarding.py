@@ -19,7 +19,7 @@ process, so each task of a batch works out for itself what all the others do.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,8 +73,8 @@ class Forwarding(Protocol):
         A set that is anywhere goes to a slice that the event goes to anyway, or else to one that the policy takes."""
 
 
-class RandomForwarding:
-    name: ClassVar[str] = "random"
+class _Policy:
+    """The part that all policies share: `_take` fills in the sets and slices that kernels choose."""
 
     def choose(
         self,
@@ -83,42 +83,56 @@ class RandomForwarding:
         seconds: NDArray[np.float64],
         first: int = 0,
     ) -> ChosenSets:
-        packed, starts, sets, slices = _packed(choices, len(seconds))
-        kernels.choose_hashed(packed, starts, load.homes, load.slices, first, sets, slices)
+        widths = [choice.shape[1] for choice in choices]
+        starts = np.concatenate([[0], np.cumsum(widths, dtype=np.int64)])
+        events = len(seconds)
+        side_by_side = [np.empty((events, 0), np.int64), *choices]
+        packed = choices[0] if len(choices) == 1 else np.concatenate(side_by_side, axis=1)
+        sets, slices = np.empty((2, len(choices), events), np.int64)
+        packed = np.ascontiguousarray(packed, np.int64)
+        self._take(load, _Packed(packed, starts, sets, slices), seconds, first)
         return ChosenSets(tuple(sets), tuple(slices))
 
+    def _take(self, load: SetLoad, packed: "_Packed", seconds: NDArray[np.float64], first: int) -> None:
+        raise NotImplementedError
 
-class SubscriptionCountForwarding:
+
+class _Packed(NamedTuple):
+    """Choices as kernels take them, and arrays for the chosen sets and slices."""
+
+    candidates: NDArray[np.int64]
+    starts: NDArray[np.int64]
+    sets: NDArray[np.int64]
+    slices: NDArray[np.int64]
+
+
+class RandomForwarding(_Policy):
+    name: ClassVar[str] = "random"
+
+    def _take(self, load: SetLoad, packed: _Packed, seconds: NDArray[np.float64], first: int) -> None:
+        candidates, starts, sets, slices = packed
+        kernels.choose_hashed(candidates, starts, load.homes, load.slices, first, sets, slices)
+
+
+class SubscriptionCountForwarding(_Policy):
     """Good as long as every slice keeps up: it ignores queues, and that the sets of one slice compete."""
 
     name: ClassVar[str] = "subscription-count"
 
-    def choose(
-        self,
-        load: SetLoad,
-        choices: Sequence[NDArray[np.int64]],
-        seconds: NDArray[np.float64],
-        first: int = 0,
-    ) -> ChosenSets:
-        return _least(load, load.registrations.astype(np.float64), choices, first, len(seconds))
+    def _take(self, load: SetLoad, packed: _Packed, seconds: NDArray[np.float64], first: int) -> None:
+        _take_least(load, load.registrations.astype(np.float64), packed, first)
 
 
-class ResponseTimeForwarding:
+class ResponseTimeForwarding(_Policy):
     """Takes the report as it is until the next one, so all events in between go to the same places."""
 
     name: ClassVar[str] = "response-time"
 
-    def choose(
-        self,
-        load: SetLoad,
-        choices: Sequence[NDArray[np.int64]],
-        seconds: NDArray[np.float64],
-        first: int = 0,
-    ) -> ChosenSets:
-        return _least(load, load.response, choices, first, len(seconds))
+    def _take(self, load: SetLoad, packed: _Packed, seconds: NDArray[np.float64], first: int) -> None:
+        _take_least(load, load.response, packed, first)
 
 
-class AdaptiveForwarding:
+class AdaptiveForwarding(_Policy):
     """Takes the candidate with the least work waiting at its slice now, and the least price. All sets of a slice
     compete for the slice's time.
 
@@ -150,20 +164,23 @@ class AdaptiveForwarding:
     def __init__(self, share: float = 1.0) -> None:
         self._echo = 1.0 / share
 
-    def choose(
-        self,
-        load: SetLoad,
-        choices: Sequence[NDArray[np.int64]],
-        seconds: NDArray[np.float64],
-        first: int = 0,
-    ) -> ChosenSets:
-        packed, starts, sets, slices = _packed(choices, len(seconds))
+    def _take(self, load: SetLoad, packed: _Packed, seconds: NDArray[np.float64], first: int) -> None:
+        candidates, starts, sets, slices = packed
         cost = seconds_each(load)
+        work = _by_slice(load, load.queue * cost)
         kernels.choose_adaptive(
-            packed, starts, load.homes, cost, _prices(cost), _by_slice(load, load.queue * cost), seconds,
-            self._echo, first, sets, slices,
-        )  # fmt: skip
-        return ChosenSets(tuple(sets), tuple(slices))
+            candidates,
+            starts,
+            load.homes,
+            cost,
+            _prices(cost),
+            work,
+            seconds,
+            self._echo,
+            first,
+            sets,
+            slices,
+        )
 
 
 def seconds_each(load: SetLoad) -> NDArray[np.float64]:
@@ -213,29 +230,6 @@ def _by_slice(load: SetLoad, values: NDArray[np.float64]) -> NDArray[np.float64]
     return sums
 
 
-def _least(
-    load: SetLoad, values: NDArray[np.float64], choices: Sequence[NDArray[np.int64]], first: int, events: int
-) -> ChosenSets:
-    packed, starts, sets, slices = _packed(choices, events)
-    kernels.choose_least(packed, starts, load.homes, values, _by_slice(load, values), first, sets, slices)
-    return ChosenSets(tuple(sets), tuple(slices))
-
-
-def _packed(
-    choices: Sequence[NDArray[np.int64]], events: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Choices as kernels take them, and arrays for the chosen sets and slices."""
-    widths = [choice.shape[1] for choice in choices]
-    starts = np.concatenate([[0], np.cumsum(widths, dtype=np.int64)])
-    packed = (
-        choices[0]
-        if len(choices) == 1
-        else np.concatenate([np.empty((events, 0), np.int64), *choices], axis=1)
-    )
-    packed = np.ascontiguousarray(packed, np.int64)
-    return (
-        packed,
-        starts,
-        np.empty((len(choices), events), np.int64),
-        np.empty((len(choices), events), np.int64),
-    )
+def _take_least(load: SetLoad, values: NDArray[np.float64], packed: _Packed, first: int) -> None:
+    candidates, starts, sets, slices = packed
+    kernels.choose_least(candidates, starts, load.homes, values, _by_slice(load, values), first, sets, slices)

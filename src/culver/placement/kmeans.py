@@ -236,15 +236,8 @@ def _empty(slices: int, dimensions: int) -> _Clusters:
 def _widened(clusters: _Clusters, more: int) -> _Clusters:
     """Add dimensions in which no slice has anything."""
     new = _empty(len(clusters.sizes), more)
-    return _Clusters(
-        sizes=clusters.sizes,
-        clauses=clusters.clauses,
-        terms=np.concatenate([clusters.terms, new.terms], axis=1),
-        low=np.concatenate([clusters.low, new.low], axis=1),
-        high=np.concatenate([clusters.high, new.high], axis=1),
-        weight=np.concatenate([clusters.weight, new.weight], axis=1),
-        centre=np.concatenate([clusters.centre, new.centre], axis=1),
-    )
+    joined = [np.concatenate([old, added], axis=-1) for old, added in zip(clusters[2:], new[2:], strict=True)]
+    return _Clusters(clusters.sizes, clusters.clauses, *joined)
 
 
 def _coordinates(
