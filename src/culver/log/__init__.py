@@ -1,10 +1,10 @@
 """The publication log: every acknowledged event, by offset. `culver.plugins` opens logs and readers by address."""
 
-from culver.log.followed_log import FollowedLog as FollowedLog
 from culver.log.publication_log import (
     CommitObserver as CommitObserver,
     CommitReceipt as CommitReceipt,
     Committer as Committer,
+    FollowedLog as FollowedLog,
     LogReader as LogReader,
     PublicationLog as PublicationLog,
     ReadableLog as ReadableLog,

@@ -3,7 +3,8 @@
     PublicationLog   the site's own log: publishes, reads and trims; one per site
     Committer        its publishing end on the event loop
     LogReader        a reader in any other process, opened by the log's address
-    ReadableLog      reading by offset where the end of the log is known
+    ReadableLog      reads by offset where the end of the log is known
+    FollowedLog      is a ReadableLog on a LogReader, for a process that hears how far the log goes
 
 A log has an address, a URI whose scheme says what kind of log it is (`file:///var/lib/culver/log`). Other processes
 get the address and open a reader with it: `culver.plugins.open_reader`.
@@ -11,7 +12,6 @@ get the address and open a reader with it: `culver.plugins.open_reader`.
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from types import TracebackType
 from typing import NamedTuple, Protocol, Self
 
 import pyarrow as pa
@@ -78,6 +78,33 @@ class ReadableLog(Protocol):
         """The first offset whose event was received at or after that time; `next_offset` if none was."""
 
 
+class FollowedLog:
+    """Implements ReadableLog on a reader of a log that another process appends to and announces the end of.
+    `next_offset` is the last one announced, and never goes back."""
+
+    def __init__(self, reader: LogReader, next_offset: int) -> None:
+        self._reader = reader
+        self._next_offset = next_offset
+
+    @property
+    def first_offset(self) -> int:
+        return self._reader.first_offset
+
+    @property
+    def next_offset(self) -> int:
+        return self._next_offset
+
+    def extend(self, next_offset: int) -> None:
+        """The writer has announced that everything below is durable."""
+        self._next_offset = max(self._next_offset, next_offset)
+
+    def read(self, start: int, end: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+        return self._reader.read(start, min(end, self._next_offset))
+
+    def offset_at(self, received_us: int) -> int:
+        return self._reader.offset_at(received_us, self._next_offset)
+
+
 class Committer(Protocol):
     """Publishes from one event loop into a log, which it does not own. Entered before use, and closed by its owner.
 
@@ -89,9 +116,7 @@ class Committer(Protocol):
 
     async def __aenter__(self) -> Self: ...
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+    async def __aexit__(self, *_: object) -> None: ...
 
     async def close(self) -> None:
         """Commit everything that was asked for so far; `publish` then raises Unavailable."""

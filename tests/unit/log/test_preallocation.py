@@ -7,19 +7,26 @@ import resource
 import shutil
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from culver.config import LogSettings
 from culver.errors import StorageCorrupt
 from culver.log.files import FileLog, FileLogReader
 from culver.log.files.disk_thread import PREALLOCATED_BYTES, DiskThread, WriteFailure
+from culver.log.files.log_segment import RecordBody
+from culver.model.columns import Packed, serialise
 from support.logs import ONE_SEGMENT, SMALL_SEGMENTS, batch, last_segment, numbers
+
+
+def bodies(log: FileLog, events: pa.RecordBatch) -> list[RecordBody]:
+    return log.prepare([Packed(events, serialise(events))])
 
 
 def commit(log: FileLog, count: int = 1) -> None:
     """Append as the event loop and the disk thread do together."""
     first = log.next_offset
-    staged = log.stage(log.prepare([batch(first, count)]))
+    staged = log.stage(bodies(log, batch(first, count)))
     if staged is None:
         log.append([batch(first, count)])
         return
@@ -82,7 +89,7 @@ def test_a_group_that_is_torn_within_the_zeros_is_cut_and_reported(
     """Some of its bytes reached the disk, others are zeros still: the first ones, or the last."""
     with FileLog(tmp_path / "site", ONE_SEGMENT) as log:
         commit(log, 2)
-        staged = log.stage(log.prepare([batch(2, 2)]))
+        staged = log.stage(bodies(log, batch(2, 2)))
         assert staged is not None
         for place, part in ((0, staged.data[:kept]), (kept, staged.data[kept:])):
             left = tmp_path / f"left-{place}"
@@ -101,7 +108,7 @@ def test_a_group_that_is_torn_within_the_zeros_is_cut_and_reported(
 def test_readers_do_not_look_at_what_is_half_written_behind_the_end(tmp_path: Path) -> None:
     with FileLog(tmp_path, ONE_SEGMENT) as log:
         commit(log, 3)
-        staged = log.stage(log.prepare([batch(3, 5, received_us=10)]))
+        staged = log.stage(bodies(log, batch(3, 5, received_us=10)))
         assert staged is not None
         os.pwrite(staged.descriptor, staged.data[:100], staged.position)
         for reader in (log, FileLogReader(tmp_path)):
@@ -116,7 +123,7 @@ def test_readers_do_not_look_at_what_is_half_written_behind_the_end(tmp_path: Pa
 def test_zeros_in_the_place_of_an_acknowledged_group_are_damage(tmp_path: Path) -> None:
     with FileLog(tmp_path, ONE_SEGMENT) as log:
         commit(log)
-        before = log.stage(log.prepare([batch(1)]))
+        before = log.stage(bodies(log, batch(1)))
         assert before is not None
         os.pwrite(before.descriptor, before.data, before.position)
         log.settle(None)
@@ -130,7 +137,7 @@ def test_zeros_in_the_place_of_an_acknowledged_group_are_damage(tmp_path: Path) 
 
 def test_a_commit_is_taken_though_the_disk_has_no_space_to_preallocate(tmp_path: Path) -> None:
     async def write(disk: DiskThread, log: FileLog) -> None:
-        staged = log.stage(log.prepare([batch(log.next_offset)]))
+        staged = log.stage(bodies(log, batch(log.next_offset)))
         assert staged is not None
         answer: asyncio.Future[WriteFailure | None] = asyncio.get_running_loop().create_future()
         disk.write(staged, answer.set_result)

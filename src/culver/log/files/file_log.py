@@ -9,7 +9,6 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from operator import itemgetter
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import pyarrow as pa
@@ -96,9 +95,7 @@ class FileLog:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property
@@ -117,21 +114,21 @@ class FileLog:
         return GroupCommitter(self, self._settings, observer, clock_us)
 
     def append(self, batches: Sequence[pa.RecordBatch]) -> int:
-        return self.append_group(self.prepare(batches))
+        packed = [Packed(batch, serialise(batch)) for batch in batches if batch.num_rows]
+        return self.append_group(self.prepare(packed))
 
     # --- what the group committer needs ---------------------------------------------------------------
 
-    def prepare(self, batches: Sequence[pa.RecordBatch]) -> list[RecordBody]:
-        """Serialise batches for `append_group` or `stage`. Never blocks. Raises TooLarge."""
-        return [
-            _body(batch, serialise(batch), int(received_times(batch).max()))
-            for batch in batches
-            if batch.num_rows
-        ]
-
-    def prepare_packed(self, batches: Sequence[Packed], received_us: int) -> list[RecordBody]:
-        """The same for batches that are serialised already; `received_us` is the time of the last event."""
-        return [_body(batch, stream, received_us) for batch, stream in batches]
+    def prepare(self, batches: Sequence[Packed]) -> list[RecordBody]:
+        """Make record bodies for `append_group` or `stage`. Never blocks. Raises TooLarge."""
+        for _, stream in batches:
+            if len(stream) > MAX_BODY_BYTES:
+                raise TooLarge(
+                    f"a batch of {len(stream)} bytes is more than one log record holds; send fewer events at a time",
+                    field="events",
+                    limit=MAX_BODY_BYTES,
+                )
+        return [RecordBody(batch, stream, int(received_times(batch).max())) for batch, stream in batches]
 
     def append_group(self, group: Sequence[RecordBody]) -> int:
         """Write the group with one `fdatasync`; returns the first event's offset. Blocks, and raises as `append`."""
@@ -235,51 +232,40 @@ class FileLog:
         """Make the staged group readable, or take it back where it could not be written."""
         (group, records, size), self._staged = self._staged, _NOTHING
         if failure is not None:
-            raise (
-                self._failed_to_sync(failure.error)
-                if failure.syncing
-                else self._failed_to_write(failure.error)
-            )
+            raise self._take_back(failure) from failure.error
         self._reader.note(self._header.first_offset, records)
         first = self._next_offset
         self._position += size
         self._received_us = records[-1].received_us
-        self._remember(
-            [(record.offset, body.batch) for record, body in zip(records, group, strict=True)], size
-        )
+        batches = [(record.offset, body.batch) for record, body in zip(records, group, strict=True)]
+        self._remember(batches, size)
         self._next_offset = records[-1].end_offset
         return first
 
-    def _failed_to_write(self, exc: OSError) -> StorageError:
-        error = storage_error(exc, f"appending to the log in {self._directory}")
-        self._take_back(error)
-        error.__cause__ = exc
-        return error
-
-    def _failed_to_sync(self, exc: OSError) -> StorageError:
-        refusal = self._refuse(f"fdatasync failed ({exc.strerror})")
-        with contextlib.suppress(OSError):
-            os.ftruncate(self._descriptor, self._position)
-            os.fsync(self._descriptor)
-        error = StorageError(refusal)
-        error.__cause__ = exc
-        return error
-
-    def _take_back(self, error: StorageError) -> None:
-        """Cut off the remains of a failed write. The cut need not be durable: recovery takes no part of a group."""
+    def _take_back(self, failure: WriteFailure) -> StorageError:
+        """Cut off the remains of a group that is not on disk. After a failed write the cut need not be durable,
+        because recovery takes no part of a group. After a failed sync the log refuses appends."""
         self._preallocated_end = self._position
+        if failure.syncing:
+            error = self._refuse(f"fdatasync failed ({failure.error.strerror})")
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._descriptor, self._position)
+                os.fsync(self._descriptor)
+            return error
+        error = storage_error(failure.error, f"appending to the log in {self._directory}")
         try:
             os.ftruncate(self._descriptor, self._position)
         except OSError as exc:
             self._refuse(f"a failed write ({error.message}) could not be taken back ({exc.strerror})")
+        return error
 
-    def _refuse(self, why: str) -> str:
-        self._refusal = refusal = (
+    def _refuse(self, why: str) -> StorageError:
+        self._refusal = (
             f"the log in {self._directory} takes no more events: {why}. Nothing that was acknowledged is "
             "lost. Check the disk and restart the site, which opens the log again."
         )
-        _logger.error("%s", refusal)
-        return refusal
+        _logger.error("%s", self._refusal)
+        return StorageError(self._refusal)
 
     def _start_segment(self) -> None:
         """Start a new file, which is durable under its name before anything in it is acknowledged."""
@@ -381,22 +367,17 @@ def _is_unfinished(path: Path) -> bool:
     An empty file that an operator made counts too: the log goes on at the offset of its name."""
     if path.stat().st_size > HEADER.size:
         return False
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        read_header(descriptor, path)
-    except StorageCorrupt:
-        return True
-    finally:
-        os.close(descriptor)
+    with path.open("rb") as file:
+        try:
+            read_header(file.fileno(), path)
+        except StorageCorrupt:
+            return True
     return False
 
 
 def _latest_time(path: Path) -> int:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        return find_tail(descriptor, path, read_header(descriptor, path))[0].received_us
-    finally:
-        os.close(descriptor)
+    with path.open("rb") as file:
+        return find_tail(file.fileno(), path, read_header(file.fileno(), path))[0].received_us
 
 
 def _cut(
@@ -407,10 +388,7 @@ def _cut(
     for offset, batch in batches[at:]:
         first, last = max(start, offset), min(end, offset + batch.num_rows)
         if first < last:
-            yield (
-                first,
-                batch if last - first == batch.num_rows else batch.slice(first - offset, last - first),
-            )
+            yield first, batch.slice(first - offset, last - first)
 
 
 def _write_and_sync(staged: StagedWrite) -> WriteFailure | None:
@@ -429,13 +407,3 @@ def _write_at(descriptor: int, data: bytes, position: int) -> None:
     while view:
         written = os.pwrite(descriptor, view, position)
         view, position = view[written:], position + written
-
-
-def _body(batch: pa.RecordBatch, data: bytes, received_us: int) -> RecordBody:
-    if len(data) > MAX_BODY_BYTES:
-        raise TooLarge(
-            f"a batch of {len(data)} bytes is more than one log record holds; send fewer events at a time",
-            field="events",
-            limit=MAX_BODY_BYTES,
-        )
-    return RecordBody(batch, data, received_us)

@@ -10,7 +10,7 @@ from urllib.parse import unquote_to_bytes, urlsplit
 import numpy as np
 import pyarrow as pa
 
-from culver.errors import NotFound, StorageCorrupt, StorageError
+from culver.errors import NotFound, StorageError
 from culver.log.files.log_segment import (
     HEADER,
     BadRecord,
@@ -94,10 +94,8 @@ class FileLogReader:
                 if at <= offset:
                     continue
                 batch = _decode(segment, record, body)
-                first, last = max(offset, record.offset), min(end, at)
-                if last - first < record.events:
-                    batch = batch.slice(first - record.offset, last - first)
-                offset = last
+                first, offset = max(offset, record.offset), min(end, at)
+                batch = batch.slice(first - record.offset, offset - first)
                 if offset == end:
                     # This comes before the last batch, because a caller may not come back for more.
                     with self._lock:
@@ -146,31 +144,25 @@ class FileLogReader:
         segment = self._segments.get(first)
         if segment is None:
             path = self._directory / segment_name(first)
-            descriptor = os.open(path, os.O_RDONLY)
-            try:
-                header = read_header(descriptor, path)
-            finally:
-                os.close(descriptor)
+            with path.open("rb") as file:
+                header = read_header(file.fileno(), path)
             with self._lock:
                 segment = self._segments.setdefault(first, _Segment(path, header))
         return segment
 
     def _walk(self, segment: "_Segment", position: int, offset: int) -> Iterator[tuple[Record, memoryview]]:
         try:
-            descriptor = os.open(segment.path, os.O_RDONLY)
+            with segment.path.open("rb", buffering=0) as file:
+                for record, body in walk(file.fileno(), segment.header, position, offset):
+                    with self._lock:
+                        segment.note(record)
+                    yield record, body
         except FileNotFoundError:
             raise NotFound(f"offset {offset} is trimmed") from None
-        try:
-            for record, body in walk(descriptor, segment.header, position, offset):
-                with self._lock:
-                    segment.note(record)
-                yield record, body
         except BadRecord as exc:
             raise corrupt(segment.path, exc.position, "a record fails its checksum") from exc
         except OSError as exc:
             raise storage_error(exc, f"reading {segment.path}") from exc
-        finally:
-            os.close(descriptor)
 
     def _refresh(self) -> list[int]:
         try:
@@ -248,10 +240,6 @@ def _decode(segment: _Segment, record: Record, body: memoryview) -> pa.RecordBat
     except (pa.ArrowException, OSError) as exc:
         raise corrupt(segment.path, record.position, f"a record's batch cannot be read ({exc})") from exc
     if batch.num_rows != record.events:
-        raise StorageCorrupt(
-            f"{segment.path} is damaged at byte {record.position}: {batch.num_rows} events where {record.events} "
-            "are announced",
-            path=str(segment.path),
-            position=record.position,
-        )
+        what = f"a record has {batch.num_rows} events where {record.events} are announced"
+        raise corrupt(segment.path, record.position, what)
     return batch

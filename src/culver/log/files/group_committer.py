@@ -13,11 +13,9 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from time import perf_counter, thread_time
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from culver.config import LogSettings
 from culver.errors import CulverError, StorageError, Unavailable
@@ -96,9 +94,7 @@ class GroupCommitter:
         self._thread.start()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def close(self) -> None:
@@ -177,9 +173,9 @@ class GroupCommitter:
         try:
             first = self._log.settle(failure)
         except StorageError as exc:
-            self._finish(_all_refused(commit, exc))
+            self._finish(commit, 0, dict.fromkeys(commit.group, exc))
         else:
-            self._finish(_outcome(commit, first, commit.encoded[1]))
+            self._finish(commit, first, commit.encoded[1])
 
     def _has_capacity(self, request: "_Request") -> bool:
         if self._held_events == 0:
@@ -206,28 +202,27 @@ class GroupCommitter:
         self._held_events -= len(request.events)
         self._held_bytes -= request.size
 
-    def _finish(self, outcome: "_Outcome") -> None:
-        """Answer the requests of a commit, and go on with the next one."""
-        first = outcome.first
+    def _finish(self, commit: "_Commit", first: int, refused: "_Refused") -> None:
+        """Answer the requests of a commit, and go on with the next one. The requests that are not refused are in the
+        log, in order, from offset `first` on."""
         events: list[Event] = []
-        for request in outcome.taken:
+        for request in commit.group:
             self._release(request)
-            events += request.events
-            following = first + len(request.events)
-            if not request.answer.cancelled():
-                request.answer.set_result(CommitReceipt(first, following))
-            first = following
-        for request, error in outcome.refused:
-            self._release(request)
-            if not request.answer.cancelled():
+            error = refused.get(request)
+            if error is None:
+                start = first + len(events)
+                events += request.events
+                if not request.answer.cancelled():
+                    request.answer.set_result(CommitReceipt(start, first + len(events)))
+            elif not request.answer.cancelled():
                 request.answer.set_exception(_own_copy(error))
         self._committing = False
         self._pace()
-        if outcome.taken:
+        if events:
             try:
-                self._observer.committed(outcome.first, events)
+                self._observer.committed(first, events)
             except Exception:
-                _logger.exception("a listener failed to take note of the commit up to offset %d", first)
+                _logger.exception("a listener failed to take note of the commit at offset %d", first)
         self._admit()
 
     def _pace(self) -> None:
@@ -254,16 +249,15 @@ class GroupCommitter:
 
     def _run(self) -> None:
         while (commit := self._commits.get()) is not None:
-            self._tell(self._finish, self._append(commit))
+            self._tell(self._finish, commit, *self._append(commit))
         self._tell(self._ended.set)
 
-    def _append(self, commit: "_Commit") -> "_Outcome":
+    def _append(self, commit: "_Commit") -> tuple[int, "_Refused"]:
         try:
             bodies, refused = self._encode(commit.group) if commit.encoded is None else commit.encoded
-            first = self._log.append_group(bodies) if bodies else 0
+            return self._log.append_group(bodies) if bodies else 0, refused
         except Exception as exc:
-            return _all_refused(commit, exc)
-        return _outcome(commit, first, refused)
+            return 0, dict.fromkeys(commit.group, exc)
 
     def _encode(self, group: list["_Request"]) -> "_Encoded":
         """Encode the group; returns its record bodies, and the requests that cannot be encoded, which must not fail
@@ -271,17 +265,17 @@ class GroupCommitter:
         received_us = self._clock_us()
         try:
             events = [event for request in group for event in request.events]
-            return self._log.prepare_packed(pack(events, received_us), received_us), []
+            return self._log.prepare(pack(events, received_us)), {}
         except Exception as exc:
             if len(group) == 1:
-                return [], [(group[0], exc)]
+                return [], {group[0]: exc}
         bodies: list[RecordBody] = []
-        refused: list[tuple[_Request, Exception]] = []
+        refused: _Refused = {}
         for request in group:
             try:
-                bodies += self._log.prepare_packed(pack(request.events, received_us), received_us)
+                bodies += self._log.prepare(pack(request.events, received_us))
             except Exception as exc:
-                refused.append((request, exc))
+                refused[request] = exc
         return bodies, refused
 
     def _tell(self, callback: Callable[..., None], *arguments: object) -> None:
@@ -302,34 +296,15 @@ class _Request:
         self.size = sum(len(event.payload) for event in events)
 
 
-_Refused = list[tuple[_Request, Exception]]
+_Refused = dict[_Request, Exception]
 _Encoded = tuple[list[RecordBody], _Refused]
 
 
-@dataclass(frozen=True, slots=True)
-class _Commit:
+class _Commit(NamedTuple):
     """Requests that go into the log together, and their record bodies, where they are encoded already."""
 
     group: list[_Request]
     encoded: _Encoded | None
-
-
-@dataclass(frozen=True, slots=True)
-class _Outcome:
-    """The requests of a commit that are in the log, in order, from offset `first` on, and those that are not."""
-
-    taken: list[_Request]
-    first: int
-    refused: _Refused
-
-
-def _outcome(commit: _Commit, first: int, refused: _Refused) -> _Outcome:
-    taken = [request for request in commit.group if all(request is not other for other, _ in refused)]
-    return _Outcome(taken, first, refused)
-
-
-def _all_refused(commit: _Commit, error: Exception) -> _Outcome:
-    return _Outcome([], 0, [(request, error) for request in commit.group])
 
 
 def _own_copy(error: Exception) -> Exception:

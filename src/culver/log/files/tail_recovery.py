@@ -52,17 +52,12 @@ def find_tail(descriptor: int, path: Path, header: SegmentHeader) -> tuple[Tail,
     if find_later_group(rest, header, position, offset) is not None:
         raise corrupt(path, position, "a record fails its checksum, and acknowledged ones follow it")
     torn = whole < len(records) or bool(rest.strip(b"\0"))
-    return _tail(header, records[:whole], torn), records[:whole]
-
-
-def _tail(header: SegmentHeader, records: list[Record], torn: bool) -> Tail:
+    del records[whole:]
     if not records:
-        return Tail(HEADER.size, header.first_offset, header.received_us, HEADER.size, torn)
+        return Tail(HEADER.size, header.first_offset, header.received_us, HEADER.size, torn), []
     last = records[-1]
-    group = len(records) - 1
-    while group > 0 and records[group].before > 0:
-        group -= 1
-    return Tail(last.end_position, last.end_offset, last.received_us, records[group].position, torn)
+    group = next(record for record in reversed(records) if record.before == 0)
+    return Tail(last.end_position, last.end_offset, last.received_us, group.position, torn), records
 
 
 def _read_from(descriptor: int, position: int) -> bytes:
