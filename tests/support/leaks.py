@@ -1,5 +1,6 @@
 """What a test leaves behind: threads, child processes and open files."""
 
+import contextlib
 import gc
 import os
 import sys
@@ -42,13 +43,20 @@ def left_since(before: Holdings) -> Holdings:
 
 
 def _children() -> frozenset[int]:
+    """Children that run. One that has ended and that nobody has waited for is gone with the next that is started."""
     found: set[int] = set()
     for task in _PROCESS.glob("task/*/children"):
-        try:
+        with contextlib.suppress(OSError):  # the thread has ended
             found.update(map(int, task.read_text().split()))
-        except OSError:  # the thread has ended
-            continue
-    return frozenset(found)
+    return frozenset(child for child in found if _runs(child))
+
+
+def _runs(process: int) -> bool:
+    try:
+        stat = Path(f"/proc/{process}/stat").read_text()
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] != "Z"
 
 
 def _files() -> frozenset[tuple[int, str]]:

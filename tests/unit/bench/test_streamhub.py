@@ -1,6 +1,7 @@
 """`culver bench streamhub`: what stands beside the paper's figures, and what the operators are given to do."""
 
 import json
+import multiprocessing
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -29,6 +30,12 @@ MEMBERS = [
     "our_cores", "ratio", "note",
 ]  # fmt: skip
 EVENTS = 8_192
+
+
+@pytest.fixture(scope="module", autouse=True)
+def shared_memory() -> None:
+    """What `multiprocessing` keeps from its first use on is there before the first test."""
+    multiprocessing.get_context("spawn").Barrier(1)
 
 
 @pytest.mark.slow(seconds=4)
