@@ -20,6 +20,9 @@ from culver.cli import main
 from culver.matching.index.storage.partitioner import ANYWHERE
 from culver.placement.forwarding import AdaptiveForwarding, RandomForwarding
 
+# Compiling the kernels of the simulation takes half a minute, the first time.
+pytestmark = pytest.mark.slow(seconds=4)
+
 PLAN = replace(quick_plan(()), events_per_slice=60_000, tolerance=0.02)
 PRECISE = 0.05  # a slice that gets 2 % more than it can do counts as saturated, a search ends within 2 %
 MEMBERS = [
@@ -80,7 +83,6 @@ def test_an_overloaded_matcher_serves_its_queues_in_the_order_of_arrival() -> No
     assert load.response[0] == pytest.approx(load.response[1], rel=0.05)
 
 
-@pytest.mark.slow(seconds=4)
 @pytest.mark.parametrize("slices", [5, 20])
 def test_replication_is_saturated_where_its_matchers_are_all_busy(slices: int) -> None:
     costs = system([0.01], [ANYWHERE], slices, [[0]])
@@ -183,7 +185,6 @@ def test_a_record_has_the_paper_both_models_and_their_ratios() -> None:
     assert (record["ratio"], record["measured_ratio"], record["note"]) == (2.0, 1.2, "a; b")
 
 
-@pytest.mark.slow(seconds=6)
 def test_a_quick_run_gives_records_and_plots_of_the_figures_asked_for(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
