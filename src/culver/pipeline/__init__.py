@@ -12,7 +12,7 @@ In reading order:
     batch_plan              what all tasks of a batch are told: index version, slices, and how the sets did lately
     partial_exchange        where the tasks of one range meet; partial_file is what they exchange
     notifications           the result, and its file; notification_collector takes files in order
-    operator_work           what each operator did; engine_totals adds it up, load_meter makes reports of it
+    operator_work           what each operator did; engine_totals adds it up and makes reports of it
     head                    how far an engine may go, and with which index version
     engine                  what an engine is; inline_engine runs in the site's process, `spark` is a room of its own
     site_files              where a site keeps all these files

@@ -25,7 +25,7 @@ def damage_in(checkpoint: Path) -> str | None:
         commits = _numbers(checkpoint / "commits")
         offsets = _numbers(checkpoint / "offsets")
         if (checkpoint / "metadata").exists():
-            _object(checkpoint / "metadata", _text(checkpoint / "metadata"))
+            _read(checkpoint / "metadata")
         elif offsets:
             raise ValueError(f"{checkpoint / 'metadata'} is missing")
         if commits and (not offsets or offsets[-1] < commits[-1]):
@@ -38,11 +38,11 @@ def damage_in(checkpoint: Path) -> str | None:
             raise ValueError(f"{checkpoint / 'commits' / str(offsets[-1] - 1)} is missing")
         for number in offsets[-2:]:
             path = checkpoint / "offsets" / str(number)
-            end = _last_line(path, _LINES_OF_OFFSETS)
+            end = _read(path, _LINES_OF_OFFSETS)
             if not all(isinstance(end.get(name), int) for name in ("offset", "index_version", "start_up")):
                 raise ValueError(f"{path} names no position of the log")
         if commits:
-            _last_line(checkpoint / "commits" / str(commits[-1]), _LINES_OF_COMMITS)
+            _read(checkpoint / "commits" / str(commits[-1]), _LINES_OF_COMMITS)
     except (OSError, ValueError) as exc:
         return str(exc)
     return None
@@ -62,24 +62,15 @@ def _numbers(directory: Path) -> list[int]:
     return sorted(int(path.name) for path in directory.iterdir() if path.name.isdigit())
 
 
-def _text(path: Path) -> str:
-    return path.read_text(encoding="utf-8", errors="replace")
-
-
-def _last_line(path: Path, count: int) -> dict[str, Any]:
-    lines = _text(path).splitlines()
-    if len(lines) != count or lines[0] != "v1":
-        raise ValueError(f"{path} is torn or altered")
-    for line in lines[1:-1]:
-        _object(path, line)
-    return _object(path, lines[-1])
-
-
-def _object(path: Path, text: str) -> dict[str, Any]:
+def _read(path: Path, count: int = 1) -> dict[str, Any]:
+    """The object on the last of so many lines; the first of several is a version. Raises ValueError."""
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     try:
-        found = json.loads(text)
+        if len(lines) != count or (count > 1 and lines.pop(0) != "v1"):
+            raise ValueError
+        objects: list[dict[str, Any]] = [json.loads(line) for line in lines]
+        if not all(isinstance(each, dict) for each in objects):
+            raise ValueError
     except ValueError as exc:
         raise ValueError(f"{path} is torn or altered") from exc
-    if not isinstance(found, dict):
-        raise ValueError(f"{path} is torn or altered")
-    return found
+    return objects[-1]

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 NO_EXECUTORS = 3
 # After so long without an executor, a new driver asks the cluster again.
 _EXECUTOR_SECONDS = 60.0
-_LOOK_SECONDS = 1.0
 
 
 def main(argument: str) -> int:
@@ -59,12 +58,10 @@ def _run(options: dict[str, Any], signals: SignalSender) -> int:
     stopper.start()
     if session.sparkContext.uiWebUrl is not None:
         signals.send("ui", url=session.sparkContext.uiWebUrl)
-    remote = not options["master"].startswith("local")
-    threading.Thread(target=_tell_batches, args=(query, signals, stopping, remote), daemon=True).start()
-    if remote:
-        threading.Thread(
-            target=_look_after_executors, args=(session, options, signals, stopping), daemon=True
-        ).start()
+    reporter = threading.Thread(
+        target=_report, args=(session, query, options, signals, stopping), daemon=True
+    )
+    reporter.start()
     try:
         query.awaitTermination()
     except PySparkException:
@@ -85,15 +82,38 @@ def _stop_at_end_of_input(query: "StreamingQuery", stopping: threading.Event) ->
     query.stop()
 
 
-def _tell_batches(
-    query: "StreamingQuery", signals: SignalSender, stopping: threading.Event, remote: bool
+def _report(
+    session: "SparkSession",
+    query: "StreamingQuery",
+    options: dict[str, Any],
+    signals: SignalSender,
+    stopping: threading.Event,
 ) -> None:
-    """Tell the site once a second where Spark has spent the time of its last batch. After the first batch, tell also
-    that `remote` workers are warm: those on other machines cannot reach the site's socket."""
+    """Tell the site once a second where Spark has spent the time of its last batch and, on a cluster, how many cores
+    there are; fit the executors to the slices. After the first batch, tell that the workers of a cluster are warm:
+    those on other machines cannot reach the site's socket.
+
+    A Master that restarts without its state does not know this application and never gives it executors, while Spark
+    waits for them for ever. A new driver is a new application."""
+    from culver.pipeline.spark.cluster.executors import Executors
+
+    remote = not options["master"].startswith("local")
+    standalone = options["master"].startswith("spark:")
+    executors = Executors(session.sparkContext) if remote else None
+    head_file = HeadFile.open(SiteFiles(Path(options["data_dir"])).head)
     told: int | None = None
-    while not stopping.wait(0.2 if remote and told is None else 1.0):
+    seen = time.monotonic()
+    while not standalone or time.monotonic() - seen < _EXECUTOR_SECONDS:
+        if stopping.wait(0.2 if remote and told is None else 1.0):
+            return
         try:
             progress = query.lastProgress
+            if executors is not None:
+                if (cores := executors.cores()) > 0:
+                    seen = time.monotonic()
+                signals.send("cores", count=cores)
+                if options["allocate"] and (head := head_file.read()) is not None:
+                    executors.fit(head.slices)
         except Exception:
             return  # the virtual machine is gone, and the query with it; `main` reports why
         if progress is None or progress.batchId == told:
@@ -102,31 +122,6 @@ def _tell_batches(
             signals.send("warm")
         told = progress.batchId
         signals.send("stages", milliseconds=progress.durationMs)
-
-
-def _look_after_executors(
-    session: "SparkSession", options: dict[str, Any], signals: SignalSender, stopping: threading.Event
-) -> None:
-    """Tell the site once a second how many cores the cluster gives, and fit the executors to the slices.
-
-    A Master that restarts without its state does not know this application and never gives it executors, while Spark
-    waits for them for ever. A new driver is a new application."""
-    from culver.pipeline.spark.cluster.executors import Executors
-
-    executors = Executors(session.sparkContext)
-    head_file = HeadFile.open(SiteFiles(Path(options["data_dir"])).head)
-    seen = time.monotonic()
-    while not options["master"].startswith("spark:") or time.monotonic() - seen < _EXECUTOR_SECONDS:
-        if stopping.wait(_LOOK_SECONDS):
-            return
-        try:
-            if (cores := executors.cores()) > 0:
-                seen = time.monotonic()
-            signals.send("cores", count=cores)
-            if options["allocate"] and (head := head_file.read()) is not None:
-                executors.fit(head.slices)
-        except Exception:
-            return  # the virtual machine is gone; `main` reports why
     signals.send("failed", text=f"the cluster has had no executor for {_EXECUTOR_SECONDS:.0f} s")
     os._exit(NO_EXECUTORS)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from culver.pipeline.load_meter import LoadMeter
+from culver.pipeline.engine_totals import LoadMeter
 from culver.pipeline.operator_work import SetWork, SliceWork
 
 
