@@ -9,6 +9,7 @@
 Everything listens on the loopback address only.
 """
 
+import contextlib
 import json
 import os
 import re
@@ -164,6 +165,9 @@ class StandaloneCluster:
         if state is None:
             return []
         stopped = [process for process in reversed(state.processes) if process.stop(_STOP_SECONDS)]
+        for process in state.processes:
+            with contextlib.suppress(ChildProcessError):  # another command started it
+                os.waitpid(process.pid, os.WNOHANG)
         self._path.unlink(missing_ok=True)
         return stopped
 
