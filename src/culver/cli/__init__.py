@@ -3,13 +3,10 @@
 root              the command `culver`: its table of commands, each loaded when it is used
 failures          runs a command line; turns errors into messages and exit codes
 commands/         one module for each command, or group of commands
-options           options that several commands share
-client_calls      runs a client, and reads an answer into a record
-listing           lists of what a site has, as a table or as JSON
-line_publisher    publishes a stream of lines; stdin_chunks reads it
+client_calls      options, answers and lists, shared by the commands that call a site
+line_publisher    reads standard input and publishes its lines
 top_text          one frame of `culver top`; slices_text the slices; figures the numbers in both
 startup_progress  the line that shows how a start goes on; shell_hints the lines to paste after it
-caret             points at a place in a text
 """
 
 from collections.abc import Sequence

@@ -1,19 +1,33 @@
-"""How a command runs a client, and reads an answer into a record."""
+"""Shared by the commands that call a site: their options, the reading of answers, and lists."""
 
 import asyncio
-from collections.abc import Coroutine
+import json
+from collections.abc import AsyncIterator, Callable
 from typing import Any, TypeVar
 
+import click
 import msgspec
 
+from culver.client import DEFAULT_URL, VARIABLE, Client, connect
 from culver.errors import ConnectionFailed
 
 _T = TypeVar("_T")
 
-
-def run_async(work: Coroutine[Any, Any, _T]) -> _T:
-    """Run a client's work to its end. Ctrl-C cancels it, lets it close its connection, and is raised."""
-    return asyncio.run(work)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
+url_option = click.option(
+    "--url",
+    metavar="URL",
+    envvar=VARIABLE,
+    show_envvar=True,
+    default=DEFAULT_URL,
+    show_default=True,
+    help="Address of the site.",
+)
+scheme_option = click.option(
+    "--scheme",
+    metavar="NAME",
+    help="The site's filter that matches it: columnar (the default), counting or reference.",
+)
 
 
 def read_answer(answer: dict[str, Any], record: type[_T]) -> _T:
@@ -24,3 +38,46 @@ def read_answer(answer: dict[str, Any], record: type[_T]) -> _T:
         raise ConnectionFailed(
             f"the site's answer is not understood ({exc}); is it a newer or older version?"
         ) from exc
+
+
+def list_all(
+    url: str,
+    fetch: Callable[[Client], AsyncIterator[_T]],
+    heads: tuple[str, ...],
+    row: Callable[[_T], tuple[str | int, ...]],
+    nothing: str,
+    *,
+    as_json: bool,
+) -> None:
+    """Print one line for each thing that `fetch` yields. `row` gives its cells: a name, a number, perhaps more, and a
+    filter. `heads` are the headings of all but the filter. Where there is nothing, standard error says `nothing`."""
+
+    async def work() -> None:
+        async with connect(url) as client:
+            shown = 0
+            async for each in fetch(client):
+                if as_json:
+                    click.echo(json_line(each))
+                else:
+                    if shown == 0:
+                        click.echo(_line(*heads, "FILTER"))
+                    *cells, text = row(each)
+                    click.echo(_line(*cells, one_line(str(text))))
+                shown += 1
+            if shown == 0:
+                click.echo(nothing, err=True)
+
+    asyncio.run(work())
+
+
+def _line(name: object, number: object, *more: object) -> str:
+    *cells, text = more
+    return f"{name:<24} {number:>9}  " + "".join(f"{cell:<10} " for cell in cells) + str(text)
+
+
+def json_line(value: object) -> str:
+    return json.dumps(msgspec.to_builtins(value), ensure_ascii=False)
+
+
+def one_line(text: str) -> str:
+    return " ".join(text.split())

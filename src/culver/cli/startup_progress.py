@@ -1,10 +1,10 @@
 """What a person sees while a site or a cluster starts: one line that is repainted, or a line for each step."""
 
+import contextlib
 import itertools
 import sys
 import threading
 import time
-from types import TracebackType
 from typing import Self, TextIO
 
 _FRAME_SECONDS = 0.1
@@ -31,9 +31,7 @@ class StartupProgress:
             self._painter.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.finish()
 
     def progress(self, message: str) -> None:
@@ -66,9 +64,7 @@ class StartupProgress:
                 return
 
     def _write(self, text: str) -> None:
-        try:
+        # A closed terminal must not end the site.
+        with contextlib.suppress(OSError, ValueError):
             self._stream.write(text)
             self._stream.flush()
-        except (OSError, ValueError):
-            # A closed terminal must not end the site.
-            return

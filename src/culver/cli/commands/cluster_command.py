@@ -73,12 +73,12 @@ def up(directory: Path, workers: int, cores: int, memory: str, port: int) -> int
     with StartupProgress() as startup:
         state = StandaloneCluster(directory).up(workers, cores, memory, port, startup.progress)
         seconds = startup.finish()
-    click.echo(f"A Spark cluster is up on {state.master_url} ({workers} Workers, {seconds:.1f} s)")
-    click.echo("\nStart a site on it with:")
-    click.echo(f"  {invocation()} serve --spark-master {state.master_url}")
-    click.echo("and stop the cluster with:")
     option = "" if directory == Path("culver-cluster") else f" --dir {directory}"
-    click.echo(f"  {invocation()} cluster down{option}")
+    click.echo(
+        f"A Spark cluster is up on {state.master_url} ({workers} Workers, {seconds:.1f} s)\n\n"
+        f"Start a site on it with:\n  {invocation()} serve --spark-master {state.master_url}\n"
+        f"and stop the cluster with:\n  {invocation()} cluster down{option}"
+    )
     return 0
 
 

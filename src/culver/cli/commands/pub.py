@@ -1,14 +1,14 @@
 """`culver pub`: publishes events."""
 
+import asyncio
 import sys
 
 import click
 import msgspec
 
-from culver.cli.client_calls import run_async
+from culver.cli.client_calls import url_option
 from culver.cli.failures import INVALID, SUCCESS
 from culver.cli.line_publisher import LinePublisher, PublishSummary
-from culver.cli.options import url_option
 from culver.client import Receipt, connect, encode_event
 from culver.errors import InvalidEvent
 
@@ -39,13 +39,13 @@ def pub(event: str | None, quiet: bool, url: str) -> int:
             "or send NDJSON (one JSON object a line) to standard input, as in\n  culver pub - < events.ndjson"
         )
     if event is None or event == "-":
-        summary = run_async(_publish_lines(url))
+        summary = asyncio.run(_publish_lines(url))
         if summary.refused:
             click.echo(f"culver: {summary.refused} of {summary.total} events were refused", err=True)
         if not quiet:
             click.echo(summary.describe())
         return INVALID if summary.refused else SUCCESS
-    receipt = run_async(_publish_text(url, event))
+    receipt = asyncio.run(_publish_text(url, event))
     if not quiet:
         click.echo(_describe(receipt))
     return SUCCESS

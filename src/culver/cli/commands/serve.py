@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -10,6 +11,19 @@ from culver.cli.shell_hints import invocation, try_out_lines
 from culver.cli.startup_progress import StartupProgress
 from culver.config import CHOICES, MOST_SLICES, Settings, load
 from culver.process_setup import LOG_FORMAT
+
+_SETTING_OF_OPTION = {
+    "engine": "pipeline.engine",
+    "spark_master": "pipeline.spark_master",
+    "spark_conf": "pipeline.spark_conf",
+    "spark_ui": "pipeline.spark_ui",
+    "placement": "pipeline.placement",
+    "slices": "pipeline.slices",
+    "host": "gateway.host",
+    "port": "gateway.port",
+    "gateways": "gateway.processes",
+    "data_dir": "data_dir",
+}
 
 
 @click.command(no_args_is_help=False)
@@ -23,6 +37,7 @@ from culver.process_setup import LOG_FORMAT
     "--spark-conf",
     metavar="NAME=VALUE",
     multiple=True,
+    callback=lambda _context, _option, given: _pairs(given),
     help="A setting of Spark, such as spark.executor.memory=2g; repeat it for more.",
 )
 @click.option(
@@ -74,21 +89,7 @@ from culver.process_setup import LOG_FORMAT
     "--log-level", type=click.Choice(LEVELS, case_sensitive=False), help="Same as culver --log-level."
 )
 @click.pass_context
-def serve(
-    context: click.Context,
-    engine: str | None,
-    spark_master: str | None,
-    spark_conf: tuple[str, ...],
-    spark_ui: bool | None,
-    placement: str | None,
-    slices: int | None,
-    host: str | None,
-    port: int | None,
-    gateways: int | None,
-    data_dir: Path | None,
-    config: Path | None,
-    log_level: str | None,
-) -> int:
+def serve(context: click.Context, /, config: Path | None, log_level: str | None, **options: Any) -> int:
     """Start a site and run it until Ctrl-C.
 
     The spark engine needs Java 17 or newer and takes some seconds to start; the inline engine needs
@@ -108,27 +109,12 @@ def serve(
     """
     parent = context.find_root().params
     configure_logging(log_level or parent.get("log_level") or "warning", LOG_FORMAT)
-    settings = load(
-        config,
-        flags={
-            "pipeline.engine": engine,
-            "pipeline.spark_master": spark_master,
-            "pipeline.spark_conf": _pairs(spark_conf),
-            "pipeline.spark_ui": spark_ui,
-            "pipeline.placement": placement,
-            "pipeline.slices": slices,
-            "gateway.host": host,
-            "gateway.port": port,
-            "gateway.processes": gateways,
-            "data_dir": data_dir,
-        },
-    )
-    return _run(settings)
+    return _run(load(config, flags={_SETTING_OF_OPTION[name]: value for name, value in options.items()}))
 
 
 def _pairs(given: tuple[str, ...]) -> dict[str, str] | None:
     for text in given:
-        if not text.partition("=")[0] or "=" not in text:
+        if text.find("=") < 1:
             raise click.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="--spark-conf")
     return dict(text.split("=", 1) for text in given) or None
 

@@ -1,13 +1,12 @@
 """`culver slices`: shows the slices of a site's index, adds one, removes one."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import click
 
-from culver.cli.client_calls import read_answer, run_async
-from culver.cli.listing import json_line
-from culver.cli.options import json_option, url_option
+from culver.cli.client_calls import json_line, json_option, read_answer, url_option
 from culver.cli.slices_text import render
 from culver.client import Client, connect
 from culver.control import SlicesView
@@ -79,7 +78,7 @@ def _ask(url: str, ask: Callable[[Client], Awaitable[dict[str, Any]]], timeout_s
         async with connect(url, timeout_seconds=timeout_seconds) as client:
             return await ask(client)
 
-    return read_answer(run_async(work()), SlicesView)
+    return read_answer(asyncio.run(work()), SlicesView)
 
 
 def _print(view: SlicesView, as_json: bool) -> None:

@@ -7,9 +7,8 @@ from typing import IO
 
 import click
 
-from culver.cli.client_calls import run_async
+from culver.cli.client_calls import json_option, scheme_option, url_option
 from culver.cli.failures import FAILURE, SUCCESS, about_filter
-from culver.cli.options import json_option, scheme_option, url_option
 from culver.client import Gap, Message, connect
 
 
@@ -55,7 +54,7 @@ def sub(
     if filter_text is None and durable is None:
         raise click.UsageError("give a FILTER, or the name of a durable subscription with --durable")
     with about_filter(filter_text):
-        return run_async(_receive(url, filter_text, durable, scheme, count, timeout, as_json))
+        return asyncio.run(_receive(url, filter_text, durable, scheme, count, timeout, as_json))
 
 
 async def _receive(

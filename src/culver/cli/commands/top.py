@@ -10,8 +10,7 @@ from contextlib import contextmanager, nullcontext
 import click
 import msgspec
 
-from culver.cli.client_calls import read_answer, run_async
-from culver.cli.options import json_option, url_option
+from culver.cli.client_calls import json_option, read_answer, url_option
 from culver.cli.top_text import render
 from culver.client import Client, connect
 from culver.control import SiteObservation, SiteRates, rates_between
@@ -47,7 +46,7 @@ def top(interval: float, once: bool, as_json: bool, url: str) -> None:
       culver top --interval 5 --url http://site:8080
       culver top --once --json | jq .matched_per_second
     """
-    run_async(_watch(url, interval, once, as_json))
+    asyncio.run(_watch(url, interval, once, as_json))
 
 
 async def _watch(url: str, interval: float, once: bool, as_json: bool) -> None:

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from culver.cli.stdin_chunks import read_chunks
+from culver.cli.line_publisher import read_chunks
 
 
 def test_chunks_come_as_soon_as_they_are_written() -> None:

@@ -1,6 +1,6 @@
 import pytest
 
-from culver.cli.caret import point_at
+from culver.cli.failures import point_at
 
 # Each case: a text, a position, and exactly what is shown.
 GOLDEN = [
