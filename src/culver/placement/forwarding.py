@@ -17,6 +17,7 @@ Policies are pure: they have no clock, and no memory between calls. The same arg
 process, so each task of a batch works out for itself what all the others do.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, Protocol
@@ -73,7 +74,7 @@ class Forwarding(Protocol):
         A set that is anywhere goes to a slice that the event goes to anyway, or else to one that the policy takes."""
 
 
-class _Policy:
+class _Policy(ABC):
     """The part that all policies share: `_take` fills in the sets and slices that kernels choose."""
 
     def choose(
@@ -93,8 +94,8 @@ class _Policy:
         self._take(load, _Packed(packed, starts, sets, slices), seconds, first)
         return ChosenSets(tuple(sets), tuple(slices))
 
-    def _take(self, load: SetLoad, packed: "_Packed", seconds: NDArray[np.float64], first: int) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _take(self, load: SetLoad, packed: "_Packed", seconds: NDArray[np.float64], first: int) -> None: ...
 
 
 class _Packed(NamedTuple):
