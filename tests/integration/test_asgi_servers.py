@@ -15,7 +15,8 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from culver.gateway.app import create_app
 from support.fake_site import FakeSite
-from support.gateway import eventually, gateway_settings, run
+from support.gateway import gateway_settings, run
+from support.until import until
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -28,7 +29,7 @@ async def stock_uvicorn(site: FakeSite) -> AsyncIterator[str]:
     with sockets.create_server(("127.0.0.1", 0)) as listener:
         serving = asyncio.create_task(server.serve([listener]))
         try:
-            await eventually(lambda: server.started)
+            await until(lambda: server.started)
             yield f"ws://127.0.0.1:{listener.getsockname()[1]}/v1/ws"
         finally:
             app.state.gateway.stop()
@@ -80,7 +81,7 @@ def test_events_are_published_delivered_and_acknowledged() -> None:
             assert (await ask(socket, op="ack", ref=3, delivery_id=f"{live}:1"))["op"] == "acknowledged"
             assert (await ask(socket, op="publish", ref=4))["code"] == "invalid_request"
             assert (await ask(socket, op="detach", ref=5, subscription=live))["op"] == "detached"
-        await eventually(lambda: not site.open_sessions and not site.registrations)
+        await until(lambda: not site.open_sessions and not site.registrations)
 
     run(scenario())
 
@@ -135,7 +136,7 @@ def test_a_client_that_vanishes_leaves_nothing_behind(caplog: pytest.LogCaptureF
                     await ask(socket, op="subscribe", filter="n >= 0")
                     await socket.send('{"op": "publish", "events": [{"n": 1}]}')
                     socket.transport.abort()
-            await eventually(lambda: not site.open_sessions and not site.registrations)
+            await until(lambda: not site.open_sessions and not site.registrations)
 
     run(scenario())
     assert "Traceback" not in caplog.text

@@ -17,8 +17,8 @@ from culver.errors import InvalidConfiguration, StorageError
 from culver.gateway.app import create_app
 from culver.gateway.server.gateway_server import GatewayServer
 from support.fake_site import FakeSite
-from support.gateway import eventually, gateway_settings, run, served, socket_to
-from support.until import settled
+from support.gateway import gateway_settings, run, served, socket_to
+from support.until import settled, until
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -72,7 +72,7 @@ def test_a_live_subscription_gets_what_matches_and_ends_with_its_connection() ->
                     ],
                 }
                 assert len(site.registrations) == 1
-            await eventually(lambda: not site.registrations and not site.open_sessions)
+            await until(lambda: not site.registrations and not site.open_sessions)
 
     run(scenario())
 
@@ -99,7 +99,7 @@ def test_a_durable_subscription_is_attached_acknowledged_and_resumed() -> None:
                 again = await ask(socket, op="attach", ref=5, subscription="alerts", after="alerts:2")
                 assert again["op"] == "subscribed"
                 assert [item["offset"] for item in (await hear(socket))["deliveries"]] == [3]
-            await eventually(lambda: not site.open_sessions)
+            await until(lambda: not site.open_sessions)
             assert "alerts" in site.registrations
             assert site.acknowledged == {"alerts": 2}
 
@@ -238,7 +238,7 @@ def test_a_message_of_the_wrong_kind_closes_the_connection(message: str | bytes,
             await ask(socket, op="subscribe", filter="n > 0")
             await socket.send(message)
             assert await close_code(socket) == code
-            await eventually(lambda: not site.open_sessions and not site.registrations)
+            await until(lambda: not site.open_sessions and not site.registrations)
 
     run(scenario())
 
@@ -276,7 +276,7 @@ def test_too_many_subscriptions_on_one_connection_close_it() -> None:
                 assert (await hear(socket))["op"] == "subscribed"
             await socket.send('{"op": "subscribe", "filter": "n > 0"}')
             assert await close_code(socket) == 1008
-            await eventually(lambda: not site.open_sessions and not site.registrations)
+            await until(lambda: not site.open_sessions and not site.registrations)
 
     run(scenario())
 
@@ -361,7 +361,7 @@ def test_a_live_event_stream_gets_what_matches_and_ends_with_its_connection() ->
                     "offset": 1,
                     "event": {"n": 2},
                 }
-            await eventually(lambda: not site.registrations and not site.open_sessions)
+            await until(lambda: not site.registrations and not site.open_sessions)
 
     run(scenario())
 
@@ -379,7 +379,7 @@ def test_a_durable_event_stream_resumes_and_acknowledges_by_its_last_id() -> Non
             async with streaming(client, path, headers={"Last-Event-ID": "alerts:2"}) as (stream, _):
                 assert (await stream.message())["id"] == "alerts:3"
             assert site.acknowledged == {"alerts": 2}
-            await eventually(lambda: not site.open_sessions)
+            await until(lambda: not site.open_sessions)
 
     run(scenario())
 
@@ -504,11 +504,11 @@ def test_a_client_that_does_not_read_stops_its_session_instead_of_filling_memory
         async with served(site) as server, client_of(server) as client:
             raw = await connect_raw(server, STREAM_REQUEST if kind == "sse" else HANDSHAKE)
             if kind == "websocket":
-                await eventually(lambda: ready(raw))
+                await until(lambda: ready(raw))
                 await asyncio.get_running_loop().sock_sendall(
                     raw, frame(b'{"op": "subscribe", "filter": "n >= 0"}')
                 )
-            await eventually(lambda: len(site.open_sessions) == 1)
+            await until(lambda: len(site.open_sessions) == 1)
             (session,) = site.open_sessions
             event = {"n": 1, "text": "x" * 10_000}
             for _ in range(30):
@@ -517,7 +517,7 @@ def test_a_client_that_does_not_read_stops_its_session_instead_of_filling_memory
             # 30 MB wait at the site; the gateway took what fits socket buffers and one batch.
             assert session.received * 10_000 < 8_000_000
             raw.close()
-            await eventually(lambda: not site.open_sessions)
+            await until(lambda: not site.open_sessions)
 
     run(scenario())
 
@@ -537,14 +537,14 @@ def test_a_client_that_never_reads_is_cut_off(kind: str) -> None:
         async with served(site, stall_seconds=0.3) as server, client_of(server) as client:
             raw = await connect_raw(server, STREAM_REQUEST if kind == "sse" else HANDSHAKE)
             if kind == "websocket":
-                await eventually(lambda: ready(raw))
+                await until(lambda: ready(raw))
                 await asyncio.get_running_loop().sock_sendall(
                     raw, frame(b'{"op": "subscribe", "filter": "n >= 0"}')
                 )
-            await eventually(lambda: len(site.open_sessions) == 1)
+            await until(lambda: len(site.open_sessions) == 1)
             for _ in range(30):
                 await client.post("/v1/events", json=[{"n": 1, "text": "x" * 10_000}] * 100)
-            await eventually(lambda: not site.open_sessions and not site.registrations)
+            await until(lambda: not site.open_sessions and not site.registrations)
             raw.close()
 
     run(scenario())
@@ -563,7 +563,7 @@ def test_stopping_tells_every_open_connection_and_takes_no_time() -> None:
             polling = asyncio.create_task(client.get("/v1/subscriptions/alerts/events?wait=50"))
             lines = await connect_raw(server, OPEN_STREAM_OF_LINES)
             async with streaming(client, "/v1/stream", params={"filter": "n > 1"}) as (stream, _):
-                await eventually(lambda: len(site.open_sessions) == 3 and len(site.events) == 1)
+                await until(lambda: len(site.open_sessions) == 3 and len(site.events) == 1)
                 started = loop.time()
                 await server.stop()
                 assert loop.time() - started < 2
@@ -589,9 +589,9 @@ def test_stopping_does_not_wait_for_clients_that_do_not_read() -> None:
         loop = asyncio.get_running_loop()
         async with served(site) as server, client_of(server) as client:
             deaf = [await connect_raw(server, STREAM_REQUEST), await connect_raw(server, HANDSHAKE)]
-            await eventually(lambda: ready(deaf[1]))
+            await until(lambda: ready(deaf[1]))
             await loop.sock_sendall(deaf[1], frame(b'{"op": "subscribe", "filter": "n >= 0"}'))
-            await eventually(lambda: len(site.open_sessions) == 2)
+            await until(lambda: len(site.open_sessions) == 2)
             for _ in range(20):
                 await client.post("/v1/events", json=[{"n": 1, "text": "x" * 10_000}] * 100)
             started = loop.time()
@@ -654,7 +654,7 @@ def test_serving_ends_when_its_task_is_cancelled_and_frees_the_port() -> None:
                 await asyncio.Event().wait()
 
         task = asyncio.create_task(serve())
-        await eventually(lambda: bool(ports))
+        await until(lambda: bool(ports))
         (port,) = ports
         async with httpx.AsyncClient(trust_env=False) as client:
             assert (await client.get(f"http://127.0.0.1:{port}/healthz")).status_code == 200

@@ -1,7 +1,7 @@
 """Running the gateway in tests: in memory through ASGI, or on a real socket."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
@@ -20,17 +20,6 @@ def run(scenario: Coroutine[Any, Any, None]) -> None:
     """Run one test's coroutine on the loop that production uses."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(scenario)
-
-
-async def eventually(condition: Callable[[], bool], seconds: float = 10.0) -> None:
-    """Returns once the condition holds; fails the test where it does not in time."""
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + seconds
-    while loop.time() < deadline:
-        if condition():
-            return
-        await asyncio.sleep(0.002)
-    raise AssertionError(f"did not happen within {seconds:g} seconds")
 
 
 def gateway_settings(settings: Settings | None = None, **changes: Any) -> Settings:

@@ -15,7 +15,8 @@ import pytest
 
 from culver.gateway.server.gateway_server import GatewayServer
 from support.fake_site import FakeSite
-from support.gateway import eventually, gateway_settings, run, served
+from support.gateway import gateway_settings, run, served
+from support.until import until
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -253,7 +254,7 @@ def test_mutated_messages_and_frames_never_make_the_gateway_fail(caplog: pytest.
         async with besieged() as (site, server, _):
             for _ in range(6):
                 await asyncio.gather(*(talk(server, garbage()) for _ in range(50)))
-            await eventually(lambda: set(site.registrations) == {"kept"} and not site.open_sessions)
+            await until(lambda: set(site.registrations) == {"kept"} and not site.open_sessions)
 
     run(scenario())
     assert "failed" not in caplog.text

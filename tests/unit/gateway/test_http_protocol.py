@@ -7,7 +7,8 @@ import pytest
 
 from culver.gateway.server.http_protocol import HttpProtocol
 from support.fake_site import FakeSite
-from support.gateway import eventually, gateway_settings, run, served
+from support.gateway import gateway_settings, run, served
+from support.until import until
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -28,7 +29,7 @@ def test_a_request_ahead_of_a_websocket_is_not_forgotten() -> None:
             writer.write(HANDSHAKE)
             async with asyncio.timeout(5):
                 assert b" 400 Bad Request" in await reader.read()
-            await eventually(lambda: not site.open_sessions)
+            await until(lambda: not site.open_sessions)
             writer.close()
 
     run(scenario())
@@ -46,9 +47,9 @@ def test_a_request_with_others_waiting_behind_it_learns_that_its_client_is_gone(
             writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n" * 3)
             (protocol,) = server._server.server_state.connections
             assert isinstance(protocol, HttpProtocol)
-            await eventually(lambda: len(protocol.pipeline) == 3)
+            await until(lambda: len(protocol.pipeline) == 3)
             writer.transport.abort()
-            await eventually(lambda: not site.open_sessions)
+            await until(lambda: not site.open_sessions)
 
     run(scenario())
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]

@@ -10,7 +10,8 @@ import pytest
 from culver.errors import Unavailable
 from culver.gateway.app import create_app
 from support.fake_site import FakeSite
-from support.gateway import eventually, gateway_settings, memory_client, run
+from support.gateway import gateway_settings, memory_client, run
+from support.until import until
 
 PATH = "/v1/subscriptions/alerts"
 
@@ -56,7 +57,7 @@ def test_a_poll_waits_for_the_first_event() -> None:
         site = FakeSite()
         async with subscribed(site) as client:
             polling = asyncio.create_task(client.get(f"{PATH}/events?wait=30"))
-            await eventually(lambda: bool(site.open_sessions))
+            await until(lambda: bool(site.open_sessions))
             await client.post("/v1/events", json={"n": 1})
             assert len((await polling).json()["items"]) == 1
 
@@ -158,7 +159,7 @@ def test_a_subscription_removed_during_a_poll_is_not_found() -> None:
         site = FakeSite()
         async with subscribed(site) as client:
             polling = asyncio.create_task(client.get(f"{PATH}/events?wait=30"))
-            await eventually(lambda: bool(site.open_sessions))
+            await until(lambda: bool(site.open_sessions))
             await client.delete(PATH)
             assert (await polling).status_code == 404
         assert site.open_sessions == set()
@@ -203,7 +204,7 @@ def test_a_client_that_leaves_ends_its_poll() -> None:
             "client": ("192.0.2.1", 1),
         }
         request = asyncio.create_task(create_app(site)(scope, receive, send))
-        await eventually(lambda: bool(site.open_sessions))
+        await until(lambda: bool(site.open_sessions))
         gone.set()
         async with asyncio.timeout(5):
             await request

@@ -11,8 +11,8 @@ import pytest
 from culver.config import Settings
 from culver.errors import StorageCorrupt, StorageError, StorageFull, Unavailable
 from support.fake_site import FakeSite
-from support.gateway import eventually, gateway_settings, memory_client, run
-from support.until import settled
+from support.gateway import gateway_settings, memory_client, run
+from support.until import settled, until
 
 NDJSON = {"content-type": "application/x-ndjson"}
 JSON = {"content-type": "application/json"}
@@ -221,7 +221,7 @@ def test_a_line_is_published_while_the_stream_is_still_open() -> None:
 
         async def body() -> AsyncIterator[bytes]:
             yield b'{"n": 1}\n{"n"'
-            await eventually(lambda: len(site.events) == 1)
+            await until(lambda: len(site.events) == 1)
             yield b": 2}"
 
         async with memory_client(site) as client, asyncio.timeout(5):
@@ -303,7 +303,7 @@ def test_a_full_disk_in_the_middle_of_a_stream_says_what_was_accepted() -> None:
 
         async def body() -> AsyncIterator[bytes]:
             yield b'{"n": 1}\n'
-            await eventually(lambda: len(site.events) == 1)
+            await until(lambda: len(site.events) == 1)
             site.failures["publish"] = StorageFull("the disk is full")
             yield b'{"n": 2}\n'
             await asyncio.Event().wait()  # the answer does not wait for more

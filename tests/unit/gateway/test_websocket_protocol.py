@@ -24,8 +24,8 @@ from culver.gateway.server.http_protocol import HttpProtocol
 from culver.gateway.server.websocket_protocol import MAX_POSTED_BYTES, MAX_WAITING_BYTES, WebSocketProtocol
 from culver.gateway.websocket.text_sockets import TEXT_SOCKET, Disconnected, TextSocket
 from support.fake_site import FakeSite
-from support.gateway import eventually, gateway_settings, run, served, socket_to
-from support.until import settled
+from support.gateway import gateway_settings, run, served, socket_to
+from support.until import settled, until
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -126,7 +126,7 @@ def test_a_broken_frame_gets_its_close_code_and_later_frames_do_no_harm(
             async with socket_to(server) as socket:  # the server goes on
                 await socket.send('{"op": "ping"}')
                 assert "pong" in str(await socket.recv())
-            await eventually(lambda: not site.open_sessions)
+            await until(lambda: not site.open_sessions)
 
     run(scenario())
 
@@ -210,7 +210,7 @@ async def listening(app: ASGIApp, **options: Any) -> AsyncIterator[tuple[int, Se
         yield listener.sockets[0].getsockname()[1], state
         for protocol in list(state.connections):
             protocol.transport.abort()
-        await eventually(lambda: not state.connections)
+        await until(lambda: not state.connections)
 
 
 def only_connection(state: ServerState) -> WebSocketProtocol:
@@ -227,7 +227,7 @@ def test_frames_before_the_handshake_is_answered_wait_for_it(early: bytes) -> No
         async with listening(app) as (port, state):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(HANDSHAKE)
-            await eventually(lambda: any(isinstance(p, WebSocketProtocol) for p in state.connections))
+            await until(lambda: any(isinstance(p, WebSocketProtocol) for p in state.connections))
             writer.write(early)
             app.answers.set()
             async with asyncio.timeout(5):
@@ -251,7 +251,7 @@ def test_messages_that_wait_are_read_after_the_connection_is_lost() -> None:
             writer.write(MESSAGE * 3 + frame(b"", PING))
             assert await reader.readexactly(2) == b"\x8a\x00"
             only_connection(state).transport.abort()
-            await eventually(lambda: not state.connections)
+            await until(lambda: not state.connections)
             app.go.set()
             async with asyncio.timeout(5):
                 await app.finished.wait()
@@ -279,7 +279,7 @@ def test_a_client_whose_messages_nobody_takes_is_not_read_any_further() -> None:
             assert not protocol.transport.is_reading()
             assert protocol._waiting_bytes <= MAX_WAITING_BYTES + 2 * 256 * 1024
             app.go.set()
-            await eventually(lambda: app.received.count("websocket.receive") == count)
+            await until(lambda: app.received.count("websocket.receive") == count)
             writer.transport.abort()
             async with asyncio.timeout(5):
                 await app.finished.wait()
@@ -401,7 +401,7 @@ def test_the_second_piece_of_a_text_is_not_taken_for_a_message_that_it_looks_lik
             protocol.data_received(frame[:6])
             protocol.data_received(frame[6:])
             protocol.data_received(frame)
-            await eventually(lambda: len(app.order) == 3)
+            await until(lambda: len(app.order) == 3)
             assert app.order == [text] * 3
 
     run(scenario())
@@ -438,7 +438,7 @@ def test_every_text_is_heard_or_fetched_once_and_in_order_however_it_is_cut(data
                     protocol.data_received(piece)
                 if pause:
                     await asyncio.sleep(0)
-            await eventually(lambda: len(app.order) == len(texts))
+            await until(lambda: len(app.order) == len(texts))
             assert app.order == texts
             assert not refused.intersection(app.heard)
 
@@ -455,7 +455,7 @@ def test_stopping_while_a_client_that_does_not_read_has_closed_raises_nothing() 
             await reader.readuntil(b"\r\n\r\n")
             writer.write(NORMAL_CLOSE)
             protocol = only_connection(state)
-            await eventually(protocol.transport.is_closing)
+            await until(protocol.transport.is_closing)
             protocol.shutdown()
             writer.transport.abort()
             app.go.set()
