@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 MOST_EVENTS = 1 << 16
-"""How many events one grouping covers at most, so that a row fits into two bytes."""
+"""One grouping covers at most so many events, so that a row fits into two bytes."""
 
 Rows = NDArray[np.uint16]
 

@@ -237,7 +237,7 @@ class _Merge:
 
 
 def _choose(pieces: Sequence[_Piece], quiet: bool = False) -> list[_Piece]:
-    """What to merge next."""
+    """The segments to merge next."""
     sizes = [len(piece.segment) for piece in pieces]
     dead = [len(piece.segment) - piece.in_effect for piece in pieces]
     places = (merge_policy.choose_when_quiet if quiet else merge_policy.choose)(sizes, dead)

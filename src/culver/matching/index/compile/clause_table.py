@@ -36,7 +36,7 @@ class ClauseTable:
     term_start: NDArray[np.int64]
     term_dimension: NDArray[np.int64]
     term_bounds: NDArray[np.int64]
-    """Of the shape (terms, 2): low and high."""
+    """The low and high key of each term; the shape is (terms, 2)."""
     need_start: NDArray[np.int64]
     needs: NDArray[np.int64]
     dimensions: tuple[Dimension, ...]

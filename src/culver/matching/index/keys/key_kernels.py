@@ -149,7 +149,7 @@ def fill_keys(
 
 @compiled
 def _real_key(bits: int) -> int:
-    """As `key_lines.real_key`, from the bits of a real; those of -0.0 become those of 0.0."""
+    """Computes `key_lines.real_key` from the bits of a real. The bits of -0.0 become those of 0.0."""
     key = bits ^ ((bits >> 63) & _MIRROR)
     return key + (key == -1)
 

@@ -1,4 +1,4 @@
-"""Where strings stand among the sorted literals of a segment.
+"""Literals place strings among the sorted literals of a segment.
 
 The first eight bytes of a string, as one number, decide nearly every comparison:
 

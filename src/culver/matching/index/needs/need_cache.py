@@ -1,4 +1,4 @@
-"""Which needs the values of a column meet, remembered from batch to batch: symbols, types and sources recur.
+"""A cache of the needs that the values of a column meet, kept from batch to batch: symbols, types and sources recur.
 
     known     value -> needs met                       all that is remembered; a dictionary, for misses
     table     a hash table over most of `known`        immutable, for the kernel; made anew as `known` grows

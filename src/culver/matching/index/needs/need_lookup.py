@@ -1,4 +1,4 @@
-"""Which needs one value meets, without trying all of them.
+"""A lookup finds the needs that one value meets without trying all of them.
 
 equal values, list members     value -> needs
 prefix, suffix                 length -> text -> needs: one look per length that occurs

@@ -1,4 +1,4 @@
-"""Which segments to merge, so that there are few and each registration is rewritten rarely.
+"""The merge policy picks segments to merge: few remain, and each registration is rewritten rarely.
 
 While subscriptions come and go (`choose`), sizes fall into tiers, each four times the one below; the lowest takes
 everything up to 256 registrations. At most one segment stays in the lowest tier and three in any other. With one

@@ -1,4 +1,4 @@
-"""How an index is divided: into sets, each with segments of its own, that slices work on.
+"""A partitioner divides an index into sets. Each set has its own segments, and slices work on sets.
 
     version 42   placement {"name": "mpartition", "slices": 2, "homes": [-1, 0, 1], "state": ...}
       set 0      segment  segment              home -1: every slice may work on it

@@ -1,4 +1,4 @@
-"""Which registrations of a segment have ended, and where. They are few, so only they are listed."""
+"""Tombstones list the registrations of a segment that have ended, and the positions of their ends."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
