@@ -17,14 +17,23 @@
     │   ├── StorageFull
     │   └── StorageCorrupt
     ├── Unavailable
+    ├── ServerError             a Redis server of the channels cannot be used
+    │   ├── ServerUnreachable
+    │   ├── ServerBusy
+    │   ├── ServerAccessDenied
+    │   ├── ServerUnsuitable
+    │   ├── ServerTlsFailed
+    │   ├── ServerNotStarted
+    │   └── CommandRefused
     └── ClientError             raised by the Python client only
         ├── ConnectionFailed
         └── RequestRefused
 
-An error carries a stable `code` for programs, a sentence that tells a person what to do, the `field` it
-is about where there is one, `details` for machines, and whether a retry can help.
+An error carries a stable `code` for programs, which is the name of its class (`not_found`), a sentence that tells a
+person what to do, the `field` it is about where there is one, `details` for machines, and whether a retry can help.
 """
 
+import re
 from typing import Any, ClassVar
 
 
@@ -33,6 +42,10 @@ class CulverError(Exception):
 
     code: ClassVar[str] = "error"
     retryable: ClassVar[bool] = False
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls.code = re.sub("(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
 
     def __init__(self, message: str, *, field: str | None = None, **details: Any) -> None:
         super().__init__(message)
@@ -44,119 +57,123 @@ class CulverError(Exception):
 class InvalidInput(CulverError):
     """What the caller sent cannot be understood; sending it again cannot help."""
 
-    code = "invalid_input"
-
 
 class InvalidEvent(InvalidInput):
     """An event breaks the value rules; `field` names the attribute."""
-
-    code = "invalid_event"
 
 
 class InvalidFilter(InvalidInput):
     """A filter does not parse, mixes types, or is too complex. `details` may hold `position` (from 0),
     `line`, `column` and `expected` (a list of phrases)."""
 
-    code = "invalid_filter"
-
 
 class InvalidRequest(InvalidInput):
     """A request's parameter, header, body or message has the wrong form; `field` names it."""
-
-    code = "invalid_request"
 
 
 class InvalidConfiguration(InvalidInput):
     """A setting is unknown or has an impossible value; `field` names it as section.name."""
 
-    code = "invalid_configuration"
-
 
 class LimitExceeded(CulverError):
     """A limit among the settings is exceeded; `field` names what was limited, `details` holds `limit`."""
-
-    code = "limit_exceeded"
 
 
 class TooLarge(LimitExceeded):
     """A body, event, batch or message is larger than its limit."""
 
-    code = "too_large"
-
 
 class TooManySubscriptions(LimitExceeded):
     """The site holds as many subscriptions as its settings allow."""
-
-    code = "too_many_subscriptions"
 
 
 class RateLimited(LimitExceeded):
     """The client sends faster than its limit; `details` holds `retry_after_seconds`."""
 
-    code = "rate_limited"
     retryable = True
 
 
 class NotFound(CulverError):
     """The subscription, page or version that was asked for does not exist."""
 
-    code = "not_found"
-
 
 class Conflict(CulverError):
     """The request contradicts what exists, such as a subscription id that is taken."""
-
-    code = "conflict"
 
 
 class Elsewhere(CulverError):
     """Another gateway of the site has the subscription; `details` holds its `url`."""
 
-    code = "elsewhere"
-
 
 class StorageError(CulverError):
     """The disk refused an operation."""
 
-    code = "storage_error"
     retryable = True
 
 
 class StorageFull(StorageError):
     """The disk is full; nothing of the request was acknowledged and nothing of it stays."""
 
-    code = "storage_full"
-
 
 class StorageCorrupt(StorageError):
     """A file fails its checksum or has an unknown format; the message names the file and the way back."""
 
-    code = "storage_corrupt"
     retryable = False
 
 
 class Unavailable(CulverError):
     """The site is starting or stopping."""
 
-    code = "unavailable"
     retryable = True
+
+
+class ServerError(CulverError):
+    """A Redis server of the channels cannot be used; `details` holds its `url`, without a password."""
+
+
+class ServerUnreachable(ServerError):
+    """The server refuses connections, does not answer in time, or has closed the connection. Whether it has carried
+    out the commands in flight is then unknown."""
+
+    retryable = True
+
+
+class ServerBusy(ServerError):
+    """The server cannot carry out commands now: it loads, has no memory left, or has too many clients."""
+
+    retryable = True
+
+
+class ServerAccessDenied(ServerError):
+    """The server wants a password, refuses the one that it got, or forbids the user a command or channel."""
+
+
+class ServerUnsuitable(ServerError):
+    """What answers is not a Redis server, or is one without RESP3."""
+
+
+class ServerTlsFailed(ServerError):
+    """No encrypted connection came about: a certificate is not trusted, or one side does not speak TLS."""
+
+
+class ServerNotStarted(ServerError):
+    """No server program is installed, or it ended before it was ready; the message says why."""
+
+
+class CommandRefused(ServerError):
+    """The server answered a command with an error that none of the other classes stands for."""
 
 
 class ClientError(CulverError):
     """Raised by the Python client only."""
-
-    code = "client_error"
 
 
 class ConnectionFailed(ClientError):
     """The server cannot be reached, or the connection was lost before an answer came. Whether a
     publication in flight was stored is then unknown."""
 
-    code = "connection_failed"
     retryable = True
 
 
 class RequestRefused(ClientError):
     """The server answered with a problem document; `details` holds its `code`, `status` and members."""
-
-    code = "request_refused"

@@ -1,0 +1,131 @@
+"""The process beside a server: its dispatcher and its load analyser.
+
+It is started with the server's number and address as arguments, and the secret on standard input. It learns the other
+servers from the ring that the server stores, and ends with the process that started it, or by SIGTERM.
+"""
+
+import argparse
+import asyncio
+import logging
+import os
+import secrets
+import signal
+import sys
+from random import Random
+
+from culver.channels.core.channel_plan import Ring
+from culver.channels.core.dispatcher_core import DispatcherCore
+from culver.channels.core.envelope import unpack_ring
+from culver.channels.core.instructions import Instruction, Warn
+from culver.channels.core.reserved_names import RING_KEY
+from culver.channels.core_runner import CoreRunner
+from culver.channels.load_analyser import LoadAnalyser
+from culver.channels.servers.redis_address import ServerAccess
+from culver.channels.servers.redis_link import LinkSettings, RedisLink
+from culver.errors import CulverError
+
+logger = logging.getLogger(__name__)
+
+_MEASURE_SECONDS = 1.0
+
+
+class DispatcherProcess:
+    """Runs one dispatcher until it is cancelled. Whatever fails is tried again."""
+
+    def __init__(self, server: int, url: str, secret: bytes, access: ServerAccess) -> None:
+        self._server = server
+        self._url = url
+        self._secret = secret
+        self._access = access
+        self._ring = Ring(-1, (), ())
+
+    async def run(self) -> None:
+        loop = asyncio.get_running_loop()
+        analyser = LoadAnalyser(self._server, loop.time())
+        core = DispatcherCore(self._server, self._secret, Random(secrets.randbits(64)), analyser.take_report)
+        runner = CoreRunner(
+            core,
+            self._address_of,
+            _carry_out,
+            access=self._access,
+            settings=LinkSettings(),
+            name=f"culver-dispatcher-{self._server}",
+        )
+        runner.start()
+        runner.run(core.start(runner.now()))
+        try:
+            while True:
+                try:
+                    await self._watch(core, runner, analyser)
+                except CulverError as error:
+                    logger.warning("server %d: %s", self._server, error)
+                await asyncio.sleep(_MEASURE_SECONDS)
+        finally:
+            await runner.close()
+
+    async def _watch(self, core: DispatcherCore, runner: CoreRunner, analyser: LoadAnalyser) -> None:
+        name = f"culver-analyser-{self._server}"
+        async with RedisLink(self._url, access=self._access, name=name) as link:
+            while True:
+                self._read_ring(await link.request((b"GET", RING_KEY)), core, runner)
+                await analyser.measure(link, asyncio.get_running_loop().time())
+                await asyncio.sleep(_MEASURE_SECONDS)
+
+    def _read_ring(self, reply: object, core: DispatcherCore, runner: CoreRunner) -> None:
+        if not isinstance(reply, bytes):
+            return
+        try:
+            ring = unpack_ring(reply, self._secret)
+        except ValueError as error:
+            logger.warning("%s", error)
+            return
+        if ring.version > self._ring.version:
+            for server in self._ring.numbers - ring.numbers:
+                runner.run(core.server_gone(server))
+            self._ring = ring
+
+    def _address_of(self, server: int) -> str | None:
+        if server == self._server:
+            return self._url
+        return next((each.url for each in self._ring.servers if each.number == server), None)
+
+
+def _carry_out(instruction: Instruction) -> None:
+    if isinstance(instruction, Warn):
+        logger.warning("%s", instruction.text)
+
+
+async def _run_until_stopped(process: DispatcherProcess) -> None:
+    loop = asyncio.get_running_loop()
+    task = asyncio.ensure_future(process.run())
+    loop.add_signal_handler(signal.SIGTERM, task.cancel)
+    watcher = asyncio.ensure_future(_wait_for_orphanhood(os.getppid()))
+    watcher.add_done_callback(lambda _: task.cancel())
+    try:
+        await task
+    except asyncio.CancelledError:
+        pass
+    finally:
+        watcher.cancel()
+
+
+async def _wait_for_orphanhood(parent: int) -> None:
+    while os.getppid() == parent:  # noqa: ASYNC110  the system tells nobody
+        await asyncio.sleep(1.0)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="culver-dispatcher")
+    parser.add_argument("--server", type=int, required=True)
+    parser.add_argument("--url", required=True)
+    parser.add_argument("--username")
+    options = parser.parse_args()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s dispatcher: %(message)s")
+    secret = bytes.fromhex(sys.stdin.readline().strip())
+    password = sys.stdin.readline().strip() or None
+    access = ServerAccess(username=options.username, password=password)
+    asyncio.run(_run_until_stopped(DispatcherProcess(options.server, options.url, secret, access)))
+
+
+if __name__ == "__main__":
+    main()
