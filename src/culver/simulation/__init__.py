@@ -1,0 +1,75 @@
+"""Seeded simulations that drive the pure cores, the same objects as in production.
+
+virtual_clock       time, and the actions that wait for it
+simulated_network   connections between named nodes: latency, loss, resets, half-open ends, partitions
+seeded_run          runs of a scenario by a seed: trace, violations, exact replay
+
+simulated_redis     a Redis server in memory, with its order of replies and pushes
+redis_node          that server as a node of the network
+core_host           the process of a client or a dispatcher: carries out its core's instructions
+delivery_oracle     what the channels promise, and every broken promise
+simulated_keeper    the process that keeps the plan
+simulated_channels  a world of all these
+channel_scenarios   what happens in it: channels that move, and everything that can break
+"""
+
+from culver.simulation.core_host import CoreHost, HostTiming, node_of_server
+from culver.simulation.delivery_oracle import DeliveryOracle
+from culver.simulation.redis_keys import ErrorReply
+from culver.simulation.redis_node import RedisNode
+from culver.simulation.seeded_run import (
+    RunOutcome,
+    RunsDiffer,
+    Scenario,
+    SeededRun,
+    SeedFailed,
+    TraceRecord,
+    check_replay,
+    replay_command,
+    run_seed,
+    run_seeds,
+)
+from culver.simulation.simulated_channels import ChannelWorld, SimulatedClient
+from culver.simulation.simulated_network import (
+    ConnectionEnd,
+    ConnectionListener,
+    LinkQuality,
+    LinkTraffic,
+    Partition,
+    SimulatedNetwork,
+)
+from culver.simulation.simulated_redis import OutputLimit, RedisPush, RedisSession, SimulatedRedis
+from culver.simulation.virtual_clock import VirtualClock, VirtualTimer
+
+__all__ = [
+    "ChannelWorld",
+    "ConnectionEnd",
+    "ConnectionListener",
+    "CoreHost",
+    "DeliveryOracle",
+    "ErrorReply",
+    "HostTiming",
+    "LinkQuality",
+    "LinkTraffic",
+    "OutputLimit",
+    "Partition",
+    "RedisNode",
+    "RedisPush",
+    "RedisSession",
+    "RunOutcome",
+    "RunsDiffer",
+    "Scenario",
+    "SeedFailed",
+    "SeededRun",
+    "SimulatedClient",
+    "SimulatedNetwork",
+    "SimulatedRedis",
+    "TraceRecord",
+    "VirtualClock",
+    "VirtualTimer",
+    "check_replay",
+    "node_of_server",
+    "replay_command",
+    "run_seed",
+    "run_seeds",
+]

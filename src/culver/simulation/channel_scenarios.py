@@ -1,0 +1,194 @@
+"""Scenarios of the channels: clients publish and subscribe while channels move, and while things break.
+
+python -m culver.simulation culver.simulation.channel_scenarios:troubled_channels --seeds 0 10000
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+from culver.channels.core.envelope import EnvelopeKind, is_ours, kind_of
+from culver.channels.core.reserved_names import RESERVED_PREFIX
+from culver.simulation.seeded_run import SeededRun
+from culver.simulation.simulated_channels import ChannelWorld, Groups, SimulatedClient
+from culver.simulation.simulated_network import LinkQuality
+
+_SERVERS = (1, 2, 3)
+_CHANNELS = (b"alpha", b"beta", b"gamma", b"delta")
+_PATTERN = b"*a"
+
+#: One server, both kinds of replication, and both at once.
+_PLACES: tuple[Groups, ...] = (
+    *(((1,),), ((2,),), ((3,),)),
+    *(((1, 2),), ((1, 2, 3),)),
+    *(((1,), (2,)), ((2,), (3,)), ((1,), (2,), (3,))),
+    *(((1, 2), (3,)), ((1,), (2, 3))),
+)
+
+_TRAFFIC_SECONDS = 25.0
+#: By then every message has come or been reported, and moves have calmed down.
+_END_SECONDS = 40.0
+_PUBLICATIONS_PER_SECOND = 25.0
+#: A subscriber has read the tails of a channel by then, also if it was cut off meanwhile.
+_STEADY_SECONDS = 8.0
+#: A publisher has stored its tail by then.
+_LAST_WORDS_SECONDS = 2.0
+_MOVES_PER_SECOND = 0.5
+_FAULTS_PER_SECOND = 0.4
+_FAULT_SECONDS = (0.05, 0.3, 1.0, 3.0)
+
+
+def moving_channels(run: SeededRun) -> None:
+    """Channels move and are replicated, and nothing breaks: no message may be lost, not even with a report."""
+    traffic = _Traffic(run)
+    traffic.go_on()
+    world = traffic.world
+    world.check()
+    if world.oracle.reported_losses:
+        run.violate(f"{world.oracle.reported_losses} messages are reported as lost, and nothing was broken")
+
+
+def troubled_channels(run: SeededRun) -> None:
+    """The same, while servers, dispatchers, the keeper, clients, connections and messages get lost.
+
+    Nobody subscribes by a pattern here: such a subscriber cannot read tails of channels that it does not know, so it
+    does not notice the loss of the first messages of a publisher.
+    """
+    traffic = _Traffic(run, patterns=False)
+    faults = _Faults(traffic)
+    run.clock.at(4, faults.strike)
+    traffic.go_on()
+    traffic.world.check()
+
+
+class _Traffic:
+    """Four clients that publish and subscribe, and channels that move. Links differ from run to run."""
+
+    def __init__(self, run: SeededRun, *, patterns: bool = True) -> None:
+        self.run = run
+        self._patterns = patterns
+        self.random = run.random("traffic")
+        jitter = self.random.choice((0.0005, 0.005, 0.02))
+        self.world = ChannelWorld(
+            run,
+            len(_SERVERS),
+            quality=LinkQuality(0.0005, jitter),
+            grace_seconds=8,
+            steady_after_seconds=_STEADY_SECONDS,
+            last_words_seconds=_LAST_WORDS_SECONDS,
+        )
+        self.clients = [self.world.add_client(name) for name in ("ann", "bob", "cid", "dee")]
+        run.clock.run_until(1)
+        for client in self.clients:
+            self.subscribe(client)
+
+    def subscribe(self, client: SimulatedClient) -> None:
+        client.subscribe(*self.random.sample(_CHANNELS, 2))
+        if self._patterns and self.random.random() < 0.25:
+            client.psubscribe(_PATTERN)
+
+    def go_on(self) -> None:
+        """Runs to the end."""
+        self._publish()
+        self._move()
+        self.run.clock.run_until(_END_SECONDS)
+
+    def again(self, per_second: float, action: Callable[[], None]) -> None:
+        if self.run.clock.now < _TRAFFIC_SECONDS:
+            self.run.clock.after(self.random.expovariate(per_second), action)
+
+    def _publish(self) -> None:
+        client = self.random.choice(self.clients)
+        if client.host.is_running:
+            client.publish(self.random.choice(_CHANNELS))
+        self.again(_PUBLICATIONS_PER_SECOND, self._publish)
+
+    def _move(self) -> None:
+        if self.world.keeper.is_running:
+            self.world.move({self.random.choice(_CHANNELS): self.random.choice(_PLACES)})
+        self.again(_MOVES_PER_SECOND, self._move)
+
+
+class _Faults:
+    """Breaks something now and then, and mends it after a while."""
+
+    def __init__(self, traffic: _Traffic) -> None:
+        self._traffic = traffic
+        self._world = traffic.world
+        self._random = traffic.run.random("faults")
+        self._kinds = (
+            self._crash_server,
+            self._kill_dispatcher,
+            self._kill_keeper,
+            self._kill_client,
+            self._break_connection,
+            self._cut_off_client,
+            self._pause_client,
+            self._lose_notes,
+        )
+
+    def strike(self) -> None:
+        self._random.choice(self._kinds)(self._random.choice(_FAULT_SECONDS))
+        self._traffic.again(_FAULTS_PER_SECOND, self.strike)
+
+    def _crash_server(self, seconds: float) -> None:
+        server = self._random.choice(_SERVERS)
+        if self._world.servers[server].is_running:
+            self._world.crash_server(server, silently=self._random.random() < 0.2)
+            self._world.clock.after(seconds, lambda: self._world.start_server(server))
+
+    def _kill_dispatcher(self, seconds: float) -> None:
+        server = self._random.choice(_SERVERS)
+        if self._world.dispatchers[server].is_running:
+            self._world.kill_dispatcher(server)
+            self._world.clock.after(seconds, lambda: self._world.start_dispatcher(server))
+
+    def _kill_keeper(self, seconds: float) -> None:
+        if self._world.keeper.is_running:
+            self._world.kill_keeper()
+            self._world.clock.after(seconds, self._world.start_keeper)
+
+    def _kill_client(self, seconds: float) -> None:
+        client = self._random.choice(self._traffic.clients)
+        if client.host.is_running:
+            client.kill(silently=self._random.random() < 0.2)
+            self._world.clock.after(seconds, partial(self._revive, client))
+
+    def _revive(self, client: SimulatedClient) -> None:
+        client.start()
+        self._traffic.subscribe(client)
+
+    def _break_connection(self, seconds: float) -> None:
+        ends = self._world.network.connections(f"server-{self._random.choice(_SERVERS)}")
+        if ends:
+            end = self._random.choice(ends)
+            is_silent = self._random.random() < 0.3
+            self._world.run.record("break connection", end.node, end.peer_node, is_silent)
+            (self._world.network.make_half_open if is_silent else self._world.network.reset)(end)
+
+    def _cut_off_client(self, seconds: float) -> None:
+        client = self._random.choice(self._traffic.clients)
+        servers = self._random.sample([f"server-{server}" for server in _SERVERS], self._random.randint(1, 3))
+        self._world.run.record("cut off", client.name, str(servers), seconds)
+        cut = self._world.network.partition([client.name], servers)
+        self._world.clock.after(seconds, cut.end)
+
+    def _pause_client(self, seconds: float) -> None:
+        client = self._random.choice(self._traffic.clients)
+        if client.host.is_running:
+            self._world.run.record("pause", client.life, seconds)
+            client.host.pause()
+            self._world.clock.after(seconds, client.host.resume)
+
+    def _lose_notes(self, seconds: float) -> None:
+        """Half of the switch messages and notes of the service vanish on their way to clients and dispatchers."""
+        redis = self._world.servers[self._random.choice(_SERVERS)].redis
+        random = self._world.run.random(f"lost at {self._world.clock.now}")
+        self._world.run.record("lose notes", seconds)
+        redis.loses = lambda session, channel, message: _is_note(channel, message) and random.random() < 0.5
+        self._world.clock.after(seconds, lambda: setattr(redis, "loses", None))
+
+
+def _is_note(channel: bytes, message: bytes) -> bool:
+    return channel.startswith(RESERVED_PREFIX) or (
+        is_ours(message) and kind_of(message) == EnvelopeKind.SWITCH
+    )

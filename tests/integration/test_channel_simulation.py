@@ -1,0 +1,25 @@
+"""Hundreds of seeds of simulated channels: moves, and trouble of every kind. A failing seed says how to replay it."""
+
+import pytest
+
+from culver.simulation import run_seeds
+from culver.simulation.channel_scenarios import moving_channels, troubled_channels
+
+_SEEDS_OF_TEST = 25
+
+
+@pytest.mark.slow(seconds=9)
+@pytest.mark.parametrize("first", range(0, 200, _SEEDS_OF_TEST))
+def test_troubled_channels_lose_nothing_in_silence(first: int) -> None:
+    assert run_seeds(troubled_channels, range(first, first + _SEEDS_OF_TEST))
+
+
+@pytest.mark.slow(seconds=9)
+@pytest.mark.parametrize("first", range(0, 100, _SEEDS_OF_TEST))
+def test_moving_channels_lose_nothing(first: int) -> None:
+    assert run_seeds(moving_channels, range(first, first + _SEEDS_OF_TEST))
+
+
+@pytest.mark.parametrize("seed", [89, 251, 1111, 1231, 1394])
+def test_seeds_that_once_found_a_silent_loss_stay_mended(seed: int) -> None:
+    assert run_seeds(troubled_channels, [seed])
