@@ -1,0 +1,38 @@
+"""Runs the paper's experiments in turn and draws their plots."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+
+from culver.bench.bench_frame import Record, Tell
+from culver.bench.channels.channels_findings import ExperimentResult
+from culver.bench.channels.channels_plan import ChannelsPlan
+from culver.bench.channels.game_experiments import measure_elasticity, measure_scalability
+from culver.bench.channels.replication_experiment import measure_replication
+from culver.bench.channels.rival_systems import measure_baselines
+from culver.bench.line_plot import check_plotting, save_plots
+
+Measure = Callable[[ChannelsPlan, Tell], Awaitable[ExperimentResult]]
+
+_EXPERIMENTS: Mapping[str, Sequence[Measure]] = {
+    "1": (measure_replication, measure_baselines),
+    "2": (measure_scalability,),
+    "3": (measure_elasticity,),
+}
+
+
+def run(plan: ChannelsPlan, plots: Path, tell: Tell) -> list[Record]:
+    """Measure what the plan names, in the paper's order, and draw into the directory `plots`. Raises
+    BenchmarkFailed."""
+    check_plotting()
+    return asyncio.run(_run(plan, plots, tell))
+
+
+async def _run(plan: ChannelsPlan, plots: Path, tell: Tell) -> list[Record]:
+    records: list[Record] = []
+    for name, measures in _EXPERIMENTS.items():
+        for measure in measures if name in plan.experiments else ():
+            result = await measure(plan, tell)
+            save_plots(result.plots, plots, tell)
+            records += [finding.record() for finding in result.findings]
+    return records

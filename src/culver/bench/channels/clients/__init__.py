@@ -1,0 +1,8 @@
+"""The clients of the benchmark of the channels: hundreds in a process, each with connections of its own.
+
+client_crowd     processes full of clients, and what they report
+client_process   such a process: subscribers, publishers or players
+bench_peers      a client of the channels, of plain redis-py and of sharded pub/sub
+game_world       where players walk
+wide_area        latencies of a wide-area network
+"""

@@ -1,0 +1,41 @@
+"""`culver bench channels` runs whole: servers behind limits, players in processes of their own, both policies."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from culver.channels.servers.server_program import find_server_program
+from culver.errors import ServerNotStarted
+
+try:
+    find_server_program()
+except ServerNotStarted as error:
+    pytest.skip(str(error), allow_module_level=True)
+
+
+@pytest.mark.parametrize("limits", [(), ("--proxies",)], ids=["best limits", "proxies"])
+def test_a_quick_game_tells_how_many_players_each_policy_bears(
+    tmp_path: Path, limits: tuple[str, ...]
+) -> None:
+    command = [sys.executable, "-m", "culver", "bench", "channels", "--experiment", "2", "--quick", *limits]
+    done = subprocess.run(
+        [*command, "--plots", str(tmp_path), "--json", "-"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    records = json.loads(done.stdout)["results"]
+    players = {record["policy"]: record for record in records if record["what"] == "players"}
+    assert set(players) == {"dynamoth", "consistent-hashing"}
+    for record in players.values():
+        assert record["experiment"] == "2"
+        assert record["unit"] == "players"
+        assert record["ours"] > 0
+        assert ("proxies" in record["note"]) >= bool(limits)
+    assert players["dynamoth"]["paper"] == 1_000
+    assert {path.name for path in tmp_path.iterdir()} >= {"figure-5a.svg", "figure-5c.svg", "figure-6.svg"}
