@@ -1,15 +1,6 @@
 """Matching: which subscriptions an event satisfies.
 
-    Filter, Matches, ColumnarFilter               subscriptions in memory, matched with batches of events
-    Entry, ClauseTable, compile_rows,             registrations compiled to clauses
-      compiles_by_column
-    IndexWriter, Compaction, Index,               clauses in files, versions of them, and matching against one
-      SearchMemory, index_versions, read_division, warm_up
-    Partitioner, ANYWHERE                         what divides an index into sets
-    Dimension, KeyLine, BatchColumns, ...         values of events and bounds of clauses as keys, for a placement
-    Groups, Found, ...                            matches grouped by registration
-
-`culver.matching.index` draws the way from clauses to files to matches.
+`filters/` match subscriptions in memory. `index/` draws the way from clauses to files to matches.
 """
 
 from typing import TYPE_CHECKING
@@ -17,16 +8,17 @@ from typing import TYPE_CHECKING
 from culver.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from culver.matching.filter import Filter as Filter, Matches as Matches
-    from culver.matching.filters.columnar import ColumnarFilter as ColumnarFilter
-    from culver.matching.groups import (
+    from culver.matching.filter import (
         MOST_EVENTS as MOST_EVENTS,
+        Filter as Filter,
         Found as Found,
         Groups as Groups,
         Matched as Matched,
+        Matches as Matches,
         MatchList as MatchList,
         Rows as Rows,
     )
+    from culver.matching.filters.columnar import ColumnarFilter as ColumnarFilter
     from culver.matching.index.compile.bulk_compiler import (
         compile_rows as compile_rows,
         compiles_by_column as compiles_by_column,
@@ -50,10 +42,7 @@ if TYPE_CHECKING:
         term_bounds as term_bounds,
         term_hashes as term_hashes,
     )
-    from culver.matching.index.results.grouping import (
-        Grouping as Grouping,
-        pooled_rows as pooled_rows,
-    )
+    from culver.matching.index.results.grouping import Grouping as Grouping, pooled_rows as pooled_rows
     from culver.matching.index.storage.compaction import Compaction as Compaction
     from culver.matching.index.storage.index_reader import Index as Index, SearchMemory as SearchMemory
     from culver.matching.index.storage.index_writer import IndexWriter as IndexWriter

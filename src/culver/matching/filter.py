@@ -1,18 +1,42 @@
-"""The filter protocol: subscriptions in and out by number, batches of events in, matches out.
+"""The filter protocol, and what matching gives: matches by event, as a search lists them, and by registration, as the
+exit point hands them on.
 
-StreamHub calls this `libfilter` (section 3.2.2): it stores and removes subscriptions by identifier, and returns the
-identifiers that a publication matches. Ours works on batches.
+    event   0        1     2     3                     registration   2     5     7     9
+    numbers 7 2      -     -     2 5 9                 rows           0 3   3     0     3
+
+StreamHub calls the protocol `libfilter` (section 3.2.2): it stores and removes subscriptions by identifier, and
+returns the identifiers that a publication matches. Ours works on batches.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from culver.model.language import Predicate
+
+MOST_EVENTS = 1 << 16
+"""One grouping covers at most so many events, so that a row fits into two bytes."""
+
+Rows = NDArray[np.uint16]
+
+
+class Filter(Protocol):
+    """Not thread-safe: one owner changes it and matches with it."""
+
+    def add(self, subscriptions: Iterable[tuple[int, Predicate]]) -> None:
+        """Store subscriptions. One whose number is there already replaces it."""
+
+    def remove(self, numbers: Iterable[int]) -> None:
+        """Remove subscriptions. Unknown numbers are ignored."""
+
+    def match(self, batch: pa.RecordBatch) -> "Matches":
+        """Match every event of `batch` (laid out as in `model.columns`) against every subscription."""
+
+    def __len__(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,16 +76,49 @@ def spread_rows(matches: Matches, rows: NDArray[np.int64], count: int) -> Matche
     return Matches(offsets, matches.numbers)
 
 
-class Filter(Protocol):
-    """Not thread-safe: one owner changes it and matches with it."""
+class Groups(NamedTuple):
+    """Registration `numbers[i]` (ascending) gets the events `rows[bounds[i]:bounds[i + 1]]` (ascending)."""
 
-    def add(self, subscriptions: Iterable[tuple[int, Predicate]]) -> None:
-        """Store subscriptions. One whose number is there already replaces it."""
+    numbers: NDArray[np.int64]
+    bounds: NDArray[np.int64]
+    rows: Rows
 
-    def remove(self, numbers: Iterable[int]) -> None:
-        """Remove subscriptions. Unknown numbers are ignored."""
+    @property
+    def pairs(self) -> int:
+        return len(self.rows)
 
-    def match(self, batch: pa.RecordBatch) -> Matches:
-        """Match every event of `batch` (laid out as in `model.columns`) against every subscription."""
+    @property
+    def span(self) -> tuple[int, int]:
+        """The lowest and the highest number. There must be one."""
+        return int(self.numbers[0]), int(self.numbers[-1])
 
-    def __len__(self) -> int: ...
+
+class MatchList(NamedTuple):
+    """Row `first_row + i` satisfies the registrations `numbers[offsets[i]:offsets[i + 1]]`, in any order."""
+
+    first_row: int
+    span: tuple[int, int]
+    """No number lies below the first or above the second."""
+    offsets: NDArray[np.int64]
+    numbers: NDArray[np.int64]
+
+    @property
+    def pairs(self) -> int:
+        return len(self.numbers)
+
+    def part(self) -> "MatchList":
+        return self
+
+
+Matched = Groups | MatchList
+
+
+class Found(Protocol):
+    """What a search has found. It may share memory with the next search, so take its part before that begins."""
+
+    @property
+    def pairs(self) -> int:
+        """The number of pairs of an event and a registration, or a few more."""
+
+    def part(self) -> Matched:
+        """The matches, in memory of their own. May be called once."""

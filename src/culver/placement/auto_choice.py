@@ -1,14 +1,7 @@
 """The choice of a placement, from what was measured, with the reason in a sentence.
 
-Every placement in question is an option: what an event costs with it, and how much the fullest worker holds.
-
-    memory
-      |  replicated             does not fit
-    --+------------------------------------------ half of a worker's memory
-      |        event-space   mpartition
-      |                            hashed
-      +------------------------------------------ seconds per event
-                 ^ taken: the quickest that fits. Where none fits, the one that needs least memory
+Every placement in question is an option: what an event costs with it, and how much the fullest worker holds. The
+quickest that fits into half of a worker's memory is taken and, where none fits, the one that needs least.
 
 An existing index keeps its placement, unless that does not fit or another is clearly quicker: a change means building
 everything anew at the start. In the same way `replicated` has precedence while it fits, because it has the fewest

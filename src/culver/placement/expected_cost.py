@@ -6,28 +6,33 @@ goes to the candidate whose slice would be done with it first. The slice with mo
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from culver.jit import Integers, Reals, compiled
-from culver.matching import ANYWHERE, ClauseTable
+from culver.matching import (
+    ANYWHERE,
+    HIGHEST_KEY,
+    LOWEST_KEY,
+    ClauseTable,
+    KeyLine,
+    real_of_key,
+    reals_of_keys,
+)
+from culver.model import Event, Timestamp, Value
+from culver.model.columns import concat, encode
 from culver.placement.placement import Placement
-from culver.placement.typical_events import draw_typical_events
 
 LEARNING_SAMPLE = 8192
 """Of more registrations than these, every n-th is looked at."""
 # A change is worth it where the cost falls below this part of what it is.
 _CLEARLY = 0.8
-
-
-class Pace(NamedTuple):
-    """Registrations that an event is matched against, on average: by all slices together, and by the busiest slice
-    times the number of slices. Both are equal where all slices have as much to do."""
-
-    searched: float
-    busiest: float
+_EVENTS = 512
+# The dimensions with most terms.
+_DIMENSIONS = 64
+_SEED = 20_110_517
+_INNER = "data."
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,18 +80,18 @@ def sampled(table: ClauseTable) -> ClauseTable:
     return table if count <= LEARNING_SAMPLE else table.every(count // LEARNING_SAMPLE + 1)
 
 
-def pace(choices: Sequence[Integers], sizes: Integers, homes: Integers, slices: int) -> Pace:
-    """Work out the pace for events with these choices among sets of these sizes and homes."""
+def pace(choices: Sequence[Integers], sizes: Integers, homes: Integers, slices: int) -> tuple[float, float]:
+    """The registrations that an event with these choices among sets of these sizes and homes is matched against, on
+    average: by all slices together, and by the busiest slice times the number of slices."""
     load = np.zeros(slices)
     events = max([1, *(len(choice) for choice in choices)])
     for choice in choices:
         spread(np.ascontiguousarray(choice), sizes, homes, load)
-    return Pace(float(load.sum()) / events, float(load.max()) * slices / events)
+    return float(load.sum()) / events, float(load.max()) * slices / events
 
 
 @compiled
 def spread(choice: Integers, sizes: Integers, homes: Integers, load: Reals) -> None:
-    """Add each event of a choice to the load of the slice that it goes to."""
     for row in range(len(choice)):
         best, least = -1, np.inf
         for place in range(choice.shape[1]):
@@ -99,3 +104,36 @@ def spread(choice: Integers, sizes: Integers, homes: Integers, load: Reals) -> N
                 best, least = home, after
         if best >= 0:
             load[best] = least
+
+
+def draw_typical_events(table: ClauseTable) -> pa.RecordBatch:
+    """Draw events whose values fall where the intervals of registrations begin and end, the same for the same table.
+    Every event has a value in each of the dimensions with most terms."""
+    random = np.random.default_rng(_SEED)
+    data: list[dict[str, Value]] = [{} for _ in range(_EVENTS)]
+    terms = np.bincount(table.term_dimension, minlength=len(table.dimensions))
+    for place in np.argsort(-terms, kind="stable")[:_DIMENSIONS].tolist():
+        name, line = table.dimensions[place]
+        ends = table.term_bounds[table.term_dimension == place].reshape(-1)
+        ends = ends[(ends != LOWEST_KEY) & (ends != HIGHEST_KEY)]
+        if line in (KeyLine.NUMBERS, KeyLine.REALS):
+            ends = ends[np.isfinite(reals_of_keys(ends))]  # the key above that of the greatest real
+        if not len(ends) or line is KeyLine.LISTS:
+            continue
+        for event, key in zip(data, random.choice(ends, _EVENTS).tolist(), strict=True):
+            event.setdefault(name.removeprefix(_INNER), _value(key, line, table.literals))
+    return concat(encode([Event({}, each, b"{}") for each in data], 0))
+
+
+def _value(key: int, line: KeyLine, literals: tuple[bytes, ...]) -> Value:
+    match line:
+        case KeyLine.NUMBERS | KeyLine.REALS:
+            return real_of_key(key)
+        case KeyLine.STRINGS:
+            return literals[min(key >> 1, len(literals) - 1)].decode(errors="replace")
+        case KeyLine.BOOLEANS:
+            return bool(key)
+        case KeyLine.TIMESTAMPS:
+            return Timestamp(key)
+        case _:
+            return key

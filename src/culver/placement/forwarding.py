@@ -8,11 +8,6 @@ from what the slices last reported:
     subscription-count   the one with the fewest registrations
     random               any, by a hash of the event's number
 
-    reported                                      decided
-    slice 0   queue, arrival and rate of          event 0, 0.00 s later    slice 0
-              each of its sets                    event 1, 0.02 s later    slice 2
-    slice 1   ...                                 event 2, 0.02 s later    slice 0 (which has done some by now)
-
 Policies are pure: they have no clock, and no memory between calls. The same arguments give the same choice in every
 process, so each task of a batch works out for itself what all the others do.
 """
@@ -20,12 +15,12 @@ process, so each task of a batch works out for itself what all the others do.
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple, Protocol
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from culver.placement import forwarding_kernels as kernels
+from culver.jit import Integers, Reals
+from culver.placement.forwarding_kernels import PackedChoices, choose_cheapest, choose_hashed
 from culver.placement.placement import ChosenSets
 
 # An event waits for so many events of average cost rather than cost e times as much.
@@ -49,91 +44,63 @@ class SetLoad:
     response         seconds from an event's arrival to its answer, as last measured
     """
 
-    homes: NDArray[np.int64]
+    homes: Integers
     slices: int
-    registrations: NDArray[np.int64]
-    queue: NDArray[np.float64]
-    arrival: NDArray[np.float64]
-    rate: NDArray[np.float64]
-    response: NDArray[np.float64]
+    registrations: Integers
+    queue: Reals
+    arrival: Reals
+    rate: Reals
+    response: Reals
 
 
-class Forwarding(Protocol):
+class Forwarding(ABC):
     name: ClassVar[str]
 
     def choose(
-        self,
-        load: SetLoad,
-        choices: Sequence[NDArray[np.int64]],
-        seconds: NDArray[np.float64],
-        first: int = 0,
+        self, load: SetLoad, choices: Sequence[Integers], seconds: Reals, first: int = 0
     ) -> ChosenSets:
         """Choose a set for each event in each choice of a route. `choices` are arrays (events, candidates). `seconds`
         says how long after the report each event is decided on, ascending; `first` is the number of the first event.
 
         A set that is anywhere goes to a slice that the event goes to anyway, or else to one that the policy takes."""
-
-
-class _Policy(ABC):
-    """The part that all policies share: `_take` fills in the sets and slices that kernels choose."""
-
-    def choose(
-        self,
-        load: SetLoad,
-        choices: Sequence[NDArray[np.int64]],
-        seconds: NDArray[np.float64],
-        first: int = 0,
-    ) -> ChosenSets:
-        widths = [choice.shape[1] for choice in choices]
-        starts = np.concatenate([[0], np.cumsum(widths, dtype=np.int64)])
-        events = len(seconds)
-        side_by_side = [np.empty((events, 0), np.int64), *choices]
-        packed = choices[0] if len(choices) == 1 else np.concatenate(side_by_side, axis=1)
-        sets, slices = np.empty((2, len(choices), events), np.int64)
-        packed = np.ascontiguousarray(packed, np.int64)
-        self._take(load, _Packed(packed, starts, sets, slices), seconds, first)
+        starts = np.cumsum([0, *(choice.shape[1] for choice in choices)], dtype=np.int64)
+        candidates = choices[0] if len(choices) == 1 else np.concatenate(choices, axis=1)
+        sets, slices = np.empty((2, len(choices), len(seconds)), np.int64)
+        packed = PackedChoices(np.ascontiguousarray(candidates, np.int64), starts, sets, slices)
+        self._choose(load, packed, seconds, first)
         return ChosenSets(tuple(sets), tuple(slices))
 
     @abstractmethod
-    def _take(self, load: SetLoad, packed: "_Packed", seconds: NDArray[np.float64], first: int) -> None: ...
+    def _choose(self, load: SetLoad, choices: PackedChoices, seconds: Reals, first: int) -> None:
+        """Fill in the sets and slices."""
 
 
-class _Packed(NamedTuple):
-    """Choices as kernels take them, and arrays for the chosen sets and slices."""
-
-    candidates: NDArray[np.int64]
-    starts: NDArray[np.int64]
-    sets: NDArray[np.int64]
-    slices: NDArray[np.int64]
-
-
-class RandomForwarding(_Policy):
+class RandomForwarding(Forwarding):
     name: ClassVar[str] = "random"
 
-    def _take(self, load: SetLoad, packed: _Packed, seconds: NDArray[np.float64], first: int) -> None:
-        candidates, starts, sets, slices = packed
-        kernels.choose_hashed(candidates, starts, load.homes, load.slices, first, sets, slices)
+    def _choose(self, load: SetLoad, choices: PackedChoices, seconds: Reals, first: int) -> None:
+        choose_hashed(choices, load.homes, load.slices, first)
 
 
-class SubscriptionCountForwarding(_Policy):
+class SubscriptionCountForwarding(Forwarding):
     """Good as long as every slice keeps up: it ignores queues, and that the sets of one slice compete."""
 
     name: ClassVar[str] = "subscription-count"
 
-    def _take(self, load: SetLoad, packed: _Packed, seconds: NDArray[np.float64], first: int) -> None:
-        _take_least(load, load.registrations.astype(np.float64), packed, first)
+    def _choose(self, load: SetLoad, choices: PackedChoices, seconds: Reals, first: int) -> None:
+        _choose_least(load, load.registrations.astype(np.float64), choices, seconds, first)
 
 
-class ResponseTimeForwarding(_Policy):
+class ResponseTimeForwarding(Forwarding):
     """Takes the report as it is until the next one, so all events in between go to the same places."""
 
     name: ClassVar[str] = "response-time"
 
-    def _take(self, load: SetLoad, packed: _Packed, seconds: NDArray[np.float64], first: int) -> None:
-        _take_least(load, load.response, packed, first)
+    def _choose(self, load: SetLoad, choices: PackedChoices, seconds: Reals, first: int) -> None:
+        _choose_least(load, load.response, choices, seconds, first)
 
 
-class AdaptiveForwarding(_Policy):
+class AdaptiveForwarding(Forwarding):
     """Takes the candidate with the least work waiting at its slice now, and the least price. All sets of a slice
     compete for the slice's time.
 
@@ -165,26 +132,13 @@ class AdaptiveForwarding(_Policy):
     def __init__(self, share: float = 1.0) -> None:
         self._echo = 1.0 / share
 
-    def _take(self, load: SetLoad, packed: _Packed, seconds: NDArray[np.float64], first: int) -> None:
-        candidates, starts, sets, slices = packed
+    def _choose(self, load: SetLoad, choices: PackedChoices, seconds: Reals, first: int) -> None:
         cost = seconds_each(load)
-        work = _by_slice(load, load.queue * cost)
-        kernels.choose_adaptive(
-            candidates,
-            starts,
-            load.homes,
-            cost,
-            _prices(cost),
-            work,
-            seconds,
-            self._echo,
-            first,
-            sets,
-            slices,
-        )
+        work, free = _by_slice(load, load.queue * cost), np.zeros(load.slices)
+        choose_cheapest(choices, load.homes, _prices(cost), free, self._echo * cost, work, seconds, first)
 
 
-def seconds_each(load: SetLoad) -> NDArray[np.float64]:
+def seconds_each(load: SetLoad) -> Reals:
     """The seconds that one event takes in each set. Sets that are not measured are estimated by their size."""
     measured = load.rate > 0
     cost = np.zeros(len(load.rate))
@@ -197,18 +151,18 @@ def seconds_each(load: SetLoad) -> NDArray[np.float64]:
     return cost
 
 
-def _prices(cost: NDArray[np.float64]) -> NDArray[np.float64]:
+def _prices(cost: Reals) -> Reals:
     """The price of each set in seconds; the lowest is that of sets where an event costs nothing."""
     some = cost > 0
     if not some.any():
         return cost
     logarithms = np.full(len(cost), -np.inf)
     logarithms[some] = logarithm(cost[some])
-    prices: NDArray[np.float64] = cost + _PATIENCE * cost[some].mean() * logarithms
+    prices: Reals = cost + _PATIENCE * cost[some].mean() * logarithms
     return prices
 
 
-def logarithm(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def logarithm(values: Reals) -> Reals:
     """The logarithm of positive, finite values, the same to the last bit on every machine. NumPy's own depends on the
     processor, and two tasks that differ in one bit may both leave an event to the other. This one uses only sums,
     products and quotients: ln(m) = 2 artanh((m - 1) / (m + 1)), as a series."""
@@ -219,11 +173,11 @@ def logarithm(values: NDArray[np.float64]) -> NDArray[np.float64]:
     square, series = share * share, np.zeros(len(values))
     for power in range(_LAST_POWER, 0, -2):
         series = series * square + 1.0 / power
-    result: NDArray[np.float64] = (exponent - low) * _LN_2 + 2.0 * share * series
+    result: Reals = (exponent - low) * _LN_2 + 2.0 * share * series
     return result
 
 
-def _by_slice(load: SetLoad, values: NDArray[np.float64]) -> NDArray[np.float64]:
+def _by_slice(load: SetLoad, values: Reals) -> Reals:
     """The sum over the sets of each slice; sets that are anywhere count in equal parts."""
     placed = load.homes >= 0
     sums = np.bincount(load.homes[placed], values[placed], load.slices).astype(np.float64)
@@ -231,6 +185,7 @@ def _by_slice(load: SetLoad, values: NDArray[np.float64]) -> NDArray[np.float64]
     return sums
 
 
-def _take_least(load: SetLoad, values: NDArray[np.float64], packed: _Packed, first: int) -> None:
-    candidates, starts, sets, slices = packed
-    kernels.choose_least(candidates, starts, load.homes, values, _by_slice(load, values), first, sets, slices)
+def _choose_least(load: SetLoad, values: Reals, choices: PackedChoices, seconds: Reals, first: int) -> None:
+    """Choose the set with the least value, whatever waits there."""
+    no_cost, no_work = np.zeros(len(values)), np.zeros(load.slices)
+    choose_cheapest(choices, load.homes, values, _by_slice(load, values), no_cost, no_work, seconds, first)

@@ -1,10 +1,9 @@
 """The inner loops of `forwarding`: event by event, up to 10 ns a candidate.
 
-    packed     a row for each event, the candidates of all its choices side by side, -1 behind the last of a choice
-    starts     choice c has the columns starts[c] to starts[c + 1]
-
 The first of several equal candidates is taken, and successive events begin to look at different ones.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,6 +12,16 @@ from culver.jit import Integers, Reals, compiled
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_AGAIN = np.uint64(0x94D049BB133111EB)
+
+
+class PackedChoices(NamedTuple):
+    """The candidates of each event in a row, -1 behind the last of a choice: choice c has the columns starts[c] to
+    starts[c + 1]. Kernels fill in the chosen sets and slices, both (choices, events)."""
+
+    candidates: Integers
+    starts: Integers
+    sets: Integers
+    slices: Integers
 
 
 @compiled
@@ -26,10 +35,9 @@ def _hash(number: int, salt: int) -> int:
 
 
 @compiled
-def _count(packed: Integers, event: int, start: int, end: int) -> int:
-    """How many candidates a choice has."""
+def _count(candidates: Integers, event: int, start: int, end: int) -> int:
     count = 0
-    while start + count < end and packed[event, start + count] >= 0:
+    while start + count < end and candidates[event, start + count] >= 0:
         count += 1
     return count
 
@@ -44,24 +52,17 @@ def _slice_besides(slices: Integers, event: int) -> int:
 
 
 @compiled
-def choose_hashed(
-    packed: Integers,
-    starts: Integers,
-    homes: Integers,
-    count: int,
-    first: int,
-    sets: Integers,
-    slices: Integers,
-) -> None:
+def choose_hashed(choices: PackedChoices, homes: Integers, count: int, first: int) -> None:
     """Take each candidate with the same probability, by a hash of the event's number."""
-    for event in range(len(packed)):
+    candidates, starts, sets, slices = choices
+    for event in range(len(candidates)):
         anywhere = False
         for choice in range(len(starts) - 1):
-            candidates = _count(packed, event, starts[choice], starts[choice + 1])
-            if candidates == 0:
+            number = _count(candidates, event, starts[choice], starts[choice + 1])
+            if number == 0:
                 sets[choice, event] = slices[choice, event] = -1
                 continue
-            taken = packed[event, starts[choice] + _hash(first + event, choice) % candidates]
+            taken = candidates[event, starts[choice] + _hash(first + event, choice) % number]
             sets[choice, event], slices[choice, event] = taken, homes[taken]
             anywhere |= homes[taken] < 0
         if anywhere:
@@ -74,78 +75,35 @@ def choose_hashed(
 
 
 @compiled
-def choose_least(
-    packed: Integers,
-    starts: Integers,
+def choose_cheapest(
+    choices: PackedChoices,
     homes: Integers,
-    of_set: Reals,
-    of_slice: Reals,
-    first: int,
-    sets: Integers,
-    slices: Integers,
-) -> None:
-    """Take the candidate with the least value; a set that is anywhere goes to the slice with the least."""
-    count = len(of_slice)
-    for event in range(len(packed)):
-        anywhere = False
-        for choice in range(len(starts) - 1):
-            start = starts[choice]
-            candidates = _count(packed, event, start, starts[choice + 1])
-            taken, least = -1, np.inf
-            place = (first + event) % candidates if candidates > 1 else 0
-            for _ in range(candidates):
-                each = packed[event, start + place]
-                if taken < 0 or of_set[each] < least:
-                    taken, least = each, of_set[each]
-                place = place + 1 if place + 1 < candidates else 0
-            sets[choice, event] = taken
-            slices[choice, event] = homes[taken] if taken >= 0 else -1
-            anywhere |= taken >= 0 and homes[taken] < 0
-        if anywhere:
-            besides = _slice_besides(slices, event)
-            if besides < 0:
-                besides, least = -1, np.inf
-                place = (first + event) % count
-                for _ in range(count):
-                    if besides < 0 or of_slice[place] < least:
-                        besides, least = place, of_slice[place]
-                    place = place + 1 if place + 1 < count else 0
-            for choice in range(len(starts) - 1):
-                if sets[choice, event] >= 0 and slices[choice, event] < 0:
-                    slices[choice, event] = besides
-
-
-@compiled
-def choose_adaptive(
-    packed: Integers,
-    starts: Integers,
-    homes: Integers,
-    cost: Reals,
     price: Reals,
+    price_of_slice: Reals,
+    cost: Reals,
     work: Reals,
     seconds: Reals,
-    echo: float,
     first: int,
-    sets: Integers,
-    slices: Integers,
 ) -> None:
-    """Take the candidate with the least work before it plus price. `work` has the seconds that wait at each slice at
-    the time 0 of `seconds`, and changes in place: an event adds `echo` times the `cost` of its set."""
+    """Take the candidate with the least price plus work before it; a set that is anywhere goes to the slice with the
+    least price of its own plus work. `work` has the seconds that wait at each slice at the time 0 of `seconds`, and
+    changes in place: an event adds the `cost` of its set."""
+    candidates, starts, sets, slices = choices
     count = len(work)
     at = np.zeros(count)  # the time for which a slice's work was last worked out
-    for event in range(len(packed)):
+    for event in range(len(candidates)):
         now = seconds[event]
         anywhere = False
         for choice in range(len(starts) - 1):
             start = starts[choice]
-            candidates = _count(packed, event, start, starts[choice + 1])
-            if candidates == 0:
+            number = _count(candidates, event, start, starts[choice + 1])
+            if number == 0:
                 sets[choice, event] = slices[choice, event] = -1
                 continue
             taken, least = -1, np.inf
-            place = (first + event) % candidates
-            for _ in range(candidates):
-                each = packed[event, start + place]
+            place = (first + event) % number
+            for _ in range(number):
+                each = candidates[event, start + place]
                 home = homes[each]
                 waiting = 0.0
                 if home >= 0:
@@ -153,11 +111,11 @@ def choose_adaptive(
                     work[home], at[home] = waiting, now
                 if taken < 0 or waiting + price[each] < least:
                     taken, least = each, waiting + price[each]
-                place = place + 1 if place + 1 < candidates else 0
+                place = place + 1 if place + 1 < number else 0
             home = homes[taken]
             sets[choice, event], slices[choice, event] = taken, home
             if home >= 0:
-                work[home] += echo * cost[taken]
+                work[home] += cost[taken]
             else:
                 anywhere = True
         if anywhere:
@@ -168,10 +126,10 @@ def choose_adaptive(
                 for _ in range(count):
                     waiting = max(0.0, work[place] - (now - at[place]))
                     work[place], at[place] = waiting, now
-                    if besides < 0 or waiting < least:
-                        besides, least = place, waiting
+                    if besides < 0 or waiting + price_of_slice[place] < least:
+                        besides, least = place, waiting + price_of_slice[place]
                     place = place + 1 if place + 1 < count else 0
             for choice in range(len(starts) - 1):
                 if sets[choice, event] >= 0 and slices[choice, event] < 0:
                     slices[choice, event] = besides
-                    work[besides] += echo * cost[sets[choice, event]]
+                    work[besides] += cost[sets[choice, event]]

@@ -45,7 +45,7 @@ _MAX_DIMENSIONS = 64
 _ROOM = 1.25
 # ... and these registrations, so that the first ones are not dealt out in turn.
 _SLACK = 4
-# How much a coordinate counts that is not the middle of an interval but its only end.
+# The weight of a coordinate that is not the middle of an interval but its only end.
 _HALF_LINE = 0.1
 # The first registrations are assigned so often for practice, so that centres are in place before it counts.
 _REHEARSALS = 2
@@ -56,9 +56,9 @@ _HUGEST = 1e140
 _ROWS = 1 << 15
 _REAL_LINES = (KeyLine.NUMBERS, KeyLine.REALS)
 
-# How much it counts that a slice is full.
+# The penalty of a full slice.
 _CROWDED = 4.0
-# How much it counts, in squared deviations, that a slice would lose its bounds in a dimension.
+# The penalty, in squared deviations, of a slice that would lose its bounds in a dimension.
 _LOSS = 100.0
 
 
@@ -145,7 +145,7 @@ class KMeans:
         _cluster(self._clusters, terms, count, scale, _ROOM, _SLACK, chosen)
         return one_hot(chosen, self.slices)
 
-    def holders(self, numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def holders(self, numbers: Integers) -> NDArray[np.bool_]:
         return everywhere(len(numbers), self.slices)
 
     def route(self, batch: pa.RecordBatch) -> Route:
@@ -186,7 +186,7 @@ class KMeans:
         known = np.minimum(self._clusters.weight, 1)
         self._clusters = empty._replace(centre=self._clusters.centre, weight=known)
 
-    def _places(self, dimensions: tuple[Dimension, ...]) -> NDArray[np.int64]:
+    def _places(self, dimensions: tuple[Dimension, ...]) -> Integers:
         """The places of dimensions among those that are known; -1 where there is no room for more."""
         for dimension in dimensions:
             if len(self._dimensions) < _MAX_DIMENSIONS:
@@ -197,9 +197,7 @@ class KMeans:
             self._clusters = _widened(self._clusters, missing)
         return np.array([self._dimensions.get(dimension, -1) for dimension in dimensions], np.int64)
 
-    def _learn_spread(
-        self, dimension: NDArray[np.int64], coordinate: NDArray[np.float64], pull: NDArray[np.float64]
-    ) -> None:
+    def _learn_spread(self, dimension: Integers, coordinate: Reals, pull: Reals) -> None:
         """Add coordinates to the moments (Chan's way of adding variances)."""
         counted = (dimension >= 0) & (pull > 0.0)
         dimension, coordinate = dimension[counted], coordinate[counted]
@@ -234,15 +232,12 @@ def _empty(slices: int, dimensions: int) -> _Clusters:
 
 
 def _widened(clusters: _Clusters, more: int) -> _Clusters:
-    """Add dimensions in which no slice has anything."""
     new = _empty(len(clusters.sizes), more)
     joined = [np.concatenate([old, added], axis=-1) for old, added in zip(clusters[2:], new[2:], strict=True)]
     return _Clusters(clusters.sizes, clusters.clauses, *joined)
 
 
-def _coordinates(
-    low: NDArray[np.int64], high: NDArray[np.int64], is_real: NDArray[np.bool_]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _coordinates(low: Integers, high: Integers, is_real: NDArray[np.bool_]) -> tuple[Reals, Reals]:
     """The middle of each interval (of a half-line, its end), and how much it counts."""
     lows, highs = _values(low, is_real), _values(high, is_real)
     no_low, no_high = low == LOWEST_KEY, high == HIGHEST_KEY
@@ -252,7 +247,7 @@ def _coordinates(
     return middle, pull
 
 
-def _values(keys: NDArray[np.int64], is_real: NDArray[np.bool_]) -> NDArray[np.float64]:
+def _values(keys: Integers, is_real: NDArray[np.bool_]) -> Reals:
     values = np.where(is_real, reals_of_keys(keys), keys)
     return np.fmax(np.fmin(values, _HUGEST), -_HUGEST)  # a key without a bound is no number as a real
 

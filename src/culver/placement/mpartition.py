@@ -22,18 +22,19 @@ A placement is a value: it learns in `learnt` only, and adding or removing a sli
 registration does not tell where it is, so all sets hear of its end.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from culver.jit import Integers
 from culver.matching import ANYWHERE, BatchColumns, ClauseTable
 from culver.placement.divisions.dimension_choice import DivisionOptions, learn_layers
+from culver.placement.divisions.division import Division, TermTable
 from culver.placement.divisions.layer import Layer
-from culver.placement.divisions.redivision import Redivision, compare_divisions
-from culver.placement.divisions.term_spans import TermTable
 from culver.placement.placement import Route, State, always, everywhere
 
 REST = 0
@@ -45,6 +46,30 @@ class SetLabel(NamedTuple):
     layer: int | None = None
     dimension: int | None = None
     backup_of: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Redivision:
+    """A new placement, and which sets stay as they are, and which fill the others.
+
+        old sets                    new sets
+          0 rest       ----------->   0 rest
+          1 x, slice 0 ----------->   1 x, slice 0
+          2 x, slice 1 --source--->   2 x, slice 1   changed: it has given half of its segment away
+                         `-------->   3 x, slice 2   changed: the new slice
+
+    A set stays where its slice owns the same before and after: its registrations are the same then, because whether a
+    registration belongs to a layer does not depend on the cuts.
+
+    kept       by old set: its new number where its registrations stay as they are, else -1
+    sources    old sets that hold all registrations of the changed ones
+    changed    new sets that `placement.assign` is to fill; all others are kept, or empty
+    """
+
+    placement: "MPartition"
+    kept: Integers
+    sources: Integers
+    changed: Integers
 
 
 class MPartition:
@@ -95,7 +120,7 @@ class MPartition:
         np.logical_not(taken, out=held[:, REST])
         return held
 
-    def holders(self, numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def holders(self, numbers: Integers) -> NDArray[np.bool_]:
         return everywhere(len(numbers), len(self.homes))
 
     def route(self, batch: pa.RecordBatch) -> Route:
@@ -106,7 +131,7 @@ class MPartition:
     def state(self) -> State:
         return {"slices": self.slices, "layers": [layer.to_state() for layer in self.layers]}
 
-    def with_slice_added(self, loaded: int) -> Redivision[Self]:
+    def with_slice_added(self, loaded: int) -> Redivision:
         """Add a slice, the last, which takes half of what `loaded` owns in every dimension, by the load that was
         learnt. Raises ValueError where there is no such slice."""
         self._check(loaded)
@@ -116,7 +141,7 @@ class MPartition:
         ]
         return compare_divisions(self, type(self)(count, layers), {own: own for own in range(self.slices)})
 
-    def with_slice_removed(self, gone: int) -> Redivision[Self]:
+    def with_slice_removed(self, gone: int) -> Redivision:
         """Remove a slice: in every dimension its neighbours take what it owned, and slices behind it are renumbered.
         Raises ValueError where there is no such slice, or no other."""
         self._check(gone)
@@ -131,18 +156,7 @@ class MPartition:
 
     def describe(self) -> list[list[dict[str, Any]]]:
         """Describe each layer's dimensions for people, as JSON: who owns what of them, in values instead of keys."""
-        return [
-            [
-                {
-                    "attribute": division.dimension[0],
-                    "type": str(division.dimension[1]),
-                    "divided_by": division.kind,
-                    "segments": division.describe(self.slices),
-                }
-                for division in layer.divisions
-            ]
-            for layer in self.layers
-        ]
+        return [[_described(each, self.slices) for each in layer.divisions] for layer in self.layers]
 
     def set_labels(self) -> list[SetLabel]:
         """What each set is, for people, by the number of the set."""
@@ -157,6 +171,12 @@ class MPartition:
     def _check(self, own: int) -> None:
         if not 0 <= own < self.slices:
             raise ValueError(f"there is no slice {own} among {self.slices}")
+
+
+def _described(division: Division, slices: int) -> dict[str, Any]:
+    name, line = division.dimension
+    segments = division.describe(slices)
+    return {"attribute": name, "type": str(line), "divided_by": division.kind, "segments": segments}
 
 
 class EventSpace(MPartition):
@@ -175,3 +195,58 @@ class OneDimension(MPartition):
 
     name: ClassVar[str] = "one-dimension"
     dividing: ClassVar[DivisionOptions] = DivisionOptions(dimensions=1, layers=1, cuts="equal")
+
+
+def compare_divisions(old: MPartition, new: MPartition, renumbered: Mapping[int, int]) -> Redivision:
+    """Work out what becomes of the sets. `renumbered` has the new number of each slice that both have."""
+    kept = np.full(len(old.homes), -1)
+    kept[0] = 0  # the rest stays, because the layers do
+    sources: set[int] = set()
+    changed: set[int] = set()
+    before = {new_number: old_number for old_number, new_number in renumbered.items()}
+    bases = zip(old.layers, new.layers, old.bases, new.bases, strict=True)
+    for old_layer, new_layer, old_base, new_base in bases:
+        same_slices = set(before)
+        for place in range(len(new_layer.divisions)):
+            same = _unchanged(old_layer, new_layer, place, before)
+            old_first, new_first = old_base + place * old.slices, new_base + place * new.slices
+            for own in same:
+                kept[old_first + before[own]] = new_first + own
+            changed |= {
+                new_first + own
+                for own in set(range(new.slices)) - same
+                if len(new_layer.divisions[place].part(own))
+            }
+            renamed = {before[own] for own in same}
+            sources |= {old_first + own for own in range(old.slices) if own not in renamed}
+            same_slices &= same
+        if new_layer.has_backups:
+            count = len(new_layer.divisions)
+            old_first, new_first = old_base + count * old.slices, new_base + count * new.slices
+            if old_layer.has_backups:
+                for own in same_slices:
+                    kept[old_first + before[own]] = new_first + own
+                changed |= {new_first + own for own in set(range(new.slices)) - same_slices}
+            else:
+                changed |= {new_first + own for own in range(new.slices)}
+                sources |= {old_base + own for own in range(old.slices)}
+    return Redivision(new, kept, np.array(sorted(sources), np.int64), np.array(sorted(changed), np.int64))
+
+
+def redivide_anew(old: MPartition, new: MPartition) -> Redivision:
+    """Redivide to a placement that has nothing in common with the old one."""
+    return Redivision(
+        new, np.full(len(old.homes), -1), np.array(covering_sets(old), np.int64), np.arange(len(new.homes))
+    )
+
+
+def covering_sets(placement: MPartition) -> list[int]:
+    """Sets that together hold every registration: the rest, and those of the first dimension of each layer."""
+    layers = [range(base, base + placement.slices) for base in placement.bases]
+    return [0, *(number for layer in layers for number in layer)]
+
+
+def _unchanged(old: Layer, new: Layer, place: int, before: Mapping[int, int]) -> set[int]:
+    """The new slices that own what they owned before in a dimension."""
+    one, other = old.divisions[place], new.divisions[place]
+    return {own for own, earlier in before.items() if other.part(own) == one.part(earlier)}

@@ -26,10 +26,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from culver.jit import Integers
 from culver.matching import ANYWHERE, ClauseTable, Partitioner
 
 State = dict[str, Any]
-"""JSON."""
 NOWHERE = -1
 """In place of a set or a slice: none gets the event."""
 
@@ -38,8 +38,8 @@ NOWHERE = -1
 class ChosenSets:
     """For each choice, the set that gets each event, and the slice that works on it there."""
 
-    sets: tuple[NDArray[np.int64], ...]
-    slices: tuple[NDArray[np.int64], ...]
+    sets: tuple[Integers, ...]
+    slices: tuple[Integers, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Route:
     in this choice."""
 
     events: int
-    choices: tuple[NDArray[np.int64], ...]
+    choices: tuple[Integers, ...]
 
 
 class Placement(Partitioner, Protocol):
@@ -61,8 +61,7 @@ class Placement(Partitioner, Protocol):
     come, at most cost some events in vain.
     """
 
-    def __init__(self, slices: int) -> None:
-        """Make a placement that has not learnt anything."""
+    def __init__(self, slices: int) -> None: ...
 
     @classmethod
     def learnt(cls, table: ClauseTable, slices: int, events: pa.RecordBatch | None = None) -> Self:
@@ -70,11 +69,9 @@ class Placement(Partitioner, Protocol):
 
     @classmethod
     def from_state(cls, slices: int, state: State) -> Self:
-        """Make a placement as it was when `state` was taken. Raises ValueError where that is not the state of such a
-        placement with so many slices."""
+        """Restore a placement. Raises ValueError where `state` is not that of such a one with so many slices."""
 
-    def route(self, batch: pa.RecordBatch) -> Route:
-        """Say which sets may get each event of the batch."""
+    def route(self, batch: pa.RecordBatch) -> Route: ...
 
 
 def one_hot(chosen: NDArray[np.integer[Any]], count: int) -> NDArray[np.bool_]:
@@ -87,12 +84,11 @@ def everywhere(rows: int, sets: int) -> NDArray[np.bool_]:
     return np.ones((rows, sets), np.bool_)
 
 
-def always(number: int, events: int) -> NDArray[np.int64]:
+def always(number: int, events: int) -> Integers:
     """The choice with one set as the only candidate. It takes no memory for each event."""
     return np.broadcast_to(np.array(number, np.int64), (events, 1))
 
 
-def sets_of_slice(homes: NDArray[np.int64], own: int) -> list[int]:
-    """The sets that a slice may work on."""
+def sets_of_slice(homes: Integers, own: int) -> list[int]:
     found: list[int] = np.flatnonzero((homes == own) | (homes == ANYWHERE)).tolist()
     return found

@@ -12,7 +12,8 @@ from culver.matching.index.layout import chunks
 from culver.matching.index.layout.box_order import leaf_order, split
 from culver.matching.index.search.columnar_matcher import ColumnarView
 from culver.matching.index.segments.columnar_segment import encode
-from culver.matching.index.segments.segment_view import FOREVER, SegmentView, merge_columnar
+from culver.matching.index.segments.segment_file import FOREVER, SegmentView
+from culver.matching.index.storage.compaction import merge_columnar
 from culver.model.language.parser import parse
 from support.clauses import described, from_chunks
 from support.filters import random_filter
@@ -108,11 +109,11 @@ def test_a_chunk_gives_back_its_boxes_and_knows_the_rank_of_every_key() -> None:
         lows[::7, 0] = LOWEST_KEY
         highs[::5, 1] = HIGHEST_KEY
         chunk = chunks.build(np.stack([lows, highs], axis=2).reshape(len(lows), -1), np.array([True, False]))
-        restored = chunks.bounds_of(chunk.nodes, chunk.leaves, chunk.edges)
+        restored = chunks.bounds_of(chunk.nodes, chunk.leaves, [axis.edges for axis in chunk.axes])
         assert (restored[0][:count] == lows[chunk.order]).all()
         assert (restored[1][:count] == highs[chunk.order]).all()
-        assert (chunk.low == lows.min(axis=0)).all()
-        assert (chunk.high == highs.max(axis=0)).all()
-        for edges, cells in zip(chunk.edges, chunk.cells, strict=True):
+        assert [axis.low for axis in chunk.axes] == lows.min(axis=0).tolist()
+        assert [axis.high for axis in chunk.axes] == highs.max(axis=0).tolist()
+        for _, _, edges, cells in chunk.axes:
             assert cells.before[-1] == len(edges)
             assert (np.diff(cells.before.astype(int)) < WINDOW << cells.steps).all()

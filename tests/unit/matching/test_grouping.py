@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pytest
 
-from culver.matching.filter import matches_of
-from culver.matching.groups import MOST_EVENTS, Groups, Matched, MatchList
+from culver.matching.filter import MOST_EVENTS, Groups, Matched, MatchList, matches_of
 from culver.matching.index.results.grouping import Grouping
 
 Plain = dict[int, list[int]]

@@ -14,8 +14,8 @@ from culver.matching.index.segments import container
 from culver.matching.index.storage.version_files import index_versions, version_path
 from culver.model.columns.event_batch import concat, encode
 from culver.model.event import Event
-from culver.model.language.evaluation import evaluate
 from culver.model.language.parser import parse
+from culver.model.language.predicate import evaluate
 from culver.model.values import Value
 from support.events import random_event
 from support.filters import random_filter

@@ -26,12 +26,12 @@ from culver.matching.index.keys.batch_columns import BatchColumns
 from culver.matching.index.layout import chunks
 from culver.matching.index.search.columnar_matcher import ColumnarMatcher
 from culver.matching.index.segments.columnar_segment import ColumnarSegment, encode
-from culver.matching.index.segments.segment_view import FOREVER, SegmentView, merge_columnar
+from culver.matching.index.segments.segment_file import FOREVER, SegmentView
 from culver.matching.index.storage import index_reader, merge_policy
+from culver.matching.index.storage.compaction import merge_columnar
 from culver.model.columns import event_batch as batches
 from culver.model.event import Event
-from culver.model.language.evaluation import evaluate
-from culver.model.language.predicate import Predicate
+from culver.model.language.predicate import Predicate, evaluate
 from culver.plugins import filter_named
 from support.clauses import described, from_chunks
 from support.families import NEEDS, Events, Family, Member, box_family, prepared, random_family

@@ -14,10 +14,9 @@ from culver.matching.index.segments import container
 from culver.matching.index.storage.partitioner import Partitioner
 from culver.model.language.parser import parse
 from culver.pipeline.batch_plan import LoadReport
-from culver.pipeline.divided_index import DividedIndex
 from culver.pipeline.operators import events_for_slice, match_events
-from culver.placement.divisions.redivision import Redivision, redivide_anew
-from culver.placement.mpartition import MPartition
+from culver.pipeline.range_processor import DividedIndex
+from culver.placement.mpartition import MPartition, Redivision, redivide_anew
 from culver.plugins import FORWARDINGS, forwarding_named
 from support.placed import Scene, scene
 
@@ -39,7 +38,7 @@ def answers(directory: Path, version: int, played: Scene, forwarding: str) -> li
     return sorted(found)
 
 
-def redivide(writer: IndexWriter, by: Redivision[MPartition]) -> None:
+def redivide(writer: IndexWriter, by: Redivision) -> None:
     writer.redivide(by.placement, by.kept.tolist(), by.sources.tolist(), by.changed.tolist(), 0)
 
 

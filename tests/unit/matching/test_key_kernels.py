@@ -14,8 +14,7 @@ from culver.matching.index.compile.clause_table import run_starts
 from culver.matching.index.compile.compiler import compile_entries
 from culver.matching.index.compile.key_lines import KeyLine, real_key
 from culver.matching.index.keys.batch_columns import BatchColumns
-from culver.matching.index.keys.key_kernels import Programs
-from culver.matching.index.keys.literals import Literals, literals_of
+from culver.matching.index.keys.key_kernels import Literals, Programs, literals_of
 from culver.matching.index.layout.segment_arrays import addresses_of
 from culver.matching.index.segments.columnar_segment import segment_in_memory
 from culver.model.columns.event_batch import concat, deserialise, encode, serialise

@@ -15,10 +15,10 @@ from culver.matching.index.segments.text_segment import TextSegment
 from culver.matching.index.storage.version_files import read_version
 from culver.model.columns.event_batch import concat, encode
 from culver.model.event import Event
-from culver.model.language.evaluation import evaluate
 from culver.model.language.parser import parse
+from culver.model.language.predicate import evaluate
 from culver.model.values import Value
-from culver.placement.hashed import Hashed
+from culver.placement.fixed_placements import Hashed
 from culver.plugins import filter_named
 from support.events import random_event
 from support.filters import random_filter

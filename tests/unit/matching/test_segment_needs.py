@@ -14,7 +14,6 @@ from culver.matching.index.needs.need_lookup import TextLookup
 from culver.matching.index.needs.segment_needs import SegmentNeeds
 from culver.model.columns.event_batch import concat, encode
 from culver.model.event import Event
-from culver.model.language.evaluation import satisfies
 from culver.model.language.patterns import parse_pattern, shape_of
 from culver.model.language.predicate import (
     Arithmetic,
@@ -31,6 +30,7 @@ from culver.model.language.predicate import (
     Pattern,
     PatternShape,
     Presence,
+    satisfies,
 )
 from culver.model.timestamps import parse_timestamp
 from culver.model.values import Domain, Timestamp, Value
@@ -232,7 +232,7 @@ def test_no_more_is_remembered_than_the_bound_allows() -> None:
     for batch in range(20):
         events = [Event({}, {"x": f"{batch} {row}"}, b"{}") for row in range(20)]
         assert evaluate(needs, events) == [[0] if row % 10 == 9 else [] for row in range(20)]
-        most = max(most, needs.remembered)
+        most = max(most, needs._held.size)
     assert 0 < most <= 1000
 
 

@@ -1,7 +1,8 @@
 import numpy as np
 
-from culver.matching.index.segments.segment_view import FOREVER
-from culver.matching.index.storage.tombstones import NO_TOMBSTONES, Tombstones, columns_of_ends
+from culver.matching.index.segments.segment_file import FOREVER
+from culver.matching.index.storage.index_writer import columns_of_ends
+from culver.matching.index.storage.version_files import NO_TOMBSTONES, Tombstones
 
 
 def test_of_two_ends_the_earlier_holds() -> None:

@@ -10,9 +10,8 @@ from culver.config import FilterSettings
 from culver.errors import InvalidEvent, InvalidFilter
 from culver.model.columns.event_batch import deserialise, encode, event_at, serialise
 from culver.model.formats import parse_event
-from culver.model.language.evaluation import evaluate, matching_clause
 from culver.model.language.parser import parse
-from culver.model.language.predicate import Between, OneOf
+from culver.model.language.predicate import Between, OneOf, evaluate, matching_clause
 from culver.model.values import KIND_OF_TYPE, Domain, Kind
 
 

@@ -14,13 +14,12 @@ from culver.matching.index.compile.compiler import Entry, compile_entries
 from culver.matching.index.compile.key_lines import KeyLine
 from culver.model.columns.event_batch import concat, encode
 from culver.model.event import Event
-from culver.model.language.evaluation import evaluate
 from culver.model.language.parser import parse
+from culver.model.language.predicate import evaluate
 from culver.model.values import Value
 from culver.placement.divisions.layer import Layer
 from culver.placement.divisions.range_division import RangeDivision
-from culver.placement.divisions.redivision import Redivision
-from culver.placement.mpartition import EventSpace, MPartition, OneDimension
+from culver.placement.mpartition import EventSpace, MPartition, OneDimension, Redivision
 from support.placed import Holders, Scene, as_chosen, scene
 
 Steps = Sequence[tuple[bool, int]]
@@ -28,7 +27,7 @@ KINDS = {kind.name: kind for kind in (MPartition, EventSpace, OneDimension)}
 STEPS = st.lists(st.tuples(st.booleans(), st.integers(0, 99)), min_size=1, max_size=6)
 
 
-def next_division(placement: MPartition, step: tuple[bool, int]) -> Redivision[MPartition]:
+def next_division(placement: MPartition, step: tuple[bool, int]) -> Redivision:
     """Add a slice, or remove one, by any number."""
     adds, number = step[0] or placement.slices == 1, step[1] % placement.slices
     return placement.with_slice_added(number) if adds else placement.with_slice_removed(number)

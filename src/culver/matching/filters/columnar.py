@@ -3,23 +3,17 @@
 The next match compiles the subscriptions that have come since, together with the smallest segments, into one segment.
 `merge_policy` says which segments to merge then: small ones at once, larger ones in a thread beside the matching, one
 such merge at a time. It is the machinery of `IndexWriter` without the files.
-
-    add, remove     remembered
-    match           1. a merge that is done: its segment takes the place of those it was made of
-                    2. what was removed or replaced gets tombstones, what was added a segment
-                    3. small segments are merged; a larger merge is begun
-                    4. the batch is matched against all segments
 """
 
 import threading
 from collections.abc import Iterable, Sequence
-from types import TracebackType
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from culver.jit import Integers
 from culver.matching.filter import Matches
 from culver.matching.index.compile.bulk_compiler import compile_rows
 from culver.matching.index.compile.clause_table import ClauseTable
@@ -27,8 +21,9 @@ from culver.matching.index.compile.compiler import Entry, compile_entries
 from culver.matching.index.keys.batch_columns import BatchColumns
 from culver.matching.index.search.columnar_matcher import ColumnarMatcher, ColumnarView
 from culver.matching.index.segments.columnar_segment import ColumnarSegment, segment_in_memory
-from culver.matching.index.segments.segment_view import FOREVER, SegmentView, merge_columnar
+from culver.matching.index.segments.segment_file import FOREVER, SegmentView
 from culver.matching.index.storage import merge_policy
+from culver.matching.index.storage.compaction import merge_columnar
 from culver.model.language import Predicate, Prepared
 
 # A segment with more registrations is merged in the thread only.
@@ -53,7 +48,7 @@ class ColumnarFilter:
         self._fresh.update(subscriptions)
 
     def add_rows(
-        self, prepared: Prepared, numbers: NDArray[np.int64], columns: Sequence[NDArray[Any] | Sequence[Any]]
+        self, prepared: Prepared, numbers: Integers, columns: Sequence[NDArray[Any] | Sequence[Any]]
     ) -> None:
         """Add many subscriptions of one form, compiled at once (see `bulk_compiler`), as a segment of their own.
         Raises as `Prepared.bind` does, and then adds none."""
@@ -74,7 +69,6 @@ class ColumnarFilter:
 
     @property
     def nbytes(self) -> int:
-        """The bytes of all segments and tombstones."""
         return sum(piece.memory_bytes() for piece in self._pieces)
 
     def close(self) -> None:
@@ -84,12 +78,8 @@ class ColumnarFilter:
     def __enter__(self) -> "ColumnarFilter":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
-
-    # ----------------------------------------------------------------------------------------------------
 
     def _settle(self) -> None:
         """Bring the segments up to date with what was added and removed, and merge what is due."""
@@ -103,7 +93,8 @@ class ColumnarFilter:
         quiet = self._unchanged == _QUIET_MATCHES
         if changed or quiet:
             self._merge_small()
-            self._begin_merge(quiet)
+            if self._merge is None and (chosen := _choose(self._pieces, quiet)):
+                self._merge = _Merge(chosen)
 
     def _compile(self) -> None:
         """Make tombstones and a segment for what has changed, if anything has."""
@@ -121,50 +112,38 @@ class ColumnarFilter:
         self._compile()
         self._changed = True
         self._end(table.numbers)
-        small = [piece for piece in self._free() if len(piece.segment) <= merge_policy.SMALLEST]
+        small = self._free(merge_policy.SMALLEST)
         table, _ = merge_columnar([piece.view for piece in small], 0, [table])
         self._replace(small, _Piece(segment_in_memory(table)))
 
-    def _end(self, numbers: NDArray[np.int64]) -> None:
+    def _end(self, numbers: Integers) -> None:
         for piece in self._pieces:
             piece.end(numbers)
 
     def _merge_small(self) -> None:
-        while True:
-            small = [piece for piece in self._free() if len(piece.segment) <= _MERGED_AT_ONCE]
-            chosen = _choose(small)
-            if not chosen:
-                return
+        while chosen := _choose(self._free(_MERGED_AT_ONCE)):
             self._replace(chosen, _merged([piece.view for piece in chosen]))
-
-    def _begin_merge(self, quiet: bool) -> None:
-        if self._merge is None:
-            chosen = _choose(self._pieces, quiet)
-            if chosen:
-                self._merge = _Merge(chosen)
 
     def _replace(self, pieces: Sequence["_Piece"], by: "_Piece | None") -> None:
         self._pieces = [piece for piece in self._pieces if piece not in pieces]
         if by is not None:
             self._pieces.append(by)
 
-    def _free(self) -> list["_Piece"]:
-        """The pieces that are not being merged."""
+    def _free(self, most: int) -> list["_Piece"]:
+        """The pieces of at most so many registrations that are not being merged."""
         busy = () if self._merge is None else self._merge.sources
-        return [piece for piece in self._pieces if piece not in busy]
+        return [piece for piece in self._pieces if len(piece.segment) <= most and piece not in busy]
 
 
 class _Piece:
     """A segment and its tombstones, which change in place: only the filter's owner sees them."""
-
-    __slots__ = ("in_effect", "segment", "view")
 
     def __init__(self, segment: ColumnarSegment) -> None:
         self.segment = segment
         self.view = SegmentView(segment)
         self.in_effect = len(segment)
 
-    def end(self, numbers: NDArray[np.int64]) -> None:
+    def end(self, numbers: Integers) -> None:
         """Mark registrations as removed (numbers ascending); those that are not here are ignored."""
         own = self.segment.arrays.numbers
         if not len(numbers) or not len(own) or numbers[0] > own[-1] or numbers[-1] < own[0]:
@@ -185,14 +164,14 @@ class _Piece:
         until = self.view.until
         return SegmentView(self.segment, None if until is None else until.copy())
 
-    def ended_since(self, before: ColumnarView) -> NDArray[np.int64]:
+    def ended_since(self, before: ColumnarView) -> Integers:
         """The numbers marked as removed since that snapshot. Not all that are marked, because a number that was
         replaced is marked in one piece and in effect in another."""
         until = self.view.until
         if until is None:
             return np.empty(0, np.int64)
         ended = until == 0 if before.until is None else until != before.until
-        numbers: NDArray[np.int64] = self.segment.arrays.numbers[ended]
+        numbers: Integers = self.segment.arrays.numbers[ended]
         return numbers
 
     def memory_bytes(self) -> int:
@@ -220,8 +199,7 @@ class _Merge:
         self._thread.join()
 
     def result(self) -> _Piece | None:
-        """The merged piece, without what was removed meanwhile; None if it is empty. Raises what the thread
-        raised."""
+        """The merged piece without what ended meanwhile; None if it is empty. Raises what the thread raised."""
         if self._error is not None:
             raise self._error
         if self._result is not None:
@@ -237,7 +215,6 @@ class _Merge:
 
 
 def _choose(pieces: Sequence[_Piece], quiet: bool = False) -> list[_Piece]:
-    """The segments to merge next."""
     sizes = [len(piece.segment) for piece in pieces]
     dead = [len(piece.segment) - piece.in_effect for piece in pieces]
     places = (merge_policy.choose_when_quiet if quiet else merge_policy.choose)(sizes, dead)

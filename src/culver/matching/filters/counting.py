@@ -11,8 +11,8 @@
     clauses       | 4 9 17 |   2    | 4 5 ...          after one another, so that the clauses of all
                   '------- 50.0 ------'                predicates that hold are one run
 
-A range counts as two predicates, one for each bound, as in the paper. A subscription matches when one of
-its clauses does. For each event only the tables of its own attributes are walked.
+The paper calls one bound a predicate, and so does this module: a range counts as two. A subscription matches when one
+of its clauses does. For each event only the tables of its own attributes are walked.
 
 The algorithm is the published one, with two things that help the machine: counters count down, so that one pass over
 bytes finds those at zero; and clauses are in sections with tables of their own, so that the counters of a section
@@ -30,16 +30,11 @@ from numpy.typing import NDArray
 
 from culver.jit import Bytes, Integers, Shorts, compiled, read_only
 from culver.matching.filter import Matches
-from culver.matching.index.compile.clause_table import (
-    ClauseTable,
-    pool_places,
-    run_starts,
-)
+from culver.matching.index.compile.clause_table import ClauseTable, pack_texts, pool_places, run_starts
 from culver.matching.index.compile.compiler import Entry, compile_entries
 from culver.matching.index.compile.key_lines import HIGHEST_KEY, LOWEST_KEY
 from culver.matching.index.keys.batch_columns import BatchColumns
-from culver.matching.index.keys.key_kernels import Programs
-from culver.matching.index.keys.literals import literals_of
+from culver.matching.index.keys.key_kernels import Programs, literals_of
 from culver.matching.index.needs.segment_needs import SegmentNeeds
 from culver.model.language import Predicate
 
@@ -65,9 +60,8 @@ class CountingArrays(NamedTuple):
 
     numbers: Integers  # per registration
     registration: Shorts  # per clause
-    missing: NDArray[
-        Any
-    ]  # per clause, as an event begins; bytes where these suffice, a multiple of _TOGETHER
+    # Per clause, as an event begins; bytes where these suffice, a multiple of _TOGETHER.
+    missing: NDArray[Any]
     table_start: Integers
     bounds: Integers
     bound_start: Integers
@@ -111,7 +105,6 @@ class CountingFilter:
 
     @property
     def nbytes(self) -> int:
-        """The memory that the tables and counters take."""
         return self._counting.nbytes
 
     def __len__(self) -> int:
@@ -145,10 +138,8 @@ class _Counting:
     def __init__(self, table: ClauseTable) -> None:
         self._programs = Programs(table.dimensions)
         self._needs = SegmentNeeds(table.pool)
-        self._literals = literals_of(
-            read_only(run_starts(np.array([len(text) for text in table.literals], np.int64))),
-            read_only(np.frombuffer(b"".join(table.literals), np.uint8)),
-        )
+        starts, data = pack_texts(table.literals)
+        self._literals = literals_of(read_only(starts), read_only(data))
         clauses = len(table.clause_registration)
         of_table, bounds, of_clause = _predicates(table)
         sections = -(-clauses // SECTION)
@@ -195,16 +186,14 @@ class _Counting:
 class _Runs(NamedTuple):
     """Clauses by key, keys by group, groups by section."""
 
-    start: NDArray[np.int64]  # group -> its first key; one more than there are groups
-    keys: NDArray[np.int64]  # distinct and ascending in each group
-    run_start: NDArray[np.int64]  # key -> its first clause; one more than there are keys
+    start: Integers  # group -> its first key; one more than there are groups
+    keys: Integers  # distinct and ascending in each group
+    run_start: Integers  # key -> its first clause; one more than there are keys
     clauses: NDArray[np.uint16]  # by their place in the section
-    clause_start: NDArray[np.int64]  # group -> its first clause; one more than there are groups
+    clause_start: Integers  # group -> its first clause; one more than there are groups
 
 
-def _predicates(
-    table: ClauseTable,
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+def _predicates(table: ClauseTable) -> tuple[Integers, Integers, Integers]:
     """The predicates of all terms: the table of each, its bound, and its clause."""
     low, high = table.term_bounds[:, 0], table.term_bounds[:, 1]
     clause = np.repeat(np.arange(len(table.clause_registration)), np.diff(table.term_start))
@@ -219,13 +208,7 @@ def _predicates(
     )
 
 
-def _runs(
-    sections: int,
-    groups: int,
-    group: NDArray[np.int64],
-    key: NDArray[np.int64],
-    clause: NDArray[np.int64],
-) -> _Runs:
+def _runs(sections: int, groups: int, group: Integers, key: Integers, clause: Integers) -> _Runs:
     group = clause // SECTION * groups + group
     order = np.lexsort((key, group))
     group, key = group[order], key[order]
@@ -245,13 +228,7 @@ def _runs(
 @compiled
 def _first_from(bounds: Integers, low: int, high: int, value: int) -> int:
     """The first place in bounds[low:high] whose bound is at least `value`; `high` where there is none."""
-    while low < high:
-        middle = (low + high) >> 1
-        if bounds[middle] < value:
-            low = middle + 1
-        else:
-            high = middle
-    return low
+    return low + int(np.searchsorted(bounds[low:high], value))
 
 
 @compiled

@@ -11,7 +11,7 @@ from culver.matching.index.results import grouping
 from culver.matching.index.results.gatherer import Gatherer
 from culver.matching.index.search.columnar_matcher import ColumnarMatcher
 from culver.matching.index.segments.columnar_segment import segment_in_memory
-from culver.matching.index.segments.segment_view import SegmentView
+from culver.matching.index.segments.segment_file import SegmentView
 from culver.model import Domain, Event
 from culver.model.columns import encode as encode_events
 from culver.model.language import (

@@ -111,8 +111,7 @@ def serialise(batch: pa.RecordBatch) -> bytes:
 
 
 def deserialise(buffer: Any) -> pa.RecordBatch:
-    """The batch of a buffer (anything with the buffer protocol) that `serialise` made. It copies nothing: the columns
-    point into the buffer and keep it alive."""
+    """The batch of a buffer that `serialise` made. The columns point into the buffer and keep it alive."""
     with pa.ipc.open_stream(buffer) as reader:
         return reader.read_next_batch()
 

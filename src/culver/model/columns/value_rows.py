@@ -81,7 +81,7 @@ def _check_size(array: pa.Array, parameter: int) -> None:
     """Refuse an array that is small because many rows share one long text."""
     if pa.types.is_dictionary(array.type):
         texts = array.dictionary
-        longest = pc.max(pc.binary_length(texts)).as_py() or 0 if _is_text(texts.type) else 8
+        longest = pc.max(pc.binary_length(texts)).as_py() or 0 if is_text(texts.type) else 8
         size = longest * len(array)
     else:
         size = pc.sum(pc.binary_length(array)).as_py() or 0 if pa.types.is_string_view(array.type) else 0
@@ -90,7 +90,7 @@ def _check_size(array: pa.Array, parameter: int) -> None:
         raise refusal(0, parameter, what)
 
 
-def _is_text(kind: pa.DataType) -> bool:
+def is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
@@ -126,7 +126,7 @@ def _kind_of(kind: pa.DataType) -> pa.DataType | None:
         return pa.float64()
     if pa.types.is_boolean(kind):
         return pa.bool_()
-    return pa.string() if _is_text(kind) else None
+    return pa.string() if is_text(kind) else None
 
 
 def _moment(value: Any, row: int, parameter: int) -> int:

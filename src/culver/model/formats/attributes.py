@@ -45,10 +45,7 @@ def collect_attributes(
 
 
 def make_event(
-    context: Mapping[str, Value],
-    data: Mapping[str, Value],
-    document: dict[str, Any],
-    settings: EventSettings,
+    context: Mapping[str, Value], data: Mapping[str, Value], document: dict[str, Any], settings: EventSettings
 ) -> Event:
     """The event with `document` as its payload. Raises TooLarge."""
     if len(context) + len(data) > settings.max_attributes:

@@ -34,8 +34,7 @@ _decode_plain = msgspec.json.Decoder(dict[str, Any] | list[dict[str, Any]]).deco
 
 
 def event_from_object(obj: Any, settings: EventSettings) -> Event:
-    """The event of a decoded JSON value: a CloudEvent if it has a member `specversion`, else a plain event. Raises
-    InvalidEvent and TooLarge."""
+    """The event of a decoded JSON value, a CloudEvent if it has `specversion`. Raises InvalidEvent and TooLarge."""
     if not isinstance(obj, dict):
         raise InvalidEvent('an event must be a JSON object, such as {"price": 12.5}')
     try:
@@ -99,7 +98,10 @@ def decode_body(
             raise error
         return events
     if media.name == CLOUDEVENT:
-        return [_only_cloudevent(body, settings)]
+        _refuse_too_large(body, settings)
+        document = read_value(decode_text(body))
+        _refuse_plain(document)
+        return [event_from_object(document, settings)]
     return _decode_json(body, settings, cloudevents_only=media.name == CLOUDEVENT_BATCH)
 
 
@@ -152,13 +154,6 @@ def _decode_json(body: bytes, settings: EventSettings, *, cloudevents_only: bool
             field = f"{place}.{exc.field}" if exc.field else place
             raise type(exc)(f"event {place}: {exc.message}", field=field, **exc.details) from exc
     return events
-
-
-def _only_cloudevent(body: bytes, settings: EventSettings) -> Event:
-    _refuse_too_large(body, settings)
-    document = read_value(decode_text(body))
-    _refuse_plain(document)
-    return event_from_object(document, settings)
 
 
 def _refuse_too_large(body: bytes, settings: EventSettings) -> None:

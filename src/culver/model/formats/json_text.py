@@ -91,8 +91,7 @@ def read_plain(text: str, decode: Callable[[str], T]) -> T | None:
 
 
 def _strings_in(value: Any, levels: int) -> int:
-    """The number of strings in a tree, keys included; below zero where the tree is too deep or has too large an
-    integer."""
+    """Count the strings of a tree with its keys; below zero where it is too deep or an integer too large."""
     if levels == 0:
         return _NEVER
     count, members = (len(value), value.values()) if type(value) is dict else (0, value)
@@ -132,8 +131,7 @@ def read_value(text: str) -> Any:
 
 
 def find_member(text: str, name: str) -> Any:
-    """A member of the object in a text that strict reading refused, unchecked; None where there is none, or
-    several. Never raises."""
+    """A member, unchecked, of the object in a text that strict reading refused; None unless there is one."""
     try:
         value = read_value(decode_text(text))
     except InvalidEvent:

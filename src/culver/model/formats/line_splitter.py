@@ -2,8 +2,7 @@
 
 
 class LineSplitter:
-    """Holds at most one unfinished line of `max_bytes`. A longer line comes as None, once, as soon as its length is
-    known to be too large."""
+    """Holds one unfinished line of at most `max_bytes`. A longer line comes as None, once, as soon as it is known."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes

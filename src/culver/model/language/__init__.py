@@ -1,14 +1,10 @@
 """The filter language: text to predicate, and its meaning."""
 
-from culver.model.language.evaluation import (
-    compute as compute,
-    constraint_holds_for_value as constraint_holds_for_value,
-    evaluate as evaluate,
-    matching_clause as matching_clause,
-)
 from culver.model.language.parser import parse as parse
 from culver.model.language.patterns import like as like
 from culver.model.language.predicate import (
+    CALCULATE as CALCULATE,
+    COMPARE as COMPARE,
     And as And,
     Arithmetic as Arithmetic,
     Attribute as Attribute,
@@ -30,6 +26,11 @@ from culver.model.language.predicate import (
     PatternShape as PatternShape,
     Predicate as Predicate,
     Presence as Presence,
+    compute as compute,
+    constraint_holds_for_value as constraint_holds_for_value,
+    domain_of_constraint as domain_of_constraint,
+    evaluate as evaluate,
+    matching_clause as matching_clause,
 )
 from culver.model.language.prepared_filter import Prepared as Prepared, prepare as prepare
 from culver.model.language.rendering import clause_text as clause_text

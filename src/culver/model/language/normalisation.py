@@ -15,7 +15,6 @@ from msgspec.structs import replace
 
 from culver.config import FilterSettings
 from culver.errors import InvalidFilter
-from culver.model.language.evaluation import constraint_holds_for_value
 from culver.model.language.patterns import parse_pattern, shape_of
 from culver.model.language.predicate import (
     And,
@@ -39,6 +38,8 @@ from culver.model.language.predicate import (
     Or,
     Pattern,
     Presence,
+    constraint_holds_for_value,
+    domain_of_constraint,
 )
 from culver.model.values import Domain, Scalar, domain_of
 
@@ -293,11 +294,12 @@ def _merged(
     others: dict[Pattern | Contains, None] = {}
     absent = present = False
     for constraint in ours + theirs:
+        assert not isinstance(constraint, Computed)
         if isinstance(constraint, Presence):
             absent = absent or not constraint.present
             present = present or constraint.present
             continue
-        found = _domain(constraint)
+        found = domain_of_constraint(constraint)
         if domain is None:
             domain = found
         elif domain is not found:
@@ -347,16 +349,6 @@ def _merged(
         result.append(points)
     result.extend(sorted(others, key=repr))
     return tuple(result)
-
-
-def _domain(constraint: Between | OneOf | Pattern | Contains | Computed) -> Domain:
-    match constraint:
-        case Between() | OneOf():
-            return constraint.domain
-        case Pattern():
-            return Domain.STRING
-        case _:
-            return Domain.STRINGS
 
 
 def _intersection(one: Between, other: Between) -> Between:

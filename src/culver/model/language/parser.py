@@ -7,13 +7,13 @@ docs/filter-language.md specifies the language.
 
 import math
 import threading
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from culver.config import FilterSettings
 from culver.errors import TooLarge
-from culver.model.language.evaluation import calculate, compare
 from culver.model.language.normalisation import clauses_of
 from culver.model.language.parse_errors import located, syntax_error
 from culver.model.language.patterns import parse_pattern
@@ -35,6 +35,8 @@ from culver.model.language.predicate import (
     Or,
     Parameter,
     Predicate,
+    calculate,
+    compare,
 )
 from culver.model.text import normalise_text
 from culver.model.timestamps import parse_timestamp
@@ -63,7 +65,7 @@ def parse(text: str, settings: FilterSettings = FilterSettings()) -> Predicate: 
     known = _remembered.get(key)
     if known is not None:
         return known
-    condition, _ = _parse(text, settings, parameters=False)
+    condition, _ = parse_template(text, settings, parameters=False)
     predicate = Predicate(text, condition, clauses_of(condition, settings))
     if len(text) <= _REMEMBERED_LENGTH and sum(map(len, predicate.clauses)) <= _REMEMBERED_CONSTRAINTS:
         with _lock:
@@ -82,13 +84,11 @@ def check_length(text: str, settings: FilterSettings) -> None:
         )
 
 
-def parse_template(text: str, settings: FilterSettings) -> tuple[Condition, "Parameters"]:
+def parse_template(
+    text: str, settings: FilterSettings, *, parameters: bool = True
+) -> tuple[Condition, "Parameters"]:
     """The tree of a text with parameters. The value of a Literal, or one of the values of an In, may be a Parameter.
     Raises as `parse` does."""
-    return _parse(text, settings, parameters=True)
-
-
-def _parse(text: str, settings: FilterSettings, *, parameters: bool) -> tuple[Condition, "Parameters"]:
     check_length(text, settings)
     try:
         normalise_text(text)
@@ -98,11 +98,8 @@ def _parse(text: str, settings: FilterSettings, *, parameters: bool) -> tuple[Co
     parser, builder, lark = _parser()
     # The builder is shared and holds the state of the parse under way, hence the lock.
     with _lock:
-        builder.settings, builder.takes_parameters, builder.parameters = (
-            settings,
-            parameters,
-            Parameters([], []),
-        )
+        builder.settings, builder.takes_parameters = settings, parameters
+        builder.parameters = Parameters([], [])
         try:
             return _condition(parser.parse(text)), builder.parameters
         except _Refusal as refusal:
@@ -134,8 +131,7 @@ def _parser() -> tuple[Any, "_Builder", Any]:
 
 
 class Parameters(NamedTuple):
-    """Where each parameter stands in the text, and the pairs of values, parameters among them, that must be of one
-    type."""
+    """Where each parameter stands in the text, and the pairs of values that must be of one type."""
 
     positions: list[int]
     pairs: list[tuple[Any, Any]]
@@ -171,6 +167,16 @@ _OPERANDS = (Attribute, Literal, Arithmetic)
 _TRUE = Literal(True)
 _ZERO = Literal(0)
 _LOWEST, _HIGHEST = -(2**63), 2**63 - 1
+
+
+def _negated(built: _Built) -> _Built:
+    return _Built(Not(_condition(built)), built.position, built.depth)
+
+
+def _without_not(
+    build: Callable[["_Builder", list[Any]], _Built],
+) -> Callable[["_Builder", list[Any]], _Built]:
+    return lambda self, parts: _negated(build(self, [parts[0], *parts[2:]]))
 
 
 class _Builder:
@@ -301,17 +307,10 @@ class _Builder:
 
     # `x NOT op ...` is `NOT x op ...`, but counts as no nesting.
 
-    def not_between(self, parts: list[Any]) -> _Built:
-        return _negated(self.between([parts[0], *parts[2:]]))
-
-    def not_one_of(self, parts: list[Any]) -> _Built:
-        return _negated(self.one_of([parts[0], *parts[2:]]))
-
-    def not_member(self, parts: list[Any]) -> _Built:
-        return _negated(self.member([parts[0], *parts[2:]]))
-
-    def not_like(self, parts: list[Any]) -> _Built:
-        return _negated(self.like([parts[0], *parts[2:]]))
+    not_between = _without_not(between)
+    not_one_of = _without_not(one_of)
+    not_member = _without_not(member)
+    not_like = _without_not(like)
 
     def is_not_null(self, parts: list[Any]) -> _Built:
         return _negated(self.is_null(parts))
@@ -356,10 +355,6 @@ def _joined(kind: type[And] | type[Or], parts: list[_Built]) -> _Built:
         else:
             conditions.append(condition)
     return _Built(kind(tuple(conditions)), parts[0].position, max(part.depth for part in parts))
-
-
-def _negated(built: _Built) -> _Built:
-    return _Built(Not(_condition(built)), built.position, built.depth)
 
 
 def _compared(operator: Operator, left: _Built, right: _Built, position: int) -> Condition:

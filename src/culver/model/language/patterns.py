@@ -6,46 +6,40 @@ A pattern is a tuple of parts: runs of literal text, `_` and `%`. Neighbouring w
     'ab%%_c'  ->  parts ("ab", "_", "%", "c")   kinds (False, True, True, False)
 """
 
-from culver.model.language.predicate import PatternShape
+import enum
+from itertools import groupby
+from operator import itemgetter
+
+
+class PatternShape(enum.StrEnum):
+    """The shape of a LIKE pattern with a wildcard; without one it is a OneOf."""
+
+    PREFIX = "prefix"
+    SUFFIX = "suffix"
+    SUBSTRING = "substring"
+    GENERAL = "general"
 
 
 def parse_pattern(pattern: str, escape: str | None) -> tuple[tuple[str, ...], tuple[bool, ...]]:
     """The parts of `pattern`, and for each whether it is a wildcard.
 
     Raises ValueError where the escape character stands before anything but `%`, `_` or itself."""
+    characters: list[tuple[str, bool]] = []
+    rest = iter(pattern)
+    for character in rest:
+        wild = character in "%_" and character != escape
+        if character == escape:
+            character = next(rest, "")
+            if character not in ("%", "_", escape):
+                raise ValueError(f"the escape character {escape!r} must stand before %, _ or itself")
+        characters.append((character, wild))
     parts: list[str] = []
     kinds: list[bool] = []
-    text: list[str] = []
-    singles, run = 0, False
-
-    def close_text() -> None:
-        if text:
-            parts.append("".join(text))
-            kinds.append(False)
-            text.clear()
-
-    def close_wildcards() -> None:
-        nonlocal singles, run
-        parts.extend("_" * singles + "%" * run)
-        kinds.extend([True] * (singles + run))
-        singles, run = 0, False
-
-    characters = iter(pattern)
-    for character in characters:
-        if character == escape:
-            following = next(characters, "")
-            if following not in ("%", "_", escape):
-                raise ValueError(f"the escape character {escape!r} must stand before %, _ or itself")
-            character = following
-        elif character in "%_":
-            close_text()
-            singles += character == "_"
-            run = run or character == "%"
-            continue
-        close_wildcards()
-        text.append(character)
-    close_text()
-    close_wildcards()
+    for wild, run in groupby(characters, itemgetter(1)):
+        text = "".join(character for character, _ in run)
+        own = "_" * text.count("_") + "%" * ("%" in text) if wild else [text]
+        parts.extend(own)
+        kinds.extend([wild] * len(own))
     return tuple(parts), tuple(kinds)
 
 

@@ -36,9 +36,7 @@ from culver.model.values import Domain, Scalar, Timestamp, domain_of
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A filter whose parameters have no values yet. In `condition`, the value of a literal or one of the values of an
-    In may be a Parameter. `positions` tells where each stands in the text, and `pairs` which values must be of one
-    type."""
+    """A filter whose parameters have no values yet; `parse_template` gives the parts."""
 
     text: str
     settings: FilterSettings

@@ -17,6 +17,7 @@ Without events, the ends of intervals stand for both.
 """
 
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Literal
 
 import numpy as np
@@ -25,7 +26,7 @@ from numpy.typing import NDArray
 
 from culver.jit import Integers
 from culver.matching import BatchColumns, ClauseTable, Dimension, KeyLine, event_keys
-from culver.placement.divisions.division import Division
+from culver.placement.divisions.division import Division, Spans, TermTable
 from culver.placement.divisions.hash_division import divide_by_hash
 from culver.placement.divisions.layer import Layer, narrow_registrations
 from culver.placement.divisions.range_division import (
@@ -33,10 +34,8 @@ from culver.placement.divisions.range_division import (
     divide_at_equal_widths,
     divide_at_quantiles,
 )
-from culver.placement.divisions.term_spans import Spans, TermTable
-from culver.placement.expected_cost import pace, sampled
+from culver.placement.expected_cost import draw_typical_events, pace, sampled
 from culver.placement.placement import NOWHERE
-from culver.placement.typical_events import draw_typical_events
 
 # Fewer registrations than these decide nothing.
 _ENOUGH = 128
@@ -99,16 +98,13 @@ def learn_layers(
         terms = TermTable(table)
         tried = [_candidates(terms, slices, way, columns, _SHARE * total) for way in ways]
         room = dividing.fullest * total - held
-        grown = min(
-            (_grown(each, terms.count, slices, dividing.dimensions, room) for each in tried), key=_cost_of
-        )
+        layouts = [_grown(each, terms.count, slices, dividing.dimensions, room) for each in tried]
+        grown = min(layouts, key=attrgetter("cost"))
         if np.count_nonzero(grown.members) < _SHARE * total:
             break
-        divisions = [each.division for each in grown.chosen]
-        turned = [
-            each.turned(place * slices // len(divisions), slices) for place, each in enumerate(divisions)
-        ]
-        layers.append(Layer(tuple(turned), slices))
+        turns = _turns(grown.chosen, slices)
+        divisions = [each.division.turned(turn, slices) for each, turn in turns]
+        layers.append(Layer(tuple(divisions), slices))
         held += _sizes(grown.chosen, grown.members, slices).sum(axis=0).max()
         table = table.select_registrations(~grown.members)
     return tuple(layers)
@@ -182,11 +178,13 @@ def _grown(tried: list[_Candidate], count: int, slices: int, most: int, room: fl
 def _cost(chosen: list[_Candidate], members: NDArray[np.bool_], slices: int) -> tuple[float, float]:
     """The cost of an event for the busiest slice and for all of them, with these dimensions turned as in a layer. An
     event is matched against everything that is no member, too."""
-    choice = []
-    for place, each in enumerate(chosen):
-        turn = place * slices // len(chosen)
-        choice.append(np.where(each.owners < 0, NOWHERE, place * slices + (each.owners + turn) % slices))
-    sets = np.stack(choice, axis=1)
+    sets = np.stack(
+        [
+            np.where(each.owners < 0, NOWHERE, place * slices + (each.owners + turn) % slices)
+            for place, (each, turn) in enumerate(_turns(chosen, slices))
+        ],
+        axis=1,
+    )
     sets[(sets == NOWHERE).any(axis=1)] = NOWHERE
     homes = np.tile(np.arange(slices), len(chosen))
     searched, busiest = pace([sets], _sizes(chosen, members, slices).reshape(-1), homes, slices)
@@ -196,19 +194,19 @@ def _cost(chosen: list[_Candidate], members: NDArray[np.bool_], slices: int) -> 
 
 def _sizes(chosen: list[_Candidate], members: NDArray[np.bool_], slices: int) -> Integers:
     """What the sets hold, (dimensions, slices), with the dimensions turned as in a layer."""
-    sizes = [np.count_nonzero(each.reached[members], axis=0) for each in chosen]
-    turns = [place * slices // len(chosen) for place in range(len(chosen))]
-    return np.stack([np.roll(each, turn) for each, turn in zip(sizes, turns, strict=True)])
+    turns = _turns(chosen, slices)
+    return np.stack([np.roll(np.count_nonzero(each.reached[members], axis=0), turn) for each, turn in turns])
+
+
+def _turns(chosen: list[_Candidate], slices: int) -> list[tuple[_Candidate, int]]:
+    """How far the owners of each dimension of a layer are moved on, so that a slice owns different parts in each."""
+    return [(each, place * slices // len(chosen)) for place, each in enumerate(chosen)]
 
 
 def _fullest(chosen: list[_Candidate], members: NDArray[np.bool_], slices: int) -> int:
-    """How much the fullest slice would hold, with everything that is no member, and without backups."""
+    """What the fullest slice would hold, with everything that is no member, and without backups."""
     return int(_sizes(chosen, members, slices).sum(axis=0).max() + np.count_nonzero(~members))
 
 
 def _favour(candidate: _Candidate) -> float:
     return 1.0 if candidate.division.kind == RangeDivision.kind else 1 / _NEARLY_AS_GOOD
-
-
-def _cost_of(grown: _Grown) -> float:
-    return grown.cost

@@ -15,7 +15,7 @@ Held = NDArray[np.bool_]
 
 @compiled
 def count_up_to(ascending: Integers, key: int) -> int:
-    """How many entries are at or below the key."""
+    """Count the entries at or below the key."""
     base, left = 0, len(ascending)
     if left == 0:
         return 0

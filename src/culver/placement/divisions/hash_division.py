@@ -8,8 +8,8 @@ import numpy as np
 
 from culver.jit import Integers, Shorts, read_only
 from culver.matching import BatchColumns, Dimension, KeyLine, event_hashes
+from culver.placement.divisions.division import Spans
 from culver.placement.divisions.division_kernels import Held, mark_buckets, owners_of_hashes
-from culver.placement.divisions.term_spans import Spans
 from culver.placement.placement import State
 
 HASH_BUCKETS = 1024

@@ -21,11 +21,10 @@ from culver.jit import Integers
 from culver.matching import BatchColumns, KeyLine
 from culver.model import Event
 from culver.model.columns import concat, encode
-from culver.placement.divisions.division import Division
+from culver.placement.divisions.division import Division, TermTable
 from culver.placement.divisions.division_kernels import Held, keep_members, make_choice
 from culver.placement.divisions.hash_division import HASH_BUCKETS, HashDivision
 from culver.placement.divisions.range_division import RangeDivision
-from culver.placement.divisions.term_spans import TermTable
 from culver.placement.placement import State
 
 _KINDS: dict[str, type[RangeDivision] | type[HashDivision]] = {
@@ -60,7 +59,6 @@ class Layer:
         keep_members(table.clauses, terms, covered, limits, base, self.slices, self.has_backups, held, taken)
 
     def route(self, columns: BatchColumns, base: int) -> Integers:
-        """The candidates of each event."""
         count = len(self.divisions)
         choice = np.empty((columns.rows, count + self.has_backups), np.int64)
         for place, division in enumerate(self.divisions):
@@ -96,7 +94,7 @@ def load_layer_kernels() -> None:
 def narrow_registrations(
     division: Division, table: TermTable, slices: int
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Which registrations are narrow in a division by itself, and which slices each of those reaches."""
+    """Mark the registrations that are narrow in a division by itself, and the slices that each of those reaches."""
     held = np.zeros((table.count, slices), np.bool_)
     taken = np.zeros(table.count, np.bool_)
     Layer((division,), slices).assign(table, 0, held, taken)

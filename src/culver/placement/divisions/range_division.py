@@ -17,18 +17,15 @@ from culver.matching import (
     real_of_key,
     reals_of_keys,
 )
-from culver.placement.divisions.division import nearest_to_half
+from culver.model import EARLIEST, LATEST
+from culver.placement.divisions.division import Spans, nearest_to_half
 from culver.placement.divisions.division_kernels import Held, mark_ranges, owners_of_keys
-from culver.placement.divisions.term_spans import Spans
 from culver.placement.placement import State
 
 TICKS = 128
 # A registration that covers more than this part of the ticks is not narrow.
 _WIDEST = 0.5
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-_MICROSECOND = datetime.timedelta(microseconds=1)
-_FIRST_US = (datetime.datetime.min.replace(tzinfo=datetime.UTC) - _EPOCH) // _MICROSECOND
-_LAST_US = (datetime.datetime.max.replace(tzinfo=datetime.UTC) - _EPOCH) // _MICROSECOND
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,7 +135,6 @@ class RangeDivision:
         return int(pivots[nearest_to_half(below.tolist(), len(inside))])
 
     def _cut_at(self, pivot: int) -> tuple[Integers, Integers]:
-        """Cuts and owners with a cut at the pivot."""
         if pivot in self.cuts:
             return self.cuts, self.owners.copy()
         place = int(np.searchsorted(self.cuts, pivot))
@@ -193,7 +189,7 @@ def shown(key: int, line: KeyLine) -> Any:
             head = (key ^ -(1 << 63)) & ((1 << 64) - 1)
             return head.to_bytes(8, "big").rstrip(b"\0").decode(errors="replace")
         case KeyLine.TIMESTAMPS:
-            return (_EPOCH + datetime.timedelta(microseconds=min(max(key, _FIRST_US), _LAST_US))).isoformat()
+            return (_EPOCH + datetime.timedelta(microseconds=min(max(key, EARLIEST), LATEST))).isoformat()
         case KeyLine.BOOLEANS:
             return bool(key)
         case _:

@@ -13,8 +13,8 @@ from culver.config import EventSettings
 from culver.errors import CulverError
 from culver.model.event import Event
 from culver.model.formats import MEDIA_TYPES, decode_body, parse_event
-from culver.model.language.evaluation import evaluate
 from culver.model.language.parser import parse
+from culver.model.language.predicate import evaluate
 from culver.model.timestamps import format_timestamp
 from culver.model.values import KIND_OF_TYPE, Timestamp, Value
 

@@ -3,15 +3,6 @@
 import pytest
 
 from culver.model.event import Event
-from culver.model.language.evaluation import (
-    calculate,
-    compare,
-    compute,
-    constraint_holds_for_value,
-    evaluate,
-    matching_clause,
-    satisfies,
-)
 from culver.model.language.parser import parse
 from culver.model.language.predicate import (
     Attribute,
@@ -25,6 +16,13 @@ from culver.model.language.predicate import (
     Pattern,
     PatternShape,
     Presence,
+    calculate,
+    compare,
+    compute,
+    constraint_holds_for_value,
+    evaluate,
+    matching_clause,
+    satisfies,
 )
 from culver.model.values import Domain, Timestamp, Value
 

@@ -9,10 +9,9 @@ from hypothesis import given, settings
 from culver.config import FilterSettings
 from culver.errors import InvalidFilter
 from culver.model.event import Event
-from culver.model.language.evaluation import evaluate, matching_clause
 from culver.model.language.normalisation import clauses_of
 from culver.model.language.parser import parse
-from culver.model.language.predicate import Condition, Predicate
+from culver.model.language.predicate import Condition, Predicate, evaluate, matching_clause
 from culver.model.language.rendering import clause_text
 from support.events import events, random_event
 from support.filters import (

@@ -9,9 +9,19 @@ import pytest
 from culver.config import EventSettings, FilterSettings
 from culver.errors import InvalidFilter
 from culver.model.formats import parse_event
-from culver.model.language.evaluation import evaluate, matching_clause
 from culver.model.language.parser import DEEPEST, parse
-from culver.model.language.predicate import And, Comparison, Condition, Constant, Literal, Not, Operator, Or
+from culver.model.language.predicate import (
+    And,
+    Comparison,
+    Condition,
+    Constant,
+    Literal,
+    Not,
+    Operator,
+    Or,
+    evaluate,
+    matching_clause,
+)
 from culver.model.language.prepared_filter import prepare
 from support.filters import clause_lines
 

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culver.errors import InvalidFilter, TooLarge
+from culver.jit import Integers, Reals
 from culver.matching.index.compile.clause_table import ClauseTable, Dimension
 from culver.matching.index.compile.compiler import LINE_OF_DOMAIN, Entry, compile_entries
 from culver.matching.index.compile.key_lines import EXACT, HIGHEST_KEY, LOWEST_KEY, lower_keys, upper_keys
@@ -41,12 +42,12 @@ from culver.model.language import (
 # Rows worked on at a time, so that what lies between input and output stays in the cache.
 _ROWS_AT_A_TIME = 1 << 15
 
-Rows = slice | NDArray[np.int64]
+Rows = slice | Integers
 
 _LOWER = {Operator.EQUAL: True, Operator.GREATER_OR_EQUAL: True, Operator.GREATER: False}
 _UPPER = {Operator.EQUAL: True, Operator.LESS_OR_EQUAL: True, Operator.LESS: False}
 
-# How many characters a value takes in the text of a filter, with a space on each side.
+# The characters that a value takes in the text of a filter, with a space on each side.
 _LONGEST = {Domain.NUMBER: 26, Domain.BOOLEAN: 7, Domain.TIMESTAMP: 44}
 
 
@@ -59,23 +60,21 @@ class KeySource:
 
     domain: Domain
     values: NDArray[Any]
-    moved: NDArray[np.int64]
+    moved: Integers
     odd: NDArray[np.bool_]
 
-    def lower(self, rows: Rows, closed: bool) -> NDArray[np.int64]:
-        """The least keys above the values."""
+    def lower(self, rows: Rows, closed: bool) -> Integers:
         if self.domain is Domain.NUMBER:
             return lower_keys(self._reals(rows), closed)
         return self._integers(rows) + (0 if closed else 1)
 
-    def upper(self, rows: Rows, closed: bool) -> NDArray[np.int64]:
-        """The greatest keys below the values."""
+    def upper(self, rows: Rows, closed: bool) -> Integers:
         if self.domain is Domain.NUMBER:
             return upper_keys(self._reals(rows), closed)
         return self._integers(rows) - (0 if closed else 1)
 
     def odd_rows(self, rows: Rows) -> NDArray[np.bool_] | bool:
-        """Which values have no such keys, or none that can be trusted."""
+        """Mark the values that have no such keys, or none that can be trusted."""
         if self.domain is Domain.NUMBER:
             return np.logical_not(np.abs(self._reals(rows)) < EXACT)  # NaN is not below either
         if self.domain is Domain.STRING:
@@ -85,10 +84,10 @@ class KeySource:
             return (moments < EARLIEST) | (moments > LATEST)
         return False
 
-    def _reals(self, rows: Rows) -> NDArray[np.float64]:
+    def _reals(self, rows: Rows) -> Reals:
         return self._at(rows).astype(np.float64, copy=False)
 
-    def _integers(self, rows: Rows) -> NDArray[np.int64]:
+    def _integers(self, rows: Rows) -> Integers:
         """The keys of the values: those of strings leave one free on each side (see `bounds`)."""
         if self.domain is Domain.STRING:
             return 2 * np.take(self.moved, self._at(rows)) + 1
@@ -183,8 +182,7 @@ def _conjunctions(condition: Condition) -> list[list[tuple[str, Operator, Any]]]
 
 
 def _longest_string(prepared: Prepared, columns: list[ParameterColumn]) -> int | None:
-    """The length up to which strings keep the text of every row within the limit; None where other values may
-    exceed it already."""
+    """The length up to which strings keep every text within the limit; None where other values may exceed it."""
     room = prepared.settings.max_length - len(prepared.text)
     room -= sum(_LONGEST.get(column.domain, 0) for column in columns if column.domain is not None)
     strings = sum(column.domain is Domain.STRING for column in columns)
@@ -224,10 +222,7 @@ def _normal(text: str) -> bytes | None:
 
 
 def compile_rows(
-    prepared: Prepared,
-    numbers: NDArray[np.int64],
-    columns: Sequence[Values],
-    since: NDArray[np.int64] | int = 0,
+    prepared: Prepared, numbers: Integers, columns: Sequence[Values], since: Integers | int = 0
 ) -> ClauseTable:
     """Compile the registrations `numbers` (distinct, in any order). The i-th is `prepared` with the values
     `columns[0][i]`, `columns[1][i]`, ...; the result is the one that `compile_entries` gives.
@@ -249,7 +244,7 @@ def compile_rows(
     starting = np.broadcast_to(np.asarray(since, np.int64), count)
     sources = [column_of(column) for column in columns]
 
-    def one_by_one(rows: NDArray[np.int64]) -> ClauseTable:
+    def one_by_one(rows: Integers) -> ClauseTable:
         values = (
             zip(*(source.originals(rows) for source in sources), strict=True) if sources else [()] * len(rows)
         )
@@ -284,7 +279,7 @@ def _bind(prepared: Prepared, values: Sequence[Any], row: int) -> Predicate:
 
 
 def _vectorised(
-    plan: BulkPlan, numbers: NDArray[np.int64], since: NDArray[np.int64], order: NDArray[np.int64] | None
+    plan: BulkPlan, numbers: Integers, since: Integers, order: Integers | None
 ) -> tuple[ClauseTable, NDArray[np.bool_]]:
     """The table of all rows taken in `order`, and which of its registrations are odd: their clauses are wrong.
 
@@ -325,7 +320,7 @@ def _vectorised(
     return table, odd
 
 
-def _fill(plan: BulkPlan, rows: Rows, by_clause: list[NDArray[np.int64]], odd: NDArray[np.bool_]) -> None:
+def _fill(plan: BulkPlan, rows: Rows, by_clause: list[Integers], odd: NDArray[np.bool_]) -> None:
     """Fill in the bounds of each clause, an array of the shape (rows, terms, 2), and mark the odd rows."""
     for source in plan.sources:
         odd |= source.odd_rows(rows)
@@ -339,7 +334,7 @@ def _fill(plan: BulkPlan, rows: Rows, by_clause: list[NDArray[np.int64]], odd: N
             odd |= (by_clause[one] == by_clause[other]).all(axis=(1, 2))
 
 
-def _bounds(term: TermPlan, rows: Rows) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _bounds(term: TermPlan, rows: Rows) -> tuple[Integers, Integers]:
     lows = [source.lower(rows, closed) for source, closed in term.lower]
     highs = [source.upper(rows, closed) for source, closed in term.upper]
     low = reduce(np.maximum, lows) if lows else np.array([LOWEST_KEY])

@@ -10,13 +10,15 @@ key lies in [low, high]. A need says that a constraint of the pool holds or, as 
 holds when all its terms and needs do.
 """
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from culver.jit import Bytes, Integers
 from culver.matching.index.compile.key_lines import KeyLine, move_string_bounds, used_literals
 from culver.model import COLUMNAR
 
@@ -30,15 +32,15 @@ class ClauseTable:
 
     scheme: ClassVar[str] = COLUMNAR
 
-    numbers: NDArray[np.int64]
-    since: NDArray[np.int64]
-    clause_registration: NDArray[np.int64]
-    term_start: NDArray[np.int64]
-    term_dimension: NDArray[np.int64]
-    term_bounds: NDArray[np.int64]
+    numbers: Integers
+    since: Integers
+    clause_registration: Integers
+    term_start: Integers
+    term_dimension: Integers
+    term_bounds: Integers
     """The low and high key of each term; the shape is (terms, 2)."""
-    need_start: NDArray[np.int64]
-    needs: NDArray[np.int64]
+    need_start: Integers
+    needs: Integers
     dimensions: tuple[Dimension, ...]
     literals: tuple[bytes, ...]
     """The strings that terms refer to, sorted."""
@@ -50,7 +52,7 @@ class ClauseTable:
         """Put the registrations of several tables into one. Dimensions, literals and pool keep what is in use."""
         return join_tables(tables)[0]
 
-    def select_clauses(self, rows: NDArray[np.int64]) -> "ClauseTable":
+    def select_clauses(self, rows: Integers) -> "ClauseTable":
         """Keep all registrations, but only these clauses, in this order."""
         terms, needs = run_members(self.term_start, rows), run_members(self.need_start, rows)
         return replace(
@@ -85,14 +87,12 @@ class ClauseTable:
         return self.select_registrations(first_of_runs(self.numbers))
 
 
-def join_tables(tables: Sequence[ClauseTable]) -> tuple[ClauseTable, NDArray[np.int64]]:
+def join_tables(tables: Sequence[ClauseTable]) -> tuple[ClauseTable, Integers]:
     """Do as `ClauseTable.joined`, and tell where each registration comes from: entry i of the result is registration
     `origin[i]` of the tables put one after another."""
-    dimensions = sorted({d for table in tables for d in _used_dimensions(table)})
+    dimensions = sorted({d for table in tables for d in _used(table.dimensions, table.term_dimension)})
     literals = sorted({t for table in tables for t in _used(table.literals, _used_literals(table))})
-    pool = sorted(
-        {text for table in tables for text in _used(table.pool, np.unique(pool_places(table.needs)))}
-    )
+    pool = sorted({text for table in tables for text in _used(table.pool, pool_places(table.needs))})
     dimension_place = {dimension: i for i, dimension in enumerate(dimensions)}
     literal_place = {literal: i for i, literal in enumerate(literals)}
     pool_place = {text: i for i, text in enumerate(pool)}
@@ -137,32 +137,42 @@ def sort_terms(table: ClauseTable) -> ClauseTable:
     return replace(table, term_dimension=table.term_dimension[order], term_bounds=table.term_bounds[order])
 
 
-def run_starts(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+def run_starts(lengths: Integers) -> Integers:
     """Where each of several runs begins, and behind the last where it ends (the index pointer of a CSR matrix)."""
     result = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=result[1:])
     return result
 
 
-def run_members(start: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.int64]:
+def run_members(start: Integers, rows: Integers) -> Integers:
     """The places of all members of the runs `rows`, one run after another."""
     lengths = start[rows + 1] - start[rows]
     total = int(lengths.sum())
     ends = np.cumsum(lengths)
-    places: NDArray[np.int64] = np.arange(total) + np.repeat(start[rows] - (ends - lengths), lengths)
+    places: Integers = np.arange(total) + np.repeat(start[rows] - (ends - lengths), lengths)
     return places
 
 
-def first_of_runs(values: NDArray[np.int64]) -> NDArray[np.bool_]:
+def pack_texts(texts: Iterable[bytes]) -> tuple[Integers, Bytes]:
+    """Put texts one after another: where each begins, and behind the last where it ends; and all bytes."""
+    texts = tuple(texts)
+    starts = run_starts(np.array([len(text) for text in texts], np.int64))
+    return starts, np.frombuffer(b"".join(texts), np.uint8)
+
+
+def unpack_texts(starts: Integers, data: Bytes) -> tuple[bytes, ...]:
+    whole = data.tobytes()
+    return tuple(whole[begin:end] for begin, end in itertools.pairwise(starts.tolist()))
+
+
+def first_of_runs(values: Integers) -> NDArray[np.bool_]:
     """True where a value differs from the one before it."""
     result = np.ones(len(values), np.bool_)
     result[1:] = values[1:] != values[:-1]
     return result
 
 
-def find_numbers(
-    own: NDArray[np.int64], numbers: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+def find_numbers(own: Integers, numbers: Integers) -> tuple[Integers, NDArray[np.bool_]]:
     """Where numbers are among `own`, which ascend, and which of them are there at all."""
     places = np.searchsorted(own, numbers)
     there = np.zeros(len(numbers), np.bool_)
@@ -171,31 +181,26 @@ def find_numbers(
     return places, there
 
 
-def pool_places(needs: NDArray[np.int64]) -> NDArray[np.int64]:
+def pool_places(needs: Integers) -> Integers:
     """The places in the pool of needs of either sign."""
-    places: NDArray[np.int64] = needs ^ (needs >> 63)
+    places: Integers = needs ^ (needs >> 63)
     return places
 
 
 def string_dimensions(table: ClauseTable) -> NDArray[np.bool_]:
-    """Which dimensions are strings."""
     return np.array([line is KeyLine.STRINGS for _, line in table.dimensions], np.bool_)
 
 
-def _used(items: Sequence[T], places: NDArray[np.int64]) -> list[T]:
-    return [items[place] for place in places.tolist()]
+def _used(items: Sequence[T], places: Integers) -> list[T]:
+    return [items[place] for place in np.unique(places).tolist()]
 
 
-def _used_dimensions(table: ClauseTable) -> list[Dimension]:
-    return _used(table.dimensions, np.unique(table.term_dimension))
-
-
-def _used_literals(table: ClauseTable) -> NDArray[np.int64]:
+def _used_literals(table: ClauseTable) -> Integers:
     bounds = table.term_bounds[string_dimensions(table)[table.term_dimension]]
     return used_literals(bounds[:, 0], bounds[:, 1])
 
 
-def _move_literals(table: ClauseTable, place: dict[bytes, int]) -> NDArray[np.int64]:
+def _move_literals(table: ClauseTable, place: dict[bytes, int]) -> Integers:
     rows = string_dimensions(table)[table.term_dimension]
     if not rows.any():
         return table.term_bounds

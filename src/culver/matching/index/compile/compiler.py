@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 from msgspec.structs import replace
-from numpy.typing import NDArray
 
+from culver.jit import Integers
 from culver.matching.index.compile.clause_table import ClauseTable, Dimension, run_starts, sort_terms
 from culver.matching.index.compile.constraint_codec import constraint_to_text
 from culver.matching.index.compile.key_lines import (
@@ -47,6 +47,7 @@ from culver.model.language import (
     PatternShape,
     Predicate,
     Presence,
+    domain_of_constraint,
 )
 
 # Clauses that the IN lists of one clause may become.
@@ -120,8 +121,7 @@ class _Builder:
         self._add_any(place, clause)
 
     def _add_plain(self, clause: Clause) -> bool:
-        """Add one term for each constraint. Returns False, with some terms added, where the clause is not plain. This
-        is the hot loop of compiling."""
+        """Hot. Add one term for each constraint; False, with some terms added, where the clause is not plain."""
         term_dimensions, ranges, late_dimensions = self._term_dimensions, self._ranges, self._late_dimensions
         last = None
         for constraint in clause:
@@ -231,8 +231,7 @@ class _Builder:
         return self._pool.setdefault(constraint_to_text(constraint), len(self._pool))
 
     def _options(self, constraint: Constraint) -> tuple[tuple[str, Domain], list[Term]] | None:
-        """The values that a constraint is about, and the terms, one of which must hold. None: intervals cannot
-        express it."""
+        """The values that a constraint is about, and terms, one of which must hold; None: it is no interval."""
         match constraint:
             case Between(attribute, domain):
                 return (attribute, domain), self._range(constraint)
@@ -294,7 +293,7 @@ class _Builder:
         return self._literals.setdefault(literal, len(self._literals))
 
 
-def _number_bounds(ranges: list[Between]) -> NDArray[np.int64]:
+def _number_bounds(ranges: list[Between]) -> Integers:
     """The bounds of ranges of numbers within 2^53, in keys."""
     # Integers within 2^53 are exact as reals, and None becomes NaN.
     lows = np.array([*map(attrgetter("low"), ranges)], np.float64)
@@ -316,17 +315,6 @@ def _positive(constraint: Constraint) -> Constraint | None:
         case Presence(attribute, present=False):
             return Presence(attribute, True)
     return None
-
-
-def domain_of_constraint(constraint: Between | OneOf | Pattern | Contains) -> Domain:
-    """The domain of the values that a constraint is about."""
-    match constraint:
-        case Pattern():
-            return Domain.STRING
-        case Contains():
-            return Domain.STRINGS
-        case _:
-            return constraint.domain
 
 
 def _microseconds(value: object) -> int | None:

@@ -35,8 +35,7 @@ def constraint_from_text(text: str) -> Constraint:
 
 
 def packed_constraints(texts: Sequence[str]) -> list[list[Any]]:
-    """Decode many texts, each to its JSON list: ["pattern", attribute, shape, ...] as below. Decoding all at once
-    takes a fraction of the time."""
+    """Decode many texts at once, each to its JSON list: ["pattern", attribute, shape, ...] as below."""
     packed: list[list[Any]] = json.loads(f"[{','.join(texts)}]")
     return packed
 

@@ -29,6 +29,8 @@ import struct
 import numpy as np
 from numpy.typing import NDArray
 
+from culver.jit import Integers, Reals
+
 LOWEST_KEY = -(2**63)
 HIGHEST_KEY = 2**63 - 1
 EMPTY = (HIGHEST_KEY, LOWEST_KEY)
@@ -64,20 +66,17 @@ def real_key(value: float) -> int:
     return bits if bits >= 0 else bits ^ _MIRROR
 
 
-def real_keys(values: NDArray[np.float64]) -> NDArray[np.int64]:
-    """`real_key` of each value."""
+def real_keys(values: Reals) -> Integers:
     bits = (values + 0.0).view(np.int64)
     return bits ^ ((bits >> 63) & np.int64(_MIRROR))
 
 
 def real_of_key(key: int) -> float:
-    """The opposite of `real_key`."""
-    real: float = struct.unpack("<d", struct.pack("<q", key ^ ((key >> 63) & _MIRROR)))[0]
+    real: float = _REAL.unpack(_BITS.pack(key ^ ((key >> 63) & _MIRROR)))[0]
     return real
 
 
-def reals_of_keys(keys: NDArray[np.int64]) -> NDArray[np.float64]:
-    """`real_of_key` of each key."""
+def reals_of_keys(keys: Integers) -> Reals:
     return (keys ^ ((keys >> 63) & np.int64(_MIRROR))).view(np.float64)
 
 
@@ -111,7 +110,7 @@ def number_lines(
     return [(line, interval) for line, interval in both if interval != EMPTY]
 
 
-def lower_keys(bounds: NDArray[np.float64], closed: NDArray[np.bool_] | bool) -> NDArray[np.int64]:
+def lower_keys(bounds: Reals, closed: NDArray[np.bool_] | bool) -> Integers:
     """The least keys within lower bounds, on NUMBERS; NaN is no bound. Exact between -2^53 and 2^53."""
     keys = real_keys(bounds)
     keys += np.logical_not(closed)
@@ -120,7 +119,7 @@ def lower_keys(bounds: NDArray[np.float64], closed: NDArray[np.bool_] | bool) ->
     return keys
 
 
-def upper_keys(bounds: NDArray[np.float64], closed: NDArray[np.bool_] | bool) -> NDArray[np.int64]:
+def upper_keys(bounds: Reals, closed: NDArray[np.bool_] | bool) -> Integers:
     """The greatest keys within upper bounds; as `lower_keys`."""
     keys = real_keys(bounds)
     keys -= np.logical_not(closed)
@@ -163,31 +162,29 @@ def after_prefix(prefix: bytes) -> bytes:
     return prefix[:-1] + bytes((prefix[-1] + 1,))  # no byte of UTF-8 is 255
 
 
-def move_string_bounds(
-    lows: NDArray[np.int64], highs: NDArray[np.int64], moved: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def move_string_bounds(lows: Integers, highs: Integers, moved: Integers) -> tuple[Integers, Integers]:
     """Translate string intervals to new places of the literals: literal i is now `moved[i]`."""
     return _move(lows, moved, 2), _move(highs, moved, 0)
 
 
-def used_literals(lows: NDArray[np.int64], highs: NDArray[np.int64]) -> NDArray[np.int64]:
+def used_literals(lows: Integers, highs: Integers) -> Integers:
     """The places of the literals that string intervals refer to."""
     return np.unique(np.concatenate([_literals(lows, 2), _literals(highs, 0)]))
 
 
-def _bounded(keys: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _bounded(keys: Integers) -> NDArray[np.bool_]:
     result: NDArray[np.bool_] = (keys != LOWEST_KEY) & (keys != HIGHEST_KEY)
     return result
 
 
-def _literals(keys: NDArray[np.int64], even: int) -> NDArray[np.int64]:
+def _literals(keys: Integers, even: int) -> Integers:
     """The literal of each bound. An odd key is the literal itself, an even one lies next to it: above it (`even` = 2,
     an open lower bound) or below it (`even` = 0, an open upper bound)."""
     keys = keys[_bounded(keys)]
     return np.where(keys & 1 == 1, keys - 1, keys - even) >> 1
 
 
-def _move(keys: NDArray[np.int64], moved: NDArray[np.int64], even: int) -> NDArray[np.int64]:
+def _move(keys: Integers, moved: Integers, even: int) -> Integers:
     result = keys.copy()
     bounded = _bounded(keys)
     shift = np.where(keys[bounded] & 1 == 1, 1, even)

@@ -15,12 +15,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from culver.jit import Integers
 from culver.model import Domain, Timestamp
+from culver.model.columns import is_text
 
 Values: TypeAlias = NDArray[Any] | pa.Array | pa.ChunkedArray | Sequence[Any]
 
 _MICROSECONDS = np.dtype("datetime64[us]")
-_NOTHING: NDArray[np.int64] = np.empty(0, np.int64)
+_NOTHING: Integers = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +32,7 @@ class ParameterColumn:
     distinct: list[str]
     source: Values
 
-    def originals(self, rows: NDArray[np.int64]) -> list[Any]:
+    def originals(self, rows: Integers) -> list[Any]:
         """The values of some rows, as `Prepared.bind` takes them."""
         if self.domain is Domain.TIMESTAMP:
             return [Timestamp(moment) for moment in self.values[rows].tolist()]
@@ -86,20 +88,15 @@ def _from_arrow(array: pa.Array, source: Values) -> ParameterColumn:
     kind = array.type
     if array.null_count:
         return ParameterColumn(None, _NOTHING, [], source)
-    if _is_text(kind):
+    if is_text(kind):
         array = array.dictionary_encode()
         kind = array.type
     if pa.types.is_dictionary(kind):
-        if not _is_text(kind.value_type) or array.dictionary.null_count:
+        if not is_text(kind.value_type) or array.dictionary.null_count:
             return ParameterColumn(None, _NOTHING, [], source)
         places = array.indices.to_numpy(zero_copy_only=False)
         return ParameterColumn(Domain.STRING, places, array.dictionary.to_pylist(), source)
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind):
-        return column_of(array.to_numpy(zero_copy_only=False))
-    if pa.types.is_timestamp(kind) and kind.tz is not None:
+    is_moment = pa.types.is_timestamp(kind) and kind.tz is not None
+    if is_moment or pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind):
         return column_of(array.to_numpy(zero_copy_only=False))
     return ParameterColumn(None, _NOTHING, [], source)
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))

@@ -13,6 +13,8 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
+from culver.jit import Integers, Shorts, compiled
+
 LANES = 64
 WINDOW = 16
 MOVED = 32
@@ -54,6 +56,12 @@ def _within(context: Any, array: Any, at: Any, rank: Any) -> Any:
     return types.uint64(array, types.int64, types.uint16), generate
 
 
+def _store(builder: Any, vector: Any, data: Any, at: Any) -> None:
+    address = builder.bitcast(builder.gep(data, [at]), vector.type.as_pointer())
+    stored = builder.store(vector, address)
+    stored.align = vector.type.element.width // 8
+
+
 def _emit(context: Any, mask: Any, source: Any, at: Any, target: Any, count: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         mask, source, at, target, count = arguments
@@ -74,9 +82,7 @@ def _emit(context: Any, mask: Any, source: Any, at: Any, target: Any, count: Any
             values = _load(builder, read, builder.add(at, ir.Constant(_LONG, lane)), vector)
             chosen = builder.bitcast(part, bits)
             packed = builder.call(compress, [values, chosen, ir.Constant(vector, ir.Undefined)])
-            address = builder.bitcast(builder.gep(written, [count]), vector.as_pointer())
-            stored = builder.store(packed, address)
-            stored.align = element.width // 8
+            _store(builder, packed, written, count)
             count = builder.add(count, builder.zext(builder.ctpop(part), _LONG))
         return count
 
@@ -114,8 +120,7 @@ def _transpose(context: Any, masks: Any, at: Any) -> Any:
                 other = builder.call(rotate, [other, other, turned])
                 rows[i] = builder.or_(builder.and_(row, keep), builder.and_(other, take))
         for place, row in zip(places, rows, strict=True):
-            stored = builder.store(row, builder.bitcast(builder.gep(data, [place]), vector.as_pointer()))
-            stored.align = _LONG.width // 8
+            _store(builder, row, data, place)
         return context.get_dummy_value()
 
     return types.none(masks, types.int64), generate
@@ -150,8 +155,7 @@ def _copy(context: Any, source: Any, at: Any, length: Any, target: Any, to: Any)
         address = builder.bitcast(builder.gep(read, [at]), vector.as_pointer())
         aligned = ir.Constant(_WORD, _WORD.width // 8)
         loaded = builder.call(load, [address, aligned, inside, ir.Constant(vector, None)])
-        stored = builder.store(loaded, builder.bitcast(builder.gep(written, [to]), vector.as_pointer()))
-        stored.align = _WORD.width // 8
+        _store(builder, loaded, written, to)
         return context.get_dummy_value()
 
     return types.none(source, types.int64, types.int64, target, types.int64), generate
@@ -164,9 +168,7 @@ def _move(context: Any, source: Any, at: Any, target: Any, to: Any) -> Any:
         written = context.make_array(signature.args[2])(context, builder, target).data
         element = read.type.pointee
         vector = ir.VectorType(element, _EMIT_BITS // element.width)
-        moved = _load(builder, read, at, vector)
-        stored = builder.store(moved, builder.bitcast(builder.gep(written, [to]), vector.as_pointer()))
-        stored.align = element.width // 8
+        _store(builder, _load(builder, read, at, vector), written, to)
         return context.get_dummy_value()
 
     return types.none(source, types.int64, target, types.int64), generate
@@ -188,16 +190,6 @@ def _lowest(context: Any, mask: Any) -> Any:
         return builder.cttz(arguments[0], ir.Constant(_BIT, 1))
 
     return types.int64(types.uint64), generate
-
-
-def _real_of(context: Any, key: Any) -> Any:
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        (key,) = arguments
-        sign = builder.ashr(key, ir.Constant(_LONG, 63))
-        bits = builder.xor(key, builder.and_(sign, ir.Constant(_LONG, 2**63 - 1)))
-        return builder.bitcast(bits, ir.DoubleType())
-
-    return types.float64(types.int64), generate
 
 
 def _prefetch(context: Any, array: Any, at: Any) -> Any:
@@ -232,26 +224,29 @@ if TYPE_CHECKING:
         """Transpose the 64 masks from masks[at] on: bit j of mask i and bit i of mask j swap."""
 
     def ones(mask: np.uint64) -> int:
-        """How many bits are set."""
+        """The number of bits that are set."""
 
-    def copy(source: NDArray[np.int32], at: int, length: int, target: NDArray[np.int32], to: int) -> None:
+    def copy(source: Shorts, at: int, length: int, target: Shorts, to: int) -> None:
         """Copy source[at : at + length], but no more than 16, to target[to:]. Writes nonsense behind it, up to 16
         places in all: leave that much room."""
 
     def move(source: NDArray[np.uint16], at: int, target: NDArray[np.uint16], to: int) -> None:
         """Copy 32 entries; both arrays must have that many."""
 
-    def count_up_to(keys: NDArray[np.int64], at: int, key: int) -> int:
-        """How many of the 16 keys from keys[at] on are at most `key`."""
+    def count_up_to(keys: Integers, at: int, key: int) -> int:
+        """Count those of the 16 keys from keys[at] on that are at most `key`."""
 
     def lowest(mask: np.uint64) -> int:
         """The place of the lowest bit; the mask must have one."""
 
-    def real_of(key: int) -> float:
-        """The real that a key stands for, see `key_lines`."""
-
 else:
-    within, emit, lowest, real_of = map(intrinsic, (_within, _emit, _lowest, _real_of))
+    within, emit, lowest = map(intrinsic, (_within, _emit, _lowest))
     copy, count_up_to, prefetch, transpose, ones, move = map(
         intrinsic, (_copy, _count_up_to, _prefetch, _transpose, _ones, _move)
     )
+
+
+@compiled
+def real_of(key: int) -> float:
+    """The real that a key stands for, see `key_lines`."""
+    return float(np.int64(key ^ ((key >> 63) & 0x7FFF_FFFF_FFFF_FFFF)).view(np.float64))

@@ -12,10 +12,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from culver.jit import Integers, read_only
+from culver.jit import Bytes, Integers, Shorts, read_only
 from culver.matching.index.compile.clause_table import Dimension
-from culver.matching.index.keys.key_kernels import Programs, fill_keys, payload_sizes
-from culver.matching.index.keys.literals import Literals, literals_of
+from culver.matching.index.keys.key_kernels import Literals, Programs, fill_keys, literals_of, payload_sizes
 from culver.model import Kind
 from culver.model.columns import attribute, attributes
 
@@ -26,7 +25,7 @@ _ALL = np.ones(1024, np.uint8)
 _pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
 _pointer_of.restype, _pointer_of.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
 
-Keys = tuple[NDArray[np.int64], NDArray[np.uint8]]
+Keys = tuple[Integers, Bytes]
 
 _NO_LITERALS = literals_of(read_only(np.zeros(1, np.int64)), read_only(np.zeros(0, np.uint8)))
 
@@ -35,9 +34,9 @@ _NO_LITERALS = literals_of(read_only(np.zeros(1, np.int64)), read_only(np.zeros(
 class Strings:
     """A string column: row i is data[starts[i] : starts[i + 1]] where valid[i]."""
 
-    starts: NDArray[np.int32]
-    data: NDArray[np.uint8]
-    valid: NDArray[np.uint8]
+    starts: Shorts
+    data: Bytes
+    valid: Bytes
 
 
 class BatchColumns:
@@ -87,7 +86,6 @@ class BatchColumns:
         return self._keys[dimension]
 
     def payload_sizes(self) -> NDArray[np.uint32]:
-        """The bytes of each row's payload."""
         return payload_sizes(self.address, self.rows)
 
     def strings(self, name: str) -> Strings | None:
@@ -96,7 +94,7 @@ class BatchColumns:
             self._strings[name] = None if column is None else string_column(column)
         return self._strings[name]
 
-    def present(self, name: str) -> NDArray[np.uint8]:
+    def present(self, name: str) -> Bytes:
         """1 for each row that has the attribute, whatever its kind."""
         result = np.zeros(self.rows, np.uint8)
         for column in self.attribute(name).values():
@@ -104,7 +102,7 @@ class BatchColumns:
         return result
 
 
-def _valid(column: pa.Array) -> NDArray[np.uint8]:
+def _valid(column: pa.Array) -> Bytes:
     if column.null_count == 0:
         return _ALL[: len(column)] if len(column) <= len(_ALL) else np.ones(len(column), np.uint8)
     flags: NDArray[np.bool_] = column.is_valid().to_numpy(zero_copy_only=False)

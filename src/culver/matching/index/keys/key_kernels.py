@@ -15,6 +15,7 @@ decides; a column may be there only to hide those after it (see `model.columns.a
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,12 +24,13 @@ from culver.jit import Bytes, Integers, compiled
 from culver.matching.index.compile.clause_table import Dimension
 from culver.matching.index.compile.key_lines import KeyLine
 from culver.matching.index.intrinsics.raw_memory import bit_at, bytes_at, long_at, short_at
-from culver.matching.index.keys.literals import DECIDING, string_keys
 from culver.model import Kind
 from culver.model.columns import PAYLOAD_INDEX, Attributes
 
 _MIRROR = 0x7FFF_FFFF_FFFF_FFFF
 _HIDDEN = 2
+# Marks rows whose key is still to be found.
+_DECIDING = 4
 _MOST_PROGRAMS = 256
 
 # The ways from a value to a key, see `key_lines`.
@@ -44,24 +46,8 @@ _WAYS = {
 }
 
 
-def program_for(dimensions: Sequence[Dimension], known: Attributes) -> Integers:
-    """The program for batches with these attributes."""
-    starts, steps = [], list[int]()
-    for name, line in dimensions:
-        starts.append(len(dimensions) + 1 + len(steps))
-        ways = _WAYS[line]
-        first, second = known.get(name, ((), ()))
-        if any(kind in ways for kind, _ in second):
-            chosen = [*first, *(each for each in second if each[0] in ways)]
-        else:
-            chosen = [each for each in first if each[0] in ways]  # nothing to hide
-        steps += [number for kind, column in chosen for number in (column, ways.get(kind, _NONE))]
-    return np.array([*starts, len(dimensions) + 1 + len(steps), *steps], np.int64)
-
-
 class Programs:
-    """The programs of some dimensions, one for each kind of batch. There are few kinds, with thousands of batches
-    each."""
+    """The programs of some dimensions, one for each kind of batch; there are few kinds."""
 
     def __init__(self, dimensions: Sequence[Dimension]) -> None:
         self.count = len(dimensions)
@@ -69,13 +55,25 @@ class Programs:
         self._known: dict[tuple[str, ...], Integers] = {}
 
     def program(self, names: tuple[str, ...], known: Attributes) -> Integers:
-        """The program for batches whose columns have these names and mean these attributes."""
         found = self._known.get(names)
         if found is None:
             if len(self._known) >= _MOST_PROGRAMS:
                 self._known.clear()
-            found = self._known[names] = program_for(self._dimensions, known)
+            found = self._known[names] = self._made(known)
         return found
+
+    def _made(self, known: Attributes) -> Integers:
+        starts, steps = [], list[int]()
+        for name, line in self._dimensions:
+            starts.append(len(self._dimensions) + 1 + len(steps))
+            ways = _WAYS[line]
+            first, second = known.get(name, ((), ()))
+            if any(kind in ways for kind, _ in second):
+                chosen = [*first, *(each for each in second if each[0] in ways)]
+            else:
+                chosen = [each for each in first if each[0] in ways]  # nothing to hide
+            steps += [number for kind, column in chosen for number in (column, ways.get(kind, _NONE))]
+        return np.array([*starts, len(self._dimensions) + 1 + len(steps), *steps], np.int64)
 
 
 @compiled
@@ -121,13 +119,13 @@ def fill_keys(
                 continue
             for row in range(rows):
                 here = validity == 0 or bit_at(validity, offset + row)
-                given[row] |= DECIDING * (here & (given[row] == 0))
+                given[row] |= _DECIDING * (here & (given[row] == 0))
             if way == _STRING:
                 data = bytes_at(long_at(buffers + 16), _MIRROR)
                 string_keys(values + 4 * offset, data, literal_start, literal_data, heads, own, given)
                 continue
             for row in range(rows):
-                if given[row] != DECIDING:
+                if given[row] != _DECIDING:
                     continue
                 given[row] = 1
                 at = offset + row
@@ -168,3 +166,104 @@ def payload_sizes(batch: int, rows: int) -> NDArray[np.uint32]:
     for row in range(rows):
         sizes[row] = short_at(starts + 4 * row + 4) - short_at(starts + 4 * row)
     return sizes
+
+
+@dataclass(frozen=True, slots=True)
+class Literals:
+    """The sorted literals of a segment; literal i is data[start[i] : start[i + 1]].
+
+    The first eight bytes of a string, as one number, decide nearly every comparison. Strings are compared byte by
+    byte only where their heads are equal.
+
+        literal     ABLE      BAKER     CHARLIE1  CHARLIE2
+        head        4142..    4241..    43484152  43484152       (big-endian, zeros behind a short string)
+    """
+
+    start: Integers
+    data: Bytes
+    heads: NDArray[np.uint64]
+
+
+def literals_of(start: Integers, data: Bytes) -> Literals:
+    heads = np.zeros(len(start) - 1, np.uint64)
+    _fill_heads(start, data, heads)
+    return Literals(start, data, heads)
+
+
+@compiled
+def head_of(data: Bytes, begin: int, length: int) -> np.uint64:
+    head = np.uint64(0)
+    for i in range(min(length, 8)):
+        head |= np.uint64(data[begin + i]) << np.uint64(56 - 8 * i)
+    return head
+
+
+@compiled
+def _fill_heads(start: Integers, data: Bytes, heads: NDArray[np.uint64]) -> None:
+    for i in range(len(heads)):
+        heads[i] = head_of(data, start[i], start[i + 1] - start[i])
+
+
+@compiled
+def _heads_below(heads: NDArray[np.uint64], head: np.uint64, closed: bool) -> int:
+    """Count the heads below a head, or with `closed` at or below it."""
+    low = 0
+    size = len(heads)
+    while size > 0:
+        half = (size + 1) >> 1
+        other = heads[np.uintp(low + half - 1)]
+        # Multiplied, so that the compiler makes no branch of it.
+        low += half * int((other < head) | (closed & (other == head)))
+        size -= half
+    return low
+
+
+@compiled
+def string_keys(
+    starts: int,
+    data: Bytes,
+    literal_start: Integers,
+    literal_data: Bytes,
+    heads: NDArray[np.uint64],
+    keys: Integers,
+    given: Bytes,
+) -> None:
+    """Find the key of each string that is _DECIDING in `given`, and mark it 1: 2i + 1 at literal i, 2i just below it.
+    At the address `starts` are the places where the strings begin in the data, four bytes each."""
+    for row in range(len(given)):
+        if given[row] != _DECIDING:
+            continue
+        given[row] = 1
+        begin = short_at(starts + 4 * row)
+        length = short_at(starts + 4 * row + 4) - begin
+        head = head_of(data, begin, length)
+        low = _heads_below(heads, head, False)
+        high = low
+        if low < len(heads) and heads[low] == head:
+            high = low + 1
+            if high < len(heads) and heads[high] == head:
+                high = _heads_below(heads, head, True)
+        key = -1
+        while low < high:
+            middle = (low + high) >> 1
+            other = literal_start[middle]
+            other_length = literal_start[middle + 1] - other
+            if length == other_length and length <= 8:
+                key = 2 * middle + 1  # the heads are the whole strings
+                break
+            common = min(length, other_length)
+            i = 0
+            while i < common and data[begin + i] == literal_data[other + i]:
+                i += 1
+            if i == common:
+                if length == other_length:
+                    key = 2 * middle + 1
+                    break
+                below = other_length < length
+            else:
+                below = literal_data[other + i] < data[begin + i]
+            if below:
+                low = middle + 1
+            else:
+                high = middle
+        keys[row] = key if key >= 0 else 2 * low

@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culver.jit import Bytes, Integers, Shorts, compiled, read_only
-from culver.matching.index.compile.clause_table import ClauseTable, Dimension, run_starts
+from culver.matching.index.compile.clause_table import ClauseTable, Dimension, pack_texts, string_dimensions
 from culver.matching.index.compile.key_lines import HIGHEST_KEY, LOWEST_KEY, KeyLine
 from culver.matching.index.keys.batch_columns import BatchColumns, Keys
-from culver.matching.index.keys.literals import head_of
+from culver.matching.index.keys.key_kernels import head_of
 
 _FIRST = np.uint64(0xBF58_476D_1CE4_E5B9)
 _SECOND = np.uint64(0x94D0_49BB_1331_11EB)
@@ -28,7 +28,7 @@ _ALL = slice(None)
 _SIGN = np.uint64(1 << 63)
 
 
-def hash_keys(keys: NDArray[np.int64]) -> NDArray[np.uint64]:
+def hash_keys(keys: Integers) -> NDArray[np.uint64]:
     """Hash each key, so that all bits depend on all bits of the key (the finaliser of SplitMix64)."""
     bits = keys.astype(np.uint64) + _STEP
     bits ^= bits >> np.uint64(30)
@@ -39,13 +39,10 @@ def hash_keys(keys: NDArray[np.int64]) -> NDArray[np.uint64]:
     return bits
 
 
-def term_bounds(
-    table: ClauseTable, terms: NDArray[np.int64] | slice = _ALL
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The lower and upper bounds of these terms; those of strings are heads. The head of a string within a term lies
-    within them."""
+def term_bounds(table: ClauseTable, terms: Integers | slice = _ALL) -> tuple[Integers, Integers]:
+    """The bounds of these terms; those of strings are heads, between which lie the heads of strings within a term."""
     low, high = (table.term_bounds[:, side][terms].copy() for side in (0, 1))
-    rows = np.flatnonzero(_is_string(table)[table.term_dimension[terms]])
+    rows = np.flatnonzero(string_dimensions(table)[table.term_dimension[terms]])
     if len(rows):
         heads, _ = _literal_keys(table.literals)
         # As in `key_lines`: literal i has the key 2i + 1, and an open bound at it the next key above or below.
@@ -55,11 +52,11 @@ def term_bounds(
     return low, high
 
 
-def term_hashes(table: ClauseTable, terms: NDArray[np.int64]) -> tuple[NDArray[np.bool_], NDArray[np.uint64]]:
-    """Which of these terms are equalities, and the hash of their values (anything for the others)."""
+def term_hashes(table: ClauseTable, terms: Integers) -> tuple[NDArray[np.bool_], NDArray[np.uint64]]:
+    """Mark the terms that are equalities, with the hash of their values (anything for the others)."""
     bounds = table.term_bounds[terms]
     low, high = bounds[:, 0], bounds[:, 1]
-    strings = _is_string(table)[table.term_dimension[terms]]
+    strings = string_dimensions(table)[table.term_dimension[terms]]
     # Between two literals lies more than one string.
     is_point = (low == high) & (~strings | (low & 1 == 1))
     hashes = hash_keys(low)
@@ -83,9 +80,7 @@ def event_keys(columns: BatchColumns, dimension: Dimension) -> Keys | None:
     return keys, strings.valid
 
 
-def event_hashes(
-    columns: BatchColumns, dimension: Dimension
-) -> tuple[NDArray[np.uint64], NDArray[np.uint8]] | None:
+def event_hashes(columns: BatchColumns, dimension: Dimension) -> tuple[NDArray[np.uint64], Bytes] | None:
     """The hashes of the events' values on a dimension, to be compared with `term_hashes`; as `event_keys`."""
     attribute, line = dimension
     if line is not KeyLine.STRINGS:
@@ -99,11 +94,7 @@ def event_hashes(
     return hashes, strings.valid
 
 
-def _is_string(table: ClauseTable) -> NDArray[np.bool_]:
-    return np.array([line is KeyLine.STRINGS for _, line in table.dimensions], np.bool_)
-
-
-def _look_up(heads: NDArray[np.int64], keys: NDArray[np.int64]) -> NDArray[np.int64]:
+def _look_up(heads: Integers, keys: Integers) -> Integers:
     """The head for each key; keys that mean no bound stay."""
     bounded = (keys != LOWEST_KEY) & (keys != HIGHEST_KEY)
     if bounded.all():
@@ -113,13 +104,10 @@ def _look_up(heads: NDArray[np.int64], keys: NDArray[np.int64]) -> NDArray[np.in
     return result
 
 
-def _literal_keys(literals: Sequence[bytes]) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
-    """Heads and hashes of literals."""
-    count = len(literals)
-    begins = read_only(run_starts(np.fromiter(map(len, literals), np.int64, count)).astype(np.int32))
-    data = np.frombuffer(b"".join(literals), np.uint8)
-    valid = np.ones(count, np.uint8)
-    heads, hashes = np.zeros(count, np.int64), np.zeros(count, np.uint64)
+def _literal_keys(literals: Sequence[bytes]) -> tuple[Integers, NDArray[np.uint64]]:
+    starts, data = pack_texts(literals)
+    begins, valid = read_only(starts.astype(np.int32)), np.ones(len(literals), np.uint8)
+    heads, hashes = np.zeros(len(literals), np.int64), np.zeros(len(literals), np.uint64)
     _fill_heads(begins, data, valid, heads)
     _fill_hashes(begins, data, valid, hashes)
     return heads, hashes

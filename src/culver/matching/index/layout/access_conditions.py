@@ -81,14 +81,8 @@ class Access:
         table = self._table
         frequency = np.bincount(table.term_dimension, minlength=len(table.dimensions))
         self.dimension_bucket = np.full(len(table.dimensions), -1, np.int64)
-        self.buckets = assign_rarest(
-            table.term_start,
-            table.term_dimension,
-            frequency,
-            self.bucket,
-            self.buckets,
-            self.dimension_bucket,
-        )
+        buckets = self.bucket, self.buckets, self.dimension_bucket
+        self.buckets = assign_rarest(table.term_start, table.term_dimension, frequency, *buckets)
 
     def _by_need(self) -> None:
         table = self._table

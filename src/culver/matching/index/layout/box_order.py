@@ -5,7 +5,6 @@ again. Bounds count by rank, so neither their scale nor an infinite one matters.
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
 from culver.jit import Integers, Ranks, compiled
 
@@ -15,7 +14,7 @@ _SAMPLE = 1024
 _RANKED = 32_768
 
 
-def split(bounds: NDArray[np.int64], most: int, multiple: int) -> list[NDArray[np.int64]]:
+def split(bounds: Integers, most: int, multiple: int) -> list[Integers]:
     """Split the rows of `bounds` (boxes x bounds) into parts of at most `most` that lie near one another. All but one
     have a multiple of `multiple` rows."""
     count = len(bounds)

@@ -58,16 +58,21 @@ class Cells(NamedTuple):
         return np.full(WINDOW << self.steps, HIGHEST_KEY)
 
 
+class Axis(NamedTuple):
+    """One dimension of a chunk: the lowest and the highest key that a box holds, the edges, and their cells."""
+
+    low: int
+    high: int
+    edges: Integers
+    cells: Cells
+
+
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """`order` says which box is in each place; `low` and `high` are the lowest and the highest key that a box holds,
-    per dimension."""
+    """`order` says which box is in each place."""
 
     order: Integers
-    low: Integers
-    high: Integers
-    edges: list[Integers]
-    cells: list[Cells]
+    axes: list[Axis]
     nodes: Ranks
 
     @property
@@ -78,21 +83,20 @@ class Chunk:
 def build(bounds: Integers, real: NDArray[np.bool_]) -> Chunk:
     """Build the chunk of at most MOST_BOXES boxes, none of them empty. `bounds` is boxes x (low, high for each
     dimension); `real` tells which dimensions have keys of reals."""
-    count, width = len(bounds), len(real)
     ranks = np.empty(bounds.shape, np.uint16)
-    edges: list[Integers] = []
-    cells: list[Cells] = []
-    keys = np.empty(2 * count + WINDOW, np.int64)
-    spare = np.empty(2 * count + 1, np.int64)
-    starts = np.empty(2 * count + 2, np.int32)
-    for d in range(width):
+    axes: list[Axis] = []
+    keys = np.empty(2 * len(bounds) + WINDOW, np.int64)
+    spare = np.empty(2 * len(bounds) + 1, np.int64)
+    starts = np.empty(2 * len(bounds) + 2, np.int32)
+    for d in range(len(real)):
         found, in_order = sort_keys(bounds, d, bool(real[d]), keys, spare, starts)
         if not in_order:
             keys[:found].sort()
         left = drop_equal(keys, found)
-        edges.append(keys[:left].copy())
-        cells.append(_best_cells(edges[d], bool(real[d])))
-        origin, scale, measured, before, steps = cells[d]
+        edges = keys[:left].copy()
+        cells = _best_cells(edges, bool(real[d]))
+        axes.append(Axis(int(bounds[:, 2 * d].min()), int(bounds[:, 2 * d + 1].max()), edges, cells))
+        origin, scale, measured, before, steps = cells
         rank_bounds(bounds, d, keys, left, before, measured, origin, scale, steps, ranks)
     order = leaf_order(ranks, LANES)
     ranks = ranks[order]
@@ -103,19 +107,11 @@ def build(bounds: Integers, real: NDArray[np.bool_]) -> Chunk:
         spans = node[:, :, 1].astype(np.int64)
         ends = np.where(node[:, :, 0] == _NOWHERE, 0, node[:, :, 0] + spans)
         levels.insert(0, _nodes(node[:, :, 0].min(axis=2), ends.max(axis=2)))
-    return Chunk(
-        order,
-        bounds[:, 0::2].min(axis=0),
-        bounds[:, 1::2].max(axis=0),
-        edges,
-        cells,
-        np.concatenate([level.reshape(-1) for level in levels]),
-    )
+    return Chunk(order, axes, np.concatenate([level.reshape(-1) for level in levels]))
 
 
 def bounds_of(nodes: Ranks, leaves: int, edges: list[Integers]) -> tuple[Integers, Integers]:
-    """Restore the lows and highs of the boxes in all places of a chunk, as `build` got them. Surplus places hold
-    nonsense."""
+    """Restore the lows and highs of all places of a chunk, as `build` got them; nonsense in surplus places."""
     width = len(edges)
     leaf_nodes = nodes[len(nodes) - leaves * width * 2 * LANES :].reshape(leaves, width, 2, LANES)
     low_ranks = leaf_nodes[:, :, 0].transpose(0, 2, 1).reshape(-1, width).astype(np.int64)
@@ -270,8 +266,7 @@ def rank_bounds(
     steps: int,
     ranks: Ranks,
 ) -> None:
-    """Fill in the ranks of all bounds in one dimension: how many edges are at or below each. There are `count` edges,
-    and a window behind them."""
+    """Fill in the ranks of all bounds in one dimension. There are `count` edges, and a window behind them."""
     last = len(before) - 2
     for box in range(len(bounds)):
         for column in range(2 * dimension, 2 * dimension + 2):

@@ -1,17 +1,17 @@
 """From the arrays of a segment back to its clause table, for a merge."""
 
-import itertools
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from culver.jit import Integers, Shorts
 from culver.matching.index.compile.clause_table import (
     ClauseTable,
     Dimension,
     run_members,
     run_starts,
     sort_terms,
+    unpack_texts,
 )
 from culver.matching.index.intrinsics.vectors import LANES
 from culver.matching.index.layout import chunks
@@ -19,12 +19,9 @@ from culver.matching.index.layout.segment_arrays import SegmentArrays
 
 _LOW_HALF = 0xFFFF_FFFF
 
-Integers = NDArray[np.int64]
-
 
 def restore(arrays: SegmentArrays, dimensions: tuple[Dimension, ...], pool: tuple[str, ...]) -> ClauseTable:
-    """Restore the table that a segment was laid out from. Its clauses come in another order, without those that never
-    hold."""
+    """Restore the table of a segment, with its clauses in another order, and without those that never hold."""
     sizes = np.diff(arrays.buckets.reshape(-1, 3), axis=0)
     access = _Access(arrays, len(sizes))
     singles = _singles(arrays, dimensions, pool, access, sizes)
@@ -79,10 +76,9 @@ def _singles(
     dimensions: tuple[Dimension, ...],
     pool: tuple[str, ...],
     access: _Access,
-    sizes: NDArray[np.int32],
+    sizes: Shorts,
 ) -> ClauseTable:
-    """The clauses that are not in boxes: the free ones, then the others. `sizes` says how many of them each bucket
-    has."""
+    """The clauses that are not in boxes: the free ones, then the others. `sizes` counts them by bucket."""
     buckets = np.arange(len(sizes))
     free, words = len(arrays.free_registration), arrays.clauses.reshape(-1, 4)
     bucket = np.concatenate([np.repeat(buckets, sizes[:, 0]), np.repeat(buckets, sizes[:, 1])])
@@ -116,7 +112,7 @@ def _singles(
             need_start=run_starts(np.bincount(clause_of_need, minlength=len(every))),
             needs=np.concatenate(needs, dtype=np.int64)[np.argsort(clause_of_need, kind="stable")],
             dimensions=dimensions,
-            literals=_literals(arrays),
+            literals=unpack_texts(arrays.literal_start, arrays.literal_bytes),
             pool=pool,
         )
     )
@@ -137,13 +133,8 @@ def _boxes(arrays: SegmentArrays, chunk: int) -> tuple[Integers, Integers]:
 
 
 def _needs_of_slots(arrays: SegmentArrays, slots: Integers) -> tuple[Integers, Integers]:
-    """How many needs each slot has, and the needs of all of them."""
+    """The number of needs of each slot, and the needs of all of them."""
     if not len(arrays.slot_needs):
         return np.zeros(len(slots), np.int64), np.empty(0, np.int64)
     start = arrays.slot_needs.astype(np.int64)
     return np.diff(start)[slots], arrays.needs[run_members(start, slots)].astype(np.int64)
-
-
-def _literals(arrays: SegmentArrays) -> tuple[bytes, ...]:
-    data, at = arrays.literal_bytes.tobytes(), arrays.literal_start.tolist()
-    return tuple(data[begin:end] for begin, end in itertools.pairwise(at))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from llvmlite import ir
+from numba import from_dtype
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 from numba.np.arrayobj import populate_array
@@ -66,28 +67,18 @@ class SegmentArrays(NamedTuple):
 STORED_NAMES = {"chunk_leaves": "chunk_blocks", "axis_edges": "axis_cuts", "edges": "cuts"}
 """Arrays that have another name in files than in the code."""
 
-_TYPES = {
-    np.int64: types.int64,
-    np.int32: types.int32,
-    np.uint16: types.uint16,
-    np.uint8: types.uint8,
-    np.float64: types.float64,
+ENTRY_TYPES = {
+    # From NDArray[...].
+    name: annotation.__args__[1].__args__[0]
+    for name, annotation in SegmentArrays.__annotations__.items()
 }
-
-
-def _scalar(annotation: Any) -> Any:
-    """The type of the entries, from `NDArray[...]`."""
-    return annotation.__args__[1].__args__[0]
-
-
-_FIELDS = {name: _scalar(annotation) for name, annotation in SegmentArrays.__annotations__.items()}
-ADDRESSES_WIDTH = 2 * len(_FIELDS)
+ADDRESSES_WIDTH = 2 * len(ENTRY_TYPES)
 
 
 def addresses_of(arrays: SegmentArrays) -> Integers:
     """The array that `arrays_at` takes. Raises TypeError where an array is not what kernels expect."""
     each: tuple[NDArray[Any], ...] = arrays
-    for (name, scalar), array in zip(_FIELDS.items(), each, strict=True):
+    for (name, scalar), array in zip(ENTRY_TYPES.items(), each, strict=True):
         if array.dtype != scalar or not array.flags.c_contiguous or not array.flags.aligned:
             raise TypeError(f"array {name} is not aligned {np.dtype(scalar)} without gaps")
     return np.array([number for array in each for number in address_and_length(array)], np.int64)
@@ -100,7 +91,9 @@ def address_and_length(array: NDArray[Any]) -> tuple[int, int]:
 
 def _arrays_at(context: Any, addresses: Any) -> Any:
     # Read-only, as those of a segment are: to Numba, anything else is another signature.
-    kinds = [types.Array(_TYPES[scalar], 1, "C", readonly=True) for scalar in _FIELDS.values()]
+    kinds = [
+        types.Array(from_dtype(np.dtype(scalar)), 1, "C", readonly=True) for scalar in ENTRY_TYPES.values()
+    ]
     whole = types.NamedTuple(kinds, SegmentArrays)  # type: ignore[attr-defined]
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:

@@ -44,11 +44,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culver.jit import Integers, compiled
-from culver.matching.index.compile.clause_table import ClauseTable, first_of_runs, run_starts
+from culver.matching.index.compile.clause_table import ClauseTable, first_of_runs, pack_texts, run_starts
 from culver.matching.index.compile.key_lines import EVERYTHING
 from culver.matching.index.layout.access_conditions import Access
 from culver.matching.index.layout.box_groups import Boxes
-from culver.matching.index.layout.segment_arrays import SegmentArrays
+from culver.matching.index.layout.segment_arrays import ENTRY_TYPES, SegmentArrays
 from culver.matching.index.layout.tokens import clause_tokens
 
 # Fewer boxes than this are checked faster one by one.
@@ -63,13 +63,13 @@ def lay_out(table: ClauseTable) -> SegmentArrays:
     boxed, begin, single, free = _sort_out(rest, access.bucket)
     clauses = _Clauses(rest.select_clauses(single))
     boxes = Boxes(rest, access.bucket, boxed, begin)
-    literals = b"".join(table.literals)
+    literal_start, literal_bytes = pack_texts(table.literals)
     every = np.arange(access.buckets + 1)
     arrays = {
         "numbers": table.numbers,
         "since": table.since,
-        "literal_start": run_starts(np.array([len(literal) for literal in table.literals], np.int64)),
-        "literal_bytes": np.frombuffer(literals, np.uint8),
+        "literal_start": literal_start,
+        "literal_bytes": literal_bytes,
         "access_dimension": access.dimensions,
         "access_start": access.start,
         "key_value": access.key_value,
@@ -92,21 +92,8 @@ def lay_out(table: ClauseTable) -> SegmentArrays:
     return SegmentArrays(**{name: _typed(name, array) for name, array in arrays.items()})
 
 
-# Arrays that are named in neither are int32.
-_LONG = (
-    "numbers", "since", "literal_start", "key_value", "clauses", "term_bounds", "chunk_nodes",
-    "axis_low", "axis_high", "axis_edges", "axis_cells", "edges",
-)  # fmt: skip
-_TYPES: dict[str, Any] = {
-    **dict.fromkeys(_LONG, np.int64),
-    **dict.fromkeys(("cells", "clause_tokens", "nodes"), np.uint16),
-    **dict.fromkeys(("axis_origin", "axis_scale"), np.float64),
-    "literal_bytes": np.uint8,
-}
-
-
 def _typed(name: str, array: NDArray[Any]) -> NDArray[Any]:
-    dtype = _TYPES.get(name, np.int32)
+    dtype = ENTRY_TYPES[name]
     if dtype is np.int32 and len(array) and int(array.max()) >= 2**31:
         raise OverflowError(f"a segment cannot hold so many entries in {name}")
     return np.ascontiguousarray(array, dtype)
@@ -162,8 +149,7 @@ def _without_empty(table: ClauseTable) -> ClauseTable:
 
 
 def _shapes(table: ClauseTable) -> Integers:
-    """Number the clauses by their dimensions: clauses with the same dimensions share a number, and those without
-    terms have 0."""
+    """Number the clauses, so that those with the same dimensions share a number; without terms it is 0."""
     lengths = np.diff(table.term_start)
     shapes = np.zeros(len(lengths), np.int64)
     base = 1
@@ -207,8 +193,7 @@ class _Clauses:
 
 
 def _rarest_terms(table: ClauseTable) -> Integers:
-    """The most selective term of each clause, -1 where it has none: an equality before a range, and among equalities
-    the one whose value is rarest."""
+    """The most selective term of each clause, -1 where it has none: the rarest equality, or else a range."""
     bounds = table.term_bounds
     order = np.lexsort((bounds[:, 1], bounds[:, 0], table.term_dimension))
     first = np.zeros(len(order), np.bool_)

@@ -7,18 +7,27 @@ leaves 64 bits and none beyond 2^53 meets a real. Everything else goes row by ro
 
 import functools
 import itertools
-import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from culver.jit import Integers
 from culver.matching.index.compile.key_lines import KeyLine, reals_of_keys
 from culver.matching.index.keys.batch_columns import BatchColumns
-from culver.matching.index.needs.row_needs import ColumnNeeds
+from culver.matching.index.needs.met_needs import ColumnNeeds
 from culver.model import Kind, Timestamp, Value
-from culver.model.language import Arithmetic, Attribute, Comparison, Literal, Operand, Operator, compute
+from culver.model.language import (
+    CALCULATE,
+    COMPARE,
+    Arithmetic,
+    Attribute,
+    Comparison,
+    Literal,
+    Operand,
+    compute,
+)
 
 # Integers up to here are reals too.
 _EXACT_REAL = 2**53
@@ -26,21 +35,8 @@ _EXACT_REAL = 2**53
 _FEW_ROWS = 8
 
 _LINES = {Kind.INTEGER: KeyLine.INTEGERS, Kind.REAL: KeyLine.REALS}
-_COMPARE: dict[Operator, Callable[[Any, Any], NDArray[np.bool_]]] = {
-    Operator.EQUAL: operator.eq,
-    Operator.NOT_EQUAL: operator.ne,
-    Operator.LESS: operator.lt,
-    Operator.LESS_OR_EQUAL: operator.le,
-    Operator.GREATER: operator.gt,
-    Operator.GREATER_OR_EQUAL: operator.ge,
-}
-_CALCULATE: dict[str, Callable[[Any, Any], Any]] = {
-    "+": operator.add,
-    "-": operator.sub,
-    "*": operator.mul,
-}
 
-Rows = NDArray[np.int64]
+Rows = Integers
 
 
 class ComputedNeeds:
@@ -100,8 +96,6 @@ _Computed = tuple[NDArray[Any], NDArray[np.bool_] | None, int | None]
 
 
 class _Numbers:
-    """Computes with numbers, for some rows at once."""
-
     def __init__(self, kinds: dict[str, Kind], columns: BatchColumns, rows: Rows) -> None:
         self._kinds, self._columns, self._rows = kinds, columns, rows
 
@@ -110,7 +104,7 @@ class _Numbers:
         known = _both(left[1], right[1])
         if (left[2] is None) is not (right[2] is None):
             left, right = _real(left), _real(right)
-        result = _COMPARE[comparison.operator](left[0], right[0])
+        result: NDArray[np.bool_] = COMPARE[comparison.operator](left[0], right[0])
         return result if known is None else result & known
 
     def _operand(self, operand: Operand) -> _Computed:
@@ -147,10 +141,10 @@ def _calculate(sign: str, left: _Computed, right: _Computed) -> _Computed:
         bound = left[2] * right[2] if sign == "*" else left[2] + right[2]
         if bound >= 2**63:
             raise _InexactError
-        return _CALCULATE[sign](left[0], right[0]), known, bound
+        return CALCULATE[sign](left[0], right[0]), known, bound
     first, second = _real(left)[0], _real(right)[0]
     with np.errstate(all="ignore"):
-        result = first / second if sign == "/" else _CALCULATE[sign](first, second)
+        result = first / second if sign == "/" else CALCULATE[sign](first, second)
     return result, _both(known, np.isfinite(result)), None
 
 

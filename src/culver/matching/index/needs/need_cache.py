@@ -22,8 +22,9 @@ from typing import NamedTuple
 import numpy as np
 
 from culver.jit import Bytes, Integers, Shorts, compiled, read_only
+from culver.matching.index.compile.clause_table import pack_texts
 from culver.matching.index.keys.batch_columns import Strings
-from culver.matching.index.needs.row_needs import ColumnNeeds, join_lists
+from culver.matching.index.needs.met_needs import ColumnNeeds, join_lists
 
 _ABSENT = -1
 _UNKNOWN = -2
@@ -75,17 +76,8 @@ class NeedCache:
     def _look_up(self, rows: Shorts, keys: Integers, texts: Strings, valid: Bytes) -> list[ColumnNeeds]:
         table = self._table
         codes = np.empty(len(valid), np.int32)
-        missing = find_codes(
-            keys,
-            texts.starts,
-            texts.data,
-            valid,
-            table.slots,
-            table.keys,
-            table.text_start,
-            table.text,
-            codes,
-        )
+        known = table.slots, table.keys, table.text_start, table.text
+        missing = find_codes(keys, texts.starts, texts.data, valid, *known, codes)
         parts = [ColumnNeeds(rows, codes, table.start, table.needs)]
         if missing:
             items = np.flatnonzero(codes == _UNKNOWN)
@@ -126,9 +118,7 @@ class _Table(NamedTuple):
 
 def _table(known: dict[bytes | int, Shorts]) -> _Table:
     texts = [value for value in known if isinstance(value, bytes)]
-    text_start = np.zeros(len(texts) + 1, np.int64)
-    np.cumsum([len(text) for text in texts], out=text_start[1:])
-    text = np.frombuffer(b"".join(texts), np.uint8)
+    text_start, text = pack_texts(texts)
     keys = np.zeros(len(known), np.int64)
     if not texts:
         keys[:] = [value for value in known if isinstance(value, int)]
@@ -184,8 +174,7 @@ def find_codes(
     text: Bytes,
     codes: Shorts,
 ) -> int:
-    """Fill in the code of each value, and return how many are valid but unknown. The values are strings where there
-    are `starts`, else `keys`."""
+    """Fill in the code of each string, or of each key without `starts`. Returns the number of valid unknown ones."""
     mask = len(slots) - 1
     is_text = len(starts) > 0
     missing = 0

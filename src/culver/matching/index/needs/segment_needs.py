@@ -2,11 +2,6 @@
 
 The texts of a pool are read when the first batch comes, and the needs about an attribute are made ready when it first
 occurs: who only merges or publishes segments pays for neither.
-
-    pool --constraint_codec--> by attribute --> need_lookup       the needs that a value meets
-                                            --> need_cache        the same, remembered
-                           --> computed_needs                     comparisons of several attributes
-                                                                  row_needs puts all of it together, row by row
 """
 
 import numpy as np
@@ -21,9 +16,9 @@ from culver.matching.index.compile.constraint_codec import (
 from culver.matching.index.compile.key_lines import KeyLine, real_of_key
 from culver.matching.index.keys.batch_columns import BatchColumns, Strings, string_column
 from culver.matching.index.needs.computed_needs import ComputedNeeds
+from culver.matching.index.needs.met_needs import ColumnNeeds, MetNeeds, drop_repeated, gather
 from culver.matching.index.needs.need_cache import CacheSize, NeedCache
 from culver.matching.index.needs.need_lookup import Lookup, TextLookup
-from culver.matching.index.needs.row_needs import ColumnNeeds, RowNeeds, drop_repeated, gather
 from culver.model import Domain, Kind, Timestamp
 from culver.model.language import Comparison, Computed
 
@@ -62,15 +57,9 @@ class SegmentNeeds:
         self._held = CacheSize()
         self._read: tuple[list[_AttributeNeeds], ComputedNeeds | None] | None = None
 
-    @property
-    def remembered(self) -> int:
-        """How much is remembered; between batches at most `most_remembered`."""
-        return self._held.size
-
-    def evaluate(self, columns: BatchColumns) -> RowNeeds:
-        """The needs that each row meets."""
+    def evaluate(self, columns: BatchColumns) -> MetNeeds:
         if not self.count:
-            return RowNeeds(np.zeros(columns.rows + 1, np.int64), np.empty(0, np.int32))
+            return MetNeeds(np.zeros(columns.rows + 1, np.int64), np.empty(0, np.int32))
         read = self._read
         if read is None:
             read = self._read = _read(self._pool, self._held)

@@ -1,6 +1,1 @@
-"""Matches by registration. Read in this order:
-
-grouping         groups matches that are listed by event, and joins groups: few pairs, slices, ranges of delivery
-gatherer         groups many matches of one segment while it searches, in memory that is used again
-gather_kernels   its loops
-"""
+"""Matches by registration: `grouping` groups what is listed by event, `gatherer` does so while it searches."""

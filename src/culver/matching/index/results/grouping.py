@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from culver.jit import Integers, Masks, Shorts, compiled, read_only
-from culver.matching.groups import MOST_EVENTS, Groups, Matched, MatchList, Rows
+from culver.matching.filter import MOST_EVENTS, Groups, Matched, MatchList, Rows
 from culver.matching.index.intrinsics.vectors import lowest
 from culver.matching.index.search.buffer_pool import result_buffer
 
@@ -253,8 +253,7 @@ def clear(distinct: Integers, low: int, counts: Shorts) -> None:
 
 @compiled
 def order_rows(distinct: Integers, low: int, begins: Shorts, counts: Shorts, rows: Rows) -> None:
-    """Put the rows of each number in order. They consist of one ascending run for each list: merge run after run with
-    those before it."""
+    """Put the rows of each number in order: merge run after run, one for each list, with those before it."""
     aside = np.empty(MOST_EVENTS, np.uint16)
     none = np.uint16(0)
     for number in distinct:

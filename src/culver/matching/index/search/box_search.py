@@ -19,7 +19,7 @@ from culver.jit import Bytes, Integers, Masks, Ranks, Shorts, compiled
 from culver.matching.index.intrinsics.vectors import LANES, WINDOW, count_up_to, lowest, real_of, within
 from culver.matching.index.layout.segment_arrays import SegmentArrays
 from culver.matching.index.layout.tokens import TOKENS
-from culver.matching.index.search.bucket_search import collect
+from culver.matching.index.search.bucket_search import EventKeys, collect
 
 # Events that go through a chunk together, while it is in the cache.
 TILE = 128
@@ -33,8 +33,7 @@ _NODE = 2 * LANES
 
 @compiled
 def _by_chunk(work: Integers, listed: int, chunks: int, starts: Integers, ordered: Integers) -> None:
-    """Order the work by chunk, so that a chunk is searched while it is in the cache. `starts` is zero, and zero again
-    afterwards."""
+    """Order the work by chunk, which then stays in the cache. `starts` is zero, and zero again afterwards."""
     if 16 * listed < chunks:
         chunk_of = np.empty(listed, np.int64)
         for i in range(listed):
@@ -55,19 +54,14 @@ def _by_chunk(work: Integers, listed: int, chunks: int, starts: Integers, ordere
 
 @compiled
 def _rank(
-    segment: SegmentArrays,
-    rows: int,
-    values: Integers,
-    work: Integers,
-    ordered: Integers,
-    listed: int,
-    ranks: Ranks,
+    segment: SegmentArrays, events: EventKeys, work: Integers, ordered: Integers, listed: int, ranks: Ranks
 ) -> None:
     """Fill `ranks`, work x dimensions: how many edges of its axis are at or below each key.
 
     The cells tell where to begin. Nearly always the 16 edges from there on decide, all compared at once; where cells
     are fuller, the axis says how many halvings come first. Edges of later cells are above the key, and behind the
     last edge of an axis there is room for a whole window."""
+    rows, values = events.rows, events.values
     group_start, group_dimension = segment.group_dimension_start, segment.group_dimension
     chunk_axes = segment.chunk_axes
     axis_edges, axis_cells, axis_real = segment.axis_edges, segment.axis_cells, segment.axis_real
@@ -101,8 +95,7 @@ def _rank(
 @compiled
 def _search(
     segment: SegmentArrays,
-    held_start: Integers,
-    held_needs: Shorts,
+    events: EventKeys,
     held: Bytes,
     work: Integers,
     ordered: Integers,
@@ -119,6 +112,7 @@ def _search(
     group_start, group_needy = segment.group_dimension_start, segment.group_needy
     chunk_leaves, chunk_nodes, nodes = segment.chunk_leaves, segment.chunk_nodes, segment.nodes
     slot_needs, needs = segment.slot_needs, segment.needs
+    held_start, held_needs = events.held_start, events.held_needs
     one = np.uint64(1)
     rank = count = 0
     for i in range(listed):
@@ -216,7 +210,7 @@ def no_findings(segment: SegmentArrays) -> Findings:
 
 @compiled
 def widest_group(segment: SegmentArrays) -> int:
-    """How many dimensions the widest group has."""
+    """The number of dimensions of the widest group."""
     widest = 1
     for group in range(len(segment.group_needy)):
         widest = max(widest, segment.group_dimension_start[group + 1] - segment.group_dimension_start[group])
@@ -225,24 +219,13 @@ def widest_group(segment: SegmentArrays) -> int:
 
 @compiled
 def search_tile(
-    segment: SegmentArrays,
-    widest: int,
-    tile: int,
-    end: int,
-    rows: int,
-    values: Integers,
-    there: Bytes,
-    held_start: Integers,
-    held_needs: Shorts,
-    memory: Findings,
+    segment: SegmentArrays, widest: int, tile: int, end: int, events: EventKeys, memory: Findings
 ) -> tuple[Findings, int]:
-    """Search for the rows from `tile` up to `end`. Also returns how many items of work there are. See `match_rows`
-    for the arguments."""
+    """Search for the rows from `tile` up to `end`. Also returns the number of items of work."""
     held = memory.held
-    found, _, work, listed = collect(
-        segment, tile, end, rows, values, there, held_start, held_needs, held, memory.marked, memory.found,
-        memory.runs, memory.work,
-    )  # fmt: skip
+    found, work, listed = collect(
+        segment, tile, end, events, held, memory.marked, memory.found, memory.runs, memory.work
+    )
     ordered, begins, ends = memory.ordered, memory.begins, memory.ends
     if listed > len(ordered):
         ordered = np.empty(listed, np.int64)
@@ -252,22 +235,10 @@ def search_tile(
     ranks = memory.ranks
     if listed * widest > len(ranks):
         ranks = np.empty(2 * listed * widest, np.uint16)
-    _rank(segment, rows, values, work, ordered, listed, ranks)
+    _rank(segment, events, work, ordered, listed, ranks)
     slots, masks = _search(
-        segment, held_start, held_needs, held, work, ordered, listed, ranks, memory.slots, memory.masks, begins, ends
-    )  # fmt: skip
-    findings = Findings(
-        found,
-        memory.runs,
-        work,
-        ordered,
-        begins,
-        ends,
-        slots,
-        masks,
-        ranks,
-        held,
-        memory.marked,
-        memory.starts,
+        segment, events, held, work, ordered, listed, ranks, memory.slots, memory.masks, begins, ends
     )
+    runs, marked, starts = memory.runs, memory.marked, memory.starts
+    findings = Findings(found, runs, work, ordered, begins, ends, slots, masks, ranks, held, marked, starts)
     return findings, listed

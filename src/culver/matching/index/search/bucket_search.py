@@ -3,6 +3,8 @@
 Hot. `segment_layout` draws the arrays, and `tokens` tells how most clauses are excluded.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
 from culver.jit import Bytes, Integers, Shorts, compiled
@@ -13,27 +15,35 @@ from culver.matching.index.layout.tokens import ALWAYS, token_of_dimension, toke
 _LOW_HALF = 0xFFFF_FFFF
 
 
+class EventKeys(NamedTuple):
+    """The events of a batch as kernels see them. `values` and `there` are dimensions x rows: a key, and 0 where the
+    event has none. Row r meets the needs held_needs[held_start[r] : held_start[r + 1]]."""
+
+    rows: int
+    values: Integers
+    there: Bytes
+    held_start: Integers
+    held_needs: Shorts
+
+
 @compiled
 def collect(
     segment: SegmentArrays,
     tile: int,
     end: int,
-    rows: int,
-    values: Integers,
-    there: Bytes,
-    held_start: Integers,
-    held_needs: Shorts,
+    events: EventKeys,
     held: Bytes,
     marked: Bytes,
     found: Shorts,
     runs: Integers,
     work: Integers,
-) -> tuple[Shorts, int, Integers, int]:
+) -> tuple[Shorts, Integers, int]:
     """Check the clauses that the tile's events reach, and list the chunks to search.
 
     Registrations go to `found`, those of row r at [runs[r - tile], runs[r - tile + 1]), and (row, group, chunk) to
-    `work`. Returns both, larger where they had to grow, and how much is in each. `held` and `marked` are zero, and
-    zero again afterwards."""
+    `work`. Returns both, larger where they had to grow, and the items of work. `held` and `marked` are zero, and zero
+    again afterwards."""
+    rows, values, there, held_start, held_needs = events
     access_dimension, access_start = segment.access_dimension, segment.access_start
     key_value, key_bucket = segment.key_value, segment.key_bucket
     dimension_bucket, need_bucket = segment.dimension_bucket, segment.need_bucket
@@ -203,4 +213,4 @@ def collect(
         marked[ALWAYS] = 1
         runs[row - tile + 1] = count
     marked[ALWAYS] = 0
-    return found, count, work, listed
+    return found, work, listed

@@ -9,7 +9,8 @@ import sys
 import threading
 
 import numpy as np
-from numpy.typing import NDArray
+
+from culver.jit import Integers
 
 # In entries; the allocator reuses smaller memory by itself.
 _SMALLEST = 1 << 17
@@ -21,10 +22,10 @@ _PAGE = 512
 _UNUSED = 2
 
 _lock = threading.Lock()
-_buffers: list[NDArray[np.int64]] = []
+_buffers: list[Integers] = []
 
 
-def result_buffer(size: int) -> NDArray[np.int64]:
+def result_buffer(size: int) -> Integers:
     """A buffer for so many numbers, not initialised. It belongs to whoever holds it or a view of it."""
     if not _SMALLEST <= size <= _LARGEST:
         return np.empty(size, np.int64)
@@ -39,5 +40,5 @@ def result_buffer(size: int) -> NDArray[np.int64]:
         return _aligned(buffer)
 
 
-def _aligned(buffer: NDArray[np.int64]) -> NDArray[np.int64]:
+def _aligned(buffer: Integers) -> Integers:
     return buffer[-buffer.ctypes.data % (8 * _PAGE) // 8 :]

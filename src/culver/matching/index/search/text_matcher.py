@@ -1,9 +1,5 @@
 """The operators M beside the columnar one: segments of other schemes, each matched by a filter of its own.
 
-    events --> columnar segments ------------------.
-           --> counting: a filter per segment ------+--> joined by event
-           --> reference: a filter per segment -----'
-
 A filter knows nothing of time, so its answers are cut to the positions between which each registration is in effect.
 """
 
@@ -12,12 +8,12 @@ from time import perf_counter
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
+from culver.jit import Integers
 from culver.matching.filter import Matches
 from culver.matching.index.compile.clause_table import run_starts
-from culver.matching.index.search.match_kernels import join
-from culver.matching.index.segments.segment_view import SegmentView
+from culver.matching.index.search.columnar_matcher import join
+from culver.matching.index.segments.segment_file import SegmentView
 from culver.matching.index.segments.text_segment import Filters, TextSegment
 
 TextView = SegmentView[TextSegment]
@@ -31,7 +27,7 @@ class TextMatcher:
         self._filters = filters
         self._work: dict[str, tuple[int, float]] = {}
 
-    def match(self, batch: pa.RecordBatch, positions: NDArray[np.int64]) -> Matches:
+    def match(self, batch: pa.RecordBatch, positions: Integers) -> Matches:
         """Find the registrations in effect that each row matches. Row i is at log position positions[i]."""
         results: list[Matches] = []
         for view in self.views:
@@ -49,7 +45,7 @@ class TextMatcher:
         return tuple((scheme, *each) for scheme, each in sorted(work.items()))
 
 
-def _in_effect(found: Matches, view: TextView, positions: NDArray[np.int64]) -> Matches:
+def _in_effect(found: Matches, view: TextView, positions: Integers) -> Matches:
     arrays = view.segment.arrays
     positions = np.repeat(positions, np.diff(found.offsets))
     places = np.searchsorted(arrays.numbers, found.numbers)

@@ -7,19 +7,17 @@ container of kind "segment"
            pool_start, pool_bytes    the needs, as text (see `constraint_codec`)
 """
 
-import itertools
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from culver.errors import StorageCorrupt
-from culver.jit import Shorts, compiled, read_only
-from culver.matching.index.compile.clause_table import ClauseTable, find_numbers, run_starts
+from culver.jit import Integers, Shorts, compiled, read_only
+from culver.matching.index.compile.clause_table import ClauseTable, find_numbers, pack_texts, unpack_texts
 from culver.matching.index.compile.key_lines import KeyLine
 from culver.matching.index.intrinsics.vectors import LANES
-from culver.matching.index.keys.key_kernels import Programs
-from culver.matching.index.keys.literals import literals_of
+from culver.matching.index.keys.key_kernels import Programs, literals_of
 from culver.matching.index.layout.restoration import restore
 from culver.matching.index.layout.segment_arrays import STORED_NAMES, SegmentArrays
 from culver.matching.index.layout.segment_layout import lay_out
@@ -35,22 +33,6 @@ class ColumnarSegment:
 
     scheme: ClassVar[str] = COLUMNAR
 
-    __slots__ = (
-        "__weakref__",
-        "_slots_of",
-        "arrays",
-        "dense",
-        "dimensions",
-        "latest",
-        "leaves",
-        "literals",
-        "matches_per_row",
-        "needs",
-        "pool",
-        "programs",
-        "repeats",
-    )  # fmt: skip
-
     def __init__(self, opened: container.Container, source: str) -> None:
         if opened.kind != KIND:
             raise StorageCorrupt(f"{source} is a {opened.kind}, not a segment")
@@ -59,26 +41,27 @@ class ColumnarSegment:
         )
         self.dimensions = tuple((name, KeyLine(line)) for name, line in opened.meta["dimensions"])
         self.programs = Programs(self.dimensions)
-        self.pool = _texts(opened.arrays["pool_start"], opened.arrays["pool_bytes"])
+        texts = unpack_texts(opened.arrays["pool_start"], opened.arrays["pool_bytes"])
+        self.pool = tuple(text.decode() for text in texts)
         self.needs = SegmentNeeds(self.pool)
         self.literals = literals_of(self.arrays.literal_start, self.arrays.literal_bytes)
         self.repeats = bool(opened.meta["repeats"])
         numbers = self.arrays.numbers
         self.dense = len(numbers) > 0 and int(numbers[-1]) - int(numbers[0]) == len(numbers) - 1
         self.matches_per_row = 8.0
-        """How many registrations an event of the last large batch matched, on average: the next needs as much
+        """The registrations that an event of the last large batch matched, on average: the next needs as much
         memory."""
         boxes, others = len(self.arrays.slot_registration) // LANES, len(self.arrays.clause_tokens) > 0
         others = others or len(self.arrays.free_registration) > 0
-        self.leaves = boxes + (-(-len(numbers) // LANES) if others else 0)  # see `gather_kernels`
-        self._slots_of: tuple[NDArray[np.int32], NDArray[np.int32]] | None = None
+        self.leaves = boxes + (-(-len(numbers) // LANES) if others else 0)  # see `gatherer`
+        self._slots_of: tuple[Shorts, Shorts] | None = None
         self.latest = int(self.arrays.since.max(initial=0))
         """The position from which all registrations are in effect."""
 
     def __len__(self) -> int:
         return len(self.arrays.numbers)
 
-    def slots_of(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    def slots_of(self) -> tuple[Shorts, Shorts]:
         """The boxes of each registration: where they begin for each, and all of them."""
         if self._slots_of is None:
             self._slots_of = slots_by_registration(self.arrays.slot_registration, len(self))
@@ -88,7 +71,7 @@ class ColumnarSegment:
         """The clauses, for a merge."""
         return restore(self.arrays, self.dimensions, self.pool)
 
-    def places(self, numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    def places(self, numbers: Integers) -> tuple[Integers, NDArray[np.bool_]]:
         """The places of these registrations, and which of them are here at all."""
         return find_numbers(self.arrays.numbers, numbers)
 
@@ -110,24 +93,13 @@ def _meta(table: ClauseTable) -> dict[str, Any]:
 
 
 def _arrays(table: ClauseTable) -> dict[str, NDArray[Any]]:
-    texts = [text.encode() for text in table.pool]
-    laid_out = lay_out(table)._asdict()
-    arrays: dict[str, NDArray[Any]] = {
-        STORED_NAMES.get(name, name): array for name, array in laid_out.items()
-    }
-    arrays["pool_start"] = run_starts(np.array([len(text) for text in texts], np.int64))
-    arrays["pool_bytes"] = np.frombuffer(b"".join(texts), np.uint8)
-    return arrays
-
-
-def _texts(start: NDArray[np.int64], data: NDArray[np.uint8]) -> tuple[str, ...]:
-    whole, at = data.tobytes(), start.tolist()
-    return tuple(whole[begin:end].decode() for begin, end in itertools.pairwise(at))
+    pool_start, pool_bytes = pack_texts(text.encode() for text in table.pool)
+    laid_out = {STORED_NAMES.get(name, name): array for name, array in lay_out(table)._asdict().items()}
+    return {**laid_out, "pool_start": pool_start, "pool_bytes": pool_bytes}
 
 
 @compiled
 def slots_by_registration(slot_registration: Shorts, registrations: int) -> tuple[Shorts, Shorts]:
-    """The boxes of each registration: where they begin for each, and all of them."""
     start = np.zeros(registrations + 2, np.int32)
     for registration in slot_registration:
         if registration >= 0:

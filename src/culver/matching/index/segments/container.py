@@ -104,8 +104,7 @@ def read(path: Path, *, check_body: bool = True) -> Container:
 
 
 def write(path: Path, pieces: Sequence[bytes]) -> None:
-    """Put a file in place as a whole, on disk: a reader sees all of it or none, also after a power cut. Replaces what
-    was there."""
+    """Put a file in place, on disk: a reader sees all of it or none, also after a power cut."""
     write_whole(path, pieces, durable=True)
 
 

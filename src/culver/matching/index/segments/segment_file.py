@@ -1,9 +1,20 @@
-"""Segments of any scheme: what goes into one, and opening its file."""
+"""Segments of any scheme: what goes into one, opening its file, and how an index version sees it.
+
+A segment never changes, so a view notes beside it where registrations have ended:
+
+    segment   numbers   3     4     7     9          until None: none of them has ended
+    until               max   120   max   95         4 is in effect below position 120, 9 below 95
+"""
 
 import weakref
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Generic, TypeVar
 
+import numpy as np
+
+from culver.jit import Integers
 from culver.matching.index.compile.clause_table import ClauseTable
 from culver.matching.index.compile.compiler import Entry, compile_entries
 from culver.matching.index.segments import columnar_segment, container, text_segment
@@ -11,12 +22,27 @@ from culver.matching.index.segments.columnar_segment import ColumnarSegment
 from culver.matching.index.segments.text_segment import Texts, TextSegment, texts_of
 from culver.model import COLUMNAR
 
+FOREVER = 2**63 - 1
+"""The end of a registration that has not ended."""
+
 Content = ClauseTable | Texts
 AnySegment = ColumnarSegment | TextSegment
+S = TypeVar("S", ColumnarSegment, TextSegment)
 
 _open: "weakref.WeakValueDictionary[tuple[str, int, int, int], AnySegment]" = weakref.WeakValueDictionary()
 _checked: set[tuple[str, int, int, int]] = set()
 _MOST_CHECKED = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentView(Generic[S]):
+    segment: S
+    until: Integers | None = None
+
+    def in_effect(self) -> int:
+        if self.until is None:
+            return len(self.segment)
+        return int(np.count_nonzero(self.until == FOREVER))
 
 
 def contents_of(entries: Sequence[Entry]) -> list[tuple[ClauseTable, Content]]:

@@ -22,8 +22,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from culver.config import UNLIMITED_FILTERS
+from culver.jit import Bytes, Integers
 from culver.matching.filter import Filter, Matches
-from culver.matching.index.compile.clause_table import ClauseTable, find_numbers, run_starts
+from culver.matching.index.compile.clause_table import ClauseTable, find_numbers, pack_texts, unpack_texts
 from culver.matching.index.compile.compiler import Entry, compile_entries
 from culver.matching.index.segments import container
 from culver.model import Event
@@ -34,7 +35,6 @@ KIND = "texts"
 _REMEMBERED = 1 << 14  # texts
 _PROBE = Event({}, {}, b"{}")
 
-Integers = NDArray[np.int64]
 Filters = Callable[[str], Callable[[], Filter]]
 """Makes an empty filter of a scheme; raises InvalidConfiguration for a scheme that it does not know."""
 
@@ -49,7 +49,6 @@ class Texts:
     texts: tuple[str, ...]
 
     def select_registrations(self, kept: NDArray[np.bool_]) -> "Texts":
-        """Keep only the registrations marked in `kept`."""
         chosen = itertools.compress(self.texts, kept.tolist())
         return Texts(self.scheme, self.numbers[kept], self.since[kept], tuple(chosen))
 
@@ -88,14 +87,12 @@ class TextArrays(NamedTuple):
     numbers: Integers
     since: Integers
     text_start: Integers
-    text_bytes: NDArray[np.uint8]
+    text_bytes: Bytes
 
 
 class TextSegment:
     """Registrations in ascending order of number. Immutable but for the filter, which is made on first use. Threads
     may share it; they match one after another."""
-
-    __slots__ = ("__weakref__", "_filter", "_lock", "arrays", "scheme")
 
     def __init__(self, opened: container.Container) -> None:
         self.scheme = str(opened.meta["scheme"])
@@ -107,9 +104,10 @@ class TextSegment:
         return len(self.arrays.numbers)
 
     def content(self) -> Texts:
-        whole, at = self.arrays.text_bytes.tobytes(), self.arrays.text_start.tolist()
-        texts = tuple(whole[begin:end].decode() for begin, end in itertools.pairwise(at))
-        return Texts(self.scheme, self.arrays.numbers, self.arrays.since, texts)
+        texts = unpack_texts(self.arrays.text_start, self.arrays.text_bytes)
+        return Texts(
+            self.scheme, self.arrays.numbers, self.arrays.since, tuple(text.decode() for text in texts)
+        )
 
     def places(self, numbers: Integers) -> tuple[Integers, NDArray[np.bool_]]:
         """The places of these registrations, and which of them are here at all."""
@@ -137,14 +135,7 @@ class TextSegment:
 
 
 def encode(texts: Texts) -> list[bytes]:
-    """The container of a segment with these registrations."""
-    data = [text.encode() for text in texts.texts]
-    arrays = TextArrays(
-        texts.numbers,
-        texts.since,
-        run_starts(np.array([len(each) for each in data], np.int64)),
-        np.frombuffer(b"".join(data), np.uint8),
-    )
+    arrays = TextArrays(texts.numbers, texts.since, *pack_texts(text.encode() for text in texts.texts))
     meta = {"scheme": texts.scheme, "count": len(texts.numbers)}
     return container.encode(KIND, meta, arrays._asdict())
 

@@ -2,24 +2,22 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import TracebackType
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from culver.matching.filter import Matches, select_rows, spread_rows
-from culver.matching.groups import Found, MatchList
+from culver.matching.filter import Found, Matches, MatchList, select_rows, spread_rows
 from culver.matching.index.compile.clause_table import ClauseTable
 from culver.matching.index.keys.batch_columns import BatchColumns
 from culver.matching.index.results.gatherer import Gatherer
 from culver.matching.index.results.grouping import Grouping
 from culver.matching.index.search.columnar_matcher import ColumnarMatcher, ColumnarView
 from culver.matching.index.search.text_matcher import TextMatcher, TextView, join_matches
-from culver.matching.index.segments.columnar_segment import segment_in_memory
-from culver.matching.index.segments.segment_view import SegmentView
-from culver.matching.index.segments.text_segment import Filters
-from culver.matching.index.storage.version_files import columnar_views, read_version, text_views
+from culver.matching.index.segments.columnar_segment import ColumnarSegment, segment_in_memory
+from culver.matching.index.segments.segment_file import SegmentView
+from culver.matching.index.segments.text_segment import Filters, TextSegment
+from culver.matching.index.storage.version_files import read_version, views_of
 
 _FEW_ROWS = 64
 
@@ -33,8 +31,7 @@ class SearchMemory:
         self._columns: BatchColumns | None = None
 
     def columns_of(self, batch: pa.RecordBatch) -> BatchColumns:
-        """The columns of a batch, kept until another batch comes or `let_go`: several sets, of several slices, ask
-        about the same one."""
+        """The columns of a batch, kept until another comes or `let_go`: several sets ask about the same one."""
         columns = self._columns
         if columns is None or columns.batch is not batch:
             columns = self._columns = BatchColumns(batch)
@@ -58,7 +55,7 @@ class Index:
         every: list[ColumnarView | TextView] = [*views, *(() if text_matcher is None else text_matcher.views)]
         self.version = version
         self.count = sum(view.in_effect() for view in every)
-        """How many registrations have not ended."""
+        """The registrations that have not ended."""
         # Numbers grow with time, so in this order the results of segments mostly just follow one another.
         self._matcher: ColumnarMatcher | None = ColumnarMatcher(sorted(views, key=_first_number))
         ends = [view.segment.arrays.numbers[[0, -1]] for view in every if len(view.segment)]
@@ -74,7 +71,7 @@ class Index:
         without it, a version that needs one is refused with a ValueError. Raises NotFound where there is no such
         version, StorageCorrupt where a file of it is damaged."""
         stored = read_version(directory, version, only_set).segments
-        views, others = columnar_views(stored), text_views(stored)
+        views, others = views_of(stored, ColumnarSegment), views_of(stored, TextSegment)
         if not others:
             return cls(version, views)
         if filters is None:
@@ -95,30 +92,23 @@ class Index:
         offset `first_offset + i`, and a registration takes part where `since <= offset < until`."""
         return self._match_some(BatchColumns(batch), chosen, first_offset)
 
-    def _match(self, columns: BatchColumns, first_offset: int) -> Matches:
-        found = self._open_matcher().match(columns, first_offset)
-        if self._text_matcher is None:
-            return found
-        positions = np.arange(first_offset, first_offset + columns.rows)
-        return join_matches([found, self._text_matcher.match(columns.batch, positions)])
-
     def _match_some(
         self, columns: BatchColumns, chosen: NDArray[np.bool_] | None, first_offset: int
     ) -> Matches:
         matcher = self._open_matcher()
-        if chosen is None or chosen.all():
-            return self._match(columns, first_offset)
-        batch = columns.batch
-        rows = np.flatnonzero(chosen)
-        if matcher.changes_within(first_offset, first_offset + batch.num_rows):
+        if self._text_matcher is None and (chosen is None or chosen.all()):
+            return matcher.match(columns, first_offset)
+        taken, rows = columns, np.arange(columns.rows)
+        if chosen is not None and not chosen.all():
+            rows = np.flatnonzero(chosen)
+            taken = BatchColumns(columns.batch.take(pa.array(rows)))
+        if taken is columns or not matcher.changes_within(first_offset, first_offset + columns.rows):
+            found = matcher.match(taken, first_offset)
+        else:  # a registration may be in effect for some of the events only: it matters where an event is
             found = select_rows(matcher.match(columns, first_offset), rows)
-        else:
-            # Each registration is in effect for all events or for none: it does not matter where an event is.
-            found = matcher.match(BatchColumns(batch.take(pa.array(rows))), first_offset)
         if self._text_matcher is not None:
-            others = self._text_matcher.match(batch.take(pa.array(rows)), first_offset + rows)
-            found = join_matches([found, others])
-        return spread_rows(found, rows, batch.num_rows)
+            found = join_matches([found, self._text_matcher.match(taken.batch, first_offset + rows)])
+        return found if taken is columns else spread_rows(found, rows, columns.rows)
 
     def find(
         self,
@@ -143,7 +133,7 @@ class Index:
         step = matcher.rows_at_a_time
         for begin in range(0, len(rows), step):
             columns = BatchColumns(batch.slice(begin, step))
-            for view in matcher:
+            for view in matcher.views:
                 yield memory.gatherer.find(view, columns, rows[begin : begin + step], start)
         if self._text_matcher is not None:
             found = self._text_matcher.match(batch, start + rows.astype(np.int64))
@@ -153,8 +143,7 @@ class Index:
         return MatchList(first_row, self.numbers, matches.offsets, matches.numbers)
 
     def take_scheme_work(self) -> tuple[tuple[str, int, float], ...]:
-        """The pairs found and seconds taken by each scheme other than `columnar` since the last call: (scheme, pairs,
-        seconds). For one owner, who matches."""
+        """(scheme, pairs, seconds) of each scheme but `columnar` since the last call. For one owner, who matches."""
         return () if self._text_matcher is None else self._text_matcher.take_work()
 
     def close(self) -> None:
@@ -163,9 +152,7 @@ class Index:
     def __enter__(self) -> "Index":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def _open_matcher(self) -> ColumnarMatcher:
@@ -175,8 +162,7 @@ class Index:
 
 
 def _is_sparse(matcher: ColumnarMatcher, count: int) -> bool:
-    """Whether to list pairs for so many events. Gathering looks at every registration, which does not pay where there
-    are fewer pairs than registrations."""
+    """Gathering looks at every registration, which does not pay where there are fewer pairs than that."""
     return count <= _FEW_ROWS or matcher.matches_per_row() * count < matcher.registrations
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culver.errors import Conflict, CulverError, StorageCorrupt, StorageError, StorageFull
+from culver.jit import Integers
 from culver.matching.index.compile.clause_table import ClauseTable
 from culver.matching.index.compile.compiler import Entry, compile_entries
 from culver.matching.index.segments import container
@@ -22,14 +23,19 @@ from culver.matching.index.segments.columnar_segment import ColumnarSegment
 from culver.matching.index.segments.segment_file import Content, contents_of, encode_segment, open_segment
 from culver.matching.index.segments.text_segment import Filters, TextSegment
 from culver.matching.index.storage import merge_policy
-from culver.matching.index.storage.compaction import Compaction, segment_file_name
+from culver.matching.index.storage.compaction import (
+    Compaction,
+    deal_out,
+    merge_segments,
+    segment_file_name,
+    select,
+)
 from culver.matching.index.storage.partitioner import ANYWHERE, Partitioner, PlacementRecord
-from culver.matching.index.storage.segment_merge import deal_out, merge_segments, select
-from culver.matching.index.storage.tombstones import Integers, Tombstones, columns_of_ends
 from culver.matching.index.storage.version_files import (
     SEGMENT_SUFFIX,
     IndexVersion,
     StoredSegment,
+    Tombstones,
     files_of_version,
     index_versions,
     read_version,
@@ -81,7 +87,6 @@ class IndexWriter:
 
     @property
     def placement(self) -> PlacementRecord:
-        """How the newest version is divided."""
         return self._current.placement
 
     @property
@@ -90,8 +95,7 @@ class IndexWriter:
         return self._partitioner
 
     def divide(self, partitioner: Partitioner) -> None:
-        """Have `partitioner` decide from now on. The index must be empty, or divided by one of the same kind that had
-        learnt the same."""
+        """Have `partitioner` decide from now on. The index is empty, or divided by one that had learnt the same."""
         record = PlacementRecord.of(partitioner)
         if self.version and self.placement != record:
             raise ValueError(
@@ -103,12 +107,10 @@ class IndexWriter:
 
     @property
     def segments(self) -> int:
-        """How many segments the newest version has."""
         return len(self._current.segments)
 
     def contents(self) -> list[tuple[int, int]]:
-        """For each set of the newest version, the registrations in effect and the bytes of its arrays. May be
-        called from any thread."""
+        """The registrations in effect and the bytes of each set of the newest version. Thread-safe."""
         return _contents(self._current)
 
     def contents_of_slices(self) -> list[tuple[int, int]]:
@@ -160,16 +162,20 @@ class IndexWriter:
             )
         number = max(registry_version, self.version + 1)
         numbers, until = columns_of_ends(ended, ended_together)
-        told = self._sets_told(numbers)
+        partitioner = self._partitioner
+        told = _one_set(numbers) if partitioner is None else partitioner.holders(numbers)
         fresh = [*contents_of(added), *((table, table) for table in tables if len(table.numbers))]
-        held = [self._sets_holding(table) for table, _ in fresh]
+        held = [
+            _one_set(table.numbers) if partitioner is None else partitioner.assign(table)
+            for table, _ in fresh
+        ]
         schemes = dict.fromkeys(content.scheme for _, content in fresh)
         segments: list[StoredSegment] = []
         with _translated(self._directory):
-            for place in range(len(_homes(self._partitioner))):
+            for place in range(told.shape[1]):
                 ends = numbers[told[:, place]], until[told[:, place]]
                 own = [_with_ends(stored, *ends) for stored in self._current.segments if stored.set == place]
-                own = [stored for stored in own if self._is_busy(stored) or not _is_dead(stored, horizon)]
+                own = [stored for stored in own if stored.outlives(horizon) or self._is_busy(stored)]
                 new = [select(content, one[:, place]) for (_, content), one in zip(fresh, held, strict=True)]
                 for scheme in schemes:
                     more = [each for each in new if len(each.numbers) and each.scheme == scheme]
@@ -178,7 +184,7 @@ class IndexWriter:
                         written = self._write(number, place, *merge_segments(small, horizon, more))
                         own.append(_with_ends(written, *ends))
                 segments += own
-            placement = PlacementRecord.of(self._partitioner)
+            placement = PlacementRecord.of(partitioner)
             self._advance(IndexVersion(number, registry_version, tuple(segments), placement))
 
     def redivide(
@@ -216,8 +222,7 @@ class IndexWriter:
         return ClauseTable.joined([compile_entries(()), *tables]).distinct()
 
     def plan_compaction(self, horizon: int, quiet: bool = False) -> Compaction | None:
-        """Choose what to merge next. None: nothing, or another compaction is under way. `quiet`: nothing has changed
-        for a while, so more is worth merging."""
+        """Choose what to merge next, more of it if `quiet`. None: nothing, or another compaction is under way."""
         if self._compaction is not None:
             return None
         choose = merge_policy.choose_when_quiet if quiet else merge_policy.choose
@@ -258,8 +263,7 @@ class IndexWriter:
             self._left = None  # it may have left a file
 
     def retire(self, before: int) -> None:
-        """Delete the versions below `before`, but never the current one, and the segments that no remaining version
-        names."""
+        """Delete the versions below `before`, never the current one, and the segments that none names any more."""
         if self._left is not None and all(left >= before or left == self.version for left in self._left):
             return  # as it was left the last time
         with _translated(self._directory):
@@ -311,7 +315,6 @@ class IndexWriter:
         return small, others
 
     def _write(self, number: int, set_number: int, content: Content, until: Integers | None) -> StoredSegment:
-        """Write a new segment of a set."""
         pieces = encode_segment(content)
         file = segment_file_name(number, set_number, pieces)
         self._left = None  # where no version comes to name the file, `retire` deletes it
@@ -319,17 +322,9 @@ class IndexWriter:
         segment = open_segment(self._directory / file)
         return StoredSegment(file, segment, Tombstones.gathered(until), set_number)
 
-    def _sets_holding(self, table: ClauseTable) -> NDArray[np.bool_]:
-        """The sets that hold each registration, (registrations, sets)."""
-        if self._partitioner is None:
-            return np.ones((len(table.numbers), 1), np.bool_)
-        return self._partitioner.assign(table)
 
-    def _sets_told(self, numbers: Integers) -> NDArray[np.bool_]:
-        """The sets that must hear that these registrations have ended, (numbers, sets)."""
-        if self._partitioner is None:
-            return np.ones((len(numbers), 1), np.bool_)
-        return self._partitioner.holders(numbers)
+def _one_set(numbers: Integers) -> NDArray[np.bool_]:
+    return np.ones((len(numbers), 1), np.bool_)
 
 
 def _homes(partitioner: Partitioner | None) -> tuple[int, ...]:
@@ -344,6 +339,16 @@ def _contents(version: IndexVersion) -> list[tuple[int, int]]:
     return contents
 
 
+def columns_of_ends(
+    ended: Sequence[tuple[int, int]], together: Sequence[tuple[Integers, int]] = ()
+) -> tuple[Integers, Integers]:
+    """Turn (number, position) pairs, and (numbers, position) pairs, into two columns."""
+    pairs = np.array(ended, np.int64).reshape(-1, 2)
+    numbers = [pairs[:, 0], *(numbers for numbers, _ in together)]
+    until = [pairs[:, 1], *(np.full(len(numbers), position, np.int64) for numbers, position in together)]
+    return np.concatenate(numbers), np.concatenate(until)
+
+
 def _with_ends(stored: StoredSegment, numbers: Integers, until: Integers) -> StoredSegment:
     """End some registrations of the segment; those that are not in it are ignored."""
     if not len(numbers):
@@ -352,10 +357,6 @@ def _with_ends(stored: StoredSegment, numbers: Integers, until: Integers) -> Sto
     if not there.any():
         return stored
     return replace(stored, tombstones=stored.tombstones.joined(places[there], until[there]))
-
-
-def _is_dead(stored: StoredSegment, horizon: int) -> bool:
-    return stored.tombstones.dead(horizon) == len(stored.segment)
 
 
 @contextlib.contextmanager

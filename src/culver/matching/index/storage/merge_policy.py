@@ -61,8 +61,7 @@ def choose_when_quiet(sizes: Sequence[int], dead: Sequence[int]) -> list[int]:
 
 
 def _full_tier(sizes: Sequence[int], chosen: list[int], merged: int) -> list[int]:
-    """The segments of the lowest overfull tier, once `chosen` have become one segment of size `merged`, without those
-    that are chosen already."""
+    """The other segments of the lowest overfull tier, once `chosen` have become one of size `merged`."""
     tiers: dict[int, list[int]] = {}
     for place, size in enumerate(sizes):
         if place not in chosen and size <= _LARGEST:

@@ -27,19 +27,58 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culver.errors import NotFound, StorageCorrupt
-from culver.matching.index.search.columnar_matcher import ColumnarView
-from culver.matching.index.search.text_matcher import TextView
+from culver.jit import Integers
+from culver.matching.index.compile.clause_table import run_starts
 from culver.matching.index.segments import container
-from culver.matching.index.segments.columnar_segment import ColumnarSegment
-from culver.matching.index.segments.segment_file import AnySegment, open_segment
-from culver.matching.index.segments.segment_view import SegmentView
-from culver.matching.index.segments.text_segment import TextSegment
+from culver.matching.index.segments.segment_file import FOREVER, AnySegment, S, SegmentView, open_segment
 from culver.matching.index.storage.partitioner import UNDIVIDED, PlacementRecord
-from culver.matching.index.storage.tombstones import NO_TOMBSTONES, Tombstones
 
 KIND = "version"
 VERSION_SUFFIX = ".version"
 SEGMENT_SUFFIX = ".segment"
+
+
+@dataclass(frozen=True, slots=True)
+class Tombstones:
+    """The places of registrations that have ended, ascending, and the log position at which each ended. Immutable."""
+
+    places: Integers
+    until: Integers
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def joined(self, places: Integers, until: Integers) -> "Tombstones":
+        """Add more. Of two for one place the earlier end holds."""
+        if not len(places):
+            return self
+        every = np.concatenate([self.places, places])
+        distinct, inverse = np.unique(every, return_inverse=True)
+        earliest = np.full(len(distinct), FOREVER)
+        np.minimum.at(earliest, inverse, np.concatenate([self.until, until]))
+        return Tombstones(distinct, earliest)
+
+    def dead(self, horizon: int) -> int:
+        return int(np.count_nonzero(self.until <= horizon))
+
+    def spread(self, count: int) -> Integers | None:
+        """The end of each of `count` registrations, as a `SegmentView` has it; None where none has ended."""
+        if not len(self.places):
+            return None
+        until = np.full(count, FOREVER)
+        until[self.places] = self.until
+        return until
+
+    @classmethod
+    def gathered(cls, until: Integers | None) -> "Tombstones":
+        """The opposite of `spread`."""
+        if until is None:
+            return NO_TOMBSTONES
+        places = np.flatnonzero(until != FOREVER)
+        return cls(places, until[places])
+
+
+NO_TOMBSTONES = Tombstones(np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +94,11 @@ class StoredSegment:
     def in_effect(self) -> int:
         return len(self.segment) - len(self.tombstones)
 
+    def outlives(self, horizon: int) -> bool:
+        return self.tombstones.dead(horizon) < len(self.segment)
+
     @property
     def nbytes(self) -> int:
-        """The bytes of its arrays."""
         return sum(array.nbytes for array in self.segment.arrays)
 
 
@@ -69,21 +110,12 @@ class IndexVersion:
     placement: PlacementRecord = UNDIVIDED
 
 
-def columnar_views(stored: Sequence[StoredSegment]) -> list[ColumnarView]:
-    """The columnar ones of these segments, ready to be matched or merged."""
+def views_of(stored: Sequence[StoredSegment], kind: type[S]) -> list[SegmentView[S]]:
+    """The segments of a kind, ready to be matched or merged."""
     return [
         SegmentView(each.segment, each.tombstones.spread(len(each.segment)))
         for each in stored
-        if isinstance(each.segment, ColumnarSegment)
-    ]
-
-
-def text_views(stored: Sequence[StoredSegment]) -> list[TextView]:
-    """The others of these segments, likewise."""
-    return [
-        SegmentView(each.segment, each.tombstones.spread(len(each.segment)))
-        for each in stored
-        if isinstance(each.segment, TextSegment)
+        if isinstance(each.segment, kind)
     ]
 
 
@@ -107,10 +139,8 @@ def files_of_version(directory: Path, version: int) -> set[str]:
 def write_version(directory: Path, version: IndexVersion) -> None:
     """Put the manifest of a version in place; its segments are there already."""
     tombstones = [stored.tombstones for stored in version.segments]
-    start = np.zeros(len(tombstones) + 1, np.int64)
-    np.cumsum([len(each) for each in tombstones], out=start[1:])
     arrays: dict[str, NDArray[Any]] = {
-        "ended_start": start,
+        "ended_start": run_starts(np.array([len(each) for each in tombstones], np.int64)),
         "ended_place": np.concatenate([NO_TOMBSTONES.places, *(each.places for each in tombstones)]),
         "ended_until": np.concatenate([NO_TOMBSTONES.until, *(each.until for each in tombstones)]),
     }
@@ -167,9 +197,8 @@ def read_version(directory: Path, number: int, only_set: int | None = None) -> I
     return IndexVersion(number, manifest.meta["registry_version"], tuple(segments), placement)
 
 
-def read_division(directory: Path, number: int) -> tuple[PlacementRecord, NDArray[np.int64]]:
-    """How a version is divided, and how many registrations each set has, in effect or not. Opens no segment. Raises
-    NotFound, StorageCorrupt."""
+def read_division(directory: Path, number: int) -> tuple[PlacementRecord, Integers]:
+    """The division of a version, and the size of each set. Opens no segment. Raises NotFound, StorageCorrupt."""
     try:
         meta = _manifest(directory, number).meta
     except FileNotFoundError:

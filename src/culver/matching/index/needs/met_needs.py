@@ -15,17 +15,17 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from culver.jit import Integers, Shorts, compiled
+from culver.matching.index.compile.clause_table import run_starts
 
 
 @dataclass(frozen=True, slots=True)
-class RowNeeds:
+class MetNeeds:
     """Row i meets the needs `needs[start[i] : start[i + 1]]`, distinct, in no particular order."""
 
-    start: NDArray[np.int64]
-    needs: NDArray[np.int32]
+    start: Integers
+    needs: Shorts
 
 
 class ColumnNeeds(NamedTuple):
@@ -37,7 +37,7 @@ class ColumnNeeds(NamedTuple):
     needs: Shorts
 
 
-def gather(parts: Sequence[ColumnNeeds], rows: int) -> RowNeeds:
+def gather(parts: Sequence[ColumnNeeds], rows: int) -> MetNeeds:
     """Put together what all parts say about a batch of `rows` rows."""
     start = np.zeros(rows + 1, np.int64)
     for part in parts:
@@ -47,13 +47,12 @@ def gather(parts: Sequence[ColumnNeeds], rows: int) -> RowNeeds:
     ends = start[:rows].copy()
     for part in parts:
         fill(part.rows, part.codes, part.start, part.needs, ends, needs)
-    return RowNeeds(start, needs)
+    return MetNeeds(start, needs)
 
 
 def join_lists(lists: Sequence[Shorts]) -> tuple[Integers, Shorts]:
     """Put lists one after another. Returns where each begins, and all of them."""
-    start = np.zeros(len(lists) + 1, np.int64)
-    np.cumsum([len(each) for each in lists], out=start[1:])
+    start = run_starts(np.array([len(each) for each in lists], np.int64))
     return start, np.concatenate(lists) if lists else np.empty(0, np.int32)
 
 
