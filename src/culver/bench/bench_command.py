@@ -1,7 +1,7 @@
 """`culver bench`: one command for each benchmark."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,27 @@ _DATA_DIR = click.option(
 _QUICK = click.option(
     "--quick", is_flag=True, help="A short run to see that it works; its figures mean nothing."
 )
+_Command = Callable[..., Any]
+
+
+def _choices(flag: str, name: str, choices: Sequence[str], help_text: str) -> Callable[[_Command], _Command]:
+    """An option that may be given several times."""
+    kind = click.Choice(choices, case_sensitive=False)
+    return click.option(flag, name, type=kind, multiple=True, help=help_text)
+
+
+def _number(flag: str, help_text: str, least: int = 1) -> Callable[[_Command], _Command]:
+    return click.option(flag, type=click.IntRange(least), default=None, help=help_text)
+
+
+def _plots(default: str) -> Callable[[_Command], _Command]:
+    return click.option(
+        "--plots",
+        type=click.Path(path_type=Path, file_okay=False, writable=True),
+        default=Path(default),
+        show_default=True,
+        help="Directory to draw into, as SVG files.",
+    )
 
 
 @click.group(no_args_is_help=True)
@@ -51,12 +72,11 @@ def benchmark(name: str) -> Callable[[Callable[..., list[bench_frame.Record]]], 
 
 
 @benchmark("spine")
-@click.option(
+@_choices(
     "--engine",
     "engines",
-    type=click.Choice(["spark", "inline"]),
-    multiple=True,
-    help="Engine to measure; may be given twice. Both, unless told otherwise.",
+    ["spark", "inline"],
+    "Engine to measure; may be given twice. Both, unless told otherwise.",
 )
 @click.option(
     "--workload",
@@ -65,27 +85,16 @@ def benchmark(name: str) -> Callable[[Callable[..., list[bench_frame.Record]]], 
     metavar="NAME",
     help="W1 (ranges on 4 reals), W2 (stock quotes) or W3 (news; filters of 20 clauses).",
 )
-@click.option(
-    "--subscriptions",
-    type=click.IntRange(1),
-    default=None,
-    help="Durable subscriptions to register; the workload's own number, unless told otherwise.",
+@_number(
+    "--subscriptions", "Durable subscriptions to register; the workload's own number, unless told otherwise."
 )
-@click.option(
-    "--rate",
-    type=click.IntRange(1),
-    default=None,
-    help="Events a second for the latency; 200 on spark and 1,000 on inline, unless told otherwise.",
+@_number(
+    "--rate", "Events a second for the latency; 200 on spark and 1,000 on inline, unless told otherwise."
 )
 @click.option(
     "--seconds", type=click.FloatRange(0.1), default=None, help="How long latency is measured.  [default: 20]"
 )
-@click.option(
-    "--events",
-    type=click.IntRange(1),
-    default=None,
-    help="Events published for the throughput.  [default: 100,000]",
-)
+@_number("--events", "Events published for the throughput.  [default: 100,000]")
 @_DATA_DIR
 @click.option(
     "--quick", is_flag=True, help="A short run to see that it works: 1,000 subscriptions, 3 s, 5,000 events."
@@ -125,25 +134,21 @@ def spine(
 
 
 @benchmark("matching")
-@click.option(
+@_choices(
     "--workload",
     "workloads",
-    type=click.Choice(["W1", "W2", "W3"], case_sensitive=False),
-    multiple=True,
-    help="Workload to match; may be given several times. All three, unless told otherwise.",
+    ["W1", "W2", "W3"],
+    "Workload to match; may be given several times. All three, unless told otherwise.",
 )
-@click.option(
+@_number(
     "--subscriptions",
-    type=click.IntRange(1),
-    default=None,
-    help="How many, for each workload.  [default: W1 40,000, 100,000 and 1,000,000; W2 100,000; W3 10,000]",
+    "How many, for each workload.  [default: W1 40,000, 100,000 and 1,000,000; W2 100,000; W3 10,000]",
 )
-@click.option(
+@_choices(
     "--filter",
     "filters",
-    type=click.Choice(["columnar", "counting", "numpy-scan", "duckdb"]),
-    multiple=True,
-    help="Filter or baseline to measure; may be given several times. All, unless told otherwise.",
+    ["columnar", "counting", "numpy-scan", "duckdb"],
+    "Filter or baseline to measure; may be given several times. All, unless told otherwise.",
 )
 @click.option("--scale", is_flag=True, help="Plot the cost of an event from 1,000 to 10,000,000 of W1.")
 @click.option(
@@ -177,18 +182,15 @@ def matching(
     if scale and (subscriptions or set(workloads) - {"W1"}):
         raise click.UsageError("--scale is on W1 and has its own numbers of subscriptions")
     chosen = filters or tuple(KINDS)
+    sizes = matching_bench.SIZES
     if scale:
         check_plotting()
-        sizes = [("W1", count) for count in ((100, 500, 1_000) if quick else matching_bench.SCALE)]
-    else:
-        sizes = [
-            (name, count)
-            for name in dict.fromkeys(workloads or matching_bench.SIZES)
-            for count in (
-                (subscriptions,) if subscriptions else ((1_000,) if quick else matching_bench.SIZES[name])
-            )
-        ]
-    comparisons = [(named(name), count) for name, count in sizes]
+        sizes = {"W1": (100, 500, 1_000) if quick else matching_bench.SCALE}
+    elif subscriptions or quick:
+        sizes = dict.fromkeys(sizes, (subscriptions or 1_000,))
+    comparisons = [
+        (named(name), count) for name in dict.fromkeys(workloads or sizes) for count in sizes[name]
+    ]
     if quick:
         plan = matching_bench.MatchingPlan(comparisons, chosen, Rounds(2, 0.02), 2_048, 1, change_seconds=0.2)
     else:
@@ -201,25 +203,11 @@ def matching(
 
 
 @benchmark("pipeline")
-@click.option(
-    "--workload",
-    "workloads",
-    type=click.Choice(["W1", "W2"], case_sensitive=False),
-    multiple=True,
-    help="Workload; may be given twice. Both, unless told otherwise.",
+@_choices(
+    "--workload", "workloads", ["W1", "W2"], "Workload; may be given twice. Both, unless told otherwise."
 )
-@click.option(
-    "--subscriptions",
-    type=click.IntRange(1),
-    default=None,
-    help="How many, for each workload.  [default: W1 40,000, W2 100,000]",
-)
-@click.option(
-    "--events",
-    type=click.IntRange(100_000),
-    default=None,
-    help="How many the log is filled with.  [default: 8,000,000]",
-)
+@_number("--subscriptions", "How many, for each workload.  [default: W1 40,000, W2 100,000]")
+@_number("--events", "How many the log is filled with.  [default: 8,000,000]", least=100_000)
 @_DATA_DIR
 @_QUICK
 def pipeline(
@@ -257,23 +245,14 @@ def pipeline(
 
 
 @benchmark("streamhub")
-@click.option(
+@_choices(
     "--figure",
     "figures",
-    type=click.Choice(["6", "7", "8", "9", "10", "11"]),
-    multiple=True,
-    help="Figure of the paper; may be given several times. All, and table 2, unless told otherwise.",
+    ["6", "7", "8", "9", "10", "11"],
+    "Figure of the paper; may be given several times. All, and table 2, unless told otherwise.",
 )
-@click.option(
-    "--table", "tables", type=click.Choice(["2"]), multiple=True, help="Table of the paper: 2, the delays."
-)
-@click.option(
-    "--plots",
-    type=click.Path(path_type=Path, file_okay=False, writable=True),
-    default=Path("streamhub-plots"),
-    show_default=True,
-    help="Directory to draw into, as SVG files.",
-)
+@_choices("--table", "tables", ["2"], "Table of the paper: 2, the delays.")
+@_plots("streamhub-plots")
 @_DATA_DIR
 @_QUICK
 def streamhub(
@@ -296,20 +275,13 @@ def streamhub(
 
 
 @benchmark("bluedove")
-@click.option(
+@_choices(
     "--figure",
     "figures",
-    type=click.Choice(["5", "6", "7", "8", "9", "10", "11"]),
-    multiple=True,
-    help="Figure of the paper; may be given several times. All, unless told otherwise.",
+    ["5", "6", "7", "8", "9", "10", "11"],
+    "Figure of the paper; may be given several times. All, unless told otherwise.",
 )
-@click.option(
-    "--plots",
-    type=click.Path(path_type=Path, file_okay=False, writable=True),
-    default=Path("bluedove-plots"),
-    show_default=True,
-    help="Directory to draw into, as SVG files.",
-)
+@_plots("bluedove-plots")
 @click.option(
     "--spark",
     "subscriptions",
@@ -320,12 +292,11 @@ def streamhub(
 @click.option(
     "--slices", type=click.IntRange(2, 64), multiple=True, help="Slices with --spark.  [default: 2 and 4]"
 )
-@click.option(
+@_choices(
     "--system",
     "systems",
-    type=click.Choice(["replicated", "one-dimension", "mpartition"]),
-    multiple=True,
-    help="With --spark: which of them; may be given several times.  [default: all]",
+    ["replicated", "one-dimension", "mpartition"],
+    "With --spark: which of them; may be given several times.  [default: all]",
 )
 @click.option(
     "--workers",
@@ -381,4 +352,37 @@ def bluedove(
         )
     chosen = figures or plans.FIGURES
     plan = plans.quick_plan(chosen) if quick else plans.BluedovePlan(figures=chosen)
+    return run(plan, plots, bench_frame.tell)
+
+
+@benchmark("channels")
+@_choices(
+    "--experiment",
+    "experiments",
+    ["1", "2", "3"],
+    "Experiment of the paper; may be given several times. All, unless told otherwise.",
+)
+@_plots("channels-plots")
+@click.option(
+    "--proxies", is_flag=True, help="Limit servers by proxies, even where the kernel could do it better."
+)
+@click.option("--wide-area", is_flag=True, help="Add latencies of a wide-area network to response times.")
+@_QUICK
+def channels(
+    experiments: tuple[str, ...], plots: Path, proxies: bool, wide_area: bool, quick: bool
+) -> list[bench_frame.Record]:
+    """The evaluation of Dynamoth's paper again: its figure, ours, and the ratio.
+
+    Real servers, each in a network namespace with a token-bucket filter where this system allows it, else behind a
+    proxy that limits its rate. Replication of one channel (figure 4), a game against consistent hashing (5 and 6),
+    elasticity (7), and plain redis-py and sharded pub/sub beside it.
+    """
+    from culver.bench.channels import channels_plan as plans
+    from culver.bench.channels.channels_bench import run
+
+    chosen = experiments or plans.EXPERIMENTS
+    if quick:
+        plan = plans.quick_plan(chosen, proxies=proxies, wide_area=wide_area)
+    else:
+        plan = plans.ChannelsPlan(experiments=chosen, proxies=proxies, wide_area=wide_area)
     return run(plan, plots, bench_frame.tell)

@@ -37,8 +37,6 @@ _UNITS = {
 class BenchmarkFailed(CulverError):
     """A benchmark could not measure: a site did not start, or lost events. The run then reports no figure."""
 
-    code = "benchmark_failed"
-
 
 def document(name: str, results: Sequence[Record]) -> dict[str, Any]:
     """Build the JSON object that describes one run."""
@@ -108,6 +106,19 @@ def tell(text: str) -> None:
 
 
 Tell = Callable[[str], None]
+
+
+def every_tenth(total: int, tell: Tell, what: str) -> Callable[[int], None]:
+    """A function that takes how many are done, and tells so at each tenth of `total`."""
+    told = 0
+
+    def progress(done: int) -> None:
+        nonlocal told
+        if 10 * done // total > told:
+            told = 10 * done // total
+            tell(f"{done:,} of {total:,} {what}")
+
+    return progress
 
 
 def rounded(value: float, digits: int) -> float:

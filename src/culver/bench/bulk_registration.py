@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import httpx
 
@@ -21,33 +22,26 @@ def register(http: httpx.Client, filters: Sequence[str], progress: Callable[[int
     started = time.perf_counter()
     for at in range(0, len(filters), CHUNK):
         chunk = filters[at : at + CHUNK]
-        answer = http.post("/v1/subscriptions", json=[{"filter": text} for text in chunk])
-        _check(answer, 201)
-        if len(answer.json()["subscriptions"]) != len(chunk):
+        answer = _answer(http.post("/v1/subscriptions", json=[{"filter": text} for text in chunk]), 201)
+        if len(answer["subscriptions"]) != len(chunk):
             raise BenchmarkFailed(f"the site answered for other than {len(chunk)} subscriptions")
         progress(at + len(chunk))
     return len(filters) / (time.perf_counter() - started)
 
 
-def register_rows(
-    http: httpx.Client, name: str, filter_text: str, rows: RowsLike, progress: Callable[[int], None]
-) -> float:
+def register_rows(http: httpx.Client, name: str, filter_text: str, rows: RowsLike) -> float:
     """Register rows of values for a filter with parameters as a set, with as many requests as the client would
-    make, one after another; returns how many were acknowledged per second, encoding included.
-
-    Calls `progress` with the number registered so far."""
+    make, one after another; returns how many were acknowledged per second, encoding included."""
     started = time.perf_counter()
     done, table = 0, as_table(rows)
     while done < table.num_rows:
-        answer = http.post(
+        response = http.post(
             f"/v1/sets/{name}",
             params={"filter": filter_text, "first": str(done)},
             content=piece(table, done, rows_at_a_time(table)),
             headers={"content-type": ARROW_STREAM},
         )
-        _check(answer, 201)
-        done = answer.json()["next"]
-        progress(done)
+        done = _answer(response, 201)["next"]
     return done / (time.perf_counter() - started)
 
 
@@ -59,7 +53,7 @@ def register_workload(
     seconds = 0.0
     for number, form in enumerate(draw(workload, count, seed).forms):
         columns = {f"p{place}": column for place, column in enumerate(form.columns)}
-        per_second = register_rows(http, f"form-{number}", form.text, columns, lambda done: None)
+        per_second = register_rows(http, f"form-{number}", form.text, columns)
         seconds += len(form.numbers) / per_second
     version = -1
     while version != (version := site_status(http)["index_version"]):
@@ -72,24 +66,20 @@ def mean_pending(http: httpx.Client, sample: int) -> float:
 
     A workload draws all subscriptions alike, so the first ones represent all."""
     pending: list[int] = []
-    after: str | None = None
+    parameters = {"limit": "100"}
     while len(pending) < sample:
-        parameters: dict[str, str] = {"limit": "100"}
-        if after is not None:
-            parameters["after"] = after
-        answer = http.get("/v1/subscriptions", params=parameters)
-        _check(answer, 200)
-        page = answer.json()
+        page = _answer(http.get("/v1/subscriptions", params=parameters), 200)
         pending += [subscription["pending"] for subscription in page["subscriptions"]]
-        after = page["next"]
-        if after is None:
+        if page["next"] is None:
             break
+        parameters["after"] = page["next"]
     return sum(pending[:sample]) / max(1, len(pending[:sample]))
 
 
-def _check(answer: httpx.Response, status: int) -> None:
-    if answer.status_code != status:
+def _answer(response: httpx.Response, status: int) -> Any:
+    if response.status_code != status:
         raise BenchmarkFailed(
-            f"{answer.request.method} {answer.request.url.path} answered {answer.status_code}: "
-            f"{answer.text[:500]}"
+            f"{response.request.method} {response.request.url.path} answered {response.status_code}: "
+            f"{response.text[:500]}"
         )
+    return response.json()

@@ -95,9 +95,15 @@ async def _measure(url: str, events: Sequence[dict[str, Any]], plan: LatencyPlan
             try:
                 async with asyncio.TaskGroup() as tasks:
                     listening = tasks.create_task(_listen(subscriber, received))
-                    acknowledging = tasks.create_task(_discard_acknowledgements(publisher))
+                    acknowledging = tasks.create_task(publisher.listen(lambda message: False))
                     await _send_on_schedule(publisher, encoded, sent, start, plan)
-                    await _drain(listening, received, plan.drain_limit_seconds)
+                    await asyncio.wait([listening], timeout=plan.drain_limit_seconds)
+                    if not listening.done():
+                        missing = np.count_nonzero(received == 0.0)
+                        raise BenchmarkFailed(
+                            f"{missing} of {count} events had not arrived {plan.drain_limit_seconds:.0f} s after the "
+                            "last was sent"
+                        )
                     acknowledging.cancel()
             except* BenchmarkFailed as failures:
                 raise failures.exceptions[0] from None
@@ -170,21 +176,6 @@ async def _listen(subscriber: wire_client.WireConnection, received: NDArray[np.f
         return not missing
 
     await subscriber.listen(take)
-
-
-async def _discard_acknowledgements(publisher: wire_client.WireConnection) -> None:
-    await publisher.listen(lambda message: False)
-
-
-async def _drain(
-    listening: "asyncio.Task[None]", received: NDArray[np.float64], limit_seconds: float
-) -> None:
-    done, _ = await asyncio.wait([listening], timeout=limit_seconds)
-    if not done:
-        missing = int(np.count_nonzero(received == 0.0))
-        raise BenchmarkFailed(
-            f"{missing} of {len(received)} events had not arrived {limit_seconds:.0f} s after the last was sent"
-        )
 
 
 @contextlib.contextmanager

@@ -2,7 +2,7 @@
 
 import importlib.util
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from culver.bench.bench_frame import Tell
@@ -17,7 +17,7 @@ _WIDTH_INCHES, _HEIGHT_INCHES = 9.0, 5.0
 @dataclass(frozen=True, slots=True)
 class LinePlot:
     """A plot with one line for each series, and a legend beside the axes. Both axes are logarithmic, or both are
-    linear and begin at 0."""
+    linear and begin at 0. ``marks`` are single points, such as moments when something was decided."""
 
     name: str
     title: str
@@ -25,6 +25,7 @@ class LinePlot:
     y_title: str
     lines: Lines
     linear: bool = True
+    marks: Lines = field(default_factory=dict)
 
     def save(self, path: Path) -> None:
         """Write the plot to `path` as SVG."""
@@ -41,6 +42,9 @@ class LinePlot:
             axes = figure.add_subplot(title=self.title, xlabel=self.x_title, ylabel=self.y_title)
             for label, points in self.lines.items():
                 axes.plot(*zip(*sorted(points), strict=True), marker="o", markersize=4, label=label)
+            for label, points in self.marks.items():
+                if points:
+                    axes.plot(*zip(*points, strict=True), marker="D", linestyle="none", label=label)
             if self.linear:
                 axes.set_xlim(left=0)
                 axes.set_ylim(bottom=0)

@@ -19,22 +19,19 @@ def commit() -> tuple[str | None, bool]:
 
     Returns (None, False) if the code is not in a git checkout or git is not installed. An installed copy that
     merely lies below some other repository is not a checkout of it."""
-    package = Path(culver.__file__).parent
-    if _git(package, "ls-files", "--error-unmatch", "__init__.py") is None:
+    git = ["git", "-C", str(Path(culver.__file__).parent)]
+    if _output([*git, "ls-files", "--error-unmatch", "__init__.py"]) is None:
         return None, False
-    head = _git(package, "rev-parse", "HEAD")
-    if head is None:
-        return None, False
-    changes = _git(package, "status", "--porcelain", ":/")
-    return head, bool(changes)
+    head = _output([*git, "rev-parse", "HEAD"])
+    return head, head is not None and bool(_output([*git, "status", "--porcelain", ":/"]))
 
 
 def machine() -> dict[str, Any]:
     """The resources that this run can use."""
     return {
         "cpu": _cpu_model(),
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
-        "memory_bytes": _memory_bytes(),
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         "platform": platform.platform(),
     }
 
@@ -52,10 +49,6 @@ def versions() -> dict[str, str | None]:
             found[library] = None
     found["java"] = _java_version()
     return found
-
-
-def _git(directory: Path, *arguments: str) -> str | None:
-    return _output(["git", "-C", str(directory), *arguments])
 
 
 def _output(command: list[str]) -> str | None:
@@ -76,13 +69,6 @@ def _cpu_model() -> str:
         return platform.processor() or platform.machine()
     model = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
     return model[1].strip() if model else platform.machine()
-
-
-def _memory_bytes() -> int | None:
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (ValueError, OSError):
-        return None
 
 
 def _java_version() -> str | None:

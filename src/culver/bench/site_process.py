@@ -1,6 +1,6 @@
-"""Runs a real site, started as its users start it, in a process of its own.
+"""Runs a real site, started as its users start it, in a process group of its own.
 
-All processes that the site starts (Spark's JVM, its workers) are in its process group, so that none outlives it.
+The site's Spark driver and its further gateways have groups of their own, and end when the site does.
 """
 
 import contextlib
@@ -10,9 +10,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import httpx
@@ -20,6 +19,7 @@ import httpx
 from culver.bench.bench_frame import BenchmarkFailed
 
 _POLL_SECONDS = 0.02
+_REQUEST_SECONDS = 300.0
 _LOG_TAIL = 4_000  # characters of the site's output that a failure shows
 
 
@@ -60,7 +60,9 @@ class SiteProcess:
         return f"ws://127.0.0.1:{self.port}/v1/ws"
 
     def __enter__(self) -> "SiteProcess":
-        self.port = _free_port()
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = int(probe.getsockname()[1])
         self._data_dir.mkdir(parents=True, exist_ok=True)
         # A benchmark measures what a site can do, not what it grants to one address.
         environment = {
@@ -92,13 +94,12 @@ class SiteProcess:
         self.ready_seconds = time.perf_counter() - started
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
+
+    def client(self) -> httpx.Client:
+        """A client for requests to this site; the caller closes it."""
+        return httpx.Client(base_url=self.url, trust_env=False, timeout=_REQUEST_SECONDS)
 
     def stop(self) -> None:
         """Ask the site to stop, as Ctrl-C does; kill it and all that it started if that takes too long. Does
@@ -120,32 +121,32 @@ class SiteProcess:
     def cpu_seconds(self) -> float:
         """Processor time of the site and of all its running descendants. Linux only."""
         assert self._process is not None
-        return _cpu_seconds(self._process.pid)
-
-    def output_tail(self) -> str:
-        """The end of what the site printed."""
-        try:
-            return self._output.read_text(encoding="utf-8", errors="replace")[-_LOG_TAIL:].strip()
-        except OSError:
-            return ""
+        parents: dict[int, int] = {}
+        ticks: dict[int, int] = {}
+        for path in Path("/proc").glob("[0-9]*/stat"):
+            with contextlib.suppress(OSError):  # it has ended
+                fields = path.read_text().rpartition(")")[2].split()
+                number = int(path.parent.name)
+                parents[number], ticks[number] = int(fields[1]), int(fields[11]) + int(fields[12])
+        family = {self._process.pid}
+        while more := {number for number, parent in parents.items() if parent in family} - family:
+            family |= more
+        return sum(ticks.get(number, 0) for number in family) / os.sysconf("SC_CLK_TCK")
 
     def _wait_until_ready(self, started: float) -> None:
         assert self._process is not None
-        with httpx.Client(base_url=self.url, trust_env=False, timeout=5.0) as http:
+        what = f"was not ready within {self._ready_limit_seconds:.0f} s"
+        with self.client() as http:
             while time.perf_counter() - started < self._ready_limit_seconds:
                 if self._process.poll() is not None:
-                    raise BenchmarkFailed(
-                        f"the site on the {self._engine} engine ended with code {self._process.returncode} "
-                        f"before it was ready; its output ends with:\n{self.output_tail()}"
-                    )
+                    what = f"ended with code {self._process.returncode} before it was ready"
+                    break
                 with contextlib.suppress(httpx.TransportError):
-                    if http.get("/readyz").status_code == 200:
+                    if http.get("/readyz", timeout=5.0).status_code == 200:
                         return
                 time.sleep(_POLL_SECONDS)
-        raise BenchmarkFailed(
-            f"the site on the {self._engine} engine was not ready within {self._ready_limit_seconds:.0f} s; "
-            f"its output ends with:\n{self.output_tail()}"
-        )
+        tail = self._output.read_text(encoding="utf-8", errors="replace")[-_LOG_TAIL:].strip()
+        raise BenchmarkFailed(f"the site on the {self._engine} engine {what}; its output ends with:\n{tail}")
 
 
 def site_status(http: httpx.Client) -> dict[str, Any]:
@@ -154,22 +155,18 @@ def site_status(http: httpx.Client) -> dict[str, Any]:
     return document
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def _cpu_seconds(root: int) -> float:
-    """Processor time of a process and its descendants, from /proc."""
-    parents: dict[int, int] = {}
-    ticks: dict[int, int] = {}
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):  # it has ended
-            fields = path.read_text().rpartition(")")[2].split()
-            number = int(path.parent.name)
-            parents[number], ticks[number] = int(fields[1]), int(fields[11]) + int(fields[12])
-    family = {root}
-    while more := {number for number, parent in parents.items() if parent in family} - family:
-        family |= more
-    return sum(ticks.get(number, 0) for number in family) / os.sysconf("SC_CLK_TCK")
+def deliveries(
+    http: httpx.Client, end: int, poll_seconds: float, limit_seconds: float
+) -> Iterator[tuple[float, int]]:
+    """Yield the time and the position up to which the site has delivered, whenever that has moved, until it reaches
+    `end`. Raises BenchmarkFailed if it does not move for `limit_seconds`."""
+    delivered, moved_at = -1, time.perf_counter()
+    while delivered < end:
+        at, now = site_status(http)["delivered_offset"], time.perf_counter()
+        if at > delivered:
+            delivered, moved_at = at, now
+            yield now, at
+        elif now - moved_at > limit_seconds:
+            raise BenchmarkFailed(f"the site stopped delivering at {delivered} of {end}")
+        if delivered < end:
+            time.sleep(poll_seconds)

@@ -5,17 +5,15 @@ then measured twice: its latency at a steady rate, seen by one live subscriber t
 maximum throughput into the durable mailboxes.
 """
 
-import asyncio
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import httpx
 import numpy as np
 
-from culver.bench.bench_frame import Record, Tell
+from culver.bench.bench_frame import Record, Tell, every_tenth
 from culver.bench.bulk_registration import mean_pending, register
 from culver.bench.latency import LatencyPlan, measure_floor, measure_latency
 from culver.bench.site_process import SiteProcess, site_status
@@ -41,33 +39,33 @@ class SpinePlan:
     command: Sequence[str] = (sys.executable, "-m", "culver", "serve")
 
 
-def run_engine(engine: str, plan: SpinePlan, tell: Tell) -> Record:
+def run_engine(engine: str, plan: SpinePlan, tell_all: Tell) -> Record:
     """Measure one engine. Raises BenchmarkFailed if there is nothing to measure."""
+
+    def tell(text: str) -> None:
+        tell_all(f"{engine}: {text}")
+
     rate = plan.rate or DEFAULT_RATES[engine]
     latency_plan = LatencyPlan(rate, plan.seconds, plan.warm_up_seconds)
     workload = plan.workload
     with tempfile.TemporaryDirectory(prefix="culver-bench-", dir=plan.data_dir) as directory:
-        tell(f"{engine}: starting a site ...")
+        tell("starting a site ...")
         with (
             SiteProcess(engine, Path(directory), command=plan.command) as site,
-            httpx.Client(base_url=site.url, trust_env=False, timeout=120.0) as http,
+            site.client() as http,
         ):
-            tell(
-                f"{engine}: ready after {site.ready_seconds:.1f} s; registering {plan.subscriptions:,} subscriptions"
-            )
+            tell(f"ready after {site.ready_seconds:.1f} s; registering {plan.subscriptions:,} subscriptions")
             filters = workload.filters(plan.subscriptions, _SEED)
-            registered_per_second = register(http, filters, _every_tenth(engine, plan.subscriptions, tell))
-            tell(
-                f"{engine}: {rate:,} events/s for {plan.seconds:g} s, after a warm-up of "
-                f"{plan.warm_up_seconds:g} s"
-            )
+            progress = every_tenth(plan.subscriptions, tell, "subscriptions")
+            registered_per_second = register(http, filters, progress)
+            tell(f"{rate:,} events/s for {plan.seconds:g} s, after a warm-up of {plan.warm_up_seconds:g} s")
             events = workload.events(latency_plan.events, _SEED)
             latency = measure_latency(site.websocket_url, events, latency_plan)
-            tell(f"{engine}: the same with nothing but a file, for comparison")
+            tell("the same with nothing but a file, for comparison")
             floor = np.percentile(measure_floor(Path(directory), latency_plan), [50, 99])
-            tell(f"{engine}: {plan.events:,} events as fast as they are acknowledged")
+            tell(f"{plan.events:,} events as fast as they are acknowledged")
             events = workload.events(plan.events, _SEED + 1)
-            throughput = asyncio.run(measure_throughput(site.url, site.websocket_url, events))
+            throughput = measure_throughput(site, events)
             published = site_status(http)["log_next_offset"]
             per_event = mean_pending(http, _SAMPLE) * plan.subscriptions / published
     return {
@@ -85,17 +83,3 @@ def run_engine(engine: str, plan: SpinePlan, tell: Tell) -> Record:
         "events": plan.events,
         "seconds": plan.seconds,
     }
-
-
-def _every_tenth(engine: str, total: int, tell: Tell) -> Callable[[int], None]:
-    """A function that reports progress at each tenth of a large number of subscriptions."""
-    told = 0
-
-    def progress(done: int) -> None:
-        nonlocal told
-        tenths = 10 * done // total
-        if tenths > told and total > 10_000:
-            told = tenths
-            tell(f"{engine}: {done:,} of {total:,} subscriptions")
-
-    return progress

@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import httpx
-
 from culver.bench import wire_client
-from culver.bench.bench_frame import BenchmarkFailed
+from culver.bench.site_process import SiteProcess, deliveries
 
 BATCH = 500
 IN_FLIGHT = 8
 _POLL_SECONDS = 0.02
+_LIMIT_SECONDS = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,61 +31,29 @@ class Throughput:
         }
 
 
-async def measure_throughput(
-    site_url: str,
-    websocket_url: str,
-    events: Sequence[dict[str, Any]],
-    *,
-    deliver_limit_seconds: float = 600.0,
-) -> Throughput:
-    """Publish in batches of 500, eight of them in flight, and wait until the site has delivered everything.
-
-    The run fails after `deliver_limit_seconds` without progress."""
+def measure_throughput(site: SiteProcess, events: Sequence[dict[str, Any]]) -> Throughput:
+    """Publish in batches of 500, eight of them in flight, and wait until the site has delivered everything."""
     encoded = wire_client.encode(events)
     messages = [
         wire_client.publish_message(at // BATCH, encoded[at : at + BATCH])
         for at in range(0, len(encoded), BATCH)
     ]
-    async with (
-        httpx.AsyncClient(base_url=site_url, trust_env=False, timeout=30.0) as http,
-        wire_client.open_connection(websocket_url) as publisher,
-    ):
-        started = time.perf_counter()
-        end = await _publish(publisher, messages)
-        published = time.perf_counter()
-        await _wait_until_delivered(http, end, deliver_limit_seconds)
-        delivered = time.perf_counter()
+    started, published, end = asyncio.run(_publish(site.websocket_url, messages))
+    with site.client() as http:
+        delivered = [now for now, _ in deliveries(http, end, _POLL_SECONDS, _LIMIT_SECONDS)][-1]
     return Throughput(len(events), published - started, delivered - started)
 
 
-async def _publish(publisher: wire_client.WireConnection, messages: Sequence[str]) -> int:
-    """Publish all messages; returns the log position behind the last event."""
-    end, in_flight = 0, 0
-    for message in messages:
-        if in_flight == IN_FLIGHT:
-            end = max(end, (await _acknowledgement(publisher)).next_offset)
-            in_flight -= 1
-        await publisher.send(message)
-        in_flight += 1
-    for _ in range(in_flight):
-        end = max(end, (await _acknowledgement(publisher)).next_offset)
-    return end
-
-
-async def _acknowledgement(publisher: wire_client.WireConnection) -> wire_client.SiteMessage:
-    while (message := await publisher.receive()).op != "published":
-        pass
-    return message
-
-
-async def _wait_until_delivered(http: httpx.AsyncClient, end: int, limit_seconds: float) -> None:
-    delivered, progress_at = -1, time.perf_counter()
-    while delivered < end:
-        status = (await http.get("/readyz")).json()
-        now = time.perf_counter()
-        if status["delivered_offset"] > delivered:
-            delivered, progress_at = status["delivered_offset"], now
-        elif now - progress_at > limit_seconds:
-            raise BenchmarkFailed(f"the site stopped delivering at {delivered} of {end}")
-        if delivered < end:
-            await asyncio.sleep(_POLL_SECONDS)
+async def _publish(url: str, messages: Sequence[str]) -> tuple[float, float, int]:
+    """Publish all messages; returns when this began and ended, and the log position behind the last event."""
+    end = 0
+    async with wire_client.open_connection(url) as publisher:
+        started = time.perf_counter()
+        for acknowledged in range(-IN_FLIGHT, len(messages)):
+            if acknowledged >= 0:
+                while (message := await publisher.receive()).op != "published":
+                    pass
+                end = max(end, message.next_offset)
+            if acknowledged + IN_FLIGHT < len(messages):
+                await publisher.send(messages[acknowledged + IN_FLIGHT])
+        return started, time.perf_counter(), end

@@ -129,7 +129,7 @@ def test_two_processes_give_a_figure_for_every_operator(tmp_path: Path) -> None:
         (each.part, each.cores) for each in findings if each.what == operator_rates.RATE and each.ours > 0
     }
     assert told == {(operator, cores) for operator in operator_rates.OPERATORS for cores in (1, 2)}
-    plots = streamhub_bench.plots_of(findings)
+    plots = list(streamhub_bench.plots_of(findings))
     assert [plot.name for plot in plots] == [f"figure-8-{name}-1000" for name in operator_rates.OPERATORS]
     assert all(set(plot.lines) == {"replicated, 1 core", "replicated, 2 cores"} for plot in plots), plots
 

@@ -5,13 +5,10 @@ bluedove_plan        how much to simulate
 bluedove_paper       every number that the paper's text gives
 bluedove_findings    our numbers beside the paper's
 simulated_world      the paper's workload, divided by the real placements
-simulation           dispatchers and matchers over time
+simulation           dispatchers and matchers over time, and the highest rate at which queues do not grow
 simulated_matchers   the queues of a matcher
 service_times        what an event costs a matcher
-saturation           the highest rate at which queues do not grow
-scaling_runs         figures 5 and 6
-policy_comparison    figures 7 and 8
+saturation_figures   figures 5 to 8 and 11
 workload_changes     figures 9 and 10
-variations           figure 11
 spark_comparison     figure 6 on the real Spark engine
 """

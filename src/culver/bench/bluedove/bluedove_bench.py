@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from culver.bench.bench_frame import Record, Tell
-from culver.bench.bluedove import policy_comparison, scaling_runs, variations, workload_changes
+from culver.bench.bluedove import saturation_figures, workload_changes
 from culver.bench.bluedove.bluedove_findings import FigureResult, Value, records
 from culver.bench.bluedove.bluedove_plan import BluedovePlan
 from culver.bench.bluedove.service_times import Measured, Proportional
@@ -13,13 +13,13 @@ from culver.bench.bluedove.simulated_world import World
 from culver.bench.line_plot import check_plotting, save_plots
 
 _FIGURES: Mapping[str, Callable[[World], FigureResult]] = {
-    scaling_runs.RESPONSE: scaling_runs.response_over_time,
-    scaling_runs.SATURATION: scaling_runs.saturation_by_size,
-    policy_comparison.POLICIES: policy_comparison.by_policy,
-    policy_comparison.BALANCE: policy_comparison.balance,
-    workload_changes.ELASTICITY: workload_changes.elasticity,
-    workload_changes.FAILURES: workload_changes.failures,
-    variations.VARIATIONS: variations.variations,
+    "5": saturation_figures.response_over_time,
+    "6": saturation_figures.saturation_by_size,
+    "7": saturation_figures.by_policy,
+    "8": saturation_figures.balance,
+    "9": workload_changes.elasticity,
+    "10": workload_changes.failures,
+    "11": saturation_figures.variations,
 }
 
 
@@ -35,8 +35,8 @@ def run(plan: BluedovePlan, plots: Path, tell: Tell) -> list[Record]:
             continue
         for world, own in zip(worlds, values, strict=True):
             tell(f"figure {name}, {world.service.name} costs")
-            result = simulate(world)
-            own += result.values
-            drawn = [replace(plot, name=f"{plot.name}-{world.service.name}") for plot in result.plots]
-            save_plots(drawn, plots, tell)
+            found, drawn = simulate(world)
+            own += found
+            named = [replace(plot, name=f"{plot.name}-{world.service.name}") for plot in drawn]
+            save_plots(named, plots, tell)
     return records(*values)

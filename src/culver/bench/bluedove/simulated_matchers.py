@@ -51,7 +51,6 @@ class MatcherTally(NamedTuple):
     served: Integers
     busy: Reals  # seconds
     response: Reals  # seconds, the sum over those served
-    slowest: Reals
 
 
 @compiled
@@ -76,9 +75,7 @@ def _serve(
         done = servers.free_at[server] + spent
         for _ in range(events):
             slot = queues.head[queue]
-            response = done - slots.arrived[slot]
-            tally.response[queue] += response
-            tally.slowest[queue] = max(tally.slowest[queue], response)
+            tally.response[queue] += done - slots.arrived[slot]
             queues.head[queue] = slots.following[slot]
             slots.following[slot] = slots.free[0]
             slots.free[0] = slot
@@ -128,21 +125,17 @@ def work(
         _serve(slots, queues, servers, tally, server, until, most)
 
 
-def free_slots(count: int) -> EventSlots:
-    following = np.arange(1, count + 1)
-    following[-1] = -1
-    return EventSlots(np.zeros(count), np.zeros(count, np.int64), following, np.zeros(1, np.int64))
+NO_SLOTS = EventSlots(np.empty(0), np.empty(0, np.int64), np.empty(0, np.int64), np.array([-1]))
 
 
 def more_slots(slots: EventSlots, count: int) -> EventSlots:
     """A copy with `count` more free slots."""
-    more = free_slots(count)
     base = len(slots.row)
-    following = np.concatenate([slots.following, more.following + base])
+    following = np.concatenate([slots.following, np.arange(base + 1, base + count + 1)])
     following[-1] = slots.free[0]
     return EventSlots(
-        np.concatenate([slots.arrived, more.arrived]),
-        np.concatenate([slots.row, more.row]),
+        np.concatenate([slots.arrived, np.zeros(count)]),
+        np.concatenate([slots.row, np.zeros(count, np.int64)]),
         following,
         np.array([base]),
     )
@@ -176,10 +169,6 @@ def idle_servers(slice_of_queue: Integers, slices: int, now: float) -> MatcherSe
 
 
 def no_tally(queues: int) -> MatcherTally:
-    return MatcherTally(
-        np.zeros(queues, np.int64),
-        np.zeros(queues, np.int64),
-        np.zeros(queues),
-        np.zeros(queues),
-        np.zeros(queues),
-    )
+    arrived, served = np.zeros((2, queues), np.int64)
+    busy, response = np.zeros((2, queues))
+    return MatcherTally(arrived, served, busy, response)

@@ -8,10 +8,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from culver.bench.bench_frame import BenchmarkFailed, Tell
-from culver.bench.bluedove import saturation
+from culver.bench.bluedove.bluedove_findings import Value
 from culver.bench.bluedove.bluedove_plan import SEED, BluedovePlan
 from culver.bench.bluedove.service_times import Service
-from culver.bench.bluedove.simulation import System
+from culver.bench.bluedove.simulation import System, saturation
 from culver.bench.matching.drawn_subscriptions import Form, draw
 from culver.bench.workloads.uniform_ranges import LENGTH, RangesWorkload
 from culver.matching import ClauseTable, compile_rows
@@ -84,6 +84,23 @@ class World:
         """The forwarding policy that the paper uses with such a system."""
         return RandomForwarding.name if setting.system == REPLICATED else AdaptiveForwarding.name
 
+    def value(
+        self,
+        setting: WorldSetting,
+        figure: str,
+        what: str,
+        unit: str,
+        ours: float,
+        paper: float | None = None,
+        note: str = "",
+        policy: str | None = None,
+    ) -> Value:
+        """A number of this world. The policy is the paper's, unless told otherwise."""
+        return Value(
+            figure=figure, what=what, unit=unit, ours=ours, system=setting.system,
+            policy=policy or self.policy(setting), matchers=setting.matchers, paper=paper, note=note,
+        )  # fmt: skip
+
     def _scene(self, deviation: float, skewed: int, subscriptions: int | None) -> Scene:
         workload = RangesWorkload(deviation, skewed)
         form = draw(workload, subscriptions or self.plan.subscriptions, SEED).forms[0]
@@ -109,7 +126,7 @@ class World:
         return self.divided(setting, self.placement(setting))
 
     def _search(self, setting: WorldSetting, policy: str) -> float:
-        found = saturation.saturation(self.system(setting), policy, self.plan)
+        found = saturation(self.system(setting), policy, self.plan)
         shown = f"{found * self.service.scale:,.0f}/s"
         self.tell(f"  {setting.system}, {setting.matchers} matchers, {policy}: {shown}")
         return found

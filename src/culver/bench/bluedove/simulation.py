@@ -5,6 +5,8 @@
 
 A dispatcher knows only the last reported load, the time since then, and what it has sent itself. The paper's
 matchers save messages by reporting only when their load has changed by a tenth; ours report always.
+
+`saturation` finds the highest rate at which queues do not grow, by bisection.
 """
 
 from collections.abc import Sequence
@@ -15,10 +17,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culver.bench.bluedove import simulated_matchers
+from culver.bench.bluedove.bluedove_plan import BluedovePlan
 from culver.matching import ANYWHERE
-from culver.placement import Forwarding, SetLoad
+from culver.placement import AdaptiveForwarding, Forwarding, SetLoad
+from culver.plugins import forwarding_named
 
 _SLOTS = 1 << 16  # to begin with
+_DISPATCHERS = 2
+_BOUND_EVENTS, _BOUND_TURNS = 1 << 14, 200
+_OVERLOADED = 0.02  # a slice that gets so much more work than it can do is saturated
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +55,6 @@ class Period:
     arrived: int
     answered: int
     response: float  # seconds on the average, of events answered; 0 where there were none
-    slowest: float
     busy: NDArray[np.float64]  # by slice, its share of the period
     needed: NDArray[np.float64]  # the same, if all of it had been done in full batches
     waiting: NDArray[np.float64]  # by slice, seconds of work at the end
@@ -124,7 +130,7 @@ class Simulation:
         self._slice_of_queue[anywhere] = (np.arange(len(anywhere)) - self._first_queue[self._set_of_queue])[
             anywhere
         ]
-        self._slots = simulated_matchers.free_slots(_SLOTS)
+        self._slots = simulated_matchers.more_slots(simulated_matchers.NO_SLOTS, _SLOTS)
         self._queues = simulated_matchers.empty_queues(
             system.fixed[self._set_of_queue], system.each[self._set_of_queue]
         )
@@ -176,7 +182,6 @@ class Simulation:
             arrived=count,
             answered=total,
             response=float(tally.response.sum()) / max(1, total),
-            slowest=float(tally.slowest.max(initial=0.0)),
             busy=_sums(self._slice_of_queue, tally.busy, system.slices) / self._tell_seconds,
             needed=_sums(self._slice_of_queue, tally.served * system.cost[of_set], system.slices)
             / self._tell_seconds,
@@ -187,3 +192,64 @@ class Simulation:
 
 def _sums(of: NDArray[np.int64], values: NDArray[Any], count: int) -> NDArray[np.float64]:
     return np.bincount(of, values, count).astype(np.float64)
+
+
+def dispatchers(policy: str) -> list[Forwarding]:
+    """The paper's two dispatchers, each of which gets half of the events."""
+    if policy == AdaptiveForwarding.name:
+        return [AdaptiveForwarding(1 / _DISPATCHERS)] * _DISPATCHERS
+    return [forwarding_named(policy)()] * _DISPATCHERS
+
+
+def highest(system: System) -> float:
+    """An upper bound on the events per second that any policy can reach.
+
+    Whatever the prices of the slices' time, an event costs at least the price of its cheapest candidate, and all
+    slices together spend no more than the sum of their prices in a second. Prices rise where events crowd, so the
+    bound comes close to the rate of the best policy."""
+    candidates = system.candidates[:_BOUND_EVENTS]
+    anywhere = system.homes == ANYWHERE
+    cost = np.append(system.cost, np.inf)  # -1 is no candidate
+    events = np.arange(len(candidates))
+    prices = np.full(system.slices, 1 / system.slices)
+    found = np.inf
+    for turn in range(_BOUND_TURNS):
+        by_set = np.append(np.where(anywhere, prices.min(), prices[system.homes]), 1.0)
+        weighed = by_set[candidates] * cost[candidates]
+        place = weighed.argmin(axis=1)
+        found = min(found, 1.0 / float(weighed[events, place].mean()))
+        chosen = candidates[events, place]
+        load = np.bincount(
+            system.homes[chosen][~anywhere[chosen]], cost[chosen][~anywhere[chosen]], system.slices
+        )
+        load = load + cost[chosen][anywhere[chosen]].sum() / system.slices
+        prices *= np.exp(0.5 * (load / load.mean() - 1.0) / np.sqrt(1 + turn))
+        prices /= prices.sum()
+    return found
+
+
+def saturation(system: System, policy: str, plan: BluedovePlan) -> float:
+    """The saturation rate in events per second."""
+    low, high = 0.0, 1.1 * highest(system)
+    while high - low > plan.tolerance * high:
+        rate = (low + high) / 2
+        if is_saturated(system, policy, rate, plan):
+            high = rate
+        else:
+            low = rate
+    return (low + high) / 2
+
+
+def is_saturated(system: System, policy: str, rate: float, plan: BluedovePlan) -> bool:
+    seconds = max(plan.least_seconds, round(plan.events_per_slice * system.slices / rate))
+    simulation = Simulation(system, dispatchers(policy))
+    return grows([simulation.advance(rate) for _ in range(seconds)])
+
+
+def grows(periods: Sequence[Period]) -> bool:
+    """Whether some slice has more work waiting in the last quarter of the periods than in the quarter before."""
+    quarter = len(periods) // 4
+    before = np.mean([each.waiting for each in periods[-2 * quarter : -quarter]], axis=0)
+    after = np.mean([each.waiting for each in periods[-quarter:]], axis=0)
+    seconds = periods[-1].end - periods[-1 - quarter].end
+    return bool(((after - before) / seconds).max() > _OVERLOADED)

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx
 import psutil
@@ -25,7 +26,6 @@ from culver.pipeline import StandaloneCluster
 
 SEED = 1
 SYSTEMS = ("replicated", "one-dimension", "mpartition")
-_SPACE = 1000.0
 _SETTLE_SECONDS = 6.0  # without a new version of the index: it is divided and compact
 _LIMIT_SECONDS = 900.0
 
@@ -59,37 +59,36 @@ def run(plan: RealPlan, tell: Tell) -> list[Record]:
         settings["registry.max_subscriptions"] = 2 * plan.subscriptions
         settings["pipeline.batch_events"] = plan.batch_events
         settings["pipeline.dimensions"] = plan.dimensions
-        _register(plan, directory, settings, tell)
-        records: list[Record] = []
+        first = {**settings, "pipeline.placement": "replicated"}
+        with _site(directory, first) as site, site.client() as http:
+            rate = register_workload(http, plan.workload, plan.subscriptions, SEED)
+        registered = f"{plan.subscriptions:,} subscriptions of {plan.workload.name} registered"
+        tell(f"  {registered}, {rate:,.0f} a second")
+        records: list[dict[str, Any]] = []
         for system in plan.systems:
             for slices in plan.slices if system != "replicated" else plan.slices[:1]:
                 own = {**settings, "pipeline.placement": system, "pipeline.slices": slices}
                 records.append(_measure(plan, directory, own, system, slices, tell))
-        return _against_replication(records)
-
-
-def _register(plan: RealPlan, directory: Path, settings: Mapping[str, str | int], tell: Tell) -> None:
-    first = {**settings, "pipeline.placement": "replicated"}
-    with _site(directory, first) as site, _client(site) as http:
-        rate = register_workload(http, plan.workload, plan.subscriptions, SEED)
-        tell(
-            f"  {plan.subscriptions:,} subscriptions of {plan.workload.name} registered, {rate:,.0f} a second"
-        )
+    base = next((each["events_per_second"] for each in records if each["system"] == "replicated"), None)
+    return [
+        {**each, "times_replicated": round(each["events_per_second"] / base, 2) if base else None}
+        for each in records
+    ]
 
 
 def _measure(
     plan: RealPlan, directory: Path, settings: Mapping[str, str | int], system: str, slices: int, tell: Tell
-) -> Record:
-    log = directory / "site" / "log"
+) -> dict[str, Any]:
+    log, index = directory / "site" / "log", directory / "site" / "index"
     end = fill_log(log, plan.workload, plan.learnt_from, SEED)
-    with _site(directory, settings) as site, _client(site) as http:
+    with _site(directory, settings) as site, site.client() as http:
         _wait_until_divided(http, end, system)
         held = [each["registrations"] for each in http.get("/v1/slices").json()["slices"]]
     start, end = end, fill_log(log, plan.workload, plan.events, SEED + 1)
-    with _site(directory, settings) as site, _client(site) as http:
-        rate = measure_backlog(http, end, lambda done: None, start=start, limit_seconds=_LIMIT_SECONDS)
-        mapped = _mapped_by_workers(directory / "site" / "index")
-    size = _index_bytes(directory / "site" / "index")
+    with _site(directory, settings) as site, site.client() as http:
+        rate = measure_backlog(http, start, end, limit_seconds=_LIMIT_SECONDS)
+        mapped = _mapped_by_workers(index)
+    size = sum(path.stat().st_size for path in index.glob("*.segment"))
     shown = "" if mapped is None else f", a worker has at most {mapped / size:.0%} of the index"
     tell(f"  {system}, {slices} slices: {rate:,.0f} events a second{shown}")
     return {
@@ -105,17 +104,6 @@ def _measure(
         "worker_bytes": mapped,
         "events": plan.events,
     }
-
-
-def _against_replication(records: Sequence[Record]) -> list[Record]:
-    rates = {record["system"]: record["events_per_second"] for record in reversed(records)}
-    base = rates.get("replicated")
-    result: list[Record] = []
-    for record in records:
-        own = record["events_per_second"]
-        ratio = own / base if isinstance(own, int) and isinstance(base, int) and base else None
-        result.append({**record, "times_replicated": None if ratio is None else round(ratio, 2)})
-    return result
 
 
 def _wait_until_divided(http: httpx.Client, end: int, system: str) -> None:
@@ -143,17 +131,9 @@ def _mapped_by_workers(index: Path) -> int | None:
         with contextlib.suppress(psutil.Error, OSError):
             if "culver.pipeline.spark.worker_daemon" in " ".join(process.cmdline()):
                 maps = Path(f"/proc/{process.pid}/maps").read_text().splitlines()
-                most = max(most, sum(_length(line) for line in maps if str(index) in line))
+                own = [line.split(maxsplit=1)[0].split("-") for line in maps if str(index) in line]
+                most = max(most, sum(int(end, 16) - int(start, 16) for start, end in own))
     return most or None
-
-
-def _length(line: str) -> int:
-    low, high = (int(address, 16) for address in line.split(maxsplit=1)[0].split("-"))
-    return high - low
-
-
-def _index_bytes(index: Path) -> int:
-    return sum(path.stat().st_size for path in index.glob("*.segment"))
 
 
 @contextlib.contextmanager
@@ -173,9 +153,3 @@ def _cluster(plan: RealPlan, directory: Path, tell: Tell) -> Iterator[dict[str, 
 
 def _site(directory: Path, settings: Mapping[str, str | int]) -> SiteProcess:
     return SiteProcess("spark", directory, settings=settings, ready_limit_seconds=_LIMIT_SECONDS)
-
-
-@contextlib.contextmanager
-def _client(site: SiteProcess) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=site.url, trust_env=False, timeout=300.0) as http:
-        yield http

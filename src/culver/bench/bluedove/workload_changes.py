@@ -4,19 +4,18 @@ The elasticity controller is the real one, and a division changes as it does in 
 after which all waiting events are sent again. Subscriptions move within a second.
 """
 
-from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
-from culver.bench.bluedove import bluedove_paper, saturation
-from culver.bench.bluedove.bluedove_findings import FigureResult, Value
+from culver.bench.bluedove import bluedove_paper as paper
+from culver.bench.bluedove.bluedove_findings import FigureResult
 from culver.bench.bluedove.simulated_world import EQUAL, World, WorldSetting
-from culver.bench.bluedove.simulation import Period, Simulation
+from culver.bench.bluedove.simulation import Period, Simulation, dispatchers
 from culver.bench.line_plot import LinePlot
 from culver.control import ElasticityController, ElasticitySettings, SliceLoad
 from culver.placement import AdaptiveForwarding, MPartition
 
-ELASTICITY, FAILURES = "9", "10"
 _BEGIN, _STEP = 0.85, 0.2  # rates, of the first saturation
 _MOST = 32  # matchers
 _FAILURE_RATE = 0.6  # of saturation with all matchers
@@ -27,7 +26,7 @@ def elasticity(world: World) -> FigureResult:
     setting = WorldSetting(EQUAL, min(world.plan.matchers))
     placement = _mpartition(world, setting)
     system, first = world.system(setting), world.saturation(setting)
-    simulation = Simulation(system, saturation.dispatchers(AdaptiveForwarding.name))
+    simulation = Simulation(system, dispatchers(AdaptiveForwarding.name))
     controller = ElasticityController(ElasticitySettings(least=setting.matchers, most=_MOST))
     periods: list[Period] = []
     added: list[int] = []  # periods after which there is a matcher more
@@ -50,28 +49,18 @@ def elasticity(world: World) -> FigureResult:
                 world.tell(f"  matcher {placement.slices} at {period.end:.0f} s: {decision.reason}")
     falls = [_seconds_to_fall(periods, at) for at in added] or [periods[-1].end]
     slow = sum(at + fall > later for at, later, fall in zip(added, added[1:], falls, strict=False))
+    value, falling = partial(world.value, setting, "9"), "response time falls after a matcher was added"
+    rises = (
+        f"the rate rises from {_BEGIN} of saturation by {_STEP} every {world.plan.step_seconds} s; paper: 3"
+    )
+    anew, more = "ours: what waits is divided anew, too", "one matcher was not enough for the rate"
     values = [
-        Value(
-            figure=ELASTICITY, what="matchers added", unit="", ours=float(len(added)), system=EQUAL,
-            policy=AdaptiveForwarding.name, matchers=setting.matchers,
-            note=f"the rate rises from {_BEGIN} of saturation by {_STEP} every {world.plan.step_seconds} s; paper: 3",
-        ),
-        Value(
-            figure=ELASTICITY, what="response time falls after a matcher was added, average", unit="s",
-            ours=float(np.mean(falls)), system=EQUAL, policy=AdaptiveForwarding.name, matchers=setting.matchers,
-            paper=bluedove_paper.FALLS_WITHIN_SECONDS, note="ours: what waits is divided anew, too",
-        ),
-        Value(
-            figure=ELASTICITY, what="response time falls after a matcher was added, median", unit="s",
-            ours=float(np.median(falls)), system=EQUAL, policy=AdaptiveForwarding.name, matchers=setting.matchers,
-        ),
-        Value(
-            figure=ELASTICITY, what="matchers after which it rose until another came", unit="", ours=float(slow),
-            system=EQUAL, policy=AdaptiveForwarding.name, matchers=setting.matchers,
-            note="one matcher was not enough for the rate",
-        ),
-    ]  # fmt: skip
-    return FigureResult(values, [_over_time("figure-9", "Figure 9: matchers added", periods, world)])
+        value("matchers added", "", float(len(added)), note=rises),
+        value(f"{falling}, average", "s", float(np.mean(falls)), paper.FALLS_WITHIN_SECONDS, anew),
+        value(f"{falling}, median", "s", float(np.median(falls))),
+        value("matchers after which it rose until another came", "", float(slow), note=more),
+    ]
+    return values, [_over_time("figure-9", "Figure 9: matchers added", periods, world)]
 
 
 def _seconds_to_fall(periods: list[Period], at: int) -> float:
@@ -80,50 +69,35 @@ def _seconds_to_fall(periods: list[Period], at: int) -> float:
     return next(later, periods[-1]).end - periods[at].end
 
 
-@dataclass(frozen=True, slots=True)
-class _Course:
-    periods: list[Period]
-    lost: int
-    delayed: float  # share of the events that came before a failure was known, in percent
-
-
 def failures(world: World) -> FigureResult:
     setting = WorldSetting(EQUAL, max(world.plan.matchers))
     rate = _FAILURE_RATE * world.saturation(setting)
-    every = min(
-        bluedove_paper.FAILURE_EVERY_SECONDS, world.plan.failure_events / rate / (world.plan.failures + 1)
-    )
-    seconds = max(round(every), round(3 * bluedove_paper.DETECTED_AFTER_SECONDS))
-    course = _failing(world, setting, rate, seconds)
-    quiet = [each.response for each in course.periods[seconds // 2 : seconds]]
-    after = [each.response for each in course.periods[-seconds // 3 :]]
+    every = min(paper.FAILURE_EVERY_SECONDS, world.plan.failure_events / rate / (world.plan.failures + 1))
+    seconds = max(round(every), round(3 * paper.DETECTED_AFTER_SECONDS))
+    periods, lost, delayed = _failing(world, setting, rate, seconds)
+    quiet = [each.response for each in periods[seconds // 2 : seconds]]
+    after = [each.response for each in periods[-seconds // 3 :]]
     note = f"one of {setting.matchers} fails every {seconds} s, {world.plan.failures} in all"
+    slowed = float(np.median(after) / np.median(quiet))
+    until_known = f"for {paper.DETECTED_AFTER_SECONDS} s, which is the paper's; its are lost"
+    again, more = f"{note}; ours: sent again from the log", "paper: slightly more"
+    value = partial(world.value, setting, "10")
     values = [
-        Value(
-            figure=FAILURES, what="events lost", unit="%", ours=float(course.lost), system=EQUAL,
-            policy=AdaptiveForwarding.name, matchers=setting.matchers, paper=bluedove_paper.LOST_PERCENT,
-            note=f"{note}; ours: sent again from the log",
-        ),
-        Value(
-            figure=FAILURES, what="events delayed until a failure is known", unit="%", ours=course.delayed,
-            system=EQUAL, policy=AdaptiveForwarding.name, matchers=setting.matchers,
-            paper=bluedove_paper.LOST_PERCENT,
-            note=f"for {bluedove_paper.DETECTED_AFTER_SECONDS} s, which is the paper's; its are lost",
-        ),
-        Value(
-            figure=FAILURES, what="response time after all failures, times that before", unit="times",
-            ours=float(np.median(after) / np.median(quiet)), system=EQUAL, policy=AdaptiveForwarding.name,
-            matchers=setting.matchers, note="paper: slightly more",
-        ),
-    ]  # fmt: skip
-    return FigureResult(values, [_over_time("figure-10", "Figure 10: matchers fail", course.periods, world)])
+        value("events lost", "%", float(lost), paper.LOST_PERCENT, again),
+        value("events delayed until a failure is known", "%", delayed, paper.LOST_PERCENT, until_known),
+        value("response time after all failures, times that before", "times", slowed, note=more),
+    ]
+    return values, [_over_time("figure-10", "Figure 10: matchers fail", periods, world)]
 
 
-def _failing(world: World, setting: WorldSetting, rate: float, every: int) -> _Course:
-    """Let one matcher after another fail. After each failure the remaining slices are renumbered."""
+def _failing(world: World, setting: WorldSetting, rate: float, every: int) -> tuple[list[Period], int, float]:
+    """Let one matcher after another fail. After each failure the remaining slices are renumbered.
+
+    Returns the periods, how many events were lost, and the share of events in percent that came before a failure
+    was known."""
     placement = _mpartition(world, setting)
-    simulation = Simulation(world.system(setting), saturation.dispatchers(AdaptiveForwarding.name))
-    known_after = int(np.ceil(bluedove_paper.DETECTED_AFTER_SECONDS))
+    simulation = Simulation(world.system(setting), dispatchers(AdaptiveForwarding.name))
+    known_after = int(np.ceil(paper.DETECTED_AFTER_SECONDS))
     periods = [simulation.advance(rate) for _ in range(every)]
     delayed: list[float] = []
     for failure in range(world.plan.failures):
@@ -138,7 +112,7 @@ def _failing(world: World, setting: WorldSetting, rate: float, every: int) -> _C
     arrived, answered = sum(each.arrived for each in periods), sum(each.answered for each in periods)
     while answered < arrived and simulation.now < periods[-1].end + _DRAINED:
         answered += simulation.advance(0.0).answered
-    return _Course(periods, arrived - answered, float(np.mean(delayed)))
+    return periods, arrived - answered, float(np.mean(delayed))
 
 
 def _mpartition(world: World, setting: WorldSetting) -> MPartition:

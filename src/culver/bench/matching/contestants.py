@@ -10,9 +10,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from culver.bench.matching.database_join import DuckDBJoin
+from culver.bench.matching.baselines import DuckDBJoin, NumpyScan
 from culver.bench.matching.drawn_subscriptions import DrawnSubscriptions
-from culver.bench.matching.vector_scan import NumpyScan
 from culver.matching import ColumnarFilter, Filter
 from culver.model.columns import concat
 from culver.model.language import prepare

@@ -4,9 +4,10 @@ A record has the figures of one filter in one comparison; a figure that a baseli
 """
 
 import contextlib
+import functools
 import gc
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,9 +15,9 @@ from culver.bench.bench_frame import BenchmarkFailed, Record, Tell
 from culver.bench.line_plot import LinePlot
 from culver.bench.matching.change_rates import changed_per_second
 from culver.bench.matching.contestants import KINDS, Contestant, ContestantKind
-from culver.bench.matching.drawn_subscriptions import DrawnSubscriptions, draw
+from culver.bench.matching.drawn_subscriptions import draw
 from culver.bench.matching.first_match import first_match_seconds
-from culver.bench.matching.rounds import BATCH_EVENTS, RoundResult, Rounds, run_rounds
+from culver.bench.matching.rounds import BATCH_EVENTS, Rounds, run_rounds
 from culver.bench.workloads import Workload
 
 SIZES: Mapping[str, tuple[int, ...]] = {
@@ -49,13 +50,30 @@ class MatchingPlan:
 def run(plan: MatchingPlan, tell: Tell) -> list[Record]:
     """Return one record for each filter of each comparison. Raises BenchmarkFailed if filters disagree or none
     can take part."""
-    names = [name for name in plan.kinds if name in plan.filters]
+
+    @functools.cache
+    def first(name: str, workload: Workload) -> float | None:
+        if not plan.kinds[name].plugged:
+            return None
+        tell(f"{workload.name}: the first match of {name} in a new process ...")
+        return round(first_match_seconds(name, workload, _SEED, plan.first_match_attempts), 3)
+
+    @functools.cache
+    def changed(name: str, workload: Workload) -> float | None:
+        if name != "columnar":  # the others do not support change
+            return None
+        tell(f"{workload.name}: subscriptions come and go one by one ...")
+        return round(changed_per_second(workload, _SEED, plan.change_seconds), 1)
+
     with one_core():
-        first, changed = _first_matches(plan, tell), _changes(plan, tell)
         return [
-            {**record, "changed_per_second": changed(str(record["filter"]), workload)}
+            {
+                **record,
+                "first_match_seconds": first(str(record["filter"]), workload),
+                "changed_per_second": changed(str(record["filter"]), workload),
+            }
             for workload, count in plan.comparisons
-            for record in _compare(plan, names, workload, count, first, tell)
+            for record in _compare(plan, workload, count, tell)
         ]
 
 
@@ -71,48 +89,7 @@ def save_plot(records: Sequence[Record], path: Path) -> None:
     LinePlot(path.stem, title, "subscriptions", "µs per event", lines, linear=False).save(path)
 
 
-def _first_matches(plan: MatchingPlan, tell: Tell) -> Callable[[str, Workload], float | None]:
-    """A function that measures the time to the first match, once for each filter and workload."""
-
-    known: dict[tuple[str, str], float] = {}
-
-    def first(name: str, workload: Workload) -> float | None:
-        if not plan.kinds[name].plugged:
-            return None
-        key = name, workload.name
-        if key not in known:
-            tell(f"{workload.name}: the first match of {name} in a new process ...")
-            known[key] = round(first_match_seconds(name, workload, _SEED, plan.first_match_attempts), 3)
-        return known[key]
-
-    return first
-
-
-def _changes(plan: MatchingPlan, tell: Tell) -> Callable[[str, Workload], float | None]:
-    """A function that measures changes per second, once for each workload; None for filters that do not support
-    change."""
-
-    known: dict[str, float] = {}
-
-    def changed(name: str, workload: Workload) -> float | None:
-        if name != "columnar":
-            return None
-        if workload.name not in known:
-            tell(f"{workload.name}: subscriptions come and go one by one ...")
-            known[workload.name] = round(changed_per_second(workload, _SEED, plan.change_seconds), 1)
-        return known[workload.name]
-
-    return changed
-
-
-def _compare(
-    plan: MatchingPlan,
-    names: Sequence[str],
-    workload: Workload,
-    count: int,
-    first: Callable[[str, Workload], float | None],
-    tell: Tell,
-) -> Iterator[Record]:
+def _compare(plan: MatchingPlan, workload: Workload, count: int, tell: Tell) -> Iterator[Record]:
     what = f"{workload.name}, {count:,} subscriptions"
     tell(f"{what}: drawing them ...")
     subscriptions = draw(workload, count, _SEED)
@@ -121,7 +98,7 @@ def _compare(
     with contextlib.ExitStack() as stack:
         loaded: dict[str, Contestant] = {}
         compiled: dict[str, float] = {}
-        for name in names:
+        for name in [each for each in plan.kinds if each in plan.filters]:
             hindrance = plan.kinds[name].hindrance(count, bool(subscriptions.forms))
             if hindrance is not None:
                 tell(f"{what}: {name} is left out: {hindrance}")
@@ -131,45 +108,31 @@ def _compare(
                 trial.match(few_events)
             tell(f"{what}: {name} takes them in ...")
             loaded[name] = stack.enter_context(contextlib.closing(plan.kinds[name].make()))
-            compiled[name] = _load(loaded[name], subscriptions)
+            gc.collect()
+            compiled[name] = loaded[name].load(subscriptions)
         if not loaded:
             raise BenchmarkFailed(f"{what}: no filter of those that were asked for can be measured there")
         tell(f"{what}: matching, {BATCH_EVENTS:,} events in a batch at most ...")
         pool = workload.event_batch(plan.pool_events, _SEED)
         results = run_rounds(loaded, pool, plan.rounds, tell)
         for name, contestant in loaded.items():
-            size = contestant.stored_bytes()
+            size, result = contestant.stored_bytes(), results[name]
             yield {
                 "workload": workload.name,
                 "subscriptions": count,
                 "filter": name,
-                **_figures(results[name]),
+                "events_per_second": round(result.events_per_second, 1),
+                "pairs_per_second": round(result.pairs_per_second, 1),
+                "matches_per_event": round(result.matches_per_event, 2),
+                "batch_events": result.share.batch_events,
                 "compiled_per_second": round(count / compiled[name], 1),
                 "bytes_per_subscription": None if size is None else round(size / count, 1),
-                "first_match_seconds": first(name, workload),
             }
-
-
-def _load(contestant: Contestant, subscriptions: DrawnSubscriptions) -> float:
-    gc.collect()
-    return contestant.load(subscriptions)
-
-
-def _figures(result: RoundResult) -> dict[str, float | int]:
-    return {
-        "events_per_second": round(result.events_per_second, 1),
-        "pairs_per_second": round(result.pairs_per_second, 1),
-        "matches_per_event": round(result.matches_per_event, 2),
-        "batch_events": result.share.batch_events,
-    }
 
 
 @contextlib.contextmanager
 def one_core() -> Iterator[None]:
     """Keep this thread, and all threads and processes that it starts, on one core."""
-    if not hasattr(os, "sched_setaffinity"):
-        yield
-        return
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {max(before)})  # the first cores get most interrupts
     try:

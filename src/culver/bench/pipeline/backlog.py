@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from culver.bench.bench_frame import BenchmarkFailed
-from culver.bench.site_process import site_status
+from culver.bench.site_process import deliveries
 from culver.bench.workloads import Workload
 from culver.config import LogSettings
 from culver.model.columns import RECEIVED
@@ -44,10 +44,9 @@ def _received_now(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 def measure_backlog(
     http: httpx.Client,
+    start: int,
     end: int,
-    progress: Callable[[int], None],
-    *,
-    start: int = 0,
+    progress: Callable[[int], None] = lambda done: None,
     limit_seconds: float = 120.0,
 ) -> float:
     """Events per second from the first delivered batch until all events are delivered. `start` is the position up
@@ -55,18 +54,12 @@ def measure_backlog(
 
     Delivered events are on disk: Spark's workers have synced them. Raises BenchmarkFailed if nothing happens for
     `limit_seconds`."""
-    first: tuple[float, int] | None = None
-    delivered, moved_at = -1, time.perf_counter()
-    while delivered < end:
-        now, at = time.perf_counter(), site_status(http)["delivered_offset"]
-        if at > delivered:
-            if at > start and first is None:
-                first = now, at
-            delivered, moved_at = at, now
-            progress(at)
-        elif now - moved_at > limit_seconds:
-            raise BenchmarkFailed(f"the site stopped delivering at {delivered} of {end}")
-        time.sleep(_POLL_SECONDS)
-    if first is None or first[1] >= end:
+    moments: list[tuple[float, int]] = []
+    for now, at in deliveries(http, end, _POLL_SECONDS, limit_seconds):
+        progress(at)
+        if at > start:
+            moments.append((now, at))
+    (began, first), (ended, _) = moments[0], moments[-1]
+    if first >= end:
         raise BenchmarkFailed("the site had delivered all events at once: give it more of them")
-    return (end - first[1]) / (moved_at - first[0])
+    return (end - first) / (ended - began)

@@ -1,18 +1,14 @@
 """Measures one workload on the Spark engine, and on the inline engine beside it."""
 
-import asyncio
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import httpx
 import numpy as np
 
-from culver.bench.bench_frame import Record, Tell
+from culver.bench.bench_frame import Record, Tell, every_tenth
 from culver.bench.bulk_registration import register_workload
 from culver.bench.latency import LatencyPlan, measure_floor, measure_latency
 from culver.bench.pipeline.backlog import fill_log, measure_backlog
@@ -40,7 +36,6 @@ class PipelinePlan:
     rate: int = 200
     inline_rate: int = 5_000
     data_dir: Path | None = None
-    command: Sequence[str] = (sys.executable, "-m", "culver", "serve")
 
 
 def run_workload(plan: PipelinePlan, tell: Tell) -> list[Record]:
@@ -78,12 +73,12 @@ class _Run:
 
     def _site(self, engine: str) -> SiteProcess:
         self._tell(f"starting a site on the {engine} engine ...")
-        return SiteProcess(engine, self._directory, command=self._plan.command)
+        return SiteProcess(engine, self._directory)
 
     def _register(self, site: SiteProcess) -> dict[str, Any]:
         plan = self._plan
         self._tell(f"registering {plan.subscriptions:,} subscriptions")
-        with _client(site) as http:
+        with site.client() as http:
             per_second = register_workload(http, plan.workload, plan.subscriptions, _SEED)
         return {"registered_per_second": round(per_second, 1)}
 
@@ -121,7 +116,7 @@ class _Run:
         count = self._plan.gateway_events
         self._tell(f"{count:,} events as fast as they are acknowledged")
         events = self._plan.workload.events(count, _SEED + 2)
-        whole = asyncio.run(measure_throughput(site.url, site.websocket_url, events))
+        whole = measure_throughput(site, events)
         rate = round(whole.events / whole.deliver_seconds / 2)
         measured = self._latency(site, rate, "half_load_", BATCH)
         return {"gateway_events_per_second": whole.record()["events_per_second"], **measured}
@@ -130,8 +125,9 @@ class _Run:
         plan = self._plan
         self._tell(f"filling the log with {plan.events:,} events")
         end = fill_log(self._directory / "site" / "log", plan.workload, plan.events, _SEED + 3)
-        with self._site("spark") as site, _client(site) as http:
-            per_second = measure_backlog(http, end, self._every_tenth(end), start=end - plan.events)
+        with self._site("spark") as site, site.client() as http:
+            progress = every_tenth(end, self._tell, "events delivered")
+            per_second = measure_backlog(http, end - plan.events, end, progress)
         return {
             "events_per_second": round(per_second, 1),
             "notifications_per_second": round(per_second * matcher.matches_per_event),
@@ -140,18 +136,3 @@ class _Run:
             "notifications_per_event": round(matcher.matches_per_event, 2),
             "events": plan.events,
         }
-
-    def _every_tenth(self, end: int) -> Callable[[int], None]:
-        told = 0
-
-        def progress(done: int) -> None:
-            nonlocal told
-            if 10 * done // end > told:
-                told = 10 * done // end
-                self._tell(f"{done:,} of {end:,} events delivered")
-
-        return progress
-
-
-def _client(site: SiteProcess) -> httpx.Client:
-    return httpx.Client(base_url=site.url, trust_env=False, timeout=120.0)

@@ -4,7 +4,6 @@ streamhub_bench       runs the figures in turn and draws their plots
 streamhub_plan        how much to measure
 streamhub_paper       every number that the paper's text gives
 streamhub_findings    our numbers beside the paper's
-streamhub_site        a whole site with W2's subscriptions
 sliced_index          W2's subscriptions, compiled and divided into slices
 match_distributions   figure 6
 filter_costs          figure 7

@@ -8,21 +8,21 @@ The paper's batches are output buffers of 16 KB between its operators; without t
 Our delay counts from the moment at which an event is due until a live subscriber has it.
 """
 
-import asyncio
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from culver.bench.bench_frame import Tell
 from culver.bench.latency import LatencyPlan, measure_latency
+from culver.bench.site_process import SiteProcess
 from culver.bench.streamhub import streamhub_paper
 from culver.bench.streamhub.sliced_index import workload
 from culver.bench.streamhub.streamhub_findings import Finding, Quoted
 from culver.bench.streamhub.streamhub_plan import SEED, StreamhubPlan
-from culver.bench.streamhub.streamhub_site import Sites, sites_with_subscriptions
+from culver.bench.streamhub.whole_pipeline import with_subscriptions
 from culver.bench.throughput import measure_throughput
 from culver.config import PipelineSettings
 
@@ -34,11 +34,7 @@ class Batching:
     name: str
     engine: str
     batch_events: int
-
-    @property
-    def is_batched(self) -> bool:
-        """Whether this belongs beside the paper's column with batching."""
-        return self.name == "large"
+    paper: tuple[Quoted, Quoted, Quoted]  # the column that it belongs beside
 
     @property
     def papers_rate(self) -> bool:
@@ -48,33 +44,35 @@ class Batching:
 
 
 BATCHINGS = (
-    Batching("large", "spark", PipelineSettings().batch_events),
-    Batching("small", "spark", 1_000),
-    Batching("none", "inline", 1),
+    Batching("large", "spark", PipelineSettings().batch_events, streamhub_paper.BATCHED),
+    Batching("small", "spark", 1_000, streamhub_paper.UNBATCHED),
+    Batching("none", "inline", 1, streamhub_paper.UNBATCHED),
 )
 
 
 def measure(plan: StreamhubPlan, tell: Tell) -> list[Finding]:
     findings: list[Finding] = []
-    with sites_with_subscriptions(plan, lambda text: tell(f"{TABLE}: {text}")) as sites:
+    with with_subscriptions(plan, lambda text: tell(f"{TABLE}: {text}")) as directory:
         for batching in BATCHINGS:
-            rate, delays = _delays(sites, batching, plan, tell)
+            rate, delays = _delays(directory, batching, plan, tell)
             findings += findings_of(batching, plan.whole_subscriptions, rate, delays)
     return findings
 
 
 def _delays(
-    sites: Sites, batching: Batching, plan: StreamhubPlan, tell: Tell
+    directory: Path, batching: Batching, plan: StreamhubPlan, tell: Tell
 ) -> tuple[int, NDArray[np.float64]]:
     """The rate in events per second, and the delay of each event at that rate in milliseconds."""
-    with sites.started(batching.engine, {"pipeline.batch_events": batching.batch_events}) as site:
-        rate = round(streamhub_paper.UNBATCHED_RATE.value)
+    about = f"{TABLE}: {batching.name} batches, {batching.engine}"
+    settings = {"pipeline.batch_events": batching.batch_events}
+    with SiteProcess(batching.engine, directory, settings=settings) as site:
+        rate = round(batching.paper[0].value)
         if not batching.papers_rate:
-            tell(f"{TABLE}: {batching.name} batches, {batching.engine}: what the site takes")
+            tell(f"{about}: what the site takes")
             events = workload().events(plan.gateway_events, SEED + 2)
-            whole = asyncio.run(measure_throughput(site.url, site.websocket_url, events))
+            whole = measure_throughput(site, events)
             rate = max(1, round(whole.events / whole.deliver_seconds / 2))
-        tell(f"{TABLE}: {batching.name} batches, {batching.engine}: {rate:,} events/s")
+        tell(f"{about}: {rate:,} events/s")
         schedule = LatencyPlan(rate, plan.delay_seconds, plan.warm_up_seconds)
         events = workload().events(schedule.events, SEED)
         return rate, measure_latency(site.websocket_url, events, schedule).delivered
@@ -82,30 +80,25 @@ def _delays(
 
 def findings_of(
     batching: Batching, subscriptions: int, rate: int, delays_ms: NDArray[np.float64]
-) -> Iterator[Finding]:
-    batched = batching.is_batched
+) -> list[Finding]:
+    """The findings of the rate, the average delay and its deviation."""
     how = "the paper's rate" if batching.papers_rate else "half of what the site takes"
-    mean, deviation = float(delays_ms.mean()) / 1e3, float(delays_ms.std()) / 1e3
-
-    def finding(what: str, unit: str, ours: float, quoted: Quoted) -> Finding:
-        return Finding(
+    ours = (
+        ("rate", "events/s", float(rate)),
+        ("average delay", "s", float(delays_ms.mean()) / 1e3),
+        ("standard deviation", "s", float(delays_ms.std()) / 1e3),
+    )
+    return [
+        Finding(
             figure=TABLE,
             what=what,
             unit=unit,
-            ours=ours,
+            ours=value,
             cores=len(os.sched_getaffinity(0)),
             part=f"{batching.engine}, {batching.name} batches",
             subscriptions=subscriptions,
             paper=quoted,
             note=f"ours: at {rate:,} events/s, {how}",
         )
-
-    yield finding(
-        "rate", "events/s", rate, streamhub_paper.BATCHED_RATE if batched else streamhub_paper.UNBATCHED_RATE
-    )
-    quoted = streamhub_paper.BATCHED_DELAY_SECONDS if batched else streamhub_paper.UNBATCHED_DELAY_SECONDS
-    yield finding("average delay", "s", mean, quoted)
-    quoted = (
-        streamhub_paper.BATCHED_DEVIATION_SECONDS if batched else streamhub_paper.UNBATCHED_DEVIATION_SECONDS
-    )
-    yield finding("standard deviation", "s", deviation, quoted)
+        for (what, unit, value), quoted in zip(ours, batching.paper, strict=True)
+    ]

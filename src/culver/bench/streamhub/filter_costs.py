@@ -3,6 +3,7 @@
 import contextlib
 import math
 from collections.abc import Mapping
+from functools import partial
 
 from culver.bench.bench_frame import Tell
 from culver.bench.matching.contestants import KINDS, Contestant
@@ -41,30 +42,19 @@ def measure(plan: StreamhubPlan, tell: Tell) -> list[Finding]:
 
 def findings_of(costs: Mapping[str, Mapping[int, float]]) -> list[Finding]:
     """Findings from the microseconds of an event, by filter and number of subscriptions."""
+    finding = partial(Finding, figure=FIGURE, cores=1)
     findings = [
-        Finding(
-            figure=FIGURE,
-            what=COST,
-            unit="µs",
-            ours=cost,
-            cores=1,
-            part=name,
-            subscriptions=count,
-            note="paper: only drawn",
-        )
+        finding(what=COST, unit="µs", ours=cost, part=name, subscriptions=count, note="paper: only drawn")
         for name in costs
         for count, cost in costs[name].items()
     ]
-    for name in costs:
-        if name == _SEARCH:
-            continue
+    faster, growth = "times faster than a linear search", "growth: cost ~ subscriptions to the power"
+    for name in [each for each in costs if each != _SEARCH]:
         findings += [
-            Finding(
-                figure=FIGURE,
-                what="times faster than a linear search",
+            finding(
+                what=faster,
                 unit="times",
                 ours=costs[_SEARCH][count] / cost,
-                cores=1,
                 part=name,
                 subscriptions=count,
                 paper=streamhub_paper.COUNTING_TIMES_FASTER if count > 500 else None,
@@ -72,16 +62,9 @@ def findings_of(costs: Mapping[str, Mapping[int, float]]) -> list[Finding]:
             )
             for count, cost in costs[name].items()
         ]
+        ours = _growth(costs[name])
         findings.append(
-            Finding(
-                figure=FIGURE,
-                what="growth: cost ~ subscriptions to the power",
-                unit="",
-                ours=_growth(costs[name]),
-                cores=1,
-                part=name,
-                note="paper: below 1 (sublinear)",
-            )
+            finding(what=growth, unit="", ours=ours, part=name, note="paper: below 1 (sublinear)")
         )
     return findings
 

@@ -1,6 +1,7 @@
 """Figure 6: how many subscriptions an event matches, and how many events a subscription matches."""
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +11,7 @@ from culver.bench.matching.contestants import load_rows
 from culver.bench.matching.drawn_subscriptions import draw
 from culver.bench.streamhub import streamhub_paper
 from culver.bench.streamhub.sliced_index import workload
-from culver.bench.streamhub.streamhub_findings import Finding, Quoted
+from culver.bench.streamhub.streamhub_findings import Finding
 from culver.bench.streamhub.streamhub_plan import SEED, StreamhubPlan
 from culver.matching import ColumnarFilter
 
@@ -45,51 +46,41 @@ def measure(plan: StreamhubPlan, tell: Tell) -> list[Finding]:
     count = max(plan.sizes)
     tell(f"figure 6: {plan.distribution_events:,} events against {count:,} subscriptions")
     found = distributions(count, plan.distribution_events)
-    sizes = np.percentile(found.per_event, PERCENTILES)
-    ratios = np.percentile(found.per_subscription, PERCENTILES)
+    matched, matching = found.per_event / count, found.per_subscription / plan.distribution_events
+    finding = partial(Finding, figure=FIGURE, cores=None, subscriptions=count)
+    of_subscriptions = partial(finding, unit="% of subscriptions")
     findings = [
-        _finding(
-            count,
-            f"matched by an event, {percentile}th percentile",
-            "% of subscriptions",
-            100 * size / count,
-            streamhub_paper.MEDIAN_MATCHED_PERCENT if percentile == 50 else None,
+        of_subscriptions(
+            what=f"matched by an event, {percentile}th percentile",
+            ours=100 * float(np.percentile(matched, percentile)),
+            paper=streamhub_paper.MEDIAN_MATCHED_PERCENT if percentile == 50 else None,
         )
-        for percentile, size in zip(PERCENTILES, sizes, strict=True)
+        for percentile in PERCENTILES
     ]
-    mean = 100 * float(np.mean(found.per_event)) / count
-    note = "paper: gives the median only"
-    findings.append(_finding(count, "matched by an event, mean", "% of subscriptions", mean, note=note))
-    median = float(np.median(found.per_event))
-    at_the_papers_size = streamhub_paper.MEDIAN_MATCHED if count == 100_000 else None
-    findings.append(
-        _finding(count, "matched by an event, median", "subscriptions", median, at_the_papers_size)
-    )
     findings += [
-        _finding(
-            count,
-            f"matching a subscription, {percentile}th percentile",
-            "% of events",
-            100 * ratio / plan.distribution_events,
-        )
-        for percentile, ratio in zip(PERCENTILES, ratios, strict=True)
+        of_subscriptions(
+            what="matched by an event, mean",
+            ours=100 * float(np.mean(matched)),
+            note="paper: gives the median only",
+        ),
+        finding(
+            what="matched by an event, median",
+            unit="subscriptions",
+            ours=float(np.median(found.per_event)),
+            paper=streamhub_paper.MEDIAN_MATCHED if count == 100_000 else None,
+        ),
     ]
-    idle = 100 * float(np.mean(found.per_subscription == 0))
-    note = "paper: a large part of the subscriptions; no figure"
-    findings.append(_finding(count, "without any event", "% of subscriptions", idle, note=note))
-    return findings
-
-
-def _finding(
-    count: int, what: str, unit: str, ours: float, quoted: Quoted | None = None, note: str = ""
-) -> Finding:
-    return Finding(
-        figure=FIGURE,
-        what=what,
-        unit=unit,
-        ours=ours,
-        cores=None,
-        subscriptions=count,
-        paper=quoted,
-        note=note,
+    findings += [
+        finding(
+            what=f"matching a subscription, {percentile}th percentile",
+            unit="% of events",
+            ours=100 * float(np.percentile(matching, percentile)),
+        )
+        for percentile in PERCENTILES
+    ]
+    idle = of_subscriptions(
+        what="without any event",
+        ours=100 * float(np.mean(matching == 0)),
+        note="paper: a large part of the subscriptions; no figure",
     )
+    return [*findings, idle]

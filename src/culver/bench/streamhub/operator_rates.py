@@ -14,7 +14,8 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -24,7 +25,7 @@ from culver.bench.child_processes import side_by_side
 from culver.bench.matching.matching_bench import one_core
 from culver.bench.pipeline.backlog import fill_log
 from culver.bench.streamhub import sliced_index, streamhub_paper
-from culver.bench.streamhub.streamhub_findings import Finding, Quoted
+from culver.bench.streamhub.streamhub_findings import Finding
 from culver.bench.streamhub.streamhub_plan import SEED, StreamhubPlan
 from culver.matching import MOST_EVENTS, Found, SearchMemory
 from culver.pipeline import (
@@ -93,7 +94,8 @@ class _Stage:
         meter = MatchMeter()
         match self._job.operator:
             case "AP":
-                count = self._access_point(block)
+                self._routed(block, self._read(block))
+                count = 0
             case "M":
                 own = self._job.own
                 slices = [self._match(block, one, self._parts, self._waiting) for one in own]
@@ -111,10 +113,6 @@ class _Stage:
 
     def _read(self, block: Block) -> list[pa.RecordBatch]:
         return access_point(*block, self._reader.read(*block))
-
-    def _access_point(self, block: Block) -> int:
-        self._routed(block, self._read(block))
-        return 0
 
     def _routed(self, block: Block, parts: Sequence[pa.RecordBatch]) -> list[ChosenSets] | None:
         return self._index.route(self._forwarding, LoadReport(), block[0], parts)
@@ -168,28 +166,21 @@ def jobs_of(whole: Job, slices: int, processes: int) -> list[Job]:
     """The job of each process: M's slices are dealt out, all other work is cut by ranges."""
     every = tuple(range(slices))
     if whole.operator == "M" and slices > 1:
-        return [_with(whole, whole.start, whole.end, every[number::processes]) for number in range(processes)]
-    bounds = [
-        whole.start + (whole.end - whole.start) * number // processes for number in range(processes + 1)
-    ]
-    return [_with(whole, low, high, every) for low, high in itertools.pairwise(bounds)]
+        return [replace(whole, own=every[number::processes]) for number in range(processes)]
+    events = whole.end - whole.start
+    bounds = [whole.start + events * number // processes for number in range(processes + 1)]
+    return [replace(whole, start=low, end=high, own=every) for low, high in itertools.pairwise(bounds)]
 
 
 def together(jobs: Sequence[Job], flows: Sequence[Flow]) -> Flow:
     """The flow of all processes together. If each has other slices, every event must pass all of them."""
-    notifications = sum(flow.notifications_per_second for flow in flows)
-    if len({job.own for job in jobs}) > 1:
-        slowest = min(flow.events_per_second for flow in flows)
-        share = [slowest / flow.events_per_second for flow in flows]
-        notifications = sum(
-            flow.notifications_per_second * part for flow, part in zip(flows, share, strict=True)
-        )
-        return Flow(slowest, min(flow.bytes_per_second for flow in flows), notifications)
-    return Flow(
-        sum(flow.events_per_second for flow in flows),
-        sum(flow.bytes_per_second for flow in flows),
-        notifications,
-    )
+    events = [flow.events_per_second for flow in flows]
+    transferred = [flow.bytes_per_second for flow in flows]
+    if len({job.own for job in jobs}) == 1:
+        return Flow(sum(events), sum(transferred), sum(flow.notifications_per_second for flow in flows))
+    slowest = min(events)
+    notifications = sum(flow.notifications_per_second / flow.events_per_second for flow in flows) * slowest
+    return Flow(slowest, min(transferred), notifications)
 
 
 def measure(plan: StreamhubPlan, tell: Tell) -> list[Finding]:
@@ -212,9 +203,7 @@ def measure(plan: StreamhubPlan, tell: Tell) -> list[Finding]:
                     for processes in (1, PROCESSES)
                 )
                 for operator, flow, double in zip(OPERATORS, one, two, strict=True):
-                    findings += _findings(operator, placement, slices, count, 1, flow)
-                    findings += _findings(operator, placement, slices, count, PROCESSES, double)
-                    findings.append(_scaling(operator, placement, slices, count, flow, double))
+                    findings += _findings(operator, placement, slices, count, flow, double)
     return findings
 
 
@@ -237,56 +226,47 @@ def _measured(shares: Sequence[Sequence[Job]]) -> list[Flow]:
 
 
 def _findings(
-    operator: str, placement: str, slices: int, count: int, processes: int, flow: Flow
+    operator: str, placement: str, slices: int, count: int, one: Flow, two: Flow
 ) -> Iterator[Finding]:
-    def finding(what: str, unit: str, ours: float, quoted: Quoted | None, note: str) -> Finding:
-        return Finding(
-            figure=FIGURE,
-            what=what,
-            unit=unit,
-            ours=ours,
-            cores=processes,
-            part=operator,
-            subscriptions=count,
-            placement=placement,
-            slices=slices,
-            paper=quoted,
-            note=note,
-        )
-
-    whole = operator == "all"
-    note = {"M": "paper: only drawn, linear in slices", "EP": "EP alone; paper: only with AP and M"}
-    yield finding(
-        RATE,
-        "events/s",
-        flow.events_per_second,
-        streamhub_paper.EXIT_POINT_EVENTS.get(count) if whole else None,
-        "ours: no network" if whole else note.get(operator, ""),
+    finding = partial(
+        Finding, figure=FIGURE, part=operator, subscriptions=count, placement=placement, slices=slices
     )
-    if operator == "AP":
-        megabytes = flow.bytes_per_second / 1e6
+    whole = operator == "all"
+    notes = {
+        "M": "paper: only drawn, linear in slices",
+        "EP": "EP alone; paper: only with AP and M",
+        "all": "ours: no network",
+    }
+    for cores, flow in ((1, one), (PROCESSES, two)):
         yield finding(
-            "events read", "MB/s", megabytes, streamhub_paper.ACCESS_POINT_MEGABYTES, "ours: no network"
+            what=RATE,
+            unit="events/s",
+            ours=flow.events_per_second,
+            cores=cores,
+            paper=streamhub_paper.EXIT_POINT_EVENTS.get(count) if whole else None,
+            note=notes.get(operator, ""),
         )
-    else:
-        quoted = streamhub_paper.EXIT_POINT_NOTIFICATIONS.get(count) if whole else None
-        yield finding("notifications", "/s", flow.notifications_per_second, quoted, "")
-
-
-def _scaling(operator: str, placement: str, slices: int, count: int, one: Flow, two: Flow) -> Finding:
-    return Finding(
-        figure=FIGURE,
+        if operator == "AP":
+            yield finding(
+                what="events read",
+                unit="MB/s",
+                ours=flow.bytes_per_second / 1e6,
+                cores=cores,
+                paper=streamhub_paper.ACCESS_POINT_MEGABYTES,
+                note="ours: no network",
+            )
+        else:
+            yield finding(
+                what="notifications",
+                unit="/s",
+                ours=flow.notifications_per_second,
+                cores=cores,
+                paper=streamhub_paper.EXIT_POINT_NOTIFICATIONS.get(count) if whole else None,
+            )
+    yield finding(
         what=f"{PROCESSES} processes against one",
         unit="times",
         ours=two.events_per_second / one.events_per_second,
         cores=PROCESSES,
-        part=operator,
-        subscriptions=count,
-        placement=placement,
-        slices=slices,
         note="paper: linear, up to 8 machines" if operator == "M" else "",
     )
-
-
-def _with(whole: Job, start: int, end: int, own: tuple[int, ...]) -> Job:
-    return Job(whole.operator, whole.log, whole.index, start, end, own, whole.seconds)

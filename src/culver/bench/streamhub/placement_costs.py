@@ -9,6 +9,7 @@ import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,7 +17,7 @@ import pyarrow as pa
 from culver.bench.bench_frame import Tell
 from culver.bench.matching.matching_bench import one_core
 from culver.bench.streamhub import sliced_index, streamhub_paper
-from culver.bench.streamhub.streamhub_findings import Finding, Quoted
+from culver.bench.streamhub.streamhub_findings import Finding
 from culver.bench.streamhub.streamhub_plan import SEED, StreamhubPlan
 from culver.matching import ClauseTable, SearchMemory
 from culver.pipeline import DividedIndex, LoadReport, events_for_slice, match_events, warm_up_operators
@@ -70,25 +71,22 @@ def findings_of(costs: Costs) -> list[Finding]:
     findings: list[Finding] = []
     for (what, placement, count), cost in costs.items():
         slices = 1 if placement == Replicated.name else SLICES
-        for part, ours in (("AP", cost.access_point), ("M", cost.matching), ("AP + M", cost.both)):
-            findings.append(
-                _finding(what, "µs", ours, part, count, placement, slices, None, "paper: only drawn")
-            )
+        finding = partial(
+            Finding, figure=FIGURE, cores=1, subscriptions=count, placement=placement, slices=slices
+        )
+        findings += [
+            finding(what=what, unit="µs", ours=ours, part=part, note="paper: only drawn")
+            for part, ours in (("AP", cost.access_point), ("M", cost.matching), ("AP + M", cost.both))
+        ]
         if placement != "hashed":
-            clustered = (
-                what == MATCHED and count == streamhub_paper.CLUSTERING_SUBSCRIPTIONS and slices == SLICES
-            )
+            at_its_size = what == MATCHED and count == streamhub_paper.CLUSTERING_SUBSCRIPTIONS
             findings.append(
-                _finding(
-                    f"{what}, against hashed",
-                    "times",
-                    cost.both / costs[what, "hashed", count].both,
-                    "AP + M",
-                    count,
-                    placement,
-                    slices,
-                    streamhub_paper.CLUSTERED_MATCHING if clustered else None,
-                    "",
+                finding(
+                    what=f"{what}, against hashed",
+                    unit="times",
+                    ours=cost.both / costs[what, "hashed", count].both,
+                    part="AP + M",
+                    paper=streamhub_paper.CLUSTERED_MATCHING if at_its_size and slices > 1 else None,
                 )
             )
     return findings
@@ -131,29 +129,3 @@ def _matched(index: DividedIndex, events: pa.RecordBatch) -> Cost:
     seconds = time.perf_counter() - started
     scale = 1e6 / events.num_rows
     return Cost(routing * scale, (seconds - routing) * scale)
-
-
-def _finding(
-    what: str,
-    unit: str,
-    ours: float,
-    part: str,
-    count: int,
-    placement: str,
-    slices: int,
-    quoted: Quoted | None,
-    note: str,
-) -> Finding:
-    return Finding(
-        figure=FIGURE,
-        what=what,
-        unit=unit,
-        ours=ours,
-        cores=1,
-        part=part,
-        subscriptions=count,
-        placement=placement,
-        slices=slices,
-        paper=quoted,
-        note=note,
-    )

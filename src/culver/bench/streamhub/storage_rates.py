@@ -4,9 +4,8 @@ import tempfile
 import threading
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-
-import httpx
 
 from culver.bench.bench_frame import Tell
 from culver.bench.bulk_registration import register_workload
@@ -15,7 +14,7 @@ from culver.bench.matching.drawn_subscriptions import Form, draw
 from culver.bench.matching.matching_bench import one_core
 from culver.bench.site_process import SiteProcess
 from culver.bench.streamhub import sliced_index, streamhub_paper
-from culver.bench.streamhub.streamhub_findings import Finding, Quoted
+from culver.bench.streamhub.streamhub_findings import Finding
 from culver.bench.streamhub.streamhub_plan import SEED, StreamhubPlan
 
 FIGURE = "9"
@@ -42,8 +41,7 @@ def measure(plan: StreamhubPlan, tell: Tell) -> list[Finding]:
                     rates = side_by_side(store_repeatedly, arguments)
                 findings += _findings("M", count, slices, processes, sum(rates), text_bytes, "ours: fsynced")
         tell(f"figure 9: {count:,} subscriptions through the gateway")
-        site = SiteProcess("inline", Path(directory) / "site", command=plan.command)
-        with site, httpx.Client(base_url=site.url, trust_env=False, timeout=120.0) as http:
+        with SiteProcess("inline", Path(directory) / "site") as site, site.client() as http:
             through = register_workload(http, sliced_index.workload(), count, SEED, settle_seconds=0.0)
         note = "ours: HTTP, registry and index, fsynced"
         findings += _findings("gateway", count, None, PROCESSES, through, text_bytes, note)
@@ -71,22 +69,15 @@ def _store(directory: Path, slices: int, forms: Sequence[Form]) -> float:
 def _findings(
     part: str, count: int, slices: int | None, cores: int, rate: float, text_bytes: float, note: str
 ) -> list[Finding]:
-    def finding(what: str, unit: str, ours: float, quoted: Quoted) -> Finding:
-        return Finding(
-            figure=FIGURE,
-            what=what,
-            unit=unit,
-            ours=ours,
-            cores=cores,
-            part=part,
-            subscriptions=count,
-            placement="hashed" if part == "M" else None,
-            slices=slices,
-            paper=quoted,
-            note=note,
-        )
-
+    placement = "hashed" if part == "M" else None
+    finding = partial(
+        Finding, figure=FIGURE, cores=cores, part=part, subscriptions=count, placement=placement, slices=slices,
+        note=note,
+    )  # fmt: skip
+    megabytes = rate * text_bytes / 1e6
     return [
-        finding(RATE, "/s", rate, streamhub_paper.STORED_SUBSCRIPTIONS),
-        finding("as texts of filters", "MB/s", rate * text_bytes / 1e6, streamhub_paper.STORED_MEGABYTES),
+        finding(what=RATE, unit="/s", ours=rate, paper=streamhub_paper.STORED_SUBSCRIPTIONS),
+        finding(
+            what="as texts of filters", unit="MB/s", ours=megabytes, paper=streamhub_paper.STORED_MEGABYTES
+        ),
     ]

@@ -27,7 +27,6 @@ _FIGURES: Mapping[str, Measure] = {
     placement_costs.FIGURE: placement_costs.measure,
     whole_pipeline.FIGURE: whole_pipeline.measure,
 }
-_TABLES: Mapping[str, Measure] = {"2": delays.measure}
 
 
 def run(plan: StreamhubPlan, plots: Path, tell: Tell) -> list[Record]:
@@ -36,20 +35,17 @@ def run(plan: StreamhubPlan, plots: Path, tell: Tell) -> list[Record]:
     check_plotting()
     findings: list[Finding] = []
     measures = [_FIGURES[name] for name in _FIGURES if name in plan.figures]
-    measures += [_TABLES[name] for name in _TABLES if name in plan.tables]
+    measures += [delays.measure] if plan.tables else []
     for measure in measures:
         found = measure(plan, tell)
         findings += found
-        save_plots(plots_of(found), plots, tell)
+        save_plots(list(plots_of(found)), plots, tell)
     return [finding.record() for finding in findings]
 
 
-def plots_of(findings: Sequence[Finding]) -> list[LinePlot]:
+def plots_of(findings: Sequence[Finding]) -> Iterator[LinePlot]:
     """The plots of one figure's findings; none for a table."""
-    return list(_plots(findings[0].figure, findings))
-
-
-def _plots(figure: str, findings: Sequence[Finding]) -> Iterator[LinePlot]:
+    figure = findings[0].figure
     if figure == match_distributions.FIGURE:
         for name, start in (("publications", "matched by"), ("subscriptions", "matching a")):
             lines: Lines = {"W2": _percentiles(findings, start)}
@@ -99,9 +95,7 @@ def _lines(findings: Sequence[Finding], what: str, line: str, across: str) -> Li
 def _by_slices(findings: Sequence[Finding], what: str) -> Lines:
     """One line for each placement and number of cores; the undivided index counts as one slice."""
     lines: dict[str, list[tuple[float, float]]] = {}
-    for finding in findings:
-        if finding.what == what:
-            cores = "1 core" if finding.cores == 1 else f"{finding.cores} cores"
-            name = f"{finding.placement}, {cores}"
-            lines.setdefault(name, []).append((finding.slices or 1, finding.ours))
+    for each in [finding for finding in findings if finding.what == what]:
+        name = f"{each.placement}, {each.cores} core{'' if each.cores == 1 else 's'}"
+        lines.setdefault(name, []).append((each.slices or 1, each.ours))
     return lines

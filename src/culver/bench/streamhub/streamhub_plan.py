@@ -1,6 +1,5 @@
 """How much the StreamHub benchmark measures."""
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,7 +31,6 @@ class StreamhubPlan:
     delay_seconds: float = 20.0
     warm_up_seconds: float = 5.0
     data_dir: Path | None = None  # where files are while measuring; None: the system's temporary directory
-    command: Sequence[str] = (sys.executable, "-m", "culver", "serve")
 
 
 def quick_plan(figures: Sequence[str], tables: Sequence[str], data_dir: Path | None = None) -> StreamhubPlan:

@@ -43,21 +43,6 @@ INTEGER_SHARES = (0.8, 0.1, 0.1)
 
 
 @dataclass(frozen=True, slots=True)
-class Constraints:
-    """The constraints of `count` filters. Constraint j of clause c of filter i is at [i, c, j] and exists if
-    j < lengths[i, c]; its attribute is NAMES[names[i, c, j]]."""
-
-    lengths: NDArray[np.int64]
-    names: NDArray[np.int64]
-    string_operators: NDArray[np.int64]
-    integer_operators: NDArray[np.int64]
-    terms: NDArray[np.int64]
-    integers: NDArray[np.int64]
-    starts: NDArray[np.float64]  # where in its term a substring begins, as a fraction of the room there is
-    sizes: NDArray[np.int64]  # letters of a prefix, suffix or substring
-
-
-@dataclass(frozen=True, slots=True)
 class Values:
     """The attributes of `count` events: their names, of shape (count, 10), and a value of either kind for each of
     the 30 names, of which only the event's own ten count."""
@@ -69,22 +54,7 @@ class Values:
 
 class NewsWorkload:
     name = "W3"
-    description = "B-DRP's news: 10 of 30 attributes, words and integers, filters of 20 clauses"
     subscriptions = 1_000
-
-    def constraints(self, count: int, seed: int) -> Constraints:
-        random = filter_stream(seed)
-        shape = (count, CLAUSES, MAX_CONSTRAINTS)
-        return Constraints(
-            lengths=random.integers(1, MAX_CONSTRAINTS + 1, size=(count, CLAUSES)),
-            names=_distinct_names(random, (count, CLAUSES), MAX_CONSTRAINTS),
-            string_operators=random.choice(len(STRING_OPERATORS), size=shape, p=STRING_SHARES),
-            integer_operators=random.choice(len(INTEGER_OPERATORS), size=shape, p=INTEGER_SHARES),
-            terms=random.choice(TERMS, size=shape, p=_frequencies()),
-            integers=random.integers(0, 101, size=shape),
-            starts=random.random(shape),
-            sizes=random.integers(2, 5, size=shape),
-        )
 
     def values(self, count: int, seed: int) -> Values:
         random = event_stream(seed)
@@ -95,14 +65,30 @@ class NewsWorkload:
         )
 
     def filters(self, count: int, seed: int) -> list[str]:
-        drawn = self.constraints(count, seed)
-        lengths = drawn.lengths.tolist()
-        texts = _constraint_texts(drawn)
         return [
-            " OR ".join(
-                "(" + " AND ".join(texts[i][clause][: lengths[i][clause]]) + ")" for clause in range(CLAUSES)
-            )
-            for i in range(count)
+            " OR ".join(f"({' AND '.join(constraints)})" for constraints in clauses)
+            for clauses in self.clauses(count, seed)
+        ]
+
+    def clauses(self, count: int, seed: int) -> list[list[list[str]]]:
+        """The constraints of each clause of each filter, as texts."""
+        random = filter_stream(seed)
+        shape = (count, CLAUSES, MAX_CONSTRAINTS)
+        lengths = random.integers(1, MAX_CONSTRAINTS + 1, size=(count, CLAUSES))
+        columns = (
+            _distinct_names(random, (count, CLAUSES), MAX_CONSTRAINTS),
+            random.choice(len(STRING_OPERATORS), size=shape, p=STRING_SHARES),
+            random.choice(len(INTEGER_OPERATORS), size=shape, p=INTEGER_SHARES),
+            random.choice(TERMS, size=shape, p=_frequencies()),
+            random.integers(0, 101, size=shape),
+            random.random(shape),
+            random.integers(2, 5, size=shape),
+        )
+        rows = zip(*(column.ravel().tolist() for column in columns), strict=True)
+        texts = np.array([_constraint_text(*row) for row in rows], object).reshape(shape).tolist()
+        return [
+            [constraints[:length] for constraints, length in zip(clauses, own, strict=True)]
+            for clauses, own in zip(texts, lengths.tolist(), strict=True)
         ]
 
     def events(self, count: int, seed: int) -> list[dict[str, Any]]:
@@ -170,29 +156,16 @@ def _distinct_names(random: np.random.Generator, shape: tuple[int, ...], count: 
     return chosen
 
 
-def _constraint_texts(drawn: Constraints) -> list[list[list[str]]]:
-    """Every constraint's text, nested as filter, clause, constraint."""
-    dictionary = terms()
-    text = np.empty(drawn.names.size, object)
-    rows = zip(
-        drawn.names.ravel().tolist(),
-        drawn.string_operators.ravel().tolist(),
-        drawn.integer_operators.ravel().tolist(),
-        drawn.terms.ravel().tolist(),
-        drawn.integers.ravel().tolist(),
-        drawn.starts.ravel().tolist(),
-        drawn.sizes.ravel().tolist(),
-        strict=True,
-    )
-    for i, (name, string_operator, integer_operator, term, integer, start, size) in enumerate(rows):
-        if name >= len(STRING_NAMES):
-            text[i] = f"{NAMES[name]} {INTEGER_OPERATORS[integer_operator]} {integer}"
-        elif (operator := STRING_OPERATORS[string_operator]) == "=":
-            text[i] = f"{NAMES[name]} = '{dictionary[term]}'"
-        else:
-            part = affix(dictionary[term], operator, start, size)
-            before = "" if operator == "prefix" else "%"
-            after = "" if operator == "suffix" else "%"
-            text[i] = f"{NAMES[name]} LIKE '{before}{part}{after}'"
-    nested: list[list[list[str]]] = text.reshape(drawn.names.shape).tolist()
-    return nested
+def _constraint_text(
+    name: int, string_operator: int, integer_operator: int, term: int, integer: int, start: float, size: int
+) -> str:
+    """`start` is where in its term a substring begins, as a fraction of the room there is; `size` counts the letters
+    of a prefix, suffix or substring."""
+    if name >= len(STRING_NAMES):
+        return f"{NAMES[name]} {INTEGER_OPERATORS[integer_operator]} {integer}"
+    operator = STRING_OPERATORS[string_operator]
+    if operator == "=":
+        return f"{NAMES[name]} = '{terms()[term]}'"
+    before = "" if operator == "prefix" else "%"
+    after = "" if operator == "suffix" else "%"
+    return f"{NAMES[name]} LIKE '{before}{affix(terms()[term], operator, start, size)}{after}'"

@@ -49,7 +49,6 @@ class Drawn:
 
 class QuotesWorkload:
     name = "W2"
-    description = "StreamHub's stock quotes: 200 symbols, 5 forms of filter on their history"
     subscriptions = 100_000
 
     def draws(self, count: int, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -24,7 +24,6 @@ _DEVIATION = 250.0
 
 
 class RangesWorkload:
-    description = "BlueDove's ranges: a box on 4 real attributes, normal centres, uniform events"
     subscriptions = 40_000
 
     def __init__(self, deviation: float = _DEVIATION, skewed: int = 0, width: float = _WIDTH) -> None:

@@ -22,9 +22,7 @@ class Workload(Protocol):
     @property
     def name(self) -> str: ...
 
-    @property
-    def description(self) -> str:
-        """One line for a help text."""
+    def __hash__(self) -> int: ...
 
     @property
     def subscriptions(self) -> int:
