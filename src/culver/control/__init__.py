@@ -13,8 +13,7 @@ In reading order:
     placement_trial   measures what an event costs with a placement
     elasticity        decides when to add a slice, and when to remove one
     elastic_slices    changes the slices of a running site: by hand, by the controller, as subscriptions change
-    slices            the slices of a site as records, the role `Slices`, and slices that never change
-    slice_rates       how fast the slices work, from totals that only grow
+    slices            the slices of a site as records, their rates, the role `Slices`, and slices that never change
     site_observation  a whole site at one moment, and the rates between two, which `culver top` shows
 
 Nothing here lies on an event's path: an engine goes on matching with the last head while all of this stands still.

@@ -91,7 +91,6 @@ class Catalogue:
         self.trouble: str | None = None
 
     async def start(self) -> None:
-        """Bring the index up to the registry's version, then follow it."""
         await self._index_changes()
         self._indexer = asyncio.create_task(self._follow())
         self._compactor.start()
@@ -207,8 +206,6 @@ class Catalogue:
         before_version = max(before_version, self._index.version - _INDEX_VERSIONS_KEPT)
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(self._index_thread, self._index.retire, before_version)
-
-    # ----------------------------------------------------------------------------------------------------
 
     async def _in_registry_thread(self, call: Callable[[], T]) -> T:
         if self._closed:

@@ -48,7 +48,6 @@ class Compactor:
         self._task = asyncio.create_task(self._run())
 
     def published(self) -> None:
-        """The index has changed."""
         self._published.set()
 
     @contextlib.asynccontextmanager

@@ -20,14 +20,15 @@ from culver.control.catalogue import Catalogue
 from culver.control.elasticity import Decision, ElasticityController, elasticity_settings
 from culver.control.index_placement import dividing_of, recent_events
 from culver.control.site_observation import SiteObservation
-from culver.control.slice_rates import UNMEASURED, SliceMeter
 from culver.control.slices import (
+    UNMEASURED,
     DecisionView,
     DimensionSegment,
     DimensionView,
     FixedSlices,
     LayerView,
     SetView,
+    SliceMeter,
     SlicesView,
     check_add,
     check_remove,
@@ -100,7 +101,7 @@ class ElasticSlices:
             loaded = self._most_loaded() if split is None else split
             events = recent_events(self._log)
 
-            def change(present: MPartition) -> Redivision[MPartition]:
+            def change(present: MPartition) -> Redivision:
                 # A single slice has everything in the rest, and no segment to split.
                 if present.slices == 1:
                     return redivide_anew(present, self._learnt(present, 2, events))
@@ -113,7 +114,7 @@ class ElasticSlices:
         async with self._changing:
             check_remove(self.view(), number)
 
-            def change(present: MPartition) -> Redivision[MPartition]:
+            def change(present: MPartition) -> Redivision:
                 if present.slices == 2:
                     return redivide_anew(present, type(present)(1))
                 return present.with_slice_removed(number)
@@ -192,7 +193,7 @@ class ElasticSlices:
             range(len(held)), key=lambda number: (rates.get(number, UNMEASURED).busy, held[number], -number)
         )
 
-    async def _change(self, change: Callable[[MPartition], Redivision[MPartition] | None]) -> bool:
+    async def _change(self, change: Callable[[MPartition], Redivision | None]) -> bool:
         def run(horizon: int) -> bool:
             redivision = change(self._placement())
             if redivision is None:
@@ -227,7 +228,7 @@ class ElasticSlices:
             return
         events = recent_events(self._log)
 
-        def change(present: MPartition) -> Redivision[MPartition] | None:
+        def change(present: MPartition) -> Redivision | None:
             fresh = self._learnt(present, present.slices, events)
             sample = self._sample(present)
             return (

@@ -15,7 +15,7 @@ Pure: observations in, decisions out, time passed in.
 """
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import combinations
 from statistics import fmean, median
@@ -114,7 +114,7 @@ class ElasticityController:
         self.last_change: tuple[float, Decision] | None = None
         self._settings = settings
         self._seen: deque[_Observation] = deque()
-        self._slices: frozenset[int] | None = None
+        self._slices: Set[int] | None = None
         self._paused_until = float("-inf")
         self._worked_at = float("-inf")  # when it last saw work, or no need for any
         self._stalled = False
@@ -145,7 +145,9 @@ class ElasticityController:
         self, at_seconds: float, backlog: int, arrived: float, slice_loads: Sequence[SliceLoad]
     ) -> Decision:
         busy = {each.slice: each.busy for each in slice_loads}
-        self._notice_change(at_seconds, frozenset(busy))
+        if self._slices is not None and self._slices != busy.keys():
+            self._begin_anew(at_seconds)
+        self._slices = busy.keys()
         now = _Observation(at_seconds, backlog, arrived, busy, sum(busy.values()))
         self._notice_stall(now)
         self._seen.append(now)
@@ -157,11 +159,6 @@ class ElasticityController:
             left = self._paused_until - at_seconds
             return _keep(f"{left:.0f} seconds are left of the pause after the last change")
         return self._decide(slice_loads)
-
-    def _notice_change(self, at_seconds: float, slices: frozenset[int]) -> None:
-        if self._slices is not None and self._slices != slices:
-            self._begin_anew(at_seconds)
-        self._slices = slices
 
     def _begin_anew(self, at_seconds: float) -> None:
         self._seen.clear()
@@ -267,7 +264,6 @@ def _busy(window: Sequence[_Observation]) -> _Busy:
 
 
 def _shares(window: Sequence[_Observation]) -> dict[int, float]:
-    """How busy each slice was on average."""
     return {number: fmean(each.busy[number] for each in window) for number in window[-1].busy}
 
 

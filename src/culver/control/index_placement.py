@@ -99,7 +99,6 @@ def recent_events(log: ReadableLog) -> pa.RecordBatch | None:
 
 
 def dividing_of(settings: PipelineSettings) -> DivisionOptions:
-    """How `mpartition` divides, by the settings."""
     return DivisionOptions(settings.dimensions, cuts="equal" if settings.cuts == "equal" else "quantiles")
 
 
@@ -140,7 +139,8 @@ def weigh(writer: IndexWriter, settings: PipelineSettings, workers: int, log: Re
         slices = min(max(slices, settings.slices_min), settings.slices_max)
     contents = writer.contents()
     count, size = sum(held for held, _ in contents), sum(held for _, held in contents)
-    memory = MemoryBudget(size, settings.worker_memory_bytes or _machine_bytes() // max(1, slices))
+    machine_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    memory = MemoryBudget(size, settings.worker_memory_bytes or machine_bytes // max(1, slices))
     present = _present(writer, slices) if writer.version else None
     if slices == 1 or (size <= _LARGE * memory.worker_bytes and count < _MANY):
         return WeighedChoice(
@@ -229,7 +229,3 @@ def _candidates(
     if elastic:
         return list(divided)
     return [Replicated(slices), *(each for each in divided if each.layers), Hashed(slices)]
-
-
-def _machine_bytes() -> int:
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -163,7 +163,6 @@ class _Trial:
         self._load = SetLoad(placement.homes, placement.slices, counts, unknown, unknown, unknown, unknown)
 
     def held(self) -> int:
-        """How many registrations all sets hold together."""
         return int(self._held.sum())
 
     def run(self, block: pa.RecordBatch, directory: Path) -> None:
@@ -179,7 +178,7 @@ class _Trial:
         for task in range(self.tasks):
             began = thread_time()
             collected: list[Matched] = []
-            for own in self._plan.share(task):
+            for own in self._plan.slices_of(task):
                 sent = None if routed is None else [events_for_slice(own, chosen) for chosen in routed]
                 found_here = match_events(self._index, self._start, [block], self._memory, sent)
                 collected.extend(each.part() for each in found_here)

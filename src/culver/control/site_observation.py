@@ -35,8 +35,7 @@ class IndexSlice:
 
 @dataclass(frozen=True, slots=True)
 class IndexScheme:
-    """The part of the index that belongs to one filtering scheme; a registration counts once in each of its
-    slices."""
+    """The index of one filtering scheme; a registration counts once in each of its slices."""
 
     scheme: str
     registrations: int
@@ -52,8 +51,7 @@ class PlacementInfo:
 
 @dataclass(frozen=True, slots=True)
 class GatewayInfo:
-    """One of a site's gateways; number 0 runs in the site's own process. `subscriptions` counts those of its share,
-    `sessions` those that are connected to it."""
+    """One of a site's gateways, 0 in the site's own process: its share of subscriptions, and its open sessions."""
 
     number: int
     port: int
@@ -84,8 +82,7 @@ class SiteObservation:
 
 @dataclass(frozen=True, slots=True)
 class OperatorRates:
-    """One operator in all slices. `busy` counts threads: 0.5 is half of one thread's time, 2 is all the time of
-    two."""
+    """One operator in all slices. `busy` counts threads: 0.5 is half of one thread's time."""
 
     name: str
     events_per_second: float
@@ -96,8 +93,6 @@ class OperatorRates:
 
 @dataclass(frozen=True, slots=True)
 class SchemeRates:
-    """The operator M of one filtering scheme, in all slices."""
-
     scheme: str
     registrations: int
     pairs_per_second: float

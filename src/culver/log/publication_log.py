@@ -38,41 +38,33 @@ class CommitReceipt(NamedTuple):
     next_offset: int
 
 
-class LogReader(Protocol):
-    """Reads a log that another process appends to. Safe to call from several threads.
-
-    A reader does not know which events are durable: callers ask only for offsets below a `next_offset` that the
-    writer has told. It lives as long as its process and needs no closing."""
+class EventSource(Protocol):
+    """Reads events by offset. Safe to call from several threads."""
 
     @property
     def first_offset(self) -> int:
         """The oldest offset that can still be read."""
 
     def read(self, start: int, end: int) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """All events of `[start, end)` as (offset of the first row, batch), in order, cut to the range.
+        """The events of `[start, end)` as (offset of the first row, batch), in order, cut to the range.
 
         Raises NotFound where `start` is trimmed, StorageCorrupt where events are damaged or missing."""
+
+
+class LogReader(EventSource, Protocol):
+    """Reads a log that another process appends to. It does not know which events are durable: callers ask only for
+    offsets below a `next_offset` that the writer has told. It lives as long as its process and needs no closing."""
 
     def offset_at(self, received_us: int, end: int) -> int:
         """The first offset below `end` whose event was received at or after that time, or `end`."""
 
 
-class ReadableLog(Protocol):
-    """Reads a log whose end is known. Safe to call from several threads."""
-
-    @property
-    def first_offset(self) -> int:
-        """The oldest offset that can still be read."""
+class ReadableLog(EventSource, Protocol):
+    """Reads a log whose end is known; `read` ends early there."""
 
     @property
     def next_offset(self) -> int:
         """The offset that the next event gets. Everything below is durable."""
-
-    def read(self, start: int, end: int) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """The events of `[start, end)` as (offset of the first row, batch), in order, cut to the range.
-
-        Ends early where the log ends. Raises NotFound where `start` is trimmed, StorageCorrupt where events are
-        damaged or missing."""
 
     def offset_at(self, received_us: int) -> int:
         """The first offset whose event was received at or after that time; `next_offset` if none was."""
@@ -84,25 +76,21 @@ class FollowedLog:
 
     def __init__(self, reader: LogReader, next_offset: int) -> None:
         self._reader = reader
-        self._next_offset = next_offset
+        self.next_offset = next_offset
 
     @property
     def first_offset(self) -> int:
         return self._reader.first_offset
 
-    @property
-    def next_offset(self) -> int:
-        return self._next_offset
-
     def extend(self, next_offset: int) -> None:
         """The writer has announced that everything below is durable."""
-        self._next_offset = max(self._next_offset, next_offset)
+        self.next_offset = max(self.next_offset, next_offset)
 
     def read(self, start: int, end: int) -> Iterator[tuple[int, pa.RecordBatch]]:
-        return self._reader.read(start, min(end, self._next_offset))
+        return self._reader.read(start, min(end, self.next_offset))
 
     def offset_at(self, received_us: int) -> int:
-        return self._reader.offset_at(received_us, self._next_offset)
+        return self._reader.offset_at(received_us, self.next_offset)
 
 
 class Committer(Protocol):
@@ -149,8 +137,7 @@ class PublicationLog(ReadableLog, Protocol):
         """The address that opens a reader of this log, in any process of the site."""
 
     def committer(self, observer: CommitObserver, clock_us: Callable[[], int]) -> Committer:
-        """The publishing end for the running event loop; a log has one at a time. `clock_us` gives the time at which
-        events are received."""
+        """The publishing end for the running loop, one at a time. `clock_us` tells when events are received."""
 
     def append(self, batches: Sequence[pa.RecordBatch]) -> int:
         """Append all batches and wait until they are durable; returns the first event's offset.

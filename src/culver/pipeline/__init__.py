@@ -8,10 +8,9 @@ In reading order:
 
     operators               AP, M and EP as pure functions on Arrow batches
     range_processor         takes one range through the three, with the log and the index of a site
-    divided_index           an index version: its sets, opened as needed, and its placement
     batch_plan              what all tasks of a batch are told: index version, slices, and how the sets did lately
-    partial_exchange        where the tasks of one range meet; partial_file is what they exchange
-    notifications           the result, and its file; notification_collector takes files in order
+    partial_exchange        where the tasks of one range meet, and the file that they exchange
+    notifications           the result, and its file
     operator_work           what each operator did; engine_totals adds it up and makes reports of it
     head                    how far an engine may go, and with which index version
     engine                  what an engine is; inline_engine runs in the site's process, `spark` is a room of its own
@@ -27,13 +26,11 @@ from culver.lazy import lazy_names
 
 if TYPE_CHECKING:
     from culver.pipeline.batch_plan import BatchPlan as BatchPlan, LoadReport as LoadReport
-    from culver.pipeline.divided_index import DividedIndex as DividedIndex
     from culver.pipeline.engine import Engine as Engine, EngineSetup as EngineSetup, Progress as Progress
     from culver.pipeline.engine_totals import (
         BATCH_SECONDS as BATCH_SECONDS,
         BatchTotals as BatchTotals,
         EngineObservation as EngineObservation,
-        FileTotals as FileTotals,
         SchemeTotals as SchemeTotals,
         SliceTotals as SliceTotals,
     )
@@ -41,7 +38,6 @@ if TYPE_CHECKING:
     from culver.pipeline.notifications import (
         NOTIFICATION_SUFFIX as NOTIFICATION_SUFFIX,
         Notifications as Notifications,
-        NotificationSink as NotificationSink,
         aligned_rows as aligned_rows,
         notification_file_name as notification_file_name,
         parse_notification_file_name as parse_notification_file_name,
@@ -58,12 +54,15 @@ if TYPE_CHECKING:
         route_events as route_events,
     )
     from culver.pipeline.partial_exchange import (
+        Partial as Partial,
         clear_partials as clear_partials,
         put_partial as put_partial,
     )
-    from culver.pipeline.partial_file import Partial as Partial
-    from culver.pipeline.range_processor import warm_up_operators as warm_up_operators
+    from culver.pipeline.range_processor import (
+        DividedIndex as DividedIndex,
+        warm_up_operators as warm_up_operators,
+    )
     from culver.pipeline.site_files import SiteFiles as SiteFiles
-    from culver.pipeline.spark.cluster.standalone_cluster import StandaloneCluster as StandaloneCluster
+    from culver.pipeline.spark.standalone_cluster import StandaloneCluster as StandaloneCluster
 else:
     __getattr__ = lazy_names(__name__)

@@ -88,13 +88,11 @@ class BatchPlan(msgspec.Struct, frozen=True):
     load: LoadReport = LoadReport()
     forwarding: str = "adaptive"
 
-    def share(self, task: int) -> range:
-        """The slices of a task."""
+    def slices_of(self, task: int) -> range:
         return range(task, self.slices, self.tasks)
 
     @property
     def mark(self) -> str:
-        """A part of the names of partial results, which differs where tasks were told otherwise and must not be
-        joined."""
+        """A part of the names of partial results: those of tasks that were told otherwise must not be joined."""
         told = zlib.crc32(msgspec.json.encode([self.load, self.forwarding]))
         return f"{self.index_version}-{self.slices}-{told:08x}"

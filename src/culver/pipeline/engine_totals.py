@@ -72,8 +72,6 @@ class FileTotals:
 
 @dataclass(frozen=True, slots=True)
 class RecentBatch:
-    """How large one batch was, and how long it took."""
-
     events: int
     seconds: float
 
@@ -127,8 +125,7 @@ class _SetLoad:
 
 
 class LoadMeter:
-    """How the sets did in the last seconds: adds up work with weights that halve every ten. Not thread-safe; time is
-    passed in."""
+    """Adds up work with weights that halve every ten seconds. Not thread-safe; time is passed in."""
 
     def __init__(self) -> None:
         self._at: float | None = None

@@ -23,8 +23,7 @@ from typing import NamedTuple, Self
 
 
 class Head(NamedTuple):
-    """Match events below `log_end` with `index_version`, which has so many slices; delivery already has everything
-    below `frontier`."""
+    """Match below `log_end` with `index_version`, of so many slices; delivery has all below `frontier`."""
 
     log_end: int
     index_version: int

@@ -76,8 +76,7 @@ class _Header(msgspec.Struct):
 
 
 class NotificationSink(Protocol):
-    """Delivery implements it. The engine calls it in order of `start`, without a hole, on the event loop's thread. It
-    must not block for long."""
+    """The engine calls it in order of `start`, without a hole, on the event loop's thread. It must not block."""
 
     def accept(self, notifications: Notifications, *, stored: bool) -> None:
         """With `stored` the file is on disk. Without, delivery writes one later, and the engine matches again what a

@@ -10,21 +10,28 @@ from time import perf_counter
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from culver import matching
 from culver.errors import NotFound
-from culver.log import LogReader, ReadableLog
-from culver.matching import Matched, SearchMemory
-from culver.pipeline.batch_plan import BatchPlan
+from culver.log import EventSource
+from culver.matching import Index, Matched, SearchMemory, read_division
+from culver.pipeline.batch_plan import BatchPlan, LoadReport
 from culver.pipeline.checksum import checksum
-from culver.pipeline.divided_index import DividedIndex
 from culver.pipeline.head import Head
 from culver.pipeline.notifications import Notifications
 from culver.pipeline.operator_work import MatchMeter, SchemeWork, SliceWork, worker_name
-from culver.pipeline.operators import access_point, events_for_slice, exit_point, match_events, payload_sizes
-from culver.pipeline.partial_file import Partial
-from culver.placement import load_layer_kernels
-from culver.plugins import forwarding_named
+from culver.pipeline.operators import (
+    access_point,
+    events_for_slice,
+    exit_point,
+    match_events,
+    payload_sizes,
+    route_events,
+)
+from culver.pipeline.partial_exchange import Partial
+from culver.placement import ChosenSets, Forwarding, Placement, SetLoad, load_layer_kernels, sets_of_slice
+from culver.plugins import filter_named, forwarding_named, placement_named
 
 _Pieces = Iterable[tuple[int, pa.RecordBatch]]
 """Batches of events from the log, each with the offset of its first event."""
@@ -37,10 +44,96 @@ def warm_up_operators() -> None:
     checksum(np.zeros(0, np.uint16))
 
 
+class DividedIndex:
+    """A version of the index: its sets, which share nothing and are opened when needed, and its placement. Not
+    thread-safe."""
+
+    def __init__(self, directory: Path, version: int) -> None:
+        """Raises NotFound if there is no such version, StorageCorrupt."""
+        placed, registrations = read_division(directory, version)
+        self.version = version
+        self.slices = placed.slices
+        self.placement: Placement | None = None
+        """Decides which slice gets an event, and for which sets; None: one set, and one slice that gets all."""
+        self.division = ""
+        """Identifies this numbering of the sets; empty where there is one set."""
+        self._homes = np.array(placed.homes)
+        self._registrations = registrations
+        if len(placed.homes) > 1 or placed.slices > 1:
+            self.placement = placement_named(placed.name).from_state(placed.slices, placed.state)
+            self.division = placed.fingerprint()
+        self._directory = directory
+        self._opened: dict[int, Index] = {}
+        # The slices whose sets are open, and no others.
+        self._open_for: Sequence[int] | None = None
+
+    def open_slices(self, slices: Sequence[int]) -> None:
+        """Open all sets that these slices may work on, and close the others. Raises NotFound, StorageCorrupt."""
+        if slices == self._open_for:
+            return
+        for number in self.keep_slices(slices):
+            self.set(number)
+        self._open_for = slices
+
+    def keep_slices(self, slices: Sequence[int]) -> set[int]:
+        """Close all sets but those that these slices may work on; returns the latter, open or not."""
+        self._open_for = None
+        wanted = {number for own in slices for number in sets_of_slice(self._homes, own)}
+        for number in self._opened.keys() - wanted:
+            self._opened.pop(number).close()
+        return wanted
+
+    def load(self, told: LoadReport) -> SetLoad:
+        """The load from a report, if it is about these sets; their registrations are known in any case."""
+        about = told.division == self.division
+        return SetLoad(
+            self._homes,
+            self.slices,
+            self._registrations,
+            np.zeros(len(self._homes)),  # a batch begins when the one before is done
+            self._by_set(told.arrivals if about else ()),
+            self._by_set(told.rates if about else ()),
+            self._by_set(told.responses if about else ()),
+        )
+
+    def route(
+        self, forwarding: Forwarding, told: LoadReport, start: int, parts: Sequence[pa.RecordBatch]
+    ) -> list[ChosenSets] | None:
+        """Where the events of a block go, part by part; None: all go to the only set, in the only slice."""
+        if self.placement is None:
+            return None
+        return route_events(self.placement, forwarding, self.load(told), start, parts)
+
+    def _by_set(self, known: Sequence[float]) -> NDArray[np.float64]:
+        """The values, and 0 for sets that the report does not mention."""
+        values = np.zeros(len(self._homes))
+        values[: len(known)] = known[: len(values)]
+        return values
+
+    def set(self, number: int) -> Index:
+        """Raises NotFound, StorageCorrupt."""
+        if number not in self._opened:
+            self._opened[number] = Index.open(self._directory, self.version, number, filter_named)
+        return self._opened[number]
+
+    def take_scheme_work(self) -> tuple[tuple[str, int, float], ...]:
+        """The work of all schemes but the columnar one, in all sets, since the last call."""
+        done: dict[str, tuple[str, int, float]] = {}
+        for index in self._opened.values():
+            for scheme, pairs, seconds in index.take_scheme_work():
+                _, more, longer = done.get(scheme, (scheme, 0, 0.0))
+                done[scheme] = (scheme, pairs + more, seconds + longer)
+        return tuple([done[scheme] for scheme in sorted(done)]) if done else ()
+
+    def close(self) -> None:
+        for index in self._opened.values():
+            index.close()
+
+
 class RangeProcessor:
     """Keeps the log and the last index open between ranges. Not thread-safe."""
 
-    def __init__(self, index: Path, log: ReadableLog | LogReader, head: Callable[[], Head | None]) -> None:
+    def __init__(self, index: Path, log: EventSource, head: Callable[[], Head | None]) -> None:
         """`head` says how far delivery is, and which index version is the newest; None: not known this instant."""
         self._directory = index
         self._log = log
@@ -50,8 +143,7 @@ class RangeProcessor:
         self._worker = worker_name()
 
     def process(self, start: int, end: int, plan: BatchPlan) -> Iterator[Notifications]:
-        """Match, in all slices and block by block, what delivery does not have of `[start, end)`. After a restart
-        that may be nothing."""
+        """Match, in all slices and block by block, what delivery does not have of `[start, end)`."""
         for block, _ in self._blocks(start, end, plan):
             yield self._match_all(block, plan, self._log.read(*block))
 
@@ -60,7 +152,7 @@ class RangeProcessor:
         ends = list(accumulate((batch.num_rows for batch in batches), initial=start))
         return self._match_all((start, ends[-1]), plan, zip(ends, batches, strict=False))
 
-    def process_share(
+    def process_task(
         self, start: int, end: int, plan: BatchPlan, task: int
     ) -> Iterator[Notifications | Partial]:
         """Match in the slices of one task, block by block, with partial results.
@@ -71,13 +163,13 @@ class RangeProcessor:
         beyond_share = False
         try:
             for block, cut in self._blocks(start, end, plan):
-                index = None if cut else self._open_share(plan, task)
+                index = None if cut else self._open_slices_of(plan, task)
                 if index is None:
                     beyond_share = True
                     yield self._match_all(block, plan, self._log.read(*block))
                 else:
                     found, parts, work = self._match(
-                        block, index, plan.share(task), plan, self._log.read(*block)
+                        block, index, plan.slices_of(task), plan, self._log.read(*block)
                     )
                     sizes = payload_sizes(parts, self._memory)
                     yield Partial(*block, index.version, found, sizes, work)
@@ -153,12 +245,12 @@ class RangeProcessor:
                 raise
             return self._newest_or(head.index_version)
 
-    def _open_share(self, plan: BatchPlan, task: int) -> DividedIndex | None:
+    def _open_slices_of(self, plan: BatchPlan, task: int) -> DividedIndex | None:
         """The version with only the slices of a task open, so that a worker holds its share of the index. None where
         the version is gone, or has another number of slices."""
         try:
             index = self._open(
-                plan.index_version, lambda slices: plan.share(task) if slices == plan.slices else ()
+                plan.index_version, lambda slices: plan.slices_of(task) if slices == plan.slices else ()
             )
         except NotFound:
             return None

@@ -18,10 +18,9 @@ from culver.matching import ClauseTable, IndexWriter, compile_rows
 from culver.matching.index.compile.compiler import Entry, compile_entries
 from culver.model.language.parser import parse
 from culver.model.language.prepared_filter import prepare
-from culver.placement.hashed import Hashed
+from culver.placement.fixed_placements import Hashed, Replicated
 from culver.placement.mpartition import EventSpace, MPartition
 from culver.placement.placement import Placement
-from culver.placement.replicated import Replicated
 
 COUNT, SLICES = 3_000, 4
 

@@ -8,8 +8,7 @@ import pytest
 
 from culver.control.elasticity import SliceLoad
 from culver.control.site_observation import IndexSlice, PlacementInfo, SiteObservation
-from culver.control.slice_rates import SliceMeter
-from culver.control.slices import FixedSlices, check_add, check_remove
+from culver.control.slices import FixedSlices, SliceMeter, check_add, check_remove
 from culver.errors import Conflict, NotFound
 from culver.pipeline.engine_totals import EngineObservation, SliceTotals
 from support.fake_site import FakeSite

@@ -48,7 +48,7 @@ def test_blocks_have_a_lower_bound_however_much_an_event_matches() -> None:
 
 def test_tasks_share_the_slices_and_only_alike_plans_are_joined() -> None:
     plan = BatchPlan(7, slices=5, tasks=2)
-    assert [list(plan.share(task)) for task in range(2)] == [[0, 2, 4], [1, 3]]
+    assert [list(plan.slices_of(task)) for task in range(2)] == [[0, 2, 4], [1, 3]]
     assert plan.mark == BatchPlan(7, slices=5, tasks=2).mark
     assert plan.mark != BatchPlan(8, slices=5, tasks=2).mark
     assert plan.mark != BatchPlan(7, slices=5, tasks=2, load=LoadReport("a")).mark

@@ -7,7 +7,6 @@ import pytest
 from culver.errors import StorageCorrupt
 from culver.matching.index.search.buffer_pool import result_buffer
 from culver.pipeline import notifications
-from culver.pipeline.notification_collector import NotificationCollector
 from culver.pipeline.notifications import (
     Notifications,
     notification_file_name,
@@ -15,6 +14,7 @@ from culver.pipeline.notifications import (
     read_notifications,
     write_notifications,
 )
+from culver.pipeline.spark.spark_engine import NotificationCollector
 from support.notifications import offsets_of
 
 

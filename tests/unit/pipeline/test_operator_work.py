@@ -16,14 +16,13 @@ from culver.model.language.parser import parse
 from culver.pipeline.batch_plan import BatchPlan
 from culver.pipeline.engine_totals import BATCH_SECONDS, EngineTally, RecentBatch, SchemeTotals
 from culver.pipeline.head import Head
-from culver.pipeline.notification_collector import NotificationCollector
 from culver.pipeline.notifications import Notifications, read_notifications, write_notifications
 from culver.pipeline.operator_work import SchemeWork, SetWork, SliceWork, WrittenFiles, worker_name
-from culver.pipeline.partial_exchange import put_partial
-from culver.pipeline.partial_file import Partial
+from culver.pipeline.partial_exchange import Partial, put_partial
 from culver.pipeline.range_processor import RangeProcessor
 from culver.pipeline.site_files import SiteFiles
-from culver.placement.hashed import Hashed
+from culver.pipeline.spark.spark_engine import NotificationCollector
+from culver.placement.fixed_placements import Hashed
 from support.events import random_event
 from support.notifications import make_notifications
 
@@ -159,7 +158,7 @@ def test_processor_tells_what_each_slice_was_sent_and_found(slices: int, tmp_pat
         processor = RangeProcessor(files.index, log, lambda: Head(120, 1, 0, slices))
         plan = BatchPlan(1, slices, slices)
         [block] = processor.process(0, 120, plan)
-        parts = [part for task in range(slices) for part in processor.process_share(0, 120, plan, task)]
+        parts = [part for task in range(slices) for part in processor.process_task(0, 120, plan, task)]
         processor.close()
     assert [each.slice for each in block.work] == list(range(slices))
     assert sum(each.pairs for each in block.work) == len(block.rows)

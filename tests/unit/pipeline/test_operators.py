@@ -10,9 +10,8 @@ from culver.matching import Entry, Index, IndexWriter, SearchMemory
 from culver.matching.index.compile.compiler import compile_entries
 from culver.model.columns import event_batch as batches
 from culver.model.event import Event
-from culver.model.language.evaluation import evaluate
 from culver.model.language.parser import parse
-from culver.model.language.predicate import Predicate
+from culver.model.language.predicate import Predicate, evaluate
 from culver.pipeline import operators
 from culver.pipeline.operators import access_point, exit_point, match_events, route_events
 from culver.placement.forwarding import SetLoad

@@ -9,12 +9,17 @@ from msgspec.structs import replace
 
 from culver.errors import StorageCorrupt
 from culver.matching import Grouping, Groups, Matched, MatchList
-from culver.pipeline import partial_file
+from culver.pipeline import partial_exchange
 from culver.pipeline.batch_plan import BatchPlan, LoadReport
 from culver.pipeline.notifications import Notifications
 from culver.pipeline.operator_work import SliceWork
-from culver.pipeline.partial_exchange import clear_partials, put_partial
-from culver.pipeline.partial_file import Partial
+from culver.pipeline.partial_exchange import (
+    Partial,
+    clear_partials,
+    put_partial,
+    read_partial,
+    write_partial,
+)
 from support.notifications import offsets_of
 
 PLAN = BatchPlan(5, 2, 2)
@@ -116,14 +121,14 @@ def test_both_join_where_neither_finds_the_other_at_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second one finishes while the first one writes."""
-    write, results = partial_file.write, list[Notifications | None]()
+    write, results = write_partial, list[Notifications | None]()
 
     def write_while_the_other_does(path: Path, own: Partial) -> None:
-        monkeypatch.setattr(partial_file, "write", write)
+        monkeypatch.setattr(partial_exchange, "write_partial", write)
         results.append(put(tmp_path, part(5, 2), 1, PLAN))
         write(path, own)
 
-    monkeypatch.setattr(partial_file, "write", write_while_the_other_does)
+    monkeypatch.setattr(partial_exchange, "write_partial", write_while_the_other_does)
     results.append(put(tmp_path, part(5, 1), 0, PLAN))
     assert results[0] is None
     assert list(as_lists(results[1])) == [1, 2]
@@ -214,12 +219,12 @@ def test_partial_result_that_cannot_be_written_leaves_nothing_behind(
 def test_a_list_is_stored_without_the_events_that_match_nothing(tmp_path: Path) -> None:
     offsets, numbers = np.array([0, 2, 2, 2, 5]), np.array([1_007, 1_002, 1_002, 1_005, 1_009])
     listed = MatchList(40, (1_002, 1_009), offsets, numbers)
-    partial_file.write(tmp_path / "a.part", replace(part(5), found=[listed]))
+    write_partial(tmp_path / "a.part", replace(part(5), found=[listed]))
     stored = (tmp_path / "a.part").read_bytes()
-    assert b'"runs": [[1002, 1009, 2, 5]]' in stored
+    assert b'"runs":[[1002,1009,2,5]]' in stored
     rows, lengths = np.array([40, 43], np.uint16), np.array([2, 3], np.uint32)
     small = np.array([5, 0, 0, 3, 7], np.uint32)
     assert stored.endswith(rows.tobytes() + bytes(4) + lengths.tobytes() + small.tobytes() + bytes(4))
-    (found,), _ = partial_file.read(tmp_path / "a.part")
+    (found,), _ = read_partial(tmp_path / "a.part")
     read, given = (Grouping().group([each]) for each in (found, listed))
     assert [array.tolist() for array in read] == [array.tolist() for array in given]

@@ -16,11 +16,10 @@ from culver.model.language.parser import parse
 from culver.pipeline.batch_plan import BatchPlan
 from culver.pipeline.head import Head
 from culver.pipeline.notifications import Notifications
-from culver.pipeline.partial_exchange import clear_partials, put_partial
-from culver.pipeline.partial_file import Partial
+from culver.pipeline.partial_exchange import Partial, clear_partials, put_partial
 from culver.pipeline.range_processor import RangeProcessor
 from culver.pipeline.site_files import SiteFiles
-from culver.placement.hashed import Hashed
+from culver.placement.fixed_placements import Hashed
 from culver.placement.mpartition import MPartition
 from support.events import random_event
 from support.notifications import offsets_of
@@ -72,7 +71,7 @@ def test_what_a_slice_does(
     with FileLog(files.log, LogSettings()) as log:
         processor = RangeProcessor(files.index, log, lambda: Head(EVENTS, 1, frontier, 3))
         for own in range(slices):
-            found = list(processor.process_share(0, EVENTS, BatchPlan(version, slices, slices), own))
+            found = list(processor.process_task(0, EVENTS, BatchPlan(version, slices, slices), own))
             assert [isinstance(each, Notifications) for each in found] == (
                 [] if is_whole is None else [is_whole]
             )
@@ -111,7 +110,7 @@ def test_slices_with_several_sets_find_what_the_reference_finds(
         processor = RangeProcessor(files.index, log, lambda: Head(count, writer.version, 0, slices))
         plan = BatchPlan(writer.version, slices, tasks)
         [whole] = processor.process(0, count, plan)
-        parts = [found for task in range(tasks) for found in processor.process_share(0, count, plan, task)]
+        parts = [found for task in range(tasks) for found in processor.process_task(0, count, plan, task)]
         processor.close()
     assert as_pairs(whole) == expected
     for order in itertools.permutations(range(tasks)):

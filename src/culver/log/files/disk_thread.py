@@ -63,13 +63,13 @@ class DiskThread:
         self._writing: tuple[StagedWrite, Callable[[WriteFailure | None], None]] | None = None
 
     def start(self) -> None:
-        """Start the thread; called on the loop."""
         self._loop = asyncio.get_running_loop()
         orders, self._orders = os.pipe2(os.O_CLOEXEC)
         self._answers, answers = os.pipe2(os.O_CLOEXEC)
         self._descriptors = (orders, self._orders, self._answers, answers)
+        memory = np.zeros(_ORDER_BYTES // 8, np.int64), np.zeros(PREALLOCATED_BYTES, np.uint8)
         self._thread = threading.Thread(
-            target=serve, args=(orders, answers, *_memory()), name="culver-disk", daemon=True
+            target=serve, args=(orders, answers, *memory), name="culver-disk", daemon=True
         )
         self._thread.start()
         self._loop.add_reader(self._answers, self._answered)
@@ -141,19 +141,3 @@ def serve(orders: int, answers: int, memory: Integers, zeros: Bytes) -> None:
                 answer = -_errno_location()[0]
         memory[0] = answer
         _write(answers, place, _ANSWER_BYTES)
-
-
-def load() -> None:
-    """Compile the thread ahead of its first use, by running it with the order to end."""
-    orders, orders_in = os.pipe2(os.O_CLOEXEC)
-    try:
-        os.write(orders_in, _END)
-        serve(orders, orders_in, *_memory())
-    finally:
-        os.close(orders)
-        os.close(orders_in)
-
-
-def _memory() -> tuple[Integers, Bytes]:
-    """The memory that `serve` works with."""
-    return np.zeros(_ORDER_BYTES // 8, np.int64), np.zeros(PREALLOCATED_BYTES, np.uint8)

@@ -25,6 +25,7 @@ from culver.log.files.log_segment import (
     Record,
     RecordBody,
     SegmentHeader,
+    find_tail,
     group_size,
     list_segments,
     new_header,
@@ -33,7 +34,6 @@ from culver.log.files.log_segment import (
     segment_name,
     storage_error,
 )
-from culver.log.files.tail_recovery import find_tail
 from culver.log.publication_log import CommitObserver
 from culver.model.columns import Packed, received_times, serialise
 
@@ -61,7 +61,7 @@ class FileLog:
         self._refusal: str | None = None
         # The first offsets of all segments. The list is replaced as a whole, so that readers need no lock.
         self._firsts: list[int] = []
-        self._next_offset = 0
+        self.next_offset = 0
         self._received_us = 0
         # The newest batches, which the engine asks for at once; replaced as a whole too.
         self._recent: tuple[tuple[int, pa.RecordBatch], ...] = ()
@@ -103,10 +103,6 @@ class FileLog:
         return self._firsts[0]
 
     @property
-    def next_offset(self) -> int:
-        return self._next_offset
-
-    @property
     def address(self) -> str:
         return self._directory.absolute().as_uri()
 
@@ -136,7 +132,7 @@ class FileLog:
             if self._refusal is not None:
                 raise StorageError(self._refusal)
             if not group:
-                return self._next_offset
+                return self.next_offset
             if not self._fits(group):
                 self._start_segment()
             return self._settle(_write_and_sync(self._stage(group)))
@@ -162,14 +158,14 @@ class FileLog:
                 f"offset {start} is trimmed; the log starts at {self.first_offset}",
                 first_offset=self.first_offset,
             )
-        end = min(end, self._next_offset)
+        end = min(end, self.next_offset)
         recent = self._recent
         if recent and recent[0][0] <= start < end:
             return _cut(recent, start, end)
         return self._reader.read(start, end)
 
     def offset_at(self, received_us: int) -> int:
-        return self._reader.offset_at(received_us, self._next_offset)
+        return self._reader.offset_at(received_us, self.next_offset)
 
     def trim(self, before: int) -> None:
         """Deletes the segments that lie below `before` as a whole, oldest first; never the last one."""
@@ -213,20 +209,14 @@ class FileLog:
         return self._position == HEADER.size or end <= self._settings.segment_bytes
 
     def _stage(self, group: Sequence[RecordBody], *, preallocating: bool = False) -> StagedWrite:
-        data, records = pack_group(group, self._header, self._position, self._next_offset, self._received_us)
+        data, records = pack_group(group, self._header, self._position, self.next_offset, self._received_us)
         self._staged = (group, records, len(data))
-        preallocate = self._preallocate_behind(len(data)) if preallocating else 0
-        return StagedWrite(self._descriptor, self._position, data, preallocate)
-
-    def _preallocate_behind(self, size: int) -> int:
-        """The zeros to write behind a group of that size: none unless the group makes the file grow, and then enough
-        for many groups that follow."""
-        end = self._position + size
-        if end <= self._preallocated_end:
-            return 0
-        zeros = max(0, min(PREALLOCATED_BYTES, self._settings.segment_bytes - end))
-        self._preallocated_end = end + zeros
-        return zeros
+        end, zeros = self._position + len(data), 0
+        if preallocating and end > self._preallocated_end:
+            # The group makes the file grow: the zeros behind it are enough for many groups that follow.
+            zeros = max(0, min(PREALLOCATED_BYTES, self._settings.segment_bytes - end))
+            self._preallocated_end = end + zeros
+        return StagedWrite(self._descriptor, self._position, data, zeros)
 
     def _settle(self, failure: WriteFailure | None) -> int:
         """Make the staged group readable, or take it back where it could not be written."""
@@ -234,12 +224,12 @@ class FileLog:
         if failure is not None:
             raise self._take_back(failure) from failure.error
         self._reader.note(self._header.first_offset, records)
-        first = self._next_offset
+        first = self.next_offset
         self._position += size
         self._received_us = records[-1].received_us
         batches = [(record.offset, body.batch) for record, body in zip(records, group, strict=True)]
         self._remember(batches, size)
-        self._next_offset = records[-1].end_offset
+        self.next_offset = records[-1].end_offset
         return first
 
     def _take_back(self, failure: WriteFailure) -> StorageError:
@@ -269,8 +259,8 @@ class FileLog:
 
     def _start_segment(self) -> None:
         """Start a new file, which is durable under its name before anything in it is acknowledged."""
-        path = self._directory / segment_name(self._next_offset)
-        header, packed = new_header(self._next_offset, self._received_us)
+        path = self._directory / segment_name(self.next_offset)
+        header, packed = new_header(self.next_offset, self._received_us)
         descriptor = -1
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
@@ -303,11 +293,14 @@ class FileLog:
 
     def _open_last_segment(self) -> None:
         self._firsts = list_segments(self._directory)
-        self._next_offset = self._firsts[-1] if self._firsts else 0
-        path = self._directory / segment_name(self._next_offset)
+        self.next_offset = self._firsts[-1] if self._firsts else 0
+        path = self._directory / segment_name(self.next_offset)
         if not self._firsts or _is_unfinished(path):
             if len(self._firsts) > 1:
-                self._received_us = _latest_time(self._directory / segment_name(self._firsts[-2]))
+                before = self._directory / segment_name(self._firsts[-2])
+                with before.open("rb") as file:
+                    tail, _ = find_tail(file.fileno(), before, read_header(file.fileno(), before))
+                self._received_us = tail.received_us
             self._start_segment()
             return
         descriptor = os.open(path, os.O_RDWR)
@@ -339,7 +332,7 @@ class FileLog:
         self._use(descriptor, path, header)
         self._reader.note(header.first_offset, records)
         self._position = self._preallocated_end = tail.position
-        self._next_offset, self._received_us = tail.offset, tail.received_us
+        self.next_offset, self._received_us = tail.offset, tail.received_us
 
 
 def _lock_directory(directory: Path) -> int:
@@ -373,11 +366,6 @@ def _is_unfinished(path: Path) -> bool:
         except StorageCorrupt:
             return True
     return False
-
-
-def _latest_time(path: Path) -> int:
-    with path.open("rb") as file:
-        return find_tail(file.fileno(), path, read_header(file.fileno(), path))[0].received_us
 
 
 def _cut(

@@ -56,7 +56,9 @@ class FileLogReader:
         at = bisect_left(firsts, received_us, key=lambda first: self._segment(first).header.received_us)
         segment = self._segment(firsts[max(at - 1, 0)])
         with self._lock:
-            offset, position = segment.locate_time(received_us)
+            # The last indexed record that was received before that time, or the first record.
+            at = max(bisect_left(segment.times, received_us) - 1, 0)
+            offset, position = segment.offsets[at], segment.positions[at]
         # Records from `end` on may be half written at this moment and are not looked at.
         for record, body in self._walk(segment, position, offset) if offset < end else ():
             if record.received_us >= received_us:
@@ -123,7 +125,8 @@ class FileLogReader:
             firsts = self._firsts
             at = bisect_right(firsts, offset) - 1
             # An offset beyond what was read of the last known segment may lie in a segment not known yet.
-            if at < 0 or (at == len(firsts) - 1 and not self._is_known(firsts[at], offset)):
+            known = self._segments.get(firsts[at]) if at >= 0 else None
+            if at < 0 or (at == len(firsts) - 1 and (known is None or offset > known.tail[0])):
                 firsts = self._refresh()
                 at = bisect_right(firsts, offset) - 1
             if at < 0:
@@ -135,10 +138,6 @@ class FileLogReader:
             except FileNotFoundError:
                 self._refresh()  # the segment was trimmed a moment ago
         raise StorageError(f"the segment of offset {offset} in {self._directory} cannot be opened")
-
-    def _is_known(self, first: int, offset: int) -> bool:
-        segment = self._segments.get(first)
-        return segment is not None and offset <= segment.tail[0]
 
     def _segment(self, first: int) -> "_Segment":
         segment = self._segments.get(first)
@@ -208,7 +207,6 @@ class _Segment:
             self.times.append(record.received_us)
 
     def remember(self, offset: int, position: int) -> None:
-        """Note that a read ended there."""
         self.resumes.pop(offset, None)
         self.resumes[offset] = position
         if len(self.resumes) > _MOST_RESUMES:
@@ -223,14 +221,8 @@ class _Segment:
         at = bisect_right(self.offsets, offset) - 1
         return self.offsets[at], self.positions[at]
 
-    def locate_time(self, received_us: int) -> tuple[int, int]:
-        """The last indexed record that was received before that time, or the first record."""
-        at = max(bisect_left(self.times, received_us) - 1, 0)
-        return self.offsets[at], self.positions[at]
-
 
 def directory_of(address: str) -> Path:
-    """The directory of a file log, from its address."""
     return Path(os.fsdecode(unquote_to_bytes(urlsplit(address).path)))
 
 

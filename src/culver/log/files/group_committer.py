@@ -4,6 +4,8 @@ Publications that arrive while a commit runs wait together and become the next c
 once. Where events come so densely that some wait whenever a commit ends, small commits keep a distance, because a
 commit, and all that follows it, costs nearly the same for one event as for ten. The distance is 1.5 times the average
 processor time that the loop uses from one commit to the next, so that a third of its time is left.
+
+The disk thread writes and syncs a small group; the file log itself does so for a large one or a new segment.
 """
 
 import asyncio
@@ -260,8 +262,7 @@ class GroupCommitter:
             return 0, dict.fromkeys(commit.group, exc)
 
     def _encode(self, group: list["_Request"]) -> "_Encoded":
-        """Encode the group; returns its record bodies, and the requests that cannot be encoded, which must not fail
-        the others."""
+        """Encode the group; returns its record bodies, and apart from them the requests that cannot be encoded."""
         received_us = self._clock_us()
         try:
             events = [event for request in group for event in request.events]
@@ -286,8 +287,6 @@ class GroupCommitter:
 
 
 class _Request:
-    """A caller's events and the answer it waits for."""
-
     __slots__ = ("answer", "events", "size")
 
     def __init__(self, events: Sequence[Event], answer: "asyncio.Future[CommitReceipt]") -> None:

@@ -1,4 +1,4 @@
-"""The format of a log segment: how its bytes are laid out, packed and walked.
+"""The format of a log segment: how its bytes are laid out, packed and walked, and where they end after a crash.
 
 A segment is a file named after the offset of its first event, `NNNNNNNNNNNNNNNNNNNN.log` (20 digits). It
 starts with a header; records follow, each at a multiple of 8. Integers are little-endian.
@@ -27,6 +27,7 @@ starts with a header; records follow, each at a multiple of 8. Integers are litt
 
 import errno
 import os
+import re
 import secrets
 import struct
 import zlib
@@ -49,7 +50,7 @@ CHUNK_BYTES = 1024 * 1024
 _FIRST_CHUNK_BYTES = 64 * 1024
 _PREALLOCATED = bytes(RECORD.size)
 
-_SUFFIX = ".log"
+_NAME = re.compile(r"[0-9]{20}\.log")
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
@@ -94,7 +95,6 @@ class Record(NamedTuple):
 
     @property
     def group_offset(self) -> int:
-        """The offset of the group's first event."""
         return self.offset - self.before
 
 
@@ -108,21 +108,12 @@ class BadRecord(Exception):
 
 
 def segment_name(first_offset: int) -> str:
-    return f"{first_offset:020d}{_SUFFIX}"
-
-
-def parse_segment_name(name: str) -> int | None:
-    """The first offset of a segment's name, or None for any other name."""
-    stem = name[: -len(_SUFFIX)]
-    if not name.endswith(_SUFFIX) or len(stem) != 20 or not (stem.isascii() and stem.isdigit()):
-        return None
-    return int(stem)
+    return f"{first_offset:020d}.log"
 
 
 def list_segments(directory: Path) -> list[int]:
     """The first offsets of the segments in a directory, ascending."""
-    found = (parse_segment_name(name) for name in os.listdir(directory))
-    return sorted(first for first in found if first is not None)
+    return sorted(int(name[:20]) for name in os.listdir(directory) if _NAME.fullmatch(name))
 
 
 def padded(length: int) -> int:
@@ -220,8 +211,7 @@ def walk(
 
 
 def find_later_group(data: bytes, header: SegmentHeader, position: int, offset: int) -> Record | None:
-    """Look through `data`, the file's bytes from `position` on, for an intact record of a group that begins after
-    `offset`."""
+    """Find an intact record of a group that begins after `offset` in the file's bytes from `position` on."""
     words = np.frombuffer(data, np.dtype("<u8"), len(data) // 8)
     if len(words) * 8 < RECORD.size:
         return None
@@ -263,6 +253,50 @@ def _chunk(descriptor: int, position: int, size: int) -> memoryview:
     # Asking for the file's size first avoids allocating whole chunks when a reader follows the end of a log.
     wanted = min(size, os.fstat(descriptor).st_size - position)
     return memoryview(os.pread(descriptor, wanted, position) if wanted > 0 else b"")
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """The end of the last whole group, which starts at `group_position`. Everything behind `position` is to be cut:
+    preallocated zeros, and with `torn` also a part of a group."""
+
+    position: int
+    offset: int
+    received_us: int
+    group_position: int
+    torn: bool
+
+
+def find_tail(descriptor: int, path: Path, header: SegmentHeader) -> tuple[Tail, list[Record]]:
+    """Scan the last segment after a crash; returns its tail and its records. Raises StorageCorrupt for damage.
+
+    A crash may leave any part of the last group on disk, because its pages are written in no order. So the first
+    record that is not intact ends the log, and its group goes with it, unless an intact record of a later group
+    follows: groups are written one after the other, each durable before the next, so the bad record was once
+    acknowledged, and cutting it would break that promise. Damage to the very last group cannot be told from a torn
+    tail; it is cut, and the cut is logged. Zeros alone are no group but preallocated space."""
+    records: list[Record] = []
+    whole = 0  # the number of records that belong to whole groups
+    try:
+        for record, _ in walk(descriptor, header, HEADER.size, header.first_offset):
+            records.append(record)
+            if record.after == 0:
+                whole = len(records)
+    except BadRecord:
+        pass
+    position, offset = HEADER.size, header.first_offset
+    if records:
+        position, offset = records[-1].end_position, records[-1].end_offset
+    rest = bytes(_chunk(descriptor, position, os.fstat(descriptor).st_size))
+    if find_later_group(rest, header, position, offset) is not None:
+        raise corrupt(path, position, "a record fails its checksum, and acknowledged ones follow it")
+    torn = whole < len(records) or bool(rest.strip(b"\0"))
+    del records[whole:]
+    if not records:
+        return Tail(HEADER.size, header.first_offset, header.received_us, HEADER.size, torn), []
+    last = records[-1]
+    group = next(record for record in reversed(records) if record.before == 0)
+    return Tail(last.end_position, last.end_offset, last.received_us, group.position, torn), records
 
 
 def corrupt(path: Path, position: int, what: str) -> StorageCorrupt:

@@ -34,8 +34,7 @@ _UNUSED_SECONDS = 30 * 24 * 3600.0
 
 
 def archive_path() -> Path | None:
-    """The path of the archive for this Java and Spark, which need not exist; None where the class path allows
-    none."""
+    """The archive's path for this Java and Spark, or None where the class path allows none."""
     entries = java.class_path()
     if any(os.path.isdir(entry) for entry in entries):
         return None
@@ -136,7 +135,7 @@ def _record(made: Path, directory: Path, ended: threading.Event | None) -> None:
     if ended is not None:
         threading.Thread(target=fail_at_end_of_input, args=(ended,), daemon=True).start()
     try:
-        from culver.pipeline.spark.streaming_query import start_query
+        from culver.pipeline.spark.log_source import start_query
 
         machine.connect()
         options = {

@@ -20,6 +20,7 @@ from culver.pipeline.spark.session_settings import session_settings
 from culver.pipeline.spark.signals import SignalSender
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
@@ -48,7 +49,7 @@ def _run(options: dict[str, Any], signals: SignalSender) -> int:
     # The import comes this late because the machine starts meanwhile.
     from pyspark.errors import PySparkException
 
-    from culver.pipeline.spark.streaming_query import start_query
+    from culver.pipeline.spark.log_source import start_query
 
     machine.connect()
     signals.send("progress", text="starting the Spark session")
@@ -95,8 +96,6 @@ def _report(
 
     A Master that restarts without its state does not know this application and never gives it executors, while Spark
     waits for them for ever. A new driver is a new application."""
-    from culver.pipeline.spark.cluster.executors import Executors
-
     remote = not options["master"].startswith("local")
     standalone = options["master"].startswith("spark:")
     executors = Executors(session.sparkContext) if remote else None
@@ -133,6 +132,62 @@ def _reason(text: str) -> str:
     own = (line.partition(": ")[2] for line in lines if line.startswith("culver.errors."))
     java = (line[2:] for line in lines if line.startswith(": "))
     return next(own, None) or next(java, lines[0])[:300]
+
+
+def executors_for(slices: int, tasks_each: int) -> int:
+    """How many executors it takes to run a task for every slice at the same time."""
+    return max(1, -(-slices // tasks_each))
+
+
+class Executors:
+    """The executors of one session on a cluster. For one thread, which waits for the cluster's answers.
+
+        slices 3, executors of one core      wanted 3, there are 1   -->  ask the cluster for 3
+        slices 2                             wanted 2, there are 3   -->  let go of one that has no task this instant
+
+    Spark's own rule (dynamic allocation) asks for an executor when a task has waited for a second, and lets go of one
+    that had no task for some time. Batches take milliseconds and their tasks go to any executor, so the result of
+    that rule has little to do with slices. Culver turns it off (`session_settings`) and names the number itself."""
+
+    def __init__(self, context: "SparkContext") -> None:
+        configuration = context.getConf()
+        cores = int(configuration.get("spark.executor.cores", "1") or 1)
+        self._tasks_each = max(1, cores // int(configuration.get("spark.task.cpus", "1") or 1))
+        self._context = context._jsc.sc()
+        self._profile = self._context.resourceProfileManager().defaultResourceProfile()
+        assert context._jvm is not None
+        self._scala = context._jvm.PythonUtils
+
+    def cores(self) -> int:
+        """How many tasks the present executors can run at the same time."""
+        return int(self._context.maxNumConcurrentTasks(self._profile))
+
+    def fit(self, slices: int) -> None:
+        """Ask for missing executors, and let go of idle ones that are too many. Call it again and again: a cluster
+        gives what it has, and may have more later."""
+        wanted, present = executors_for(slices, self._tasks_each), self._present()
+        if len(present) == wanted:
+            return
+        # Repeated until it is true: a Master that was started again remembers the query, but not this request.
+        self._context.requestTotalExecutors(wanted, 0, self._scala.toScalaMap({}))
+        surplus = len(present) - wanted
+        for each in reversed(present):
+            if surplus > 0 and self._let_go(each):
+                surplus -= 1
+
+    def _present(self) -> list[str]:
+        """The active executors, oldest first, without those that are being stopped."""
+        identifiers = self._context.getExecutorIds().mkString(" ").split()
+        backend = self._context.schedulerBackend()
+        return sorted(filter(backend.isExecutorActive, identifiers), key=lambda each: (len(each), each))
+
+    def _let_go(self, identifier: str) -> bool:
+        """Stop an executor if it has no task, and return whether that is so; no task has to run again."""
+        adjust_target, count_failures, force = False, False, False
+        stopped = self._context.schedulerBackend().killExecutors(
+            self._scala.toSeq([identifier]), adjust_target, count_failures, force
+        )
+        return bool(stopped.nonEmpty())
 
 
 if __name__ == "__main__":

@@ -8,8 +8,9 @@ index, and sends each event to the same slice. A task takes one range, in some o
 
 import functools
 import itertools
+import threading
 import time
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pyarrow as pa
 from msgspec.structs import replace
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming import StreamingQuery
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
 from pyspark.sql.types import LongType, StructField, StructType
 
@@ -26,11 +30,12 @@ from culver.pipeline.head import Head, HeadFile
 from culver.pipeline.notifications import Notifications, write_notifications
 from culver.pipeline.operator_work import WrittenFiles
 from culver.pipeline.site_files import SiteFiles
+from culver.pipeline.spark.session_settings import parallelism
 from culver.pipeline.spark.signals import FileWatch, SignalSender
 
 if TYPE_CHECKING:
     from culver.matching import Grouping
-    from culver.pipeline.partial_file import Partial
+    from culver.pipeline.partial_exchange import Partial
     from culver.pipeline.range_processor import RangeProcessor
 
 # After so long without a new head, Spark hears that there is nothing new.
@@ -72,6 +77,36 @@ class LogSource(DataSource):
 
     def streamReader(self, schema: StructType) -> "LogStreamReader":  # noqa: N802
         return LogStreamReader(self.options)
+
+
+def start_query(
+    options: Mapping[str, Any], progress: Callable[[str], None]
+) -> tuple[SparkSession, StreamingQuery]:
+    """Start the Spark session and the query in it, on a virtual machine that already runs, with its settings."""
+    context = SparkContext.getOrCreate()
+    # A Python worker starts and loads while the session and the query start, which takes as long.
+    warm_up = functools.partial(context.parallelize([0], 1).foreachPartition, list)
+    threading.Thread(target=warm_up, daemon=True).start()
+    session = SparkSession.builder.getOrCreate()
+    progress("starting the streaming query")
+    session.dataSource.register(LogSource)
+    query = (
+        session.readStream.format("culver")
+        .option("data_dir", options["data_dir"])
+        .option("log", options["log"])
+        .option("signals", options["signals"])
+        .option("batch_events", str(options["batch_events"]))
+        .option("forwarding", options["forwarding"])
+        .option("parallelism", str(parallelism(options["master"])))
+        .load()
+        .writeStream.format("noop")
+        .queryName("culver")
+        .option("checkpointLocation", options["checkpoint"])
+        .start()
+    )
+    local = options["master"].startswith("local")
+    progress("warming up the workers" if local else "waiting for executors of the cluster")
+    return session, query
 
 
 class LogStreamReader(DataSourceStreamReader):
@@ -182,7 +217,7 @@ class LogStreamReader(DataSourceStreamReader):
         processor, plan = self._process.processor, partition.plan
         if plan.tasks == 1:
             return processor.process(partition.start, partition.end, plan)
-        return processor.process_share(partition.start, partition.end, plan, partition.task)
+        return processor.process_task(partition.start, partition.end, plan, partition.task)
 
 
 def _manifest_row(block: "Notifications | Partial") -> pa.RecordBatch:

@@ -1,8 +1,17 @@
-"""Spark's settings for small, quick batches; `docs/spark.md` gives the reasons. Does not import PySpark."""
+"""Spark's settings for small, quick batches (`docs/spark.md` gives the reasons), and addresses of its masters. Does
+not import PySpark."""
 
+import os
+import re
+import socket
 from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
+
+from culver.errors import InvalidConfiguration
+
+_MASTERS = re.compile(r"local(-cluster)?(\[[^\]]+\])?|yarn|k8s://.+|spark://[^/,\s]+:\d+(,[^/,\s]+:\d+)*")
+_CONNECT_SECONDS = 3.0
 
 _CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
@@ -46,8 +55,8 @@ _CLUSTER_SETTINGS = {
 }
 
 
-# One executor at the start instead of all that there are; after that `executors` says how many. Spark's own rule, by
-# how long tasks wait and executors idle, never applies.
+# One executor at the start instead of all that there are; after that `driver.Executors` says how many. Spark's own
+# rule, by how long tasks wait and executors idle, never applies.
 _ALLOCATION = "spark.dynamicAllocation."
 _ALLOCATION_SETTINGS = {
     f"{_ALLOCATION}enabled": "true",
@@ -71,7 +80,7 @@ def session_settings(
     master: str, work_dir: Path, extra: Mapping[str, str], *, allocate: bool = False
 ) -> dict[str, str]:
     """All settings of a session. `extra` wins over Culver's own settings, but its options for Java are added to them.
-    With `allocate`, `executors` decides how many executors there are."""
+    With `allocate`, `driver.Executors` decides how many executors there are."""
     settings = {
         **SETTINGS,
         "spark.master": master,
@@ -95,3 +104,41 @@ def session_settings(
 def is_local(master: str) -> bool:
     """Whether everything is on this machine, reached by its loopback address."""
     return master.startswith("local") or urlsplit(master).hostname in ("127.0.0.1", "localhost")
+
+
+def check_master(master: str) -> None:
+    """Raises InvalidConfiguration for an address that Spark does not understand."""
+    if not _MASTERS.fullmatch(master):
+        raise InvalidConfiguration(
+            f"{master!r} is not the address of a Spark master; it is local[*], spark://HOST:PORT, yarn or k8s://...",
+            field="pipeline.spark_master",
+        )
+
+
+def trouble_with(master: str) -> str | None:
+    """Why a standalone master cannot be reached, as a sentence; None if one of its addresses answers. Spark itself
+    retries for a minute, and then writes a page to its log.
+
+    Blocks for some seconds at most. It cannot check YARN and Kubernetes, and returns None for them."""
+    if not master.startswith("spark://"):
+        return None
+    reasons = []
+    for address in master.removeprefix("spark://").split(","):
+        host, _, port = address.rpartition(":")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS).close()
+            return None
+        except (OSError, OverflowError) as exc:
+            reasons.append(f"{address}: {getattr(exc, 'strerror', None) or exc}")
+    return f"no Spark master answers at {master} ({'; '.join(reasons)})"
+
+
+def parallelism(master: str) -> int:
+    """How many ranges a large batch is cut into: the cores of a local master, or a guess for a cluster until it has
+    reported its cores."""
+    inside = master.partition("[")[2].rstrip("]").split(",")
+    if master.startswith("local-cluster") and len(inside) == 3:
+        return max(1, int(inside[0]) * int(inside[1]))
+    if master.startswith("local"):
+        return int(inside[0]) if inside[0].isdigit() else len(os.sched_getaffinity(0)) if inside[0] else 1
+    return 8

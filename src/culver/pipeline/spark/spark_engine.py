@@ -17,16 +17,26 @@ import pyarrow as pa
 from msgspec.structs import replace
 
 from culver.config import PipelineSettings
+from culver.errors import StorageCorrupt
 from culver.pipeline.batch_plan import LoadFile, LoadReport
 from culver.pipeline.engine import EngineSetup
-from culver.pipeline.engine_totals import EngineObservation
+from culver.pipeline.engine_totals import EngineObservation, EngineTally
 from culver.pipeline.head import Head, HeadFile
-from culver.pipeline.notification_collector import NotificationCollector
+from culver.pipeline.notifications import (
+    NotificationSink,
+    notification_file_name,
+    parse_notification_file_name,
+    read_notifications,
+)
 from culver.pipeline.spark import java
 from culver.pipeline.spark.checkpoint import damage_in, set_aside
 from culver.pipeline.spark.class_archive import start_recording
-from culver.pipeline.spark.cluster.masters import check_master, parallelism, trouble_with
-from culver.pipeline.spark.session_settings import executors_follow_slices
+from culver.pipeline.spark.session_settings import (
+    check_master,
+    executors_follow_slices,
+    parallelism,
+    trouble_with,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -41,6 +51,61 @@ _MOST_LOG_BYTES = 16 * 1024 * 1024
 _SETTLED_SECONDS = 5.0
 # So many failed starts in a row cast doubt on the checkpoint.
 _MOST_FAILURES = 3
+
+
+class NotificationCollector:
+    """Not thread-safe. `position` is the offset up to which the sink has everything. `damaged` is set when a file had
+    to be removed: its range stays open until an engine matches it again. `tally` counts what was taken."""
+
+    def __init__(self, directory: Path, sink: NotificationSink, position: int) -> None:
+        self._directory = directory
+        self._sink = sink
+        self.tally = EngineTally()
+        self.position = position
+        self.damaged = False
+        self.waiting_files = 0
+        """Files behind a hole, when `collect` last looked."""
+        self.ahead = 0
+        """Events in them."""
+
+    def collect(self) -> None:
+        """Hand on every file that continues the sequence. Files may come in any order and overlap; of those that
+        cover the next offset, it takes the longest."""
+        waiting = self._list()
+        while True:
+            candidates = [item for item in waiting if item[0] <= self.position < item[1]]
+            if not candidates:
+                break
+            longest = max(candidates, key=lambda item: item[1])
+            waiting.remove(longest)
+            path = self._directory / notification_file_name(*longest)
+            try:
+                found = read_notifications(path, check_rows=False)
+            except FileNotFoundError:
+                continue
+            except StorageCorrupt as exc:
+                logger.error("%s; removing it, its range is matched again", exc)
+                path.unlink(missing_ok=True)
+                self.damaged = True
+                continue
+            self._sink.accept(found, stored=True)
+            self.tally.add(found.work)
+            self.position = longest[1]
+        reached = self.position
+        self.waiting_files = self.ahead = 0
+        for start, end in sorted(waiting):
+            if end > self.position:
+                self.waiting_files += 1
+                self.ahead += max(0, end - max(start, reached))
+                reached = max(reached, end)
+            else:
+                # The sink has not seen it, and others cover its range: a batch ran again with other bounds, or
+                # finished twice.
+                (self._directory / notification_file_name(start, end)).unlink(missing_ok=True)
+
+    def _list(self) -> list[tuple[int, int]]:
+        parsed = (parse_notification_file_name(path.name) for path in self._directory.iterdir())
+        return [item for item in parsed if item is not None and item[1] > self.position]
 
 
 class SparkEngine:
@@ -73,7 +138,7 @@ class SparkEngine:
         self._state = "starting"
         # Why the last driver failed, until another has settled.
         self._failure: str | None = None
-        self._ready = False
+        self.ready = False
         self._signals_dir: Path | None = None
         self._socket: socket.socket | None = None
         self._driver: subprocess.Popen[bytes] | None = None
@@ -86,12 +151,8 @@ class SparkEngine:
         return parallelism(settings.spark_master)
 
     @property
-    def ready(self) -> bool:
-        return self._ready
-
-    @property
     def state(self) -> str:
-        if self._failure is None or self._ready:
+        if self._failure is None or self.ready:
             return self._state
         return f"{self._state}; the driver before failed: {self._failure}"
 
@@ -137,7 +198,7 @@ class SparkEngine:
         if self._head_file is not None:
             self._head_file.close()
             self._head_file = None
-        self._ready = False
+        self.ready = False
         self._state = "stopped"
 
     # --- signals of the workers and the driver --------------------------------------------------------
@@ -152,7 +213,8 @@ class SparkEngine:
                     case "notifications":
                         collect = True
                     case "warm":
-                        self._on_warm()
+                        self.ready, self._state = True, "running"
+                        self._recorder = self._recorder or start_recording(self._log_path)
                     case "batch":
                         self._tally.add_batch(message["events"], message["seconds"])
                     case "stages":
@@ -171,12 +233,6 @@ class SparkEngine:
                 self._collect()
             except Exception:
                 self._seen_mtime_ns = 0  # `_look` tries again, and logs a second failure
-
-    def _on_warm(self) -> None:
-        self._ready = True
-        self._state = "running"
-        if self._recorder is None:
-            self._recorder = start_recording(self._log_path)
 
     def _collect(self) -> None:
         self._collector.collect()
@@ -238,12 +294,12 @@ class SparkEngine:
         driver = self._start_driver()
         ready_since: float | None = None
         while driver.poll() is None:
-            if self._ready and ready_since is None:
+            if self.ready and ready_since is None:
                 ready_since = time.monotonic()
             if ready_since is not None and time.monotonic() - ready_since > _SETTLED_SECONDS:
                 self._failure = None
             await asyncio.sleep(_LOOK_SECONDS)
-        self._ready = False
+        self.ready = False
         self._ui = None
         self._cores = 0
         _close_input(driver)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from culver.pipeline.spark.cluster.executors import executors_for
+from culver.pipeline.spark.driver import executors_for
 from culver.pipeline.spark.session_settings import executors_follow_slices, session_settings
 
 CLUSTER = "spark://head:7077"

@@ -5,7 +5,7 @@ import socket
 import pytest
 
 from culver.errors import InvalidConfiguration
-from culver.pipeline.spark.cluster.masters import check_master, trouble_with
+from culver.pipeline.spark.session_settings import check_master, trouble_with
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from culver.pipeline.spark.cluster.standalone_cluster import ProcessRecord, start_of
+from culver.pipeline.spark.standalone_cluster import ProcessRecord, start_of
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ Everything listens on the loopback address only.
 """
 
 import contextlib
-import json
 import os
 import re
 import select
@@ -19,9 +18,11 @@ import signal
 import socket
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
+
+import msgspec
 
 from culver.disk import write_whole
 from culver.errors import Conflict, InvalidConfiguration, Unavailable
@@ -113,12 +114,10 @@ class StandaloneCluster:
     def state(self) -> ClusterState | None:
         """None where no cluster was started, or it was taken down."""
         try:
-            document = json.loads(self._path.read_text())
-            records = tuple(ProcessRecord(**item) for item in document["processes"])
-            return ClusterState(document["master_url"], records, document["cores"], document["memory"])
+            return msgspec.json.decode(self._path.read_bytes(), type=ClusterState)
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, KeyError, TypeError) as exc:
+        except (OSError, msgspec.MsgspecError) as exc:
             raise InvalidConfiguration(f"cannot read {self._path}: {exc}") from exc
 
     def up(
@@ -152,12 +151,6 @@ class StandaloneCluster:
             self.down()
             raise
         return state
-
-    def restart(self, role: str) -> None:
-        """Start a process that has died again, and wait until it is back at work. Raises Unavailable."""
-        state = self.state()
-        assert state is not None
-        self._wait_for(self._start(state, role).processes[-1])
 
     def down(self) -> list[ProcessRecord]:
         """Stop the processes that `up` started, and no others; returns those that still ran."""
@@ -208,7 +201,7 @@ class StandaloneCluster:
             os.close(log)
         others = (process for process in state.processes if process.role != role)
         state = replace(state, processes=(*others, ProcessRecord.of(role, pid)))
-        write_whole(self._path, [json.dumps(asdict(state), indent=1).encode()], durable=False)
+        write_whole(self._path, [msgspec.json.format(msgspec.json.encode(state), indent=1)], durable=False)
         return state
 
     def _wait_for(self, process: ProcessRecord) -> None:

@@ -42,13 +42,13 @@ def test_a_process_maps_the_sets_of_its_last_task_only(tasks: int, tmp_path: Pat
         processor = RangeProcessor(files.index, log, lambda: heads[-1])
 
         def mapped_after(plan: BatchPlan, task: int) -> set[str]:
-            found = list(processor.process_share(0, end, plan, task))
+            found = list(processor.process_task(0, end, plan, task))
             mapped = set(mapped_segments(tmp_path))  # while what was found is still there, to be written
             assert found
             return mapped
 
         def share(plan: BatchPlan, task: int) -> set[str]:
-            return set().union(*(shares[plan.index_version][own] for own in plan.share(task)))
+            return set().union(*(shares[plan.index_version][own] for own in plan.slices_of(task)))
 
         for version in (1, 2):
             plan = BatchPlan(version, SLICES, tasks)

@@ -1,1 +1,0 @@
-"""Spark clusters: masters, executors, and a standalone cluster on this machine."""
