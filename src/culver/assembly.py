@@ -31,6 +31,8 @@ from culver.site import (
     RunningSite,
     SiteParts,
     Welcome,
+    channels_of,
+    check_channels,
     check_gateways,
     gateway_lock,
     listeners,
@@ -48,6 +50,7 @@ async def open_site(settings: Settings, progress: Progress = lambda text: None) 
     pipeline, files = settings.pipeline, SiteFiles(settings.data_dir)
     engine_type = engine_named(pipeline.engine)
     check_gateways(settings.gateway, engine_type)
+    check_channels(settings.channels)
     elasticity_settings(pipeline)
     with contextlib.ExitStack() as stack:
         stack.enter_context(site_lock(settings.data_dir))
@@ -86,7 +89,9 @@ async def open_site(settings: Settings, progress: Progress = lambda text: None) 
             horizon=lambda: hub.stored_frontier,
             clock_us=clock_us,
         )
-        parts = SiteParts(settings, log, committer, catalogue, index, choice, flow, engine, hub, group)
+        parts = SiteParts(
+            settings, log, committer, catalogue, index, choice, flow, engine, hub, group, registry.identity
+        )
         site = RunningSite(parts, registry.count())
         async with site.running():
             yield site
@@ -125,7 +130,9 @@ async def _run_gateway(half: socket.socket, listener: socket.socket) -> int:
         )
         stack.push_async_callback(hub.close)
         follower.follow(hub, followed, log, await asyncio.to_thread(_registrations, welcome))
-        site = RemoteSite(settings, welcome.share, welcome.ports, follower.peer, hub)
+        channels = channels_of(settings, hub, welcome.identity)
+        await stack.enter_async_context(channels.running())
+        site = RemoteSite(settings, welcome.share, welcome.ports, follower.peer, hub, channels)
         return await follower.serve(site, listener)
 
 

@@ -120,6 +120,15 @@ class DeliverySettings:
 
 
 @dataclass(frozen=True, slots=True)
+class ChannelSettings:
+    """The channel service that subscriptions may deliver to, and that the gateway offers to browsers."""
+
+    url: str = ""  # of `culver channels serve`; without it the site has no channels
+    username: str = ""  # of the service's Redis servers
+    password: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     data_dir: Path = Path("culver-data")
     gateway: GatewaySettings = field(default_factory=GatewaySettings)
@@ -129,6 +138,7 @@ class Settings:
     registry: RegistrySettings = field(default_factory=RegistrySettings)
     pipeline: PipelineSettings = field(default_factory=PipelineSettings)
     delivery: DeliverySettings = field(default_factory=DeliverySettings)
+    channels: ChannelSettings = field(default_factory=ChannelSettings)
 
 
 def load(

@@ -3,7 +3,7 @@
 import functools
 import importlib
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 from culver.config import LogSettings
 from culver.errors import InvalidConfiguration
@@ -14,6 +14,8 @@ if TYPE_CHECKING:  # they import Arrow and Numba, which takes most of a second
     from culver.pipeline import Engine
     from culver.placement import Forwarding, Placement
 
+T = TypeVar("T")
+
 FILTERS: Mapping[str, str] = {
     "reference": "culver.matching.filters.reference:ReferenceFilter",
     "counting": "culver.matching.filters.counting:CountingFilter",
@@ -21,8 +23,8 @@ FILTERS: Mapping[str, str] = {
 }
 
 PLACEMENTS: Mapping[str, str] = {
-    "replicated": "culver.placement.replicated:Replicated",
-    "hashed": "culver.placement.hashed:Hashed",
+    "replicated": "culver.placement.fixed_placements:Replicated",
+    "hashed": "culver.placement.fixed_placements:Hashed",
     "mpartition": "culver.placement.mpartition:MPartition",
     "event-space": "culver.placement.mpartition:EventSpace",
     "one-dimension": "culver.placement.mpartition:OneDimension",
@@ -49,28 +51,24 @@ LOGS: Mapping[str, str] = {
 
 def filter_named(name: str) -> type[Filter]:
     """The class of a filter; call it for an empty one. Raises InvalidConfiguration with the known names."""
-    found: type[Filter] = _load("filter", FILTERS, name)
-    return found
+    return _load("filter", FILTERS, name)
 
 
 def placement_named(name: str) -> type["Placement"]:
     """The class of a placement; call it with a number of slices, or its `from_state`. Raises InvalidConfiguration
     with the known names."""
-    found: type[Placement] = _load("placement", PLACEMENTS, name)
-    return found
+    return _load("placement", PLACEMENTS, name)
 
 
 @functools.cache
 def forwarding_named(name: str) -> type["Forwarding"]:
     """The class of a forwarding policy; call it for one. Raises InvalidConfiguration with the known names."""
-    found: type[Forwarding] = _load("forwarding", FORWARDINGS, name)
-    return found
+    return _load("forwarding", FORWARDINGS, name)
 
 
 def engine_named(name: str) -> type["Engine"]:
     """The class of an engine; call it with its setup. Raises InvalidConfiguration with the known names."""
-    found: type[Engine] = _load("engine", ENGINES, name, field="pipeline.engine")
-    return found
+    return _load("engine", ENGINES, name, field="pipeline.engine")
 
 
 def open_log(address: str, settings: LogSettings) -> "PublicationLog":
@@ -85,11 +83,10 @@ def open_reader(address: str) -> "LogReader":
 
 
 def _log_at(address: str) -> type["PublicationLog"]:
-    found: type[PublicationLog] = _load("log", LOGS, address.partition(":")[0])
-    return found
+    return _load("log", LOGS, address.partition(":")[0])
 
 
-def _load(what: str, table: Mapping[str, str], name: str, field: str | None = None) -> Any:
+def _load(what: str, table: Mapping[str, str], name: str, field: str | None = None) -> type[T]:
     if name not in table:
         raise InvalidConfiguration(
             f"unknown {what} {name!r}; known: {', '.join(sorted(table))}",
@@ -97,4 +94,5 @@ def _load(what: str, table: Mapping[str, str], name: str, field: str | None = No
             known=sorted(table),
         )
     module, _, attribute = table[name].partition(":")
-    return getattr(importlib.import_module(module), attribute)
+    found: type[T] = getattr(importlib.import_module(module), attribute)
+    return found

@@ -4,6 +4,7 @@
     subscriptions   register, change, list and remove
     sessions        connect subscribers to their mailboxes
     slices          show and change the parts of the index
+    channels        publish and subscribe on the channels of the site's channel service
     observation     tell how the site is doing
 
 The running site, the remote site of a further gateway process and the tests' fake site implement the same roles and
@@ -12,11 +13,13 @@ pass the same contract suite. All methods belong to the event loop's thread and 
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from culver.config import Settings
 from culver.control import SiteObservation, Slices
 from culver.delivery import Delivery, DeliveryGap
+from culver.errors import Conflict
 from culver.log import CommitReceipt
 from culver.model import Event
 from culver.registry import Block, BlockSpec, Registration, SetSummary, SubscriptionSpec
@@ -99,6 +102,62 @@ class Sessions(Protocol):
         """Make an id for a live subscription that connects to this gateway."""
 
 
+@dataclass(frozen=True, slots=True)
+class ChannelLoss:
+    """Messages of a channel that a subscriber does not get: those of one publisher with numbers from `first` to
+    `last`. A server or a connection lost them, or the subscriber `is_slow`. All numbers are 0 for messages of other
+    programs, which have none."""
+
+    publisher: int
+    first: int
+    last: int
+    is_slow: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelsStatus:
+    """What a gateway's process does with channels: `subscriptions` of its share deliver to one, of which `failing`
+    cannot at the moment; `published` deliveries were published. `state` is "running", "off" where the site has no
+    channel service, or what is wrong."""
+
+    url: str = ""
+    state: str = "off"
+    subscriptions: int = 0
+    failing: int = 0
+    published: int = 0
+
+
+class ChannelSession(Protocol):
+    """One subscriber of one channel. What waits for it is bounded; beyond that it hears of a loss."""
+
+    async def receive(self, limit: int, wait_seconds: float | None) -> list[bytes | ChannelLoss]:
+        """Return the next messages and losses, in order. Waits for the first one (None: for ever) and returns an
+        empty list when the time is up."""
+
+    async def close(self) -> None: ...
+
+
+class SiteChannels(Protocol):
+    """Methods raise Conflict where the site has no channel service, Unavailable where it does not answer, and
+    InvalidRequest or TooLarge for a name that no channel can have."""
+
+    async def publish(self, channel: str, data: bytes) -> int:
+        """Publish a message, and return how many subscribers it was sent to."""
+
+    async def subscribe(self, channel: str) -> ChannelSession:
+        """Return once the subscription is in effect."""
+
+    def status(self) -> ChannelsStatus: ...
+
+
+def no_channel_service(field: str) -> Conflict:
+    return Conflict(
+        "this site has no channel service: start one with culver channels serve, and the site with "
+        "culver serve --channels-url URL",
+        field=field,
+    )
+
+
 class Observation(Protocol):
     async def refresh(self) -> None:
         """Bring the other members, and `Slices.view`, up to date if they come from another process. Raises
@@ -126,5 +185,7 @@ class Site(Protocol):
     def sessions(self) -> Sessions: ...
     @property
     def slices(self) -> Slices: ...
+    @property
+    def channels(self) -> SiteChannels: ...
     @property
     def observation(self) -> Observation: ...

@@ -11,7 +11,7 @@ from culver.matching.index.compile.compiler import compile_entries
 from culver.matching.index.keys.batch_columns import BatchColumns
 from culver.matching.index.search.columnar_matcher import ColumnarMatcher
 from culver.matching.index.segments.columnar_segment import segment_in_memory
-from culver.matching.index.segments.segment_view import SegmentView
+from culver.matching.index.segments.segment_file import SegmentView
 from culver.matching.index.storage.partitioner import ANYWHERE
 from culver.placement.forwarding import SetLoad
 from culver.placement.placement import NOWHERE, ChosenSets, Placement

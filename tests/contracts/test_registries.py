@@ -72,6 +72,29 @@ def test_filtering_scheme_is_kept_and_goes_with_each_registration(open_registry:
         assert [each.scheme for each in registry.page(None, 9)] == ["reference"]
 
 
+def test_channel_is_kept_and_goes_with_each_registration(open_registry: OpenAgain) -> None:
+    with closing(open_registry()) as registry:
+        one, two = registry.add([spec("one", channel="alerts.eu"), spec("two")], at(1), 1)
+        assert (one.channel, two.channel) == ("alerts.eu", None)
+        assert registry.replace(spec("one"), at(5), 2).channel is None
+        assert registry.replace(spec("two", channel="\u00e9"), at(6), 3).channel == "\u00e9"
+    with closing(open_registry()) as registry:
+        assert [each.channel for each in expanded(registry.registrations())] == [
+            "alerts.eu",
+            None,
+            None,
+            "\u00e9",
+        ]
+
+
+def test_identity_stays(open_registry: OpenAgain) -> None:
+    with closing(open_registry()) as registry:
+        identity = registry.identity
+    with closing(open_registry()) as registry:
+        assert registry.identity == identity
+    assert len(identity) == 16
+
+
 def test_replacement_changes_over_at_one_position(registry: Registry) -> None:
     (old,) = registry.add([spec("alerts", "a = 1")], at(100), 1)
     new = registry.replace(spec("alerts", "a = 2", expires_at_us=9), at(250), 2)

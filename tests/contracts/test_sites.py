@@ -3,24 +3,43 @@ gateway process over a real socket, and for the fake site of the other tests."""
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from culver.assembly import open_site
-from culver.config import PipelineSettings, RegistrySettings, Settings
+from culver.config import ChannelSettings, PipelineSettings, RegistrySettings, Settings
 from culver.control import Slices
 from culver.delivery import Delivery, DeliveryGap, Share
-from culver.errors import Conflict, InvalidFilter, InvalidRequest, NotFound, TooManySubscriptions
+from culver.errors import (
+    Conflict,
+    InvalidFilter,
+    InvalidRequest,
+    NotFound,
+    TooLarge,
+    TooManySubscriptions,
+)
 from culver.model.event import Event
 from culver.model.language.parser import parse
 from culver.registry import Registration, SubscriptionSpec
-from culver.roles import Observation, Publications, Session, Sessions, Site, Subscriptions
-from culver.site import RemoteSite
+from culver.roles import (
+    ChannelLoss,
+    ChannelSession,
+    Observation,
+    Publications,
+    Session,
+    Sessions,
+    Site,
+    SiteChannels,
+    Subscriptions,
+)
+from culver.site import RemoteSite, channels_of
 from culver.site.peer import Peer
 from culver.site.remote_site import ServedSite
+from support.channel_thread import channel_thread
 from support.fake_site import FakeSite
 from support.gateway import run
 from support.subscriptions import block_spec
@@ -48,7 +67,10 @@ async def remote_site(settings: Settings) -> AsyncIterator[Site]:
         await here.connect(ends[0])
         await there.connect(ends[1])
         try:
-            yield RemoteSite(settings, Share(), [0], there, site._parts.hub)
+            hub = site._parts.hub
+            channels = channels_of(settings, hub, site._parts.identity)
+            async with channels.running():
+                yield RemoteSite(settings, Share(), [0], there, hub, channels)
         finally:
             there.close()
             await asyncio.gather(here.lost.wait(), there.lost.wait())
@@ -62,16 +84,41 @@ async def fake_site(settings: Settings) -> AsyncIterator[Site]:
 Play = Callable[[Callable[[Site], Awaitable[None]]], None]
 
 
-@pytest.fixture(params=[running_site, remote_site, fake_site])
-def play(request: pytest.FixtureRequest, tmp_path: Path) -> Play:
-    """Runs a scenario with a new site, which holds ten subscriptions at most and two slices."""
-    opened: Callable[[Settings], AbstractAsyncContextManager[Site]] = request.param
-    settings = Settings(
+@pytest.fixture(scope="module")
+def channels_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with channel_thread(tmp_path_factory.mktemp("servers")) as directory:
+        yield directory.url
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return Settings(
         data_dir=tmp_path / "data",
         pipeline=PipelineSettings(engine="inline", placement="mpartition", slices=2),
         registry=RegistrySettings(max_subscriptions=10),
     )
 
+
+@pytest.fixture(params=[running_site, remote_site, fake_site])
+def opened(request: pytest.FixtureRequest) -> "Open":
+    return request.param  # type: ignore[no-any-return]
+
+
+@pytest.fixture
+def play(opened: "Open", settings: Settings) -> Play:
+    """Runs a scenario with a new site, which holds ten subscriptions at most and two slices, and has no channels."""
+    return _player(opened, settings)
+
+
+@pytest.fixture
+def play_with_channels(opened: "Open", settings: Settings, channels_url: str) -> Play:
+    return _player(opened, replace(settings, channels=ChannelSettings(url=channels_url)))
+
+
+Open = Callable[[Settings], AbstractAsyncContextManager[Site]]
+
+
+def _player(opened: Open, settings: Settings) -> Play:
     async def main(scenario: Callable[[Site], Awaitable[None]]) -> None:
         async with opened(settings) as site:
             assert site.settings is settings
@@ -117,7 +164,19 @@ async def names(site: Site) -> list[str]:
     return [each.id for each in await site.subscriptions.page(None, 100)]
 
 
-@pytest.mark.parametrize("role", [Publications, Subscriptions, Sessions, Session, Slices, Observation])
+@pytest.mark.parametrize(
+    "role",
+    [
+        Publications,
+        Subscriptions,
+        Sessions,
+        Session,
+        Slices,
+        SiteChannels,
+        ChannelSession,
+        Observation,
+    ],
+)
 def test_every_method_of_a_role_is_covered_here(role: type) -> None:
     tested = Path(__file__).read_text(encoding="utf-8")
     methods = [name for name in vars(role) if not name.startswith("_")]
@@ -383,5 +442,108 @@ def test_observation_tells_how_the_site_is_doing(play: Play) -> None:
         assert status["engine"] == seen.engine
         assert (seen.ready, seen.log_next_offset, seen.subscriptions) == (True, 2, 1)
         assert seen.pipeline.position == 2
+
+    play(scenario)
+
+
+# --- channels -----------------------------------------------------------------------------------------
+
+
+async def messages(reader: ChannelSession, count: int) -> list[bytes | ChannelLoss]:
+    """That many, in as many calls as it takes."""
+    items: list[bytes | ChannelLoss] = []
+    while len(items) < count:
+        more = await reader.receive(count - len(items), WAIT_SECONDS)
+        assert more, f"only {items} came"
+        items += more
+    return items
+
+
+def test_readers_of_a_channel_get_its_messages_in_order(play_with_channels: Play) -> None:
+    async def scenario(site: Site) -> None:
+        assert await site.channels.publish("news", b"nobody hears") == 0
+        one, two = await site.channels.subscribe("news"), await site.channels.subscribe("news")
+        other = await site.channels.subscribe("other")
+        sent = [b"%d" % number for number in range(50)]
+        for message in sent:
+            await site.channels.publish("news", message)
+        assert await messages(one, 50) == sent
+        assert await messages(two, 50) == sent
+        await one.close()
+        await site.channels.publish("news", b"\x00\xff")
+        assert await messages(two, 1) == [b"\x00\xff"]
+        assert await other.receive(1, 0) == []
+        assert await other.receive(1, 0.01) == []
+        await two.close()
+        await other.close()
+
+    play_with_channels(scenario)
+
+
+def test_names_that_no_channel_can_have_are_refused(play_with_channels: Play) -> None:
+    async def scenario(site: Site) -> None:
+        for name, error in (("", InvalidRequest), ("__culver:ring", InvalidRequest), ("x" * 5_000, TooLarge)):
+            with pytest.raises(error) as caught:
+                await site.channels.publish(name, b"a")
+            assert caught.value.field == "channel"
+            with pytest.raises(error):
+                await site.channels.subscribe(name)
+
+    play_with_channels(scenario)
+
+
+def test_deliveries_of_a_subscription_with_a_channel_are_published_and_acknowledged(
+    play_with_channels: Play,
+) -> None:
+    async def scenario(site: Site) -> None:
+        reader = await site.channels.subscribe("alerts.eu")
+        asked = replace(spec("a > 1", "s"), channel="alerts.eu")
+        (registration,) = await site.subscriptions.add([asked])
+        assert registration.channel == "alerts.eu"
+        await site.publications.publish(events(1, 2, 3))
+        assert await messages(reader, 2) == [b'{"a": 2}', b'{"a": 3}']
+
+        async def acknowledged() -> bool:
+            return await site.sessions.pending([registration]) == [0]
+
+        await until(acknowledged)
+        await site.subscriptions.replace(replace(spec("a > 5", "s"), channel="alerts.eu"))
+        await site.publications.publish(events(4, 6))
+        assert await messages(reader, 1) == [b'{"a": 6}']
+        # What is not acknowledged yet is published again, on the new channel.
+        await until(acknowledged)
+        moved = await site.channels.subscribe("moved")
+        await site.subscriptions.replace(replace(spec("a > 5", "s"), channel="moved"))
+        await site.publications.publish(events(7))
+        assert await messages(moved, 1) == [b'{"a": 7}']
+        await until(acknowledged)
+        plain = await site.subscriptions.replace(spec("a > 5", "s"))
+        await site.publications.publish(events(8))
+        session = await site.sessions.open(plain)
+        assert await offsets(session, 1) == [6], "a subscription without a channel has its mailbox for itself"
+        await session.close()
+        assert await moved.receive(1, 0) == await reader.receive(1, 0) == []
+        await reader.close()
+        await moved.close()
+
+    play_with_channels(scenario)
+
+
+def test_status_of_channels_says_what_they_do(play_with_channels: Play) -> None:
+    async def scenario(site: Site) -> None:
+        status = site.channels.status()
+        assert (status.url, status.state) == (site.settings.channels.url, "running")
+        assert (status.subscriptions, status.failing, status.published) == (0, 0, 0)
+
+    play_with_channels(scenario)
+
+
+def test_site_without_a_channel_service_refuses(play: Play) -> None:
+    async def scenario(site: Site) -> None:
+        for refused in (site.channels.publish("news", b"a"), site.channels.subscribe("news")):
+            with pytest.raises(Conflict, match="--channels-url") as caught:
+                await refused
+            assert caught.value.field == "channel"
+        assert site.channels.status().state == "off"
 
     play(scenario)

@@ -15,7 +15,7 @@ from culver.errors import Conflict
 from culver.matching.index.storage.version_files import index_versions
 from culver.pipeline.batch_plan import LoadFile
 from culver.pipeline.site_files import SiteFiles
-from culver.pipeline.spark.cluster.standalone_cluster import ClusterState, StandaloneCluster
+from culver.pipeline.spark.standalone_cluster import ClusterState, StandaloneCluster
 from culver.site import RunningSite
 from support.maps import files_of_slices, mapped_segments
 from support.scenes import (

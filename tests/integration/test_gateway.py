@@ -621,7 +621,7 @@ def test_a_port_in_use_names_the_setting() -> None:
         async with served(site) as server:
             taken = GatewaySettings(port=server.port)
             with pytest.raises(InvalidConfiguration, match="in use") as refused:
-                await GatewayServer(create_app(site), taken).start()
+                await GatewayServer(create_app(site), taken).__aenter__()
             assert refused.value.field == "gateway.port"
 
     run(scenario())
@@ -638,7 +638,7 @@ def test_a_port_in_use_names_the_setting() -> None:
 def test_an_address_that_cannot_be_used_names_the_setting(settings: GatewaySettings, field: str) -> None:
     async def scenario() -> None:
         with pytest.raises(InvalidConfiguration) as refused:
-            await GatewayServer(create_app(FakeSite()), settings).start()
+            await GatewayServer(create_app(FakeSite()), settings).__aenter__()
         assert refused.value.field == field
 
     run(scenario())

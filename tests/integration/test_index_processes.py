@@ -30,7 +30,7 @@ print(json.dumps([matches.offsets.tolist(), matches.numbers.tolist(), time.perf_
 
 COMPILE = """
 import numpy as np
-from culver.matching.index.needs.row_needs import count
+from culver.matching.index.needs.met_needs import count
 
 counts = np.zeros(3, np.int64)
 count(np.array([0, 1], np.int32), np.array([1, -1], np.int32), np.array([0, 1, 3]), counts)
@@ -42,9 +42,9 @@ import sys
 from pathlib import Path
 from culver.matching import Entry, Index, IndexWriter, warm_up
 from culver.matching.index.keys import key_kernels
-from culver.matching.index.needs import need_cache, row_needs
+from culver.matching.index.needs import need_cache, met_needs
 from culver.matching.index.results import grouping
-from culver.matching.index.search import match_kernels
+from culver.matching.index.search import columnar_matcher
 from culver.model.columns import concat, encode
 from culver.model import Event
 from culver.model.language import parse
@@ -52,9 +52,9 @@ from culver.model.language import parse
 directory = Path(sys.argv[1])
 warm_up()
 every = [
-    *(match_kernels.match_segments, key_kernels.fill_keys, key_kernels.payload_sizes),
+    *(columnar_matcher.match_segments, key_kernels.fill_keys, key_kernels.payload_sizes),
     *(grouping.group_list, grouping.count_groups),
-    *(row_needs.count, row_needs.fill, row_needs.drop_repeated),
+    *(met_needs.count, met_needs.fill, met_needs.drop_repeated),
     *(need_cache.find_codes, need_cache.fill_slots),
 ]
 before = [list(kernel.signatures) for kernel in every]

@@ -1,6 +1,5 @@
 """The measuring code, against a stand-in for a site whose behaviour is known."""
 
-import asyncio
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -117,7 +116,7 @@ def test_the_floor_is_a_file_on_the_same_schedule(tmp_path: Path) -> None:
 
 
 def test_throughput_lasts_until_everything_is_delivered(prompt_site: SiteProcess) -> None:
-    measured = asyncio.run(measure_throughput(prompt_site.url, prompt_site.websocket_url, EVENTS))
+    measured = measure_throughput(prompt_site, EVENTS)
     assert measured.events == len(EVENTS)
     # The stand-in delivers 200 events with every look at its status.
     assert measured.deliver_seconds - measured.publish_seconds > 9 * 0.02

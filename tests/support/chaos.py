@@ -276,7 +276,9 @@ class Chaos:
             service.wait_until_listening()
         elif role is not None:
             time.sleep(_AWAY_SECONDS)
-            self._cluster.restart(role)
+            state = self._cluster.state()
+            assert state is not None
+            self._cluster._wait_for(self._cluster._start(state, role).processes[-1])
 
     def _find(self, kind: str, service: Service) -> list[psutil.Process]:
         match kind:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from culver.config import GatewaySettings, Settings
+from culver.config import ChannelSettings, GatewaySettings, Settings
 from culver.control.site_observation import (
     IndexScheme,
     IndexSlice,
@@ -24,8 +24,7 @@ from culver.log.publication_log import CommitReceipt
 from culver.matching import compile_rows
 from culver.model.columns.value_rows import values_at
 from culver.model.event import Event
-from culver.model.language.evaluation import evaluate
-from culver.model.language.predicate import Predicate
+from culver.model.language.predicate import Predicate, evaluate
 from culver.pipeline.engine_totals import (
     BATCH_SECONDS,
     BatchTotals,
@@ -33,10 +32,10 @@ from culver.pipeline.engine_totals import (
     SchemeTotals,
     SliceTotals,
 )
-from culver.registry.block_store import new_block
 from culver.registry.registration import Block, BlockSpec, Registration, SubscriptionSpec
 from culver.registry.registry import SetSummary
 from culver.registry.subscription_ids import new_ids, split_member
+from support.fake_channels import FakeChannels
 from support.memory_slices import MemorySlices
 
 
@@ -45,11 +44,14 @@ class FakeSite:
     publications wait until it is set."""
 
     def __init__(self, settings: Settings | None = None) -> None:
-        self.settings = settings or Settings(gateway=GatewaySettings(port=0))
+        self.settings = settings or Settings(
+            gateway=GatewaySettings(port=0), channels=ChannelSettings(url="http://channels.test")
+        )
         self.publications = FakePublications(self)
         self.subscriptions = FakeSubscriptions(self)
         self.sessions = FakeSessions(self)
         self.slices = MemorySlices()
+        self.channels = FakeChannels(self)
         self.observation = FakeObservation(self)
         self.ready = True
         self.events: list[Event] = []
@@ -88,6 +90,7 @@ class FakeSite:
             mailbox_bytes=spec.mailbox_bytes,
             mailbox_age_seconds=spec.mailbox_age_seconds,
             scheme=spec.scheme,
+            channel=spec.channel,
         )
         self._predicates[registration.number] = spec.predicate
         self.registrations[registration.id] = registration
@@ -127,6 +130,11 @@ class FakePublications:
         site.fail("publish")
         first = len(site.events)
         site.events += events
+        for offset in range(first, len(site.events)):
+            for each in site.registrations.values():
+                if each.channel is not None and site.matches(each, offset):
+                    await site.channels.publish(each.channel, site.events[offset].payload)
+                    site.acknowledged[each.id] = offset
         site.wake()
         return CommitReceipt(first, len(site.events))
 
@@ -159,7 +167,7 @@ class FakeSubscriptions:
             options = (True, spec.expires_at_us, spec.mailbox_count)
             site.register(SubscriptionSpec(predicate, f"{spec.name}.{first + row}", *options))
         since, number = len(site.events), site.last_number - len(spec) + 1
-        return new_block(spec, number, first, since, site.last_number, site.now_us, b"")
+        return replace(spec.block(number, first, since, site.last_number, site.now_us), values=b"")
 
     async def replace(self, spec: SubscriptionSpec) -> Registration:
         old = await self.get(str(spec.id))

@@ -14,6 +14,7 @@ from culver.delivery.ranges.retained_ranges import rows_of
 from culver.log.files import FileLog
 from culver.pipeline.notifications import Notifications, write_notifications
 from culver.registry.registration import Block, Registration
+from culver.site.gateway_group import GatewayGroup
 from support.logs import batch
 
 SECOND_US = 1_000_000
@@ -97,7 +98,9 @@ class Disk:
         return sorted(path.name for path in self.notifications.iterdir())
 
     def hub(self, settings: DeliverySettings | None = None) -> Hub:
-        return Hub.open(self.path / "delivery", self.log, settings or DeliverySettings(), lambda: self.now_us)
+        group = GatewayGroup((), self.path)  # no gateway but the site's own
+        settings = settings or DeliverySettings()
+        return Hub.open(self.path / "delivery", self.log, settings, lambda: self.now_us, group.share, group)
 
     def publish(self, count: int, received_us: int = 0) -> None:
         """Append events; event n has the payload {"n": n}."""

@@ -10,9 +10,8 @@ from culver.config import Settings
 from culver.delivery.deliveries import Delivery
 from culver.errors import CulverError
 from culver.model.event import Event
-from culver.model.language.evaluation import evaluate
 from culver.model.language.parser import parse
-from culver.model.language.predicate import Predicate
+from culver.model.language.predicate import Predicate, evaluate
 from culver.registry.registration import Registration, SubscriptionSpec
 from culver.site import RunningSite
 from support.events import random_event

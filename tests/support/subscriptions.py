@@ -20,9 +20,15 @@ def spec(
     durable: bool = True,
     expires_at_us: int | None = None,
     scheme: str = "columnar",
+    channel: str | None = None,
 ) -> SubscriptionSpec:
     return SubscriptionSpec(
-        predicate(text), id=id, durable=durable, expires_at_us=expires_at_us, scheme=scheme
+        predicate(text),
+        id=id,
+        durable=durable,
+        expires_at_us=expires_at_us,
+        scheme=scheme,
+        channel=channel,
     )
 
 
@@ -35,5 +41,8 @@ def block_spec(
 
 def expanded(registrations: Iterable[Registration | Block]) -> list[Registration]:
     """Every member of a block as a registration of its own, by number."""
-    members = [list(each.members()) if isinstance(each, Block) else [each] for each in registrations]
+    members = [
+        list(each.registrations(each.numbers().tolist())) if isinstance(each, Block) else [each]
+        for each in registrations
+    ]
     return sorted((member for block in members for member in block), key=lambda each: each.number)

@@ -19,8 +19,8 @@ import pytest
 import culver
 from culver.delivery.shares import share_of
 from culver.model.formats import parse_event
-from culver.model.language.evaluation import evaluate
 from culver.model.language.parser import parse
+from culver.model.language.predicate import evaluate
 from support.service import Service
 from support.until import until
 

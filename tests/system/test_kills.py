@@ -16,8 +16,8 @@ import pytest
 
 from culver.errors import CulverError
 from culver.model.formats import parse_event
-from culver.model.language.evaluation import evaluate
 from culver.model.language.parser import parse
+from culver.model.language.predicate import evaluate
 from support.events import random_event_json
 from support.filters import random_filter
 from support.service import Service

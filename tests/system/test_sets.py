@@ -48,9 +48,7 @@ def test_members_are_delivered_to_before_and_after_a_restart(tmp_path: Path) -> 
         service.wait_until_ready()
         service.http.post("/v1/events", json={"symbol": "s1", "close": 1e6})
         assert [add(service.http, first)["since"] for first in (0, ROWS)] == [1, 1]
-        assert (
-            register_rows(service.http, "other", "close < ?", {"close": [-1.0] * 10}, lambda done: None) > 0
-        )
+        assert register_rows(service.http, "other", "close < ?", {"close": [-1.0] * 10}) > 0
         replaced = service.http.put("/v1/subscriptions/quotes.201", json={"filter": "close < 0"})
         assert replaced.status_code == 200
         assert service.http.delete("/v1/subscriptions/quotes.301").status_code == 204

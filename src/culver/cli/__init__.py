@@ -3,9 +3,9 @@
 root              the command `culver`: its table of commands, each loaded when it is used
 failures          runs a command line; turns errors into messages and exit codes
 commands/         one module for each command, or group of commands
-client_calls      options, answers and lists, shared by the commands that call a site
+client_calls      options, calls, answers and lists, shared by the commands that call a site
 line_publisher    reads standard input and publishes its lines
-top_text          one frame of `culver top`; slices_text the slices; figures the numbers in both
+site_text         one frame of `culver top`, and the page of `culver slices`
 startup_progress  the line that shows how a start goes on; shell_hints the lines to paste after it
 """
 

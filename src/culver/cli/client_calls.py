@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, TypeVar
 
 import click
@@ -30,6 +30,16 @@ scheme_option = click.option(
 )
 
 
+def ask(url: str, call: Callable[[Client], Awaitable[_T]], timeout_seconds: float = 30.0) -> _T:
+    """Connect to the site, make the call, and disconnect."""
+
+    async def work() -> _T:
+        async with connect(url, timeout_seconds=timeout_seconds) as client:
+            return await call(client)
+
+    return asyncio.run(work())
+
+
 def read_answer(answer: dict[str, Any], record: type[_T]) -> _T:
     """The site's answer as a record. Raises ConnectionFailed where the two do not fit."""
     try:
@@ -52,22 +62,21 @@ def list_all(
     """Print one line for each thing that `fetch` yields. `row` gives its cells: a name, a number, perhaps more, and a
     filter. `heads` are the headings of all but the filter. Where there is nothing, standard error says `nothing`."""
 
-    async def work() -> None:
-        async with connect(url) as client:
-            shown = 0
-            async for each in fetch(client):
-                if as_json:
-                    click.echo(json_line(each))
-                else:
-                    if shown == 0:
-                        click.echo(_line(*heads, "FILTER"))
-                    *cells, text = row(each)
-                    click.echo(_line(*cells, one_line(str(text))))
-                shown += 1
-            if shown == 0:
-                click.echo(nothing, err=True)
+    async def work(client: Client) -> None:
+        shown = 0
+        async for each in fetch(client):
+            if as_json:
+                click.echo(json_line(each))
+            else:
+                if shown == 0:
+                    click.echo(_line(*heads, "FILTER"))
+                *cells, text = row(each)
+                click.echo(_line(*cells, one_line(str(text))))
+            shown += 1
+        if shown == 0:
+            click.echo(nothing, err=True)
 
-    asyncio.run(work())
+    ask(url, work)
 
 
 def _line(name: object, number: object, *more: object) -> str:

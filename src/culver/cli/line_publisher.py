@@ -28,6 +28,7 @@ _PROGRESS_SECONDS = 0.2
 _PATIENCE_SECONDS = 60.0
 _ABOUT_ONE_EVENT = ("invalid_event", "too_large", "invalid_request")
 _TRY_LATER = ("rate_limited", "unavailable")
+# Of the event that a refusal is about, as in "events[3].price".
 _AT_PLACE = re.compile(r"(?:events)?\[(\d{1,9})\][.:]?\s*")
 # The rules that hold on every site; each site has its own limits of an event's size.
 _VALUE_RULES = EventSettings(max_bytes=2**62, max_attributes=2**62, max_name_length=2**62, max_depth=256)
@@ -117,8 +118,9 @@ class LinePublisher:
         except RequestRefused as exc:
             if exc.details.get("code") not in _ABOUT_ONE_EVENT:
                 raise
-            culprit = 0 if len(batch) == 1 else _place(exc.field)
-            if culprit is None or culprit >= len(batch):
+            place = _AT_PLACE.match(exc.field or "")
+            culprit = 0 if len(batch) == 1 else int(place[1]) if place else len(batch)
+            if culprit >= len(batch):
                 for line in batch:
                     await self._publish([line], again=True)
                 return
@@ -165,12 +167,6 @@ class LinePublisher:
         message = f"{error.message} ({done})" if self._summary.published else error.message
         error.message, error.args = message, (message,)
         return error
-
-
-def _place(field: str | None) -> int | None:
-    """The index of the event that a refusal is about, from a field such as "events[3].price"."""
-    found = _AT_PLACE.match(field or "")
-    return int(found[1]) if found else None
 
 
 def _first(failures: BaseExceptionGroup[CulverError | OSError]) -> CulverError | OSError:

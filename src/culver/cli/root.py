@@ -1,10 +1,8 @@
 """The command `culver` itself: a group that knows its commands by name and loads one when it is used."""
 
-import importlib
 import logging
+import pkgutil
 import sys
-from collections.abc import Mapping
-from typing import Any
 
 import click
 
@@ -12,59 +10,49 @@ from culver import __version__
 
 LEVELS = ["debug", "info", "warning", "error"]
 
-_COMMANDS: dict[str, tuple[str, str, str]] = {
-    # name: (module, attribute, first line of the command's help)
-    "serve": ("culver.cli.commands.serve", "serve", "Start a site and run it until Ctrl-C."),
-    "pub": ("culver.cli.commands.pub", "pub", "Publish one event, or a stream of them from standard input."),
-    "sub": ("culver.cli.commands.sub", "sub", "Subscribe to a filter and print its events as they come."),
-    "subs": ("culver.cli.commands.subs", "subs", "List, show, add and remove durable subscriptions."),
-    "top": ("culver.cli.commands.top", "top", "Show what a site's pipeline does, live, until Ctrl-C."),
-    "slices": (
-        "culver.cli.commands.slice_commands",
-        "slices",
-        "List, add and remove slices of a site's index.",
+# Where each command is, and the first line of its help.
+_COMMANDS = {
+    "serve": ("cli.commands.serve:serve", "Start a site and run it until Ctrl-C."),
+    "pub": ("cli.commands.pub:pub", "Publish one event, or a stream of them from standard input."),
+    "sub": ("cli.commands.sub:sub", "Subscribe to a filter and print its events as they come."),
+    "subs": ("cli.commands.subs:subs", "List, show, add and remove durable subscriptions."),
+    "top": ("cli.commands.top:top", "Show what a site's pipeline does, live, until Ctrl-C."),
+    "slices": ("cli.commands.slice_commands:slices", "List, add and remove slices of a site's index."),
+    "filter": ("cli.commands.filter_command:filters", "Try out filters, without a site."),
+    "channels": (
+        "cli.commands.channels_command:channels",
+        "Channels over many Redis or Valkey servers: topics with low latency.",
     ),
-    "filter": ("culver.cli.commands.filter_command", "filters", "Try out filters, without a site."),
     "cluster": (
-        "culver.cli.commands.cluster_command",
-        "cluster",
+        "cli.commands.cluster_command:cluster",
         "Start and stop a standalone Spark cluster on this machine.",
     ),
-    "bench": (
-        "culver.bench.bench_command",
-        "bench",
-        "Measure Culver: a table for people, a JSON object for machines.",
-    ),
+    "bench": ("bench.bench_command:bench", "Measure Culver: a table for people, a JSON object for machines."),
 }
 
 
 class LazyGroup(click.Group):
-    """Lists its commands from a table of (module, attribute, summary), so that `culver --help` imports none."""
-
-    def __init__(self, table: Mapping[str, tuple[str, str, str]], **options: Any) -> None:
-        super().__init__(**options)
-        self._table = table
+    """Lists its commands from the table, so that `culver --help` imports none."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(self._table)
+        return list(_COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in self._table:
+        if cmd_name not in _COMMANDS:
             return None
-        module, attribute, _ = self._table[cmd_name]
-        command = getattr(importlib.import_module(module), attribute)
+        command = pkgutil.resolve_name(f"culver.{_COMMANDS[cmd_name][0]}")
         assert isinstance(command, click.Command)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl([(name, summary) for name, (_, _, summary) in self._table.items()])
+            formatter.write_dl([(name, summary) for name, (_, summary) in _COMMANDS.items()])
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and not args[0].startswith("-") and args[0] not in self._table:
-            ctx.fail(f"there is no command {args[0]!r}; the commands are {', '.join(self._table)}")
+        if args and not args[0].startswith("-") and args[0] not in _COMMANDS:
+            ctx.fail(f"there is no command {args[0]!r}; the commands are {', '.join(_COMMANDS)}")
         return super().resolve_command(ctx, args)
 
 
@@ -80,7 +68,6 @@ def _root(log_level: str) -> None:
 
 
 culver = LazyGroup(
-    _COMMANDS,
     name="culver",
     callback=_root,
     no_args_is_help=True,

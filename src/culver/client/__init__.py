@@ -10,9 +10,9 @@ from culver.lazy import lazy_names
 
 if TYPE_CHECKING:
     from culver.client.async_client import Client as Client, ClientState as ClientState, connect as connect
-    from culver.client.delivered_message import Message as Message, SyncMessage as SyncMessage
     from culver.client.event_encoding import encode_event as encode_event
-    from culver.client.message_stream import Stream as Stream
+    from culver.client.feed import Stream as Stream
+    from culver.client.message_buffer import Message as Message, SyncMessage as SyncMessage
     from culver.client.row_pieces import (
         ARROW_STREAM as ARROW_STREAM,
         RowsLike as RowsLike,

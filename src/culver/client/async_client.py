@@ -8,11 +8,10 @@ from typing import Any, Literal, Self, TypedDict, TypeVar, Unpack, overload
 
 import msgspec
 
-from culver.client.delivered_message import Message
 from culver.client.event_encoding import EventLike, encode_event, encode_events
-from culver.client.feed import Feed
+from culver.client.feed import Feed, Stream
 from culver.client.link import Link, set_path, subscription_path
-from culver.client.message_stream import Stream
+from culver.client.message_buffer import Message
 from culver.client.row_pieces import ARROW_STREAM, RowsLike, as_table, piece, rows_at_a_time
 from culver.client.site_address import default_url, parse_address
 from culver.client.subscription_source import Source
@@ -26,6 +25,7 @@ from culver.messages import (
     Gap,
     Mailbox,
     MailboxLimits,
+    NewDeliveryTarget,
     NewSlice,
     NewSubscription,
     Receipt,
@@ -206,14 +206,17 @@ class Client:
         expires_in_seconds: float | None = None,
         mailbox: Mailbox | None = None,
         scheme: str | None = None,
+        channel: str | None = None,
     ) -> Subscription:
-        """Make a durable subscription; without an id the site chooses one, and without a scheme the columnar."""
+        """Make a durable subscription; without an id the site chooses one, and without a scheme the columnar. With
+        `channel`, the site publishes its deliveries on that channel."""
         body = NewSubscription(
             id=id,
             filter=filter_text,
             scheme=scheme,
             expires_in_seconds=expires_in_seconds,
             mailbox=_limits(mailbox),
+            deliver=_target(channel),
         )
         return await self._open_link().ask(Subscription, "POST", "/v1/subscriptions", body=body)
 
@@ -225,6 +228,7 @@ class Client:
         expires_in_seconds: float | None = None,
         mailbox: Mailbox | None = None,
         scheme: str | None = None,
+        channel: str | None = None,
     ) -> Subscription:
         """Give a subscription a new filter and options; its mailbox stays. Events are matched with the new
         filter, by the new scheme, from position `since` of the answer on."""
@@ -233,6 +237,7 @@ class Client:
             scheme=scheme,
             expires_in_seconds=expires_in_seconds,
             mailbox=_limits(mailbox),
+            deliver=_target(channel),
         )
         return await self._open_link().ask(Subscription, "PUT", subscription_path(id), body=body)
 
@@ -347,8 +352,7 @@ class Client:
         return await self._open_link().ask(dict[str, Any], "POST", "/v1/slices", body=NewSlice(split=split))
 
     async def remove_slice(self, number: int) -> dict[str, Any]:
-        """Have a slice's neighbours take over what it has; the slices that there are then, whose numbers may be
-        others."""
+        """Have a slice's neighbours take over what it has; the slices that there are then, numbered anew."""
         return await self._open_link().ask(dict[str, Any], "DELETE", f"/v1/slices/{number}")
 
     # --- inside ---
@@ -382,9 +386,11 @@ class Client:
         self.gaps += 1
 
 
-def connect(url: str | None = None, **options: Any) -> Client:
-    """A client for the site at `url`; the options are those of Client."""
-    return Client(url, **options)
+connect = Client
+
+
+def _target(channel: str | None) -> NewDeliveryTarget | None:
+    return None if channel is None else NewDeliveryTarget(channel=channel)
 
 
 def _limits(mailbox: Mailbox | None) -> MailboxLimits | None:

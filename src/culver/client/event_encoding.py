@@ -81,8 +81,7 @@ def decode_timestamp(value: dict[str, Any]) -> Any:
 
 
 def _plain(value: Any, path: str) -> Any:
-    """The value as JSON has it, checked by the rules for values: the site would refuse it otherwise, and could
-    not always say to whom."""
+    """The value as JSON has it, checked by the rules for values."""
     if isinstance(value, str):
         if not value.isascii():
             _refuse_surrogates(value, path)

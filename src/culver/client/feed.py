@@ -1,4 +1,4 @@
-"""One subscription's supply: a task that attaches it, attaches it again after a loss, and a buffer.
+"""Streams, which `subscribe` returns, and what feeds one: a task that attaches its subscription again and again.
 
 attaching ──> attached ──┬─ connection lost ──> wait (backoff) ──> attaching
     ^                    ├─ buffer full (durable only): detach, wait until it is low ──┐
@@ -9,18 +9,20 @@ attaching ──> attached ──┬─ connection lost ──> wait (backoff) �
 import asyncio
 import logging
 import random
+import weakref
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import Any, Generic, Self, TypeVar, cast
 
-from culver.client.delivered_message import Message
 from culver.client.link import Link, backoff, subscription_path
-from culver.client.message_buffer import Buffer
+from culver.client.message_buffer import Buffer, Message
 from culver.client.subscription_source import Source
 from culver.client.websocket_connection import Connection
 from culver.errors import ClientError, ConnectionFailed, CulverError, RequestRefused
 from culver.messages import Ack, Acknowledgement, DeliveredEvent, Detach, Gap
 
 logger = logging.getLogger("culver.client")
+Item = TypeVar("Item", bound=Message | Gap)
+
 _FLUSH_SECONDS = 2.0
 _PAUSE_SECONDS = 0.1
 _MOST_HOPS = 3  # from gateway to gateway
@@ -58,8 +60,7 @@ class Feed:
     # --- for the stream that reads ---
 
     async def next(self) -> Message | Gap | None:
-        """The next item; None at the end. Raises what ended the feed, once all that came before is taken.
-        Cancelling it loses nothing."""
+        """The next item; None at the end. Raises, after all items, what ended the feed. Cancelling loses nothing."""
         while True:
             self._changed.clear()
             item = self._buffer.take()
@@ -241,7 +242,6 @@ class _Acker:
             self._task = asyncio.create_task(self._work(), name="culver-client-acker")
 
     def note(self, offset: int) -> None:
-        """Everything up to `offset` was acknowledged, by whomever."""
         self._done = max(self._done, offset)
 
     async def flush(self, timeout_seconds: float) -> None:
@@ -279,3 +279,106 @@ class _Acker:
                 logger.warning("%s: acknowledging %d: %s", self._label, offset, exc)
                 return True
         return True
+
+
+class Stream(Generic[Item]):
+    """Starts with the first `anext` (or `async with`, or `start`), and ends when the subscription is removed.
+
+    Leaving an `async for` early leaves the subscription attached until the stream is closed, is garbage
+    collected, or its client is closed. Iteration raises ConnectionFailed where the first connection fails,
+    and RequestRefused where the site refuses the subscription. One task reads it at a time.
+    """
+
+    def __init__(
+        self,
+        feed: Feed,
+        spawn: Callable[[Feed], "asyncio.Task[None]"],
+        *,
+        automatic: bool,
+        yield_gaps: bool,
+        count_gap: Callable[[Gap], None],
+    ) -> None:
+        self._feed = feed
+        self._spawn = spawn
+        self._automatic = automatic
+        self._yield_gaps = yield_gaps
+        self._count_gap = count_gap
+        self._in_hand: int | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._closed = False
+        self.gaps = 0
+        """How many gaps were met so far, yielded or not."""
+
+    @property
+    def subscription(self) -> str:
+        """The subscription's id on the site; empty before the start. A live one's changes with each connection."""
+        return self._feed.source.subscription
+
+    @property
+    def since(self) -> int | None:
+        """The log position from which every matching event is delivered; None before the start."""
+        return self._feed.source.since
+
+    async def start(self) -> None:
+        """Attach now and wait for it, instead of with the first item."""
+        self._launch()
+        await self._feed.ready()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Item:
+        self._launch()
+        if self._automatic and self._in_hand is not None:
+            self._feed.done_with(self._in_hand)
+        self._in_hand = None
+        while True:
+            item = await self._feed.next()
+            if item is None:
+                raise StopAsyncIteration
+            if isinstance(item, Message):
+                self._in_hand = item.offset
+                return cast(Item, item)
+            self.gaps += 1
+            self._count_gap(item)
+            if self._yield_gaps:
+                return cast(Item, item)
+            logger.warning(
+                "%s: events from %d to %d may be missing (%s, %s)",
+                self._feed.source,
+                item.start,
+                item.end - 1,
+                "number unknown" if item.dropped is None else f"{item.dropped} dropped",
+                item.reason,
+            )
+
+    async def close(self) -> None:
+        """Stop receiving. A live subscription ends; a durable one gets what was not acknowledged again."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.close()
+
+    def _launch(self) -> None:
+        if self._closed:
+            raise ClientError("the stream is closed")
+        if self._task is None:
+            self._task = self._spawn(self._feed)
+            # The task keeps the feed, not the stream: a stream that nobody can read any more is ended.
+            finalizer = weakref.finalize(self, _cancel, asyncio.get_running_loop(), self._task)
+            finalizer.atexit = False
+
+
+def _cancel(loop: asyncio.AbstractEventLoop, task: "asyncio.Task[None]") -> None:
+    """Finalizers run in any thread, also after the loop has gone."""
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(task.cancel)

@@ -36,8 +36,7 @@ class Link:
         self._closed = False
 
     async def connection(self, url: str | None = None) -> Connection:
-        """The WebSocket connection to the site, or to one of its gateways, opened now if there is none. Raises
-        ConnectionFailed."""
+        """The WebSocket connection to the site or a gateway, opened now if there is none. Raises ConnectionFailed."""
         address = self.address if url is None else parse_address(url)
         async with self._opening:
             if self._closed:

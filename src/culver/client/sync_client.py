@@ -2,16 +2,16 @@
 
 import asyncio
 import functools
-import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import Future
 from typing import Any, Concatenate, Generic, Literal, ParamSpec, Self, TypeVar, Unpack, cast, overload
 
 from culver.client.async_client import Client, SubscribeOptions
-from culver.client.delivered_message import Message, SyncMessage
 from culver.client.event_encoding import EventLike
-from culver.client.message_stream import Stream
+from culver.client.feed import Stream
+from culver.client.message_buffer import Message, SyncMessage
 from culver.errors import ClientError
+from culver.loop_thread import LoopThread
 from culver.messages import Gap, Receipt
 
 Result = TypeVar("Result")
@@ -52,8 +52,7 @@ class SyncClient:
 
     def __init__(self, url: str | None = None, **options: Any) -> None:
         self._client = Client(url, **options)
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
+        self._thread: LoopThread | None = None
 
     @property
     def url(self) -> str:
@@ -61,40 +60,28 @@ class SyncClient:
 
     @property
     def gaps(self) -> int:
-        """How many gaps all subscriptions of this client have met."""
         return self._client.gaps
 
     def __enter__(self) -> Self:
         if self._thread is not None:
             raise ClientError(f"a client is opened once, and this one is {self._client.state.value}")
-        opened: Future[asyncio.AbstractEventLoop] = Future()
-        serve = functools.partial(asyncio.run, self._serve(opened))
-        self._thread = threading.Thread(target=serve, name="culver-client", daemon=True)
-        self._thread.start()
-        self._loop = opened.result()
+        self._thread = LoopThread("culver-client", self._client)
         return self
 
     def __exit__(self, *error: object) -> None:
         self.close()
 
     def close(self) -> None:
-        if self._loop is None or self._thread is None or self._loop.is_closed():
-            return
-        self._loop.call_soon_threadsafe(self._closing.set)
-        self._thread.join()
-
-    async def _serve(self, opened: "Future[asyncio.AbstractEventLoop]") -> None:
-        self._closing = asyncio.Event()
-        async with self._client:
-            opened.set_result(asyncio.get_running_loop())
-            await self._closing.wait()
+        if self._thread is not None:
+            self._thread.close()
 
     def publish_soon(
         self, events: EventLike | Iterable[EventLike] | None = None, /, **attributes: Any
     ) -> Future[Receipt]:
         """Publish without waiting: the future has the receipt or the error. Never more than
         `max_in_flight` are sent before answers come back; bound the futures you hold yourself."""
-        return self._submit(self._client.publish(events, **attributes))
+        work = self._client.publish(events, **attributes)
+        return self._open_thread(work).submit(work)
 
     @overload
     def subscribe(
@@ -136,21 +123,15 @@ class SyncClient:
     add_slice = _blocking(Client.add_slice)
     remove_slice = _blocking(Client.remove_slice)
 
-    def _submit(self, work: Coroutine[Any, Any, Result]) -> "Future[Result]":
-        if self._loop is None or self._loop.is_closed():
-            work.close()
-            state = "not open yet; use `with`" if self._loop is None else "closed"
-            raise ClientError(f"the client is {state}")
-        return asyncio.run_coroutine_threadsafe(work, self._loop)
-
     def _run(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """Run on the client's loop and wait. An interrupt cancels the work."""
-        future = self._submit(work)
-        try:
-            return future.result()
-        except BaseException:
-            future.cancel()
-            raise
+        return self._open_thread(work).run(work)
+
+    def _open_thread(self, work: Coroutine[Any, Any, Any]) -> LoopThread:
+        if self._thread is None or self._thread.is_closed:
+            work.close()
+            state = "not open yet; use `with`" if self._thread is None else "closed"
+            raise ClientError(f"the client is {state}")
+        return self._thread
 
 
 class SyncStream(Generic[SyncItem]):
@@ -214,6 +195,4 @@ class SyncStream(Generic[SyncItem]):
         self.close()
 
 
-def connect_sync(url: str | None = None, **options: Any) -> SyncClient:
-    """A blocking client for the site at `url`; the options are those of Client."""
-    return SyncClient(url, **options)
+connect_sync = SyncClient

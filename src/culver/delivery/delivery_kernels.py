@@ -20,6 +20,18 @@ def load() -> None:
 
 
 @compiled
+def search(values: Integers | Rows, wanted: int, low: int, high: int) -> int:
+    """Find the first place from `low` on whose value is not below `wanted`, or `high`. The values ascend."""
+    while low < high:
+        middle = (low + high) // 2
+        if values[middle] < wanted:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@compiled
 def find(wanted: Integers, known: Integers, values: Integers, found: Integers) -> None:
     """Find the value of each wanted number, -1 where the number is not known. Both kinds of numbers ascend.
 
@@ -33,13 +45,7 @@ def find(wanted: Integers, known: Integers, values: Integers, found: Integers) -
             found[i] = values[guess]
             low = guess + 1
             continue
-        high = len(known)
-        while low < high:
-            middle = (low + high) // 2
-            if known[middle] < number:
-                low = middle + 1
-            else:
-                high = middle
+        low = search(known, number, low, len(known))
         found[i] = -1
         if low < len(known) and known[low] == number:
             found[i] = values[low]
@@ -48,18 +54,11 @@ def find(wanted: Integers, known: Integers, values: Integers, found: Integers) -
 
 @compiled
 def meet(numbers: Integers, others: Integers, places: Integers) -> int:
-    """Find the places of the numbers that are among the others too; both ascend. Fills `places`, and returns how many
-    there are."""
+    """Fill `places` with those of the numbers that are among the others too, and return how many. Both ascend."""
     few, many = (others, numbers) if len(others) < len(numbers) else (numbers, others)
     found = low = 0
     for i in range(len(few)):
-        high = len(many)
-        while low < high:
-            middle = (low + high) // 2
-            if many[middle] < few[i]:
-                low = middle + 1
-            else:
-                high = middle
+        low = search(many, few[i], low, len(many))
         if low < len(many) and many[low] == few[i]:
             places[found] = low if len(others) < len(numbers) else i
             found += 1
@@ -95,13 +94,7 @@ def count(
         lowest = max(start, counted[slot, 0]) - base
         first, end = bounds[i], bounds[i + 1]
         if lowest > 0:
-            high = end
-            while first < high:
-                middle = (first + high) // 2
-                if rows[middle] < lowest:
-                    first = middle + 1
-                else:
-                    high = middle
+            first = search(rows, lowest, first, end)
         if first < end:
             counted[slot, 1] += end - first
             counted[slot, 2] += largest[end - first]
@@ -121,8 +114,7 @@ def copy_kept(
     kept_bounds: Integers,
     kept_rows: Rows,
 ) -> int:
-    """Copy the registrations to keep, with their rows from `skip` on, less `skip`. Leaves out a registration that has
-    none. Returns how many are left."""
+    """Copy the registrations to keep that have rows from `skip` on, with these less `skip`. Returns how many."""
     count = into = 0
     for i in range(len(keep)):
         kept_bounds[count] = into

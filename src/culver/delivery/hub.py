@@ -16,19 +16,20 @@ from numpy.typing import NDArray
 
 from culver.config import DeliverySettings
 from culver.delivery import delivery_kernels
+from culver.delivery.channel_targets import ChannelTargets
 from culver.delivery.live_buffer import LiveBuffer
 from culver.delivery.mailboxes.cursor_store import CursorStore
 from culver.delivery.mailboxes.mailbox_columns import NONE
 from culver.delivery.mailboxes.mailbox_keeper import MailboxKeeper
 from culver.delivery.mailboxes.mailboxes import Mailboxes
 from culver.delivery.payload_reader import PayloadReader
-from culver.delivery.ranges.file_keeper import FileKeeper, Followers, NoFollowers
+from culver.delivery.ranges.file_keeper import FileKeeper, Followers
 from culver.delivery.ranges.followed_files import FileRange, FollowedFiles
 from culver.delivery.ranges.notification_directory import NotificationFiles
-from culver.delivery.session_table import SessionTable
-from culver.delivery.shares import WHOLE, Share
-from culver.delivery.subscriber_sessions import DurableSession, LiveSession
-from culver.errors import Conflict, InvalidRequest, NotFound, StorageError, Unavailable
+from culver.delivery.session_table import SessionTable, ended
+from culver.delivery.shares import Share
+from culver.delivery.subscriber_sessions import DurableSession, LiveSession, SubscriberSession
+from culver.errors import Conflict, InvalidRequest, StorageError, Unavailable
 from culver.log import ReadableLog
 from culver.pipeline import Notifications, notification_file_name
 from culver.registry import Block, Registration
@@ -62,7 +63,7 @@ class Hub:
         settings: DeliverySettings,
         share: Share,
     ) -> None:
-        self._mailboxes = mailboxes
+        self.mailboxes = mailboxes
         self._files = files
         self._cursors = cursors
         self._settings = settings
@@ -70,7 +71,8 @@ class Hub:
         self._keeper = MailboxKeeper(mailboxes, cursors, log)
         self._sessions = SessionTable()
         self._log = log
-        self._payloads = PayloadReader(log)
+        self.payloads = PayloadReader(log)
+        self.channel_targets = ChannelTargets()
         self._closed = False
         self._registered = False
         self._housekeeping = asyncio.Lock()
@@ -86,8 +88,8 @@ class Hub:
         log: ReadableLog,
         settings: DeliverySettings,
         clock_us: Callable[[], int],
-        share: Share = WHOLE,
-        followers: Followers | None = None,
+        share: Share,
+        followers: Followers,
     ) -> "Hub":
         """Recover from the files below `directory`, which this hub keeps. Raises StorageCorrupt, StorageError."""
         delivery_kernels.load()
@@ -106,9 +108,7 @@ class Hub:
             raise StorageError(f"cannot open the mailboxes in {directory}: {exc.strerror}") from exc
         mailboxes = Mailboxes(settings, stored)
         mailboxes.restore(recovered.ranges, recovered.frontier)
-        keeper = FileKeeper(
-            mailboxes, files, cursors, recovered.waiting, followers or NoFollowers(), clock_us()
-        )
+        keeper = FileKeeper(mailboxes, files, cursors, recovered.waiting, followers, clock_us())
         return cls(mailboxes, keeper, cursors, log, settings, share)
 
     @classmethod
@@ -137,43 +137,27 @@ class Hub:
     @property
     def frontier(self) -> int:
         """All offsets below are accepted."""
-        return self._mailboxes.frontier
+        return self.mailboxes.frontier
 
     @property
     def stored_frontier(self) -> int:
         """All offsets below are accepted for good: no crash or power cut takes the frontier below it."""
-        return self._mailboxes.stored_frontier()
-
-    @property
-    def index_version(self) -> int:
-        """The index version of the newest accepted notifications, 0 if there are none."""
-        return self._mailboxes.index_version
-
-    @property
-    def mailboxes(self) -> Mailboxes:
-        return self._mailboxes
-
-    @property
-    def payloads(self) -> PayloadReader:
-        return self._payloads
+        return self.mailboxes.stored_frontier()
 
     @property
     def subscriptions(self) -> int:
-        """How many subscriptions there are in its share."""
-        return self._mailboxes.count() + self._sessions.live_subscriptions
+        return self.mailboxes.columns.count() + self._sessions.live_subscriptions
 
     @property
     def sessions(self) -> int:
-        """How many sessions are connected."""
         return self._sessions.sessions
 
     def knows(self, numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Which of these registrations, ascending, anybody here may receive something for."""
-        return self._mailboxes.knows(numbers) | self._sessions.knows_live(numbers)
+        return self.mailboxes.knows(numbers) | self._sessions.knows_live(numbers)
 
     def register(self, registrations: Iterable[Registration | Block]) -> None:
-        """Take note of registrations that began, changed or ended: of all at start-up, then of each change. Passes
-        over those of other shares."""
+        """Take note of its share of registrations that began, changed or ended: all at start, then each change."""
         self._registered = True
         durable: list[Registration] = []
         for registration in registrations:
@@ -188,23 +172,24 @@ class Hub:
                 self._sessions.end_live(registration)
             elif self._sessions.buffer(registration.number) is None:
                 self._start_live(registration)
-        for subscription, number in self._mailboxes.register(durable):
+        for subscription, number in self.mailboxes.register(durable):
             self._keeper.forget(subscription, number)
             self._sessions.end_durable(subscription, range(number + 1))
         for registration in durable:
             if registration.until is None:
                 self._sessions.replace(registration)
+        self.channel_targets.register(durable)
 
     def accept(self, notifications: Notifications, *, stored: bool = True) -> None:
         """Take note of the next range of the log and wake the sessions it concerns.
 
         Passes over a part that is known already. Raises ValueError where the range leaves a hole, and StorageError
         where too much is in memory because the disk refuses."""
-        if not stored and self._mailboxes.ranges.unstored_bytes > _MOST_UNSTORED_BYTES:
+        if not stored and self.mailboxes.ranges.unstored_bytes > _MOST_UNSTORED_BYTES:
             raise StorageError(
                 "notification files are not written quickly enough, or not at all; matching waits"
             )
-        item = self._mailboxes.accept(notifications, stored=stored)
+        item = self.mailboxes.accept(notifications, stored=stored)
         if item is None:
             self._files.surplus(notification_file_name(notifications.start, notifications.end))
             return
@@ -218,10 +203,13 @@ class Hub:
         if self._closed:
             raise Unavailable("the site is stopping")
         if registration.durable:
-            return self._open_durable(registration, after)
+            slot = self._slot(registration.id)
+            durable = DurableSession(self, registration, slot, -1 if after is None else after)
+            self._sessions.add_durable(durable, self.mailboxes.numbers_of(slot))
+            return durable
         buffer = self._sessions.buffer(registration.number)
         if buffer is None:
-            raise NotFound(f"subscription {registration.id!r} has ended")
+            raise ended(registration.id)
         if self._sessions.is_connected(registration.number):
             raise Conflict(f"live subscription {registration.id!r} is connected already")
         if after is not None:
@@ -232,22 +220,20 @@ class Hub:
 
     def pending(self, subscription: str) -> int:
         """How many deliveries wait, unacknowledged, in a durable subscription's mailbox."""
-        slot = self._mailboxes.slot_of(subscription)
-        return self._mailboxes.pending(slot) if slot != NONE else 0
+        slot = self.mailboxes.slot_of(subscription)
+        return self.mailboxes.pending(slot) if slot != NONE else 0
 
     def needed_from(self) -> int:
         """The lowest offset that must stay in the log; the frontier if nobody waits for anything."""
         if not self._registered or self._keeper.unwritten:
             return 0
-        return min([self._mailboxes.needed_from(), *self._sessions.waiting_live()])
+        return min([self.mailboxes.needed_from(), *self._sessions.waiting_live()])
 
     async def acknowledge(self, subscription: str, offset: int) -> None:
         """Note, on disk, that the subscriber is done with everything up to and including `offset`. Raises
         InvalidRequest for an offset that no event has yet, NotFound, StorageError."""
-        mailboxes = self._mailboxes
-        slot = mailboxes.slot_of(subscription)
-        if slot == NONE:
-            raise NotFound(f"subscription {subscription!r} has ended")
+        mailboxes = self.mailboxes
+        slot = self._slot(subscription)
         if offset <= mailboxes.cursor(slot):
             return
         if offset >= self._log.next_offset:
@@ -263,7 +249,7 @@ class Hub:
         if slot != NONE:
             mailboxes.acknowledge(slot, offset)
 
-    def detach(self, session: DurableSession | LiveSession) -> None:
+    def detach(self, session: SubscriberSession) -> None:
         """Take note that a session has been closed. A second call changes nothing."""
         self._sessions.remove(session)
 
@@ -278,8 +264,8 @@ class Hub:
             try:
                 self._sessions.wake(await self._keeper.enforce_limits(now_us))
                 await self._files.tidy_files(now_us)
-                self._finished_blocks += self._mailboxes.consumed_blocks()
-                self._finished += self._mailboxes.consumed()
+                self._finished_blocks += self.mailboxes.consumed_blocks()
+                self._finished += self.mailboxes.consumed()
                 self._finished += [n for n, until in self._ended_live.items() if until <= self.frontier]
                 for number in self._finished:
                     self._ended_live.pop(number, None)
@@ -303,32 +289,30 @@ class Hub:
                 await self._files.store_files()
             except (StorageError, OSError) as exc:
                 logger.warning("some events will be matched again at the next start: %s", exc)
-            await self._payloads.close()
+            await self.payloads.close()
             await asyncio.to_thread(self._cursors.close)
 
-    def _open_durable(self, registration: Registration, after: int | None) -> DurableSession:
-        slot = self._mailboxes.slot_of(registration.id)
+    def _slot(self, subscription: str) -> int:
+        slot = self.mailboxes.slot_of(subscription)
         if slot == NONE:
-            raise NotFound(f"subscription {registration.id!r} has ended")
-        session = DurableSession(self, registration, slot, -1 if after is None else after)
-        self._sessions.add_durable(session, self._mailboxes.numbers_of(slot))
-        return session
+            raise ended(subscription)
+        return slot
 
     def _register_block(self, block: Block) -> None:
-        self._mailboxes.register_block(self._share.part_of(block))
+        self.mailboxes.register_block(self._share.part_of(block))
         if block.until is None:
             return
         self._keeper.forget_block(block)
         numbers = range(block.number, block.number + block.count)
         for subscription in self._sessions.connected_subscriptions():
             # A member that had left the block, and has another number by now, keeps its mailbox and its sessions.
-            if self._mailboxes.slot_of(subscription) == NONE:
+            if self.mailboxes.slot_of(subscription) == NONE:
                 self._sessions.end_durable(subscription, numbers)
 
     def _start_live(self, registration: Registration) -> None:
         number = registration.number
         buffer = LiveBuffer(registration.id, self._settings.live_buffer)
         # The pipeline may have matched events for the registration before it got here.
-        for n, rows in self._mailboxes.ranges.segments([number], registration.since):
+        for n, rows in self.mailboxes.ranges.segments([number], registration.since):
             buffer.push(rows.astype(np.int64) + n.start)
         self._sessions.start_live(number, buffer)

@@ -18,19 +18,15 @@ class LiveBuffer:
         self._offsets: deque[int] = deque()
         self._gaps: list[DeliveryGap] = []  # ascending, at most one for each reason
 
-    def __len__(self) -> int:
-        return len(self._offsets)
-
     @property
     def first(self) -> int | None:
         return self._offsets[0] if self._offsets else None
 
     def push(self, offsets: NDArray[np.int64]) -> None:
-        """Add offsets, which ascend and lie behind all pushed before. Never blocks, and never costs more than the
-        capacity."""
+        """Add offsets, which ascend and lie behind all pushed before. Costs no more than the capacity."""
         surplus = len(offsets) - self._capacity
         if surplus > 0:
-            self._drop_all()
+            self._drop(len(self._offsets))
             self._note(int(offsets[0]), int(offsets[surplus - 1]) + 1, surplus)
             offsets = offsets[surplus:]
         self._offsets.extend(offsets.tolist())
@@ -63,9 +59,6 @@ class LiveBuffer:
                 self._gaps.insert(0, gap)
         self._offsets.extendleft(reversed(offsets))
         self._drop(len(self._offsets) - self._capacity)
-
-    def _drop_all(self) -> None:
-        self._drop(len(self._offsets))
 
     def _drop(self, count: int) -> None:
         if count > 0:

@@ -10,6 +10,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from functools import partial
 
 from culver.errors import NotFound, StorageCorrupt
@@ -152,15 +153,13 @@ class PayloadReader:
         return payloads
 
 
+@dataclass(slots=True, eq=False)
 class _Block:
     """The payloads of neighbouring offsets, as far as they have been read."""
 
-    __slots__ = ("bytes", "payloads", "start")
-
-    def __init__(self, start: int) -> None:
-        self.start = start
-        self.bytes = 0
-        self.payloads: _Payloads = []
+    start: int
+    bytes: int = 0
+    payloads: _Payloads = field(default_factory=list)
 
     @property
     def end(self) -> int:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from culver.delivery.delivery_kernels import meet
 from culver.delivery.live_buffer import LiveBuffer
 from culver.delivery.ranges.retained_ranges import RetainedRange
-from culver.delivery.subscriber_sessions import DurableSession, LiveSession
+from culver.delivery.subscriber_sessions import DurableSession, LiveSession, SubscriberSession
 from culver.errors import CulverError, NotFound
 from culver.jit import read_only
 from culver.registry import Registration
@@ -31,12 +31,10 @@ class SessionTable:
 
     @property
     def sessions(self) -> int:
-        """How many sessions are connected."""
         return len(self._live) + sum(map(len, self._durable.values()))
 
     @property
     def live_subscriptions(self) -> int:
-        """How many live subscriptions there are, connected or not."""
         return len(self._buffers)
 
     def knows_live(self, numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -50,7 +48,6 @@ class SessionTable:
         return self._buffers.get(number)
 
     def is_connected(self, number: int) -> bool:
-        """Whether a live registration has a session."""
         return number in self._live
 
     def start_live(self, number: int, buffer: LiveBuffer) -> None:
@@ -62,7 +59,7 @@ class SessionTable:
             self._connected = None
         session = self._live.pop(registration.number, None)
         if session is not None:
-            session.end(_ended(registration.id))
+            session.end(ended(registration.id))
 
     def add_live(self, session: LiveSession) -> None:
         self._live[session.registration.number] = session
@@ -75,9 +72,8 @@ class SessionTable:
             self._durable_numbers[number] = sessions
         self._connected = None
 
-    def remove(self, session: DurableSession | LiveSession) -> None:
-        """Remove a session that has been closed, and with a live one its subscription. A second call changes
-        nothing."""
+    def remove(self, session: SubscriberSession) -> None:
+        """Remove a closed session, and with a live one its subscription. A second call changes nothing."""
         registration = session.registration
         if isinstance(session, LiveSession):
             if self._live.get(registration.number) is session:
@@ -85,10 +81,11 @@ class SessionTable:
                 self._buffers.pop(registration.number, None)
                 self._connected = None
             return
+        assert isinstance(session, DurableSession)
         sessions = self._durable.get(registration.id)
         if sessions is None or session not in sessions:
             return
-        sessions.discard(session)
+        sessions.remove(session)
         if not sessions:
             del self._durable[registration.id]
             for number in [number for number, same in self._durable_numbers.items() if same is sessions]:
@@ -105,14 +102,13 @@ class SessionTable:
                 session.replace(registration)
 
     def connected_subscriptions(self) -> tuple[str, ...]:
-        """The durable subscriptions that somebody is connected to."""
         return tuple(self._durable)
 
     def end_durable(self, subscription: str, numbers: range) -> None:
         """End the sessions of a subscription whose registration is one of these."""
         for session in tuple(self._durable.get(subscription, ())):
             if session.registration.number in numbers:
-                session.end(_ended(subscription))
+                session.end(ended(subscription))
                 self.remove(session)
 
     def end_all(self, error: CulverError) -> None:
@@ -134,7 +130,6 @@ class SessionTable:
                 session.wake()
 
     def wake(self, subscriptions: Sequence[str]) -> None:
-        """Wake the sessions of durable subscriptions."""
         for subscription in subscriptions:
             for session in self._durable.get(subscription, ()):
                 session.wake()
@@ -165,5 +160,5 @@ def _offsets(item: RetainedRange, place: int) -> NDArray[np.int64]:
     return offsets[offsets.searchsorted(item.start) :] if item.start > n.start else offsets
 
 
-def _ended(subscription: str) -> NotFound:
+def ended(subscription: str) -> NotFound:
     return NotFound(f"subscription {subscription!r} has ended")

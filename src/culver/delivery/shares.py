@@ -51,8 +51,5 @@ class Share:
                 return subscription
 
 
-WHOLE = Share()
-
-
 def _hash(text: str) -> int:
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big")

@@ -8,44 +8,27 @@ import asyncio
 import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from culver.delivery.deliveries import Delivery, DeliveryGap
 from culver.delivery.live_buffer import LiveBuffer
-from culver.delivery.mailboxes.mailboxes import Mailboxes
-from culver.delivery.payload_reader import PayloadReader
 from culver.errors import CulverError, Unavailable
 from culver.registry import Registration
+
+if TYPE_CHECKING:
+    from culver.delivery.hub import Hub
 
 Item = Delivery | DeliveryGap
 
 
-class SessionOwner(Protocol):
-    """The part of the hub that a session uses."""
-
-    @property
-    def mailboxes(self) -> Mailboxes: ...
-
-    @property
-    def payloads(self) -> PayloadReader: ...
-
-    async def acknowledge(self, subscription: str, offset: int) -> None: ...
-
-    def detach(self, session: "DurableSession | LiveSession") -> None: ...
-
-
-class _Session(ABC):
+class SubscriberSession(ABC):
     """Waiting, waking and ending, the same for both kinds. One `receive` at a time."""
 
-    def __init__(self, owner: SessionOwner, registration: Registration) -> None:
-        self._owner = owner
-        self._registration = registration
+    def __init__(self, hub: "Hub", registration: Registration) -> None:
+        self._hub = hub
+        self.registration = registration
         self._wake = asyncio.Event()
         self._ended: CulverError | None = None
-
-    @property
-    def registration(self) -> Registration:
-        return self._registration
 
     def wake(self) -> None:
         """Tell the session that there may be something to receive. Never blocks."""
@@ -74,16 +57,20 @@ class _Session(ABC):
                 async with asyncio.timeout_at(deadline):
                     await self._wake.wait()
 
+    async def close(self) -> None:
+        self.end(Unavailable("the session is closed"))
+        self._hub.detach(self)
+
     @abstractmethod
     async def _next(self, limit: int) -> list[Item]:
         """The next items, at most that many. Returns an empty list at once where there are none."""
 
 
-class DurableSession(_Session):
+class DurableSession(SubscriberSession):
     """Several may read one mailbox; each receives everything that is not acknowledged."""
 
-    def __init__(self, owner: SessionOwner, registration: Registration, slot: int, after: int) -> None:
-        super().__init__(owner, registration)
+    def __init__(self, hub: "Hub", registration: Registration, slot: int, after: int) -> None:
+        super().__init__(hub, registration)
         self._slot = slot
         self._position = -1  # the session has handed out everything up to here
         self._moves = 0
@@ -91,24 +78,20 @@ class DurableSession(_Session):
 
     def replace(self, registration: Registration) -> None:
         """The subscription has a new filter."""
-        self._registration = registration
+        self.registration = registration
 
     def rewind(self, after: int) -> None:
         # Never behind the frontier, so that the session does not skip an event that is yet to come.
-        mailboxes = self._owner.mailboxes
+        mailboxes = self._hub.mailboxes
         self._position = max(min(after, mailboxes.frontier - 1), mailboxes.cursor(self._slot))
         self._moves += 1
         self._wake.set()
 
     async def acknowledge(self, offset: int) -> None:
-        await self._owner.acknowledge(self._registration.id, offset)
-
-    async def close(self) -> None:
-        self.end(Unavailable("the session is closed"))
-        self._owner.detach(self)
+        await self._hub.acknowledge(self.registration.id, offset)
 
     async def _next(self, limit: int) -> list[Item]:
-        mailboxes, subscription = self._owner.mailboxes, self._registration.id
+        mailboxes, subscription = self._hub.mailboxes, self.registration.id
         while True:
             moves = self._moves
             gaps = mailboxes.gaps(self._slot, self._position)[:limit]
@@ -117,7 +100,7 @@ class DurableSession(_Session):
             complete = not mailboxes.gaps(self._slot, position)
             room = limit - len(gaps) if complete else 0
             offsets = mailboxes.offsets(self._slot, position, room) if room else []
-            payloads = await self._owner.payloads.read(offsets) if offsets else []
+            payloads = await self._hub.payloads.read(offsets) if offsets else []
             if self._moves != moves and self._ended is None:
                 continue  # rewound meanwhile
             items: list[Item] = [*gaps, *_items(subscription, offsets, payloads)]
@@ -125,11 +108,11 @@ class DurableSession(_Session):
             return items
 
 
-class LiveSession(_Session):
+class LiveSession(SubscriberSession):
     """Closing it ends its subscription."""
 
-    def __init__(self, owner: SessionOwner, registration: Registration, buffer: LiveBuffer) -> None:
-        super().__init__(owner, registration)
+    def __init__(self, hub: "Hub", registration: Registration, buffer: LiveBuffer) -> None:
+        super().__init__(hub, registration)
         self._buffer = buffer
         self._taken: Sequence[int] = ()  # offsets whose payloads are being read at this moment
 
@@ -144,22 +127,18 @@ class LiveSession(_Session):
     async def acknowledge(self, offset: int) -> None:
         """Do nothing: a live subscription keeps nothing."""
 
-    async def close(self) -> None:
-        self.end(Unavailable("the session is closed"))
-        self._owner.detach(self)
-
     async def _next(self, limit: int) -> list[Item]:
         gaps, offsets = self._buffer.take(limit)
         self._taken = offsets
         try:
-            payloads = await self._owner.payloads.read(offsets) if offsets else []
+            payloads = await self._hub.payloads.read(offsets) if offsets else []
         except BaseException:
             self._buffer.put_back(gaps, offsets)
             raise
         finally:
             self._taken = ()
         self._buffer.put_back([], offsets[len(payloads) :])
-        return [*gaps, *_items(self._registration.id, offsets, payloads)]
+        return [*gaps, *_items(self.registration.id, offsets, payloads)]
 
 
 def _items(subscription: str, offsets: Sequence[int], payloads: Sequence[bytes | None]) -> list[Item]:

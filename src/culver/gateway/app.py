@@ -9,22 +9,21 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, HTTPConnection, Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route, WebSocketRoute
+from starlette.routing import Route, WebSocketRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from culver.errors import CulverError, Elsewhere, InvalidRequest, NotFound, Unavailable
 from culver.gateway.api.operations import Operation
-from culver.gateway.gateway_context import Gateway, Interrupted, client_of, gateway_of
+from culver.gateway.gateway_context import Gateway, Interrupted, client_of, gateway_of, location
 from culver.gateway.problems import InternalError, ProblemResponse, problem_document
-from culver.gateway.redirection import location
 from culver.gateway.routes import (
+    channel_routes,
     event_routes,
     filter_routes,
     operation_routes,
-    polling_routes,
+    receiving_routes,
     set_routes,
-    stream_routes,
     subscription_routes,
 )
 from culver.gateway.websocket.websocket_endpoint import serve_websocket
@@ -34,7 +33,7 @@ _logger = logging.getLogger(__name__)
 
 # Operators need these most when everything else is too much.
 _ALWAYS_ANSWERED = frozenset(
-    {"/healthz", "/readyz", "/metrics", "/v1/pipeline", "/v1/slices", "/v1/gateways"}
+    {"/healthz", "/readyz", "/metrics", "/v1/pipeline", "/v1/slices", "/v1/gateways", "/v1/channels"}
 )
 
 # Methods that change nothing; a page of another origin cannot read their answers.
@@ -46,7 +45,13 @@ def create_app(site: Site, *, heartbeat_seconds: float = 15.0) -> Starlette:
     """Make the ASGI application in front of a site. Whoever stops its server calls `app.state.gateway.stop()` first,
     which ends long requests; `GatewayServer` does so."""
     app = Starlette(
-        routes=_routes(),
+        routes=[
+            *map(_route, OPERATIONS),
+            Route("/openapi.json", operation_routes.describe, methods=["GET"]),
+            Route("/docs", operation_routes.docs_page, methods=["GET"]),
+            Route("/", operation_routes.home, methods=["GET"]),
+            WebSocketRoute("/v1/ws", serve_websocket),
+        ],
         middleware=[Middleware(_Guard)],
         exception_handlers={CulverError: _answer_error, HTTPException: _answer_http_error},
     )
@@ -61,22 +66,12 @@ OPERATIONS = (
     *event_routes.operations,
     *subscription_routes.operations,
     *set_routes.operations,
-    *polling_routes.operations,
-    *stream_routes.operations,
+    *receiving_routes.operations,
+    *channel_routes.operations,
     *filter_routes.operations,
     *operation_routes.slice_operations,
     *operation_routes.operations,
 )
-
-
-def _routes() -> list[BaseRoute]:
-    return [
-        *map(_route, OPERATIONS),
-        Route("/openapi.json", operation_routes.describe, methods=["GET"]),
-        Route("/docs", operation_routes.docs_page, methods=["GET"]),
-        Route("/", operation_routes.home, methods=["GET"]),
-        WebSocketRoute("/v1/ws", serve_websocket),
-    ]
 
 
 def _route(operation: Operation) -> Route:
@@ -108,8 +103,11 @@ class _Guard:
         gateway = gateway_of(connection)
         try:
             if scope["path"] not in _ALWAYS_ANSWERED:
-                _check_connections(gateway)
-                gateway.take_request(client_of(connection))
+                limit = gateway.settings.gateway.max_connections
+                if gateway.open_connections() > limit:
+                    text = f"{limit} connections are open already; try again soon"
+                    raise Unavailable(text, field="max_connections")
+                await gateway.requests.wait(client_of(connection), longest_seconds=0)
             if scope["type"] == "websocket" or scope["method"] not in _SAFE_METHODS:
                 _check_origin(connection.headers)
             await self._app(scope, receive, watched_send)
@@ -122,12 +120,6 @@ class _Guard:
             problem = _problem(gateway, InternalError())
             if not started:
                 await problem(scope, receive, send)
-
-
-def _check_connections(gateway: Gateway) -> None:
-    limit = gateway.settings.gateway.max_connections
-    if gateway.open_connections() > limit:
-        raise Unavailable(f"{limit} connections are open already; try again soon", field="max_connections")
 
 
 def _check_origin(headers: Headers) -> None:
@@ -177,16 +169,13 @@ async def _answer_http_error(connection: Request | WebSocket, error: Exception) 
     if not isinstance(error, HTTPException) or error.status_code != 405:
         raise error
     path = connection.scope["path"]
-    allowed = ", ".join(sorted(_methods_of(connection, path)))
+    routes = [route for route in connection.app.routes if isinstance(route, Route)]
+    methods = {method for route in routes if route.path_regex.match(path) for method in route.methods or ()}
+    allowed = ", ".join(sorted(methods))
     refusal = InvalidRequest(
         f"{path[:200]} does not take this method; it takes {allowed}", field="method", status=405
     )
     return _problem(gateway_of(connection), refusal, {"Allow": allowed})
-
-
-def _methods_of(connection: Request | WebSocket, path: str) -> set[str]:
-    routes = [route for route in connection.app.routes if isinstance(route, Route)]
-    return {method for route in routes if route.path_regex.match(path) for method in route.methods or ()}
 
 
 def _problem(gateway: Gateway, error: CulverError, headers: dict[str, str] | None = None) -> Response:

@@ -1,23 +1,24 @@
 """The state that all endpoints of one app share: the site, rate limits, metrics, and a way to stop long requests."""
 
 import asyncio
-import math
-import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import ParamSpec, TypeVar, cast
+from urllib.parse import quote
 
 from starlette.requests import HTTPConnection
 from starlette.types import Receive
 
 from culver.config import Settings
-from culver.errors import RateLimited, Unavailable
+from culver.errors import Elsewhere, Unavailable
 from culver.gateway.gateway_metrics import GatewayMetrics
-from culver.gateway.rate_limits import TokenBuckets, address_key
+from culver.gateway.rate_limits import RateLimit, address_key
 from culver.roles import Site
 
 THREAD_BYTES = 32 * 1024
 """Input of at least this size is worth the trip to a thread: decoding it takes some milliseconds."""
+
+_UNKNOWN_HOST = "127.0.0.1"
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -60,36 +61,9 @@ class Gateway:
         # The server sets it.
         self.open_connections: Callable[[], int] = lambda: 0
         self._interruptions: set[Interruption] = set()
-        self._requests = TokenBuckets(self.settings.gateway.requests_per_second)
-        self._events = TokenBuckets(self.settings.gateway.events_per_second)
-
-    def take_request(self, client: str) -> None:
-        """Count one request or message of a client. Raises RateLimited."""
-        self._take(self._requests, client, 1, "requests_per_second")
-
-    def take_events(self, client: str, count: int) -> None:
-        """Count events of a client. Raises RateLimited."""
-        self._take(self._events, client, count, "events_per_second")
-
-    async def await_request(self, client: str) -> None:
-        """Count one message of a client; waits where `take_request` would refuse."""
-        await self._await(self._requests, client, 1, "requests_per_second", math.inf)
-
-    async def await_events(self, client: str, count: int, longest_seconds: float = math.inf) -> None:
-        """Count events of a client; waits where `take_events` would refuse. Raises RateLimited where the wait would
-        exceed `longest_seconds`."""
-        await self._await(self._events, client, count, "events_per_second", longest_seconds)
-
-    def grant(self, client: str, events: int) -> bool:
-        """Count one message of a client and its events. Returns False, and counts nothing, where the message would
-        have to wait."""
-        now = time.monotonic()
-        if self._requests.take(client, 1, now):
-            return False
-        if self._events.take(client, events, now):
-            self._requests.give_back(client, 1)
-            return False
-        return True
+        self.requests = RateLimit(self.settings.gateway, "requests_per_second")
+        """Counts WebSocket messages too."""
+        self.events = RateLimit(self.settings.gateway, "events_per_second")
 
     @asynccontextmanager
     async def long_request(self, kind: str) -> AsyncIterator[Interruption]:
@@ -121,28 +95,6 @@ class Gateway:
         for interruption in list(self._interruptions):
             interruption.interrupt(stopping=True)
 
-    def _take(self, buckets: TokenBuckets, client: str, amount: int, setting: str) -> None:
-        wait = buckets.take(client, amount, time.monotonic())
-        if wait:
-            raise self._rate_limited(setting, wait)
-
-    async def _await(
-        self, buckets: TokenBuckets, client: str, amount: int, setting: str, longest_seconds: float
-    ) -> None:
-        while wait := buckets.take(client, amount, time.monotonic()):
-            if wait > longest_seconds:
-                raise self._rate_limited(setting, wait)
-            await asyncio.sleep(wait)
-
-    def _rate_limited(self, setting: str, wait: float) -> RateLimited:
-        limit = getattr(self.settings.gateway, setting)
-        return RateLimited(
-            f"this client may send {limit} {setting.replace('_', ' ')}; wait {wait:.3f} seconds",
-            field=setting,
-            limit=limit,
-            retry_after_seconds=wait,
-        )
-
 
 def gateway_of(connection: HTTPConnection) -> Gateway:
     return cast(Gateway, connection.app.state.gateway)
@@ -153,9 +105,32 @@ def client_of(connection: HTTPConnection) -> str:
     return address_key(connection.client.host if connection.client else None)
 
 
+def check_here(connection: HTTPConnection, subscription: str) -> None:
+    """Raises Elsewhere where another gateway has the subscription's mailbox."""
+    port = gateway_of(connection).site.sessions.elsewhere(subscription)
+    if port is not None:
+        url = url_of(connection, port)
+        raise Elsewhere(f"the gateway at {url} has subscription {subscription!r}; ask there", url=url)
+
+
+def url_of(connection: HTTPConnection, port: int) -> str:
+    """The address of another gateway: the host by which this client reached this one, and the other's port."""
+    scheme = {"ws": "http", "wss": "https"}.get(connection.scope["scheme"], connection.scope["scheme"])
+    try:
+        host = connection.url.hostname or _UNKNOWN_HOST
+    except ValueError:  # the Host header names no host
+        host = _UNKNOWN_HOST
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+
+
+def location(connection: HTTPConnection, error: Elsewhere) -> str:
+    """The `Location` of a redirection to the gateway that the error names."""
+    query = connection.scope["query_string"].decode("latin-1")
+    return f"{error.details['url']}{quote(connection.scope['path'])}" + (f"?{query}" if query else "")
+
+
 async def compute(size: int, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """`function(*args)`, in a thread where `size` (bytes or characters of input) is large, so that other
-    clients are not kept waiting."""
+    """`function(*args)`, in a thread where `size` of the input is large, so that other clients need not wait."""
     if size < THREAD_BYTES:
         return function(*args, **kwargs)
     return await asyncio.to_thread(function, *args, **kwargs)

@@ -3,6 +3,7 @@
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -57,6 +58,16 @@ _SCHEME: Table = {
     "pairs": ("culver_scheme_pairs", "Matches that a scheme's M found"),
     "seconds": ("culver_scheme_seconds", "Time that a scheme's M was at work"),
 }
+_CHANNELS: Table = {
+    "subscriptions": (
+        "culver_channel_subscriptions",
+        "Subscriptions of this gateway that deliver to a channel",
+    ),
+    "failing": (
+        "culver_channel_subscriptions_failing",
+        "Those of them whose deliveries wait for the service",
+    ),
+}
 _WRITTEN: Table = {
     "files": ("culver_written_files", "Notification files of Spark's workers"),
     "bytes": ("culver_written_bytes", "Bytes of those files"),
@@ -75,18 +86,19 @@ class GatewayMetrics(Collector):
         self._event_bytes = 0
         self._publish_seconds = 0.0
         self._publications = [0] * (len(_PUBLISH_SECONDS) + 1)
-        self.deliveries = Counter(
-            "culver_deliveries_sent", "Deliveries sent to subscribers", ["kind"], registry=self.registry
+        counter = partial(Counter, registry=self.registry)
+        self.deliveries = counter("culver_deliveries_sent", "Deliveries sent to subscribers", ["kind"])
+        self.gaps = counter("culver_gaps_sent", "Gaps announced to subscribers", ["reason"])
+        self.channel_messages = counter(
+            "culver_channel_messages_sent", "Messages of channels sent to readers", ["kind"]
         )
-        self.gaps = Counter(
-            "culver_gaps_sent", "Gaps announced to subscribers", ["reason"], registry=self.registry
+        self.channel_gaps = counter(
+            "culver_channel_gaps_sent", "Gaps of channels announced to readers", ["reason"]
         )
         self.connections = Gauge(
             "culver_connections", "Open requests and connections", ["kind"], registry=self.registry
         )
-        self.errors = Counter(
-            "culver_errors", "Requests and messages answered with a problem", ["code"], registry=self.registry
-        )
+        self.errors = counter("culver_errors", "Requests and messages answered with a problem", ["code"])
         self.registry.register(self)
 
     def count_publication(self, events: Sequence[Event], seconds: float) -> None:
@@ -100,12 +112,10 @@ class GatewayMetrics(Collector):
         return generate_latest(self.registry)
 
     def deliveries_sent(self) -> int:
-        """Sums the deliveries of all kinds."""
         samples = [sample for family in self.deliveries.collect() for sample in family.samples]
         return int(sum(sample.value for sample in samples if sample.name.endswith("_total")))
 
     def collect(self) -> Iterator[Metric]:
-        """The families that are not in the registry by themselves."""
         yield CounterMetricFamily(
             "culver_events_published", "Events acknowledged to publishers", self._events
         )
@@ -128,6 +138,11 @@ class GatewayMetrics(Collector):
             yield GaugeMetricFamily("culver_delivery_lag_events", "Events stored and not yet matched", lag)
         yield GaugeMetricFamily(
             "culver_ready", "1 while published events reach subscribers", observation.ready
+        )
+        channels = self._site.channels.status()
+        yield from _families(GaugeMetricFamily, _CHANNELS, [((), channels)])
+        yield CounterMetricFamily(
+            "culver_channel_deliveries_published", "Deliveries published on channels", channels.published
         )
         yield from _pipeline(observation.observe())
         yield from _slices(self._site.slices.view())

@@ -23,15 +23,11 @@ _MAX_MEMBER = 500
 class InternalError(CulverError):
     """Stands for an unexpected exception, and tells a client nothing about the inside."""
 
-    code = INTERNAL
-
     def __init__(self) -> None:
         super().__init__("The gateway failed unexpectedly; its log has the reason.")
 
 
 class ProblemKind(NamedTuple):
-    """The status and title of every error with one code."""
-
     status: int
     title: str
 
@@ -53,6 +49,14 @@ KINDS: dict[str, ProblemKind] = {
     "storage_full": ProblemKind(507, "The site's disk is full"),
     "storage_corrupt": ProblemKind(500, "The site's data is damaged"),
     "unavailable": ProblemKind(503, "The site is not available"),
+    "server_error": ProblemKind(502, "A channel server cannot be used"),
+    "server_unreachable": ProblemKind(503, "A channel server is not reachable"),
+    "server_busy": ProblemKind(503, "A channel server is busy"),
+    "server_access_denied": ProblemKind(502, "A channel server denies access"),
+    "server_unsuitable": ProblemKind(502, "A channel server is unsuitable"),
+    "server_tls_failed": ProblemKind(502, "A channel server cannot be trusted"),
+    "server_not_started": ProblemKind(500, "A channel server does not start"),
+    "command_refused": ProblemKind(502, "A channel server refused a command"),
     INTERNAL: ProblemKind(500, "The gateway failed"),
 }
 

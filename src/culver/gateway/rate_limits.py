@@ -1,8 +1,14 @@
-"""Limits on how fast one client may send: token buckets, with the time passed in."""
+"""Limits on how fast one client may send: token buckets, with the time passed in, and the limit of a setting."""
 
+import asyncio
 import ipaddress
+import math
+import time
 from collections import OrderedDict
 from dataclasses import dataclass
+
+from culver.config import GatewaySettings
+from culver.errors import RateLimited
 
 
 @dataclass(slots=True)
@@ -25,12 +31,8 @@ class TokenBuckets:
         self._max_buckets = max_buckets
         self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
 
-    def __len__(self) -> int:
-        return len(self._buckets)
-
     def take(self, key: str, amount: float, now: float) -> float:
-        """Take `amount` and return 0, or take nothing and return the seconds until it is worth asking
-        again. `now` never goes backwards."""
+        """Take `amount` and return 0, or take nothing and return the seconds to wait. `now` never goes backwards."""
         if not self._rate:
             return 0.0
         bucket = self._buckets.get(key)
@@ -54,6 +56,36 @@ class TokenBuckets:
         bucket = self._buckets.get(key)
         if bucket is not None:
             bucket.tokens += amount
+
+
+class RateLimit:
+    """The limit that `setting` puts on what each client sends."""
+
+    def __init__(self, settings: GatewaySettings, setting: str) -> None:
+        self._setting = setting
+        self._limit = getattr(settings, setting)
+        self._buckets = TokenBuckets(self._limit)
+
+    def grant(self, client: str, count: int = 1) -> bool:
+        """Count so much, or return False and count nothing where it would have to wait."""
+        return not self._buckets.take(client, count, time.monotonic())
+
+    def give_back(self, client: str, count: int = 1) -> None:
+        """Undo a `grant` of just now."""
+        self._buckets.give_back(client, count)
+
+    async def wait(self, client: str, count: int = 1, longest_seconds: float = math.inf) -> None:
+        """Count so much, once that is allowed. Raises RateLimited where it takes longer than `longest_seconds`."""
+        while seconds := self._buckets.take(client, count, time.monotonic()):
+            if seconds > longest_seconds:
+                what = self._setting.replace("_", " ")
+                raise RateLimited(
+                    f"this client may send {self._limit} {what}; wait {seconds:.3f} seconds",
+                    field=self._setting,
+                    limit=self._limit,
+                    retry_after_seconds=seconds,
+                )
+            await asyncio.sleep(seconds)
 
 
 def address_key(client: str | None) -> str:

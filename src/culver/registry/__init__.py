@@ -8,7 +8,6 @@ from culver.registry.registration import (
 )
 from culver.registry.registry import (
     AssignPosition as AssignPosition,
-    Changes as Changes,
     Registry as Registry,
     SetSummary as SetSummary,
 )

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from culver.registry.registration import Block, BlockSpec, Registration
+from culver.registry.registration import Block, Registration
 from culver.registry.registry import SetSummary
 from culver.registry.subscription_ids import split_member
 
@@ -83,7 +83,6 @@ class BlockTable:
         return int(count or 0)
 
     def next_place(self, name: str) -> int:
-        """The place that a set's next row gets."""
         (last,) = self._execute(
             "SELECT max(first + count) FROM blocks WHERE prefix = ? AND until IS NULL", (f"{name}.",)
         ).fetchone()
@@ -112,7 +111,6 @@ class BlockTable:
             yield self._members(prefix, "")
 
     def registrations(self, members: Iterable[MemberKey]) -> list[Registration]:
-        """The members as registrations of their own."""
         numbers: dict[int, list[int]] = {}
         for _, number, block_number in members:
             numbers.setdefault(block_number, []).append(number)
@@ -184,25 +182,3 @@ class BlockTable:
                 number = block + place - first
                 if not self._execute("SELECT 1 FROM holes WHERE number = ?", (number,)).fetchone():
                     yield f"{prefix}{place}", number, block
-
-
-def new_block(
-    spec: BlockSpec, number: int, first: int, since: int, version: int, now_us: int, values: bytes
-) -> Block:
-    return Block(
-        number=number,
-        count=len(spec),
-        name=spec.name,
-        first=first,
-        filter=spec.prepared.text,
-        since=since,
-        until=None,
-        version=version,
-        created_at_us=now_us,
-        expires_at_us=spec.expires_at_us,
-        mailbox_count=spec.mailbox_count,
-        mailbox_bytes=spec.mailbox_bytes,
-        mailbox_age_seconds=spec.mailbox_age_seconds,
-        values=values,
-        holes=np.empty(0, np.int64),
-    )

@@ -1,30 +1,27 @@
-"""The records of a registry: registrations, blocks of them, and the requests that make them.
-
-A block holds many subscriptions of one form, registered together as a prepared filter and rows of values. A block
-with number 10, count 4, name "quotes", first 3 and holes [12]:
-
-    numbers  10        11        (12)      13        12 has left: it is a registration of its own
-    ids      quotes.3  quotes.4            quotes.6
-"""
+"""The records of a registry: registrations, blocks of them, and the requests that make them."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from culver.config import UNLIMITED_FILTERS
 from culver.model import COLUMNAR
-from culver.model.columns import Columns, read_columns, values_at
+from culver.model.columns import Columns, read_columns, values_at, write_columns
 from culver.model.language import Predicate, Prepared, prepare
+
+_OPTIONS = ("expires_at_us", "mailbox_count", "mailbox_bytes", "mailbox_age_seconds")
 
 
 @dataclass(frozen=True, slots=True)
 class Registration:
     """A filter that a subscription has or had, in effect for log positions from `since` on, and before `until` unless
     that is None. `removed` tells the end of the subscription from a replacement. `version` is the registry version
-    that added it, and `scheme` names the filter that matches it."""
+    that added it, and `scheme` names the filter that matches it. What a durable one gets is published on `channel`,
+    where that is not None."""
 
     number: int
     id: str
@@ -40,13 +37,15 @@ class Registration:
     mailbox_bytes: int | None
     mailbox_age_seconds: int | None
     scheme: str = COLUMNAR
+    channel: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionSpec:
     """A subscriber's request. The registry chooses an id where `id` is None. Times are microseconds UTC.
     A mailbox limit of None is the site's default; a live subscription (`durable=False`) has no mailbox. `scheme` is
-    the name of the filter that matches it; the caller checks that there is one."""
+    the name of the filter that matches it; the caller checks that there is one, and that there can be a `channel` of
+    that name."""
 
     predicate: Predicate
     id: str | None = None
@@ -56,6 +55,7 @@ class SubscriptionSpec:
     mailbox_bytes: int | None = None
     mailbox_age_seconds: int | None = None
     scheme: str = COLUMNAR
+    channel: str | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,6 +74,22 @@ class BlockSpec:
 
     def __len__(self) -> int:
         return len(self.columns[0])
+
+    def block(self, number: int, first: int, since: int, version: int, now_us: int) -> "Block":
+        return Block(
+            number=number,
+            count=len(self),
+            name=self.name,
+            first=first,
+            filter=self.prepared.text,
+            since=since,
+            until=None,
+            version=version,
+            created_at_us=now_us,
+            values=write_columns(self.columns),
+            holes=np.empty(0, np.int64),
+            **options_of(self),
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -121,15 +137,13 @@ class Block:
                 removed=self.until is not None,
                 version=self.version,
                 created_at_us=self.created_at_us,
-                expires_at_us=self.expires_at_us,
-                mailbox_count=self.mailbox_count,
-                mailbox_bytes=self.mailbox_bytes,
-                mailbox_age_seconds=self.mailbox_age_seconds,
+                **options_of(self),
             )
 
-    def members(self) -> Iterator[Registration]:
-        """All members, as registrations of their own."""
-        return self.registrations(self.numbers().tolist())
+
+def options_of(record: "Block | BlockSpec | SubscriptionSpec") -> dict[str, Any]:
+    """The expiry and the limits of the mailbox, which all records have."""
+    return {name: getattr(record, name) for name in _OPTIONS}
 
 
 @lru_cache(maxsize=64)

@@ -52,12 +52,15 @@ raises. A change that would change nothing gets no version and no position."""
 
 
 class Registry(Protocol):
-    """Every change is one transaction, durable on return, and raises the version by one. Thread-safe. Its owner
-    closes it."""
+    """Every change is a transaction, durable on return, and a new version. Thread-safe; its owner closes it."""
 
     @property
     def version(self) -> int:
         """The number of changes that the registry has seen."""
+
+    @property
+    def identity(self) -> bytes:
+        """16 random bytes that no other registry has; they stay as long as the registry does."""
 
     def add(
         self, specs: Sequence[SubscriptionSpec], position: AssignPosition, now_us: int
@@ -66,8 +69,7 @@ class Registry(Protocol):
         cannot have it, TooManySubscriptions at the limit; then none of them is added."""
 
     def replace(self, spec: SubscriptionSpec, position: AssignPosition, now_us: int) -> Registration:
-        """Give subscription `spec.id` a new filter and options; `durable` cannot change (Conflict).
-        Raises NotFound."""
+        """Give subscription `spec.id` a new filter and options, but for `durable` (Conflict). Raises NotFound."""
 
     def remove(self, ids: Sequence[str], position: AssignPosition, now_us: int) -> list[Registration]:
         """End subscriptions; ids that do not exist are ignored. Returns what was ended."""
@@ -109,8 +111,7 @@ class Registry(Protocol):
         forgotten is in neither, so forget only registrations whose end every follower has heard of."""
 
     def forget(self, numbers: Sequence[int], blocks: Sequence[int] = ()) -> None:
-        """Drop ended registrations, and ended blocks by their first number, for good. This is no change: the version
-        stays."""
+        """Drop ended registrations, and ended blocks by their first number, for good; the version stays."""
 
     def close(self) -> None:
         """Let everything go; other calls then raise Unavailable. Harmless to call again."""

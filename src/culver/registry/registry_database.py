@@ -1,9 +1,10 @@
 """The registry's SQLite file: its schema, how it is opened, and what its errors mean.
 
     registrations   one row per registration, by number; AUTOINCREMENT remembers the highest number there ever was,
-                    so that none is used again; `scheme` exists since format 3, and earlier rows are columnar
+                    so that none is used again; `scheme` exists since format 3, and earlier rows are columnar;
+                    `channel` exists since format 4
     blocks, holes   see `block_store`; they exist since format 2
-    state           one row: the registry's version
+    state           one row: the registry's version, and since format 4 its identity
 
 Each index answers one question: which registration of an id is in effect (UNIQUE keeps it to at most one), which were
 added or ended after a version, which have expired, and which are live. All but one are partial, so that a
@@ -21,7 +22,7 @@ from culver.disk import sync_directory
 from culver.errors import CulverError, InvalidRequest, StorageCorrupt, StorageError, StorageFull
 
 _APPLICATION = 0x43554C56  # "CULV"
-_FORMAT = 3
+_FORMAT = 4
 
 _BLOCKS = """
 CREATE TABLE blocks (
@@ -50,6 +51,9 @@ CREATE TABLE holes (number INTEGER PRIMARY KEY);
 """
 
 _SCHEME = "scheme TEXT NOT NULL DEFAULT 'columnar'"
+_CHANNEL = "channel TEXT"
+_IDENTITY = "identity BLOB"
+_NEW_IDENTITY = "UPDATE state SET identity = randomblob(16);"
 
 _SCHEMA = f"""
 BEGIN IMMEDIATE;
@@ -68,7 +72,8 @@ CREATE TABLE registrations (
     mailbox_count INTEGER,
     mailbox_bytes INTEGER,
     mailbox_age_seconds INTEGER,
-    {_SCHEME}
+    {_SCHEME},
+    {_CHANNEL}
 );
 CREATE UNIQUE INDEX in_effect ON registrations (id) WHERE until IS NULL;
 CREATE INDEX added ON registrations (version);
@@ -76,26 +81,20 @@ CREATE INDEX ended ON registrations (ended_version) WHERE ended_version IS NOT N
 CREATE INDEX expiring ON registrations (expires_at_us) WHERE until IS NULL AND expires_at_us IS NOT NULL;
 CREATE INDEX live ON registrations (number) WHERE until IS NULL AND durable = 0;
 {_BLOCKS}
-CREATE TABLE state (only INTEGER PRIMARY KEY CHECK (only = 0), version INTEGER NOT NULL);
-INSERT INTO state VALUES (0, 0);
+CREATE TABLE state (only INTEGER PRIMARY KEY CHECK (only = 0), version INTEGER NOT NULL, {_IDENTITY});
+INSERT INTO state (only, version) VALUES (0, 0);
+{_NEW_IDENTITY}
 PRAGMA application_id = {_APPLICATION};
 PRAGMA user_version = {_FORMAT};
 COMMIT;
 """
 
-_FROM_FORMAT_1 = f"""
-BEGIN IMMEDIATE;
-{_BLOCKS}
-PRAGMA user_version = 2;
-COMMIT;
-"""
-
-_FROM_FORMAT_2 = f"""
-BEGIN IMMEDIATE;
-ALTER TABLE registrations ADD COLUMN {_SCHEME};
-PRAGMA user_version = 3;
-COMMIT;
-"""
+# What leads from each format to the next.
+_UPGRADES = {
+    1: _BLOCKS,
+    2: f"ALTER TABLE registrations ADD COLUMN {_SCHEME};",
+    3: f"ALTER TABLE registrations ADD COLUMN {_CHANNEL}; ALTER TABLE state ADD COLUMN {_IDENTITY}; {_NEW_IDENTITY}",
+}
 
 
 def open_database(path: Path) -> sqlite3.Connection:
@@ -144,17 +143,15 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
     finding = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
     if finding != "ok":
         raise _corrupt(path, finding)
-    if format_ == 1:
-        connection.executescript(_FROM_FORMAT_1)
-    if format_ <= 2:
-        connection.executescript(_FROM_FORMAT_2)
+    for before in range(format_, _FORMAT):
+        upgrade = f"{_UPGRADES[before]} PRAGMA user_version = {before + 1};"
+        connection.executescript(f"BEGIN IMMEDIATE; {upgrade} COMMIT;")
     found = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
     if missing := {"registrations", "blocks", "holes", "state"} - found:
         raise _corrupt(path, f"it has no table {min(missing)}")
 
 
 def translate(error: Exception, path: Path) -> CulverError:
-    """Translate an error of SQLite for the caller."""
     if isinstance(error, OverflowError | UnicodeEncodeError):
         return InvalidRequest(f"the subscription holds a value that cannot be stored: {error}")
     code = getattr(error, "sqlite_errorcode", None)

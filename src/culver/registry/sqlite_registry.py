@@ -14,17 +14,16 @@ from typing import Any, Self
 
 from culver.config import RegistrySettings
 from culver.errors import Conflict, InvalidRequest, NotFound, StorageError, TooManySubscriptions, Unavailable
-from culver.model.columns import write_columns
-from culver.registry.block_store import BlockTable, new_block
-from culver.registry.registration import Block, BlockSpec, Registration, SubscriptionSpec
+from culver.registry.block_store import BlockTable
+from culver.registry.registration import Block, BlockSpec, Registration, SubscriptionSpec, options_of
 from culver.registry.registry import AssignPosition, Changes, SetSummary
 from culver.registry.registry_database import open_database, translate
 from culver.registry.subscription_ids import PLACES, check_id, check_set_name, new_ids
 
 _FIELDS = [field.name for field in fields(Registration)]
 _COLUMNS = ", ".join(_FIELDS)
-_INSERT = f"INSERT INTO registrations ({_COLUMNS}) VALUES ({', '.join('?' * 14)})"
-_INSERT_ENDED = f"INSERT INTO registrations ({_COLUMNS}, ended_version) VALUES ({', '.join('?' * 15)})"
+_INSERT = f"INSERT INTO registrations ({_COLUMNS}) VALUES ({', '.join('?' * 15)})"
+_INSERT_ENDED = f"INSERT INTO registrations ({_COLUMNS}, ended_version) VALUES ({', '.join('?' * 16)})"
 _PAGE_ROWS = 5_000
 _LAST_NUMBER = 2**63 - 1
 _row: Callable[[Registration], tuple[Any, ...]] = attrgetter(*_FIELDS)
@@ -41,7 +40,8 @@ class SqliteRegistry:
         self._blocks = BlockTable(self._connection)
         try:
             with self._reading() as connection:
-                self._version = _number(connection, "SELECT version FROM state")
+                self.version = _number(connection, "SELECT version FROM state")
+                self.identity: bytes = connection.execute("SELECT identity FROM state").fetchone()[0]
                 singles = _number(connection, "SELECT count(*) FROM registrations WHERE until IS NULL")
                 self._count = singles + self._blocks.count()
         except BaseException:
@@ -54,10 +54,6 @@ class SqliteRegistry:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    @property
-    def version(self) -> int:
-        return self._version
-
     def add(
         self, specs: Sequence[SubscriptionSpec], position: AssignPosition, now_us: int
     ) -> list[Registration]:
@@ -69,7 +65,11 @@ class SqliteRegistry:
             self._check_limit(len(specs))
             for id_ in chosen:
                 if self._find(connection, id_) is not None:
-                    raise _taken(id_)
+                    raise Conflict(
+                        f"subscription id {id_!r} is taken; choose another, or replace that subscription",
+                        field="id",
+                        id=id_,
+                    )
             since = position(version)
             number = _next_number(connection)
             added = [
@@ -84,7 +84,6 @@ class SqliteRegistry:
         check_set_name(spec.name)
         if not spec.columns or not len(spec):
             raise InvalidRequest("a block needs at least one row of values", field="rows")
-        values = write_columns(spec.columns)
         with self._changing() as (connection, version):
             self._check_limit(len(spec))
             first = self._blocks.next_place(spec.name)
@@ -98,7 +97,7 @@ class SqliteRegistry:
                 raise Conflict(f"set {spec.name!r} has no numbers left; use another name", field="name")
             since = position(version)
             number = _next_number(connection)
-            block = new_block(spec, number, first, since, version, now_us, values)
+            block = spec.block(number, first, since, version, now_us)
             self._blocks.insert(block)
             _use_numbers(connection, number + len(spec) - 1)
             self._commit(connection, version, len(spec))
@@ -199,7 +198,7 @@ class SqliteRegistry:
                 (after_version,),
             ).fetchall()
             ended_blocks = self._blocks.select("ended_version > ?", (after_version,))
-            return Changes(self._version, tuple(added), tuple(ended), tuple(ended_blocks))
+            return Changes(self.version, tuple(added), tuple(ended), tuple(ended_blocks))
 
     def forget(self, numbers: Sequence[int], blocks: Sequence[int] = ()) -> None:
         with self._transaction() as connection:
@@ -278,7 +277,7 @@ class SqliteRegistry:
                 f"another process has changed the registry {self._path}; run one site per data directory"
             )
         connection.execute("COMMIT")
-        self._version = version
+        self.version = version
         self._count += more
 
     @contextmanager
@@ -306,7 +305,7 @@ class SqliteRegistry:
     def _changing(self) -> Iterator[tuple[sqlite3.Connection, int]]:
         """A transaction, and the version that its change gets."""
         with self._transaction() as connection:
-            yield connection, self._version + 1
+            yield connection, self.version + 1
 
 
 def _choose_ids(specs: Sequence[SubscriptionSpec]) -> list[str]:
@@ -338,21 +337,15 @@ def _new(
         removed=False,
         version=version,
         created_at_us=now_us,
-        expires_at_us=spec.expires_at_us,
-        mailbox_count=spec.mailbox_count,
-        mailbox_bytes=spec.mailbox_bytes,
-        mailbox_age_seconds=spec.mailbox_age_seconds,
         scheme=spec.scheme,
+        channel=spec.channel,
+        **options_of(spec),
     )
-
-
-def _registration(row: tuple[Any, ...]) -> Registration:
-    return Registration(row[0], row[1], row[2], bool(row[3]), row[4], row[5], bool(row[6]), *row[7:])
 
 
 def _select(connection: sqlite3.Connection, condition: str, values: tuple[Any, ...]) -> list[Registration]:
     rows = connection.execute(f"SELECT {_COLUMNS} FROM registrations WHERE {condition}", values)
-    return [_registration(row) for row in rows]
+    return [Registration(r[0], r[1], r[2], bool(r[3]), r[4], r[5], bool(r[6]), *r[7:]) for r in rows]
 
 
 def _sorted_select(
@@ -380,12 +373,6 @@ def _use_numbers(connection: sqlite3.Connection, last: int) -> None:
 def _number(connection: sqlite3.Connection, query: str) -> int:
     row = connection.execute(query).fetchone()
     return 0 if row is None else int(row[0])
-
-
-def _taken(id_: str) -> Conflict:
-    return Conflict(
-        f"subscription id {id_!r} is taken; choose another, or replace that subscription", field="id", id=id_
-    )
 
 
 def _unknown(id_: str) -> NotFound:

@@ -17,8 +17,7 @@ _MEMBER = re.compile(r"(.+)\.(0|[1-9][0-9]{0,17})", re.ASCII)
 
 
 def check_id(text: str, *, durable: bool) -> str:
-    """Check that a subscription of that kind may have this id, which then needs no escaping in a URL; returns the id.
-    Raises InvalidRequest."""
+    """Return the id if a subscription of that kind may have it, unescaped in a URL. Raises InvalidRequest."""
     if not re.fullmatch(SUBSCRIPTION_ID, text):
         raise InvalidRequest(
             "a subscription id has 1 to 128 characters, letters, digits and . _ ~ - only, and starts with "

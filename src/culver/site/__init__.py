@@ -1,27 +1,20 @@
 """A running site: its roles, its housekeeping and its gateway processes."""
 
-from culver.site.directory_locks import gateway_lock, site_lock
-from culver.site.event_flow import EventFlow
-from culver.site.gateway_follower import GatewayFollower
-from culver.site.gateway_group import GatewayGroup, check_gateways, listeners
-from culver.site.gateway_messages import Welcome
-from culver.site.remote_site import RemoteSite
-from culver.site.running_site import RunningSite, SiteParts
-from culver.site.site_server import OnReady, serve, stop_signal
-
-__all__ = [
-    "EventFlow",
-    "GatewayFollower",
-    "GatewayGroup",
-    "OnReady",
-    "RemoteSite",
-    "RunningSite",
-    "SiteParts",
-    "Welcome",
-    "check_gateways",
-    "gateway_lock",
-    "listeners",
-    "serve",
-    "site_lock",
-    "stop_signal",
-]
+from culver.site.directory_locks import gateway_lock as gateway_lock, site_lock as site_lock
+from culver.site.event_flow import EventFlow as EventFlow
+from culver.site.gateway_follower import GatewayFollower as GatewayFollower
+from culver.site.gateway_group import (
+    GatewayGroup as GatewayGroup,
+    check_gateways as check_gateways,
+    listeners as listeners,
+)
+from culver.site.gateway_messages import Welcome as Welcome
+from culver.site.remote_site import RemoteSite as RemoteSite
+from culver.site.running_site import (
+    OnReady as OnReady,
+    RunningSite as RunningSite,
+    SiteParts as SiteParts,
+    serve as serve,
+    stop_signal as stop_signal,
+)
+from culver.site.site_channels import channels_of as channels_of, check_channels as check_channels

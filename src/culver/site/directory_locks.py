@@ -31,10 +31,8 @@ def site_lock(data_dir: Path) -> Iterator[None]:
         raise InvalidConfiguration(message, field="data_dir") from exc
     with lock:
         if not _try(lock, fcntl.LOCK_EX):
-            message = (
-                f"another Culver is running on the data directory {data_dir}; stop it, or give --data-dir"
-            )
-            raise Conflict(message, field="data_dir")
+            text = f"another Culver is running on the data directory {data_dir}; stop it, or give --data-dir"
+            raise Conflict(text, field="data_dir")
         _wait_for_gateways(data_dir)
         yield
 

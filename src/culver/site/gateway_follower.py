@@ -98,13 +98,13 @@ class GatewayFollower:
         hub.register(registered)
         files.narrow(hub.knows)
         self._hub, self._files, self._log = hub, files, log
-        self._orphans = [each.id for each in registered if isinstance(each, Registration) and _is_live(each)]
+        singles = [each for each in registered if isinstance(each, Registration)]
+        self._orphans = [each.id for each in singles if not each.durable and each.until is None]
         while self._waiting:
             self._apply(self._waiting.popleft())
         self._tell_reached()
 
     async def serve(self, site: RemoteSite, listener: socket.socket) -> int:
-        """Serve clients until the end comes; returns the exit code."""
         hub = self._hub
         assert hub is not None
         # The connections of these live subscriptions ended with the process before this one.
@@ -118,7 +118,7 @@ class GatewayFollower:
         async def keep_house() -> None:
             await site.live.try_again()
             finished = await hub.housekeep(clock_us())
-            figures = (hub.subscriptions, hub.sessions, hub.mailboxes.all_pending(), sent())
+            figures = (hub.subscriptions, hub.sessions, hub.mailboxes.columns.all_pending(), sent())
             self.peer.send(GatewayReport(hub.needed_from(), finished, *figures))
 
         async with GatewayServer(app, site.settings.gateway, listener=listener):
@@ -177,7 +177,3 @@ class GatewayFollower:
         assert self._hub is not None
         self._report_timer = None
         self.peer.send(Reached(self._applied, self._hub.frontier))
-
-
-def _is_live(registration: Registration) -> bool:
-    return not registration.durable and registration.until is None

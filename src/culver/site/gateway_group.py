@@ -44,8 +44,7 @@ def check_gateways(settings: GatewaySettings, engine: type[Engine]) -> None:
 
 
 def listeners(settings: GatewaySettings) -> Iterator[socket.socket]:
-    """Bind the sockets of the further gateways: on the ports behind the site's own, or on any if the site takes any.
-    Raises InvalidConfiguration."""
+    """Bind the further gateways' sockets, on ports behind the site's own, or on any. Raises InvalidConfiguration."""
     for number in range(1, settings.processes):
         yield bind(replace(settings, port=settings.port + number if settings.port else 0))
 
@@ -83,7 +82,6 @@ class GatewayGroup:
 
     @property
     def started(self) -> bool:
-        """Whether every gateway has run at least once."""
         return all(each.started for each in self._supervisors)
 
     @property
@@ -95,7 +93,6 @@ class GatewayGroup:
 
     @property
     def ports(self) -> tuple[int, ...]:
-        """The ports of all gateways, by number."""
         return (self.own_port, *(each.port for each in self._supervisors))
 
     @property
@@ -112,7 +109,6 @@ class GatewayGroup:
         return min([own, *(each.frontier for each in self._supervisors)])
 
     def infos(self) -> list[GatewayInfo]:
-        """Describe the gateways from 1 on."""
         return [
             GatewayInfo(
                 each.share.number, each.port, each.state, each.report.subscriptions, each.report.sessions
@@ -176,8 +172,7 @@ class GatewayGroup:
             self._finished_blocks.setdefault(block, set()).add(number)
 
     def take_finished(self, own: FinishedRegistrations) -> FinishedRegistrations:
-        """Return, once, the registrations and blocks that every gateway with a part in them has finished; `own` are
-        those of the site's own gateway."""
+        """Return, once, what every gateway with a part in it has finished; `own` is from the site's own gateway."""
         self._note(0, own)
         blocks = [block for block, by in self._finished_blocks.items() if len(by) == self.gateways]
         for block in blocks:

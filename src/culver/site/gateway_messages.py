@@ -20,9 +20,11 @@ from culver.registry import Block, Registration
 
 @dataclass(frozen=True, slots=True)
 class Welcome:
-    """The first message. `ports` are those of all gateways, by number; `ranges` are the notification files."""
+    """The first message. `identity` is the registry's; `ports` are those of all gateways, by number; `ranges` are the
+    notification files."""
 
     settings: Settings
+    identity: bytes
     share: Share
     ports: tuple[int, ...]
     ranges: tuple[FileRange, ...]
@@ -34,8 +36,6 @@ class Welcome:
 
 @dataclass(frozen=True, slots=True)
 class RegistrationsChanged:
-    """Registrations that began, changed or ended."""
-
     registrations: tuple[Registration | Block, ...]
 
 

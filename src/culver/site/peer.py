@@ -66,7 +66,6 @@ class Peer(asyncio.Protocol):
         self.lost = asyncio.Event()
 
     async def connect(self, half: socket.socket) -> None:
-        """Take the socket over."""
         half.setblocking(False)
         await asyncio.get_running_loop().create_unix_connection(lambda: self, sock=half)
 
@@ -120,8 +119,6 @@ class Peer(asyncio.Protocol):
                 answer.set_exception(_gone())
         self._open.clear()
         self._waiting.clear()
-
-    # -------------------------------------------------------------------------------------------------
 
     def _write(self, data: bytes) -> None:
         transport = self._transport

@@ -4,8 +4,8 @@
     RemoteSite                                           ServedSite
       subscriptions.add(specs)  --PeerRequest "subscriptions.add", specs-->  subscriptions.add(specs)
 
-The sessions of a gateway process are its own; the site answers for the other roles. A new method of a role needs
-nothing here: the one end forwards it by its name, and the other looks it up.
+The sessions and channels of a gateway process are its own; the site answers for the other roles. A new method of a
+role needs nothing here: the one end forwards it by its name, and the other looks it up.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from culver.delivery import Hub, Share
 from culver.log import CommitReceipt
 from culver.model import Event
 from culver.registry import Registration, SubscriptionSpec
-from culver.roles import Site, Subscriptions
+from culver.roles import Site, SiteChannels, Subscriptions
 from culver.site.hub_sessions import HubSessions, LiveSubscriptions
 from culver.site.peer import Peer
 
@@ -95,10 +95,19 @@ class RemoteObservation:
 
 class RemoteSite:
     """Implements `roles.Site`. The other end of the peer serves a `ServedSite`; `ports` are those of all gateways, by
-    number."""
+    number. The process has `channels` of its own, as it has its own sessions."""
 
-    def __init__(self, settings: Settings, share: Share, ports: Sequence[int], peer: Peer, hub: Hub) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        share: Share,
+        ports: Sequence[int],
+        peer: Peer,
+        hub: Hub,
+        channels: SiteChannels,
+    ) -> None:
         self.settings = settings
+        self.channels = channels
         self.publications = RemotePublications(peer, hub)
         self.subscriptions = cast(Subscriptions, ForwardedRole("subscriptions", peer))
         self.live = LiveSubscriptions(self.subscriptions.remove)

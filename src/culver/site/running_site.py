@@ -1,8 +1,10 @@
-"""A site that runs: its parts, the order in which they start and stop, what is done once a second, and its roles."""
+"""A site that runs: its parts, how they start and stop, its housekeeping, its roles, and how it serves clients."""
 
 import asyncio
 import contextlib
 import logging
+import os
+import signal
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
@@ -23,23 +25,25 @@ from culver.control import (
     slices_of,
 )
 from culver.delivery import Hub, Share
+from culver.gateway import GatewayServer, create_app
 from culver.log import Committer, PublicationLog
 from culver.matching import IndexWriter
-from culver.pipeline import Engine, LoadReport
+from culver.pipeline import Engine, LoadReport, Progress
 from culver.placement import PlacementChoice
-from culver.process_setup import clock_us, repeated
+from culver.process_setup import clock_us, freeze_objects, repeated
 from culver.site.event_flow import EventFlow
 from culver.site.gateway_group import GatewayGroup
 from culver.site.gateway_messages import Welcome
 from culver.site.gateway_supervisor import GatewayRun
 from culver.site.hub_sessions import HubSessions, LiveSubscriptions
 from culver.site.remote_site import ServedSite
+from culver.site.site_channels import channels_of
+
+OnReady = Callable[[str, str | None], None]
 
 
 @dataclass(frozen=True, slots=True)
 class SiteParts:
-    """What `assembly` puts together."""
-
     settings: Settings
     log: PublicationLog
     committer: Committer
@@ -50,6 +54,7 @@ class SiteParts:
     engine: Engine
     hub: Hub
     group: GatewayGroup
+    identity: bytes
 
 
 class RunningSite:
@@ -65,6 +70,7 @@ class RunningSite:
         self.sessions = HubSessions(
             hub, group.share, group.ports, self.live, partial(group.count_pending, own=hub.pending)
         )
+        self.channels = channels_of(parts.settings, hub, parts.identity)
         self.observation = SiteObserver(parts, subscriptions)
         self.slices = slices_of(
             parts.index, parts.catalogue, self.observation.observe, parts.log, parts.settings.pipeline
@@ -85,6 +91,7 @@ class RunningSite:
             stack.push_async_callback(parts.engine.stop)
             await parts.engine.start()
             await stack.enter_async_context(parts.committer)
+            await stack.enter_async_context(self.channels.running())
             await stack.enter_async_context(repeated(self.keep_house))
             await stack.enter_async_context(repeated(self.slices.tick))
             yield
@@ -99,7 +106,7 @@ class RunningSite:
         await parts.catalogue.forget(finished.numbers, finished.blocks)
         needed = min(hub.frontier, hub.needed_from(), group.needed_from())
         await asyncio.to_thread(parts.log.trim, needed)
-        await parts.catalogue.retire(hub.index_version)
+        await parts.catalogue.retire(hub.mailboxes.index_version)
         # This comes last because it writes: a full disk must not keep the steps above from making room.
         load = parts.engine.observe().load
         parts.engine.tell(msgspec.structs.replace(load, registrations=self.observation.subscriptions))
@@ -124,6 +131,7 @@ class RunningSite:
         hub, log = self._parts.hub, self._parts.log
         return Welcome(
             settings=self.settings,
+            identity=self._parts.identity,
             share=share,
             ports=self._parts.group.ports,
             ranges=tuple(
@@ -138,8 +146,7 @@ class RunningSite:
 
 
 class SiteObserver:
-    """Implements the role `observation`: asks the parts how they are doing. Housekeeping counts the
-    `subscriptions`."""
+    """Implements the role `observation`. Housekeeping counts the `subscriptions`."""
 
     def __init__(self, parts: SiteParts, subscriptions: int) -> None:
         self.subscriptions = subscriptions
@@ -189,7 +196,7 @@ class SiteObserver:
                 index=max(0, end - head.log_end),
                 match=max(0, head.log_end - pipeline.position - pipeline.ahead),
                 accept=pipeline.ahead,
-                mailboxes=hub.mailboxes.all_pending() + group.pending,
+                mailboxes=hub.mailboxes.columns.all_pending() + group.pending,
             ),
             index=tuple(IndexSlice(number, *each) for number, each in enumerate(contents)),
             pipeline=pipeline,
@@ -200,3 +207,40 @@ class SiteObserver:
                 *group.infos(),
             ),
         )
+
+
+def stop_signal(progress: Progress) -> asyncio.Event:
+    """An event that SIGINT and SIGTERM set. A second signal ends the process at once."""
+    stop = asyncio.Event()
+
+    def on_signal() -> None:
+        if stop.is_set():
+            os._exit(130)
+        progress("stopping")
+        stop.set()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, on_signal)
+    return stop
+
+
+async def serve(site: RunningSite, stop: asyncio.Event, on_ready: OnReady) -> None:
+    """Serve clients with all gateways of the site until `stop` is set. Once events flow, `on_ready` gets the site's
+    address, and that of Spark's web interface if there is one."""
+    async with contextlib.AsyncExitStack() as stack:
+        app = create_app(site)
+        gateway = await stack.enter_async_context(GatewayServer(app, site.settings.gateway))
+        sent: Callable[[], int] = app.state.gateway.metrics.deliveries_sent
+        await stack.enter_async_context(site.with_gateways(gateway.port, sent))
+        announcer = asyncio.create_task(_announce(site, gateway.url, on_ready))
+        await stop.wait()
+        announcer.cancel()
+        await asyncio.gather(announcer, return_exceptions=True)
+
+
+async def _announce(site: RunningSite, url: str, on_ready: OnReady) -> None:
+    while not site.observation.ready:  # noqa: ASYNC110 - an engine's readiness can only be polled, as by /readyz
+        await asyncio.sleep(0.02)
+    freeze_objects()
+    on_ready(url, site.observation.observe().pipeline.spark_ui)

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from culver.cli import main
+from culver.config import ChannelSettings, Settings
 from support.fake_site import FakeSite
 from support.gateway import gateway_settings
 from support.site_thread import site_in_thread
@@ -20,7 +21,7 @@ from support.site_thread import site_in_thread
 
 @pytest.fixture
 def site() -> FakeSite:
-    return FakeSite(gateway_settings())
+    return FakeSite(gateway_settings(Settings(channels=ChannelSettings(url="http://channels.test"))))
 
 
 @pytest.fixture(autouse=True)
@@ -233,6 +234,9 @@ def test_subscriptions_are_added_listed_shown_replaced_and_removed(
     assert (replaced["filter"], replaced["scheme"]) == ("n > 2", "counting")
     assert "scheme           counting\n" in run("show", "alerts")
     assert json.loads(run("show", "alerts", "--json"))["filter"] == "n > 2"
+    assert "delivers to" not in run("show", "alerts")
+    run("add", "alerts", "n > 2", "--replace", "--channel", "alerts.eu")
+    assert "delivers to      channel alerts.eu\n" in run("show", "alerts")
     assert run("remove", "alerts") == "alerts is removed\n"
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from culver.cli import main
-from culver.cli.slices_text import render
+from culver.cli.site_text import slices_page
 from culver.client.sync_client import connect_sync
 from culver.control.slices import DecisionView
 from support.fake_site import FakeSite
@@ -41,25 +41,25 @@ layer 0: symbol (strings, by their hash)
 
 
 def test_view_is_a_table_for_people() -> None:
-    assert render(MemorySlices().view()) == SHOWN
+    assert slices_page(MemorySlices().view()) == SHOWN
 
 
 def test_slices_without_layers_and_controller_are_one_table() -> None:
     view = MemorySlices("hashed").view()
     plain = replace(view, sets=view.sets[:2], layers=(), forwarding=None, elastic=False)
-    lines = render(plain).splitlines()
+    lines = slices_page(plain).splitlines()
     assert len(lines) == 6
     assert lines[1] == "slices are added and removed by hand only (setting pipeline.elastic)"
 
 
 def test_last_change_is_told_with_its_reason() -> None:
     changed = DecisionView("add", 1, "the backlog has grown", 130.0)
-    lines = render(replace(MemorySlices().view(), last_change=changed)).splitlines()
+    lines = slices_page(replace(MemorySlices().view(), last_change=changed)).splitlines()
     assert lines[3] == "slice 1 was split 2 min ago: the backlog has grown"
 
 
 def test_many_slices_are_cut_short() -> None:
-    text = render(MemorySlices(lists=[[each] for each in range(100)]).view())
+    text = slices_page(MemorySlices(lists=[[each] for each in range(100)]).view())
     assert text.count("and 36 more; --json has them all") == 3
 
 

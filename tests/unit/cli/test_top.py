@@ -12,8 +12,7 @@ from dataclasses import replace
 import pytest
 
 from culver.cli import main
-from culver.cli.figures import WIDTH, amount, duration, moment, percent, size
-from culver.cli.top_text import render
+from culver.cli.site_text import WIDTH, amount, duration, moment, percent, size, top_frame
 from culver.control.site_observation import (
     GatewayInfo,
     IndexScheme,
@@ -58,7 +57,7 @@ waiting: 1 to be stored, 2 for the index, 3,000 to be matched,
 
 def test_frame_reads_like_this() -> None:
     view = rates_between(observation(3_600.0, 1), observation(3_602.0, 2))
-    assert render(view, "http://127.0.0.1:8080") == FRAME
+    assert top_frame(view, "http://127.0.0.1:8080") == FRAME
 
 
 SCHEMES = """write             1.50 files   3.00 MB/s       5.0 %
@@ -77,7 +76,7 @@ def test_several_schemes_have_lines_of_their_own() -> None:
         held = (IndexScheme("counting", 1_500, 12_000),)
         return replace(plain, pipeline=replace(plain.pipeline, schemes=done), schemes=held)
 
-    text = render(rates_between(seen(3_600.0, 1), seen(3_602.0, 2)), "http://127.0.0.1:8080")
+    text = top_frame(rates_between(seen(3_600.0, 1), seen(3_602.0, 2)), "http://127.0.0.1:8080")
     assert SCHEMES in text
     assert max(map(len, text.split("\n"))) <= WIDTH
 
@@ -92,17 +91,17 @@ def wide() -> SiteRates:
 def test_gateways_are_shown_where_there_are_several() -> None:
     gateways = (GatewayInfo(0, 8080, "running", 1_200, 7), GatewayInfo(1, 8081, "starting again", 1_199, 0))
     view = rates_between(observation(10.0, 1), replace(observation(12.0, 2), gateways=gateways))
-    assert render(view, "http://127.0.0.1:8080").splitlines()[-3:] == [
+    assert top_frame(view, "http://127.0.0.1:8080").splitlines()[-3:] == [
         "GATEWAY             PORT   SUBSCRIPTIONS        SESSIONS  STATE",
         "0                   8080           1,200               7  running",
         "1                   8081           1,199               0  starting again",
     ]
     alone = rates_between(observation(10.0, 1), replace(observation(12.0, 2), gateways=gateways[:1]))
-    assert "GATEWAY" not in render(alone, "http://127.0.0.1:8080")
+    assert "GATEWAY" not in top_frame(alone, "http://127.0.0.1:8080")
 
 
 def test_frame_is_never_wider_than_the_narrowest_terminal() -> None:
-    lines = render(wide(), "http://a-site-with-a-long-name.example.org:8080").splitlines()
+    lines = top_frame(wide(), "http://a-site-with-a-long-name.example.org:8080").splitlines()
     assert max(map(len, lines)) <= WIDTH
     assert "and 24 more; --json has them all" in lines
 

@@ -1,5 +1,4 @@
-from culver.client.delivered_message import Message
-from culver.client.message_buffer import Buffer
+from culver.client.message_buffer import Buffer, Message
 from culver.messages import DeliveredEvent, Gap
 
 

@@ -1,5 +1,5 @@
 from culver.delivery.deliveries import DeliveryGap
-from culver.delivery.mailboxes.gap_ledger import GapLedger
+from culver.delivery.mailboxes.mailbox_columns import GapLedger
 
 
 def unknown(start: int, end: int) -> None:

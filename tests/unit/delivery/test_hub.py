@@ -469,9 +469,9 @@ def test_notifications_that_leave_a_hole_are_refused(disk: Disk) -> None:
         with pytest.raises(ValueError, match="hole"):
             hub.accept(make_notifications(1, 2, {7: [1]}))
         assert hub.frontier == 0
-        assert hub.index_version == 0
+        assert hub.mailboxes.index_version == 0
         hub.accept(make_notifications(0, 2, {7: [1]}, version=5))
-        assert hub.index_version == 5
+        assert hub.mailboxes.index_version == 5
         await hub.close()
 
     asyncio.run(run())

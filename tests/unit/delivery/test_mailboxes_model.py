@@ -9,8 +9,14 @@ from culver.config import DeliverySettings
 from culver.delivery.deliveries import DeliveryGap
 from culver.delivery.mailboxes.mailbox_columns import NONE
 from culver.delivery.mailboxes.mailboxes import Mailboxes, StoredMailbox
-from culver.delivery.ranges.merge_plan import MergeLevel, plan_merges
-from culver.delivery.ranges.retained_ranges import RetainedRange, last_offsets, merge, select
+from culver.delivery.ranges.retained_ranges import (
+    MergeLevel,
+    RetainedRange,
+    last_offsets,
+    merge,
+    plan_merges,
+    select,
+)
 from culver.matching import Grouping, pooled_rows
 from culver.registry.registration import Registration
 from support.notifications import make_notifications, registration, removed

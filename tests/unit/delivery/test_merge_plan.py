@@ -1,7 +1,6 @@
 """Few files, and few rewrites of each row."""
 
-from culver.delivery.ranges.merge_plan import MergeLevel, plan_merges
-from culver.delivery.ranges.retained_ranges import RetainedRange, merge
+from culver.delivery.ranges.retained_ranges import MergeLevel, RetainedRange, merge, plan_merges
 from culver.matching import Grouping, pooled_rows
 from support.notifications import make_notifications
 

@@ -59,10 +59,12 @@ STEPS = [
 ]
 
 
-def test_both_walks_are_read_whole() -> None:
+def test_all_walks_are_read_whole() -> None:
     assert [[step.number for step in walk] for walk in WALKS.values()] == [
         list(range(1, 33)),
         list(range(1, 15)),
+        list(range(1, 14)),
+        list(range(1, 10)),
     ]
 
 

@@ -29,11 +29,22 @@ VALUES: dict[str, list[Any]] = {
     "split": [0, 1, -1, 2**31, "0", None],
     "delivery_id": ["alerts:0", "alerts:5", "alerts", ":1", "alerts:x", "", 7, None],
     "event": [{}, {"a": 1}, 7, "text", []],
+    "data": ["hello", "", 7, None, []],
+    "encoding": ["text", "utf-16", "", 7, None],
+    "deliver": [{"channel": "c"}, {"channel": ""}, {"channel": "__culver:x"}, {"name": "c"}, {}, "c", None],
     "unknown": [ABSENT, ABSENT, ABSENT, 1],
 }
 OPERATIONS = [
-    ("POST", "/v1/subscriptions", ["filter", "id", "scheme", "expires_in_seconds", "mailbox", "unknown"]),
-    ("PUT", "/v1/subscriptions/{id}", ["filter", "scheme", "expires_in_seconds", "mailbox", "unknown"]),
+    (
+        "POST",
+        "/v1/subscriptions",
+        ["filter", "id", "scheme", "expires_in_seconds", "mailbox", "deliver", "unknown"],
+    ),
+    (
+        "PUT",
+        "/v1/subscriptions/{id}",
+        ["filter", "scheme", "expires_in_seconds", "mailbox", "deliver", "unknown"],
+    ),
     (
         "POST",
         "/v1/sets/{name}",
@@ -43,6 +54,7 @@ OPERATIONS = [
     ("POST", "/v1/filters/test", ["filter", "event", "unknown"]),
     ("POST", "/v1/filters/explain", ["filter", "unknown"]),
     ("POST", "/v1/slices", ["split", "unknown"]),
+    ("POST", "/v1/channels/{channel}", ["data", "encoding", "unknown"]),
 ]
 
 
@@ -59,7 +71,11 @@ def ask(method: str, path: str, **request: Any) -> httpx.Response:
         async with memory_client(FakeSite()) as client:
             await client.post("/v1/subscriptions", json={"filter": "n >= 0", "id": "alerts"})
             await client.post("/v1/events", json=[{"n": n} for n in range(8)])
-            answers.append(await client.request(method, path.format(id="alerts", name="quotes"), **request))
+            answers.append(
+                await client.request(
+                    method, path.format(id="alerts", name="quotes", channel="news"), **request
+                )
+            )
 
     run(scenario())
     return answers[0]

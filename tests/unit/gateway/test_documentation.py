@@ -27,11 +27,13 @@ from culver.messages import (
     NewRows,
     NewSubscription,
     Problem,
+    PublishedMessage,
     Refusal,
     ServerMessage,
     SiteStatus,
     Subscription,
 )
+from culver.roles import ChannelsStatus
 from support.fake_site import FakeSite
 from support.gateway import memory_client, run
 
@@ -140,8 +142,8 @@ def test_the_messages_of_the_websocket_are_those_that_are_read_and_sent() -> Non
 
 
 ANSWERS = (
-    AcceptedEvents, AcceptedRows, Acknowledged, Clauses, EventItem, FilterTest, GapItem, Items, Problem, Refusal,
-    SiteObservation, SiteStatus, SlicesView, Subscription,
+    AcceptedEvents, AcceptedRows, Acknowledged, ChannelsStatus, Clauses, EventItem, FilterTest, GapItem, Items,
+    Problem, PublishedMessage, Refusal, SiteObservation, SiteStatus, SlicesView, Subscription,
 )  # fmt: skip
 
 

@@ -138,7 +138,7 @@ def test_every_example_is_accepted(method: str, path: str, media: str, example: 
             body: Any = {"content": example} if isinstance(example, str) else {"json": example}
             answer = await client.request(
                 method,
-                path.format(id="alerts", name="quotes", number=1),
+                path.format(id="alerts", name="quotes", number=1, channel="news"),
                 headers={"content-type": media},
                 **body,
             )
@@ -189,6 +189,10 @@ def test_the_answers_of_a_site_fit_the_schemas() -> None:
             await ask("POST", "/v1/slices", {"split": 0})
             await ask("DELETE", "/v1/slices/1")
             await ask("GET", "/v1/gateways")
+            await ask("GET", "/v1/channels")
+            await ask("POST", "/v1/channels/news", {"data": "hello"})
+            await ask("POST", "/v1/channels/news", {"data": "?", "encoding": "base64"})
+            await ask("GET", "/v1/channels/__culver:ring/stream")
             await ask("GET", "/healthz")
             await ask("GET", "/readyz")
             await ask("GET", "/metrics")

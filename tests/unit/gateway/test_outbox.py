@@ -3,8 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-from culver.gateway.websocket.outbox import Outbox, Window
-from culver.gateway.websocket.text_sockets import Disconnected
+from culver.gateway.websocket.text_sockets import Disconnected, Outbox, Window
 from support.gateway import run
 
 

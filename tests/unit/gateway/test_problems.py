@@ -32,6 +32,14 @@ STATUSES = {
     "storage_full": 507,
     "storage_corrupt": 500,
     "unavailable": 503,
+    "server_error": 502,
+    "server_unreachable": 503,
+    "server_busy": 503,
+    "server_access_denied": 502,
+    "server_unsuitable": 502,
+    "server_tls_failed": 502,
+    "server_not_started": 500,
+    "command_refused": 502,
     "internal_error": 500,
 }
 

@@ -52,7 +52,7 @@ def test_one_client_does_not_spend_the_tokens_of_another() -> None:
 def test_a_rate_of_zero_grants_everything() -> None:
     buckets = TokenBuckets(rate=0)
     assert all(buckets.take("a", 1_000_000, now=0.0) == 0 for _ in range(100))
-    assert len(buckets) == 0
+    assert len(buckets._buckets) == 0
 
 
 def test_the_number_of_buckets_is_bounded_and_the_one_in_use_stays() -> None:
@@ -61,7 +61,7 @@ def test_the_number_of_buckets_is_bounded_and_the_one_in_use_stays() -> None:
     for number in range(10_000):
         buckets.take(f"client {number}", 1, now=0.0)
         assert buckets.take("busy", 1, now=0.0) > 0
-    assert len(buckets) == 100
+    assert len(buckets._buckets) == 100
 
 
 def test_an_ipv6_customer_is_one_client_and_a_mapped_address_is_its_ipv4_one() -> None:

@@ -10,7 +10,7 @@ from culver.gateway.routes.subscription_routes import timestamp_text
 from culver.model.language.parser import parse
 from culver.registry.registration import SubscriptionSpec
 from support.fake_site import FakeSite
-from support.gateway import memory_client, run
+from support.gateway import gateway_settings, memory_client, run
 
 JSON = {"content-type": "application/json"}
 
@@ -35,7 +35,60 @@ def test_a_subscription_is_made_with_its_position_and_can_be_read_again() -> Non
             "expires_at": None,
             "mailbox": {"max_count": 1_000_000, "max_bytes": 1024**3, "max_age_seconds": 604_800},
             "pending": 0,
+            "deliver": None,
         }
+
+    run(scenario())
+
+
+def test_a_subscription_names_the_channel_that_it_delivers_to() -> None:
+    async def scenario() -> None:
+        async with memory_client(FakeSite()) as client:
+            body = {"filter": "a = 1", "id": "s", "deliver": {"channel": "alerts.eu"}}
+            made = await client.post("/v1/subscriptions", json=body)
+            assert made.json()["deliver"] == {"channel": "alerts.eu"}
+            listed = (await client.get("/v1/subscriptions")).json()["subscriptions"]
+            assert [each["deliver"] for each in listed] == [{"channel": "alerts.eu"}]
+            put = await client.put("/v1/subscriptions/s", json={"filter": "a = 2"})
+            assert put.json()["deliver"] is None
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("deliver", "status", "field"),
+    [
+        ({"channel": ""}, 400, "deliver.channel"),
+        ({"channel": "__culver:ring"}, 400, "deliver.channel"),
+        ({"channel": "\u00e9" * 2_049}, 413, "deliver.channel"),
+        ({"channel": 7}, 400, "deliver.channel"),
+        ({}, 400, "deliver.channel"),
+        ({"channel": "c", "qos": 1}, 400, "deliver.qos"),
+        ("c", 400, "deliver"),
+    ],
+)
+def test_a_delivery_that_there_cannot_be_is_refused_with_its_field(
+    deliver: Any, status: int, field: str
+) -> None:
+    async def scenario() -> None:
+        body = {"filter": "a = 1", "deliver": deliver}
+        async with memory_client(FakeSite()) as client:
+            one = await client.post("/v1/subscriptions", json=body)
+            many = await client.post("/v1/subscriptions", json=[body])
+        assert (one.status_code, one.json()["field"]) == (status, field)
+        assert (many.status_code, many.json()["field"]) == (status, f"[0].{field}")
+
+    run(scenario())
+
+
+def test_a_channel_is_refused_where_the_site_has_no_channel_service() -> None:
+    async def scenario() -> None:
+        body = {"filter": "a = 1", "id": "s", "deliver": {"channel": "c"}}
+        async with memory_client(FakeSite(gateway_settings())) as client:
+            refused = await client.post("/v1/subscriptions", json=body)
+            assert (refused.status_code, refused.json()["field"]) == (409, "deliver.channel")
+            assert "--channels-url" in refused.json()["detail"]
+            assert (await client.get("/v1/subscriptions/s")).status_code == 404
 
     run(scenario())
 

@@ -218,26 +218,32 @@ def start(script: str, *arguments: str) -> "subprocess.Popen[str]":
     )
 
 
-TO_FORMAT_2 = "ALTER TABLE registrations DROP COLUMN scheme; PRAGMA user_version = 2;"
+TO_FORMAT_3 = """
+ALTER TABLE registrations DROP COLUMN channel; ALTER TABLE state DROP COLUMN identity; PRAGMA user_version = 3;
+"""
+TO_FORMAT_2 = f"{TO_FORMAT_3} ALTER TABLE registrations DROP COLUMN scheme; PRAGMA user_version = 2;"
 TO_FORMAT_1 = f"{TO_FORMAT_2} DROP TABLE blocks; DROP TABLE holes; PRAGMA user_version = 1;"
 
 
-@pytest.mark.parametrize("back", [TO_FORMAT_1, TO_FORMAT_2])
+@pytest.mark.parametrize("back", [TO_FORMAT_1, TO_FORMAT_2, TO_FORMAT_3])
 def test_file_of_an_earlier_format_is_brought_to_this_one(back: str, tmp_path: Path) -> None:
     path = tmp_path / "r.db"
     with SqliteRegistry(path, SETTINGS) as registry:
         kept, _ = registry.add([spec("kept"), spec("changed")], lambda version: 7, 1)
     with contextlib.closing(sqlite3.connect(path)) as connection:
         connection.executescript(back)
+    identities: set[bytes] = set()
     for _ in range(2):
         with SqliteRegistry(path, SETTINGS) as registry:
             assert registry.get("kept") == kept
-            assert kept.scheme == "columnar"
+            assert (kept.scheme, kept.channel) == ("columnar", None)
+            identities.add(registry.identity)
             registry.add_block(block_spec("quotes", [["ACME", 1.0]]), lambda version: 8, 1)
-            registry.replace(spec("changed", scheme="counting"), lambda version: 8, 1)
-            assert registry.get("changed").scheme == "counting"
+            registry.replace(spec("changed", scheme="counting", channel="c"), lambda version: 8, 1)
+            assert (registry.get("changed").scheme, registry.get("changed").channel) == ("counting", "c")
+    assert [len(identity) for identity in identities] == [16], "it stays"
     with contextlib.closing(sqlite3.connect(path)) as connection:
-        assert connection.execute("PRAGMA user_version").fetchone() == (3,)
+        assert connection.execute("PRAGMA user_version").fetchone() == (4,)
         assert connection.execute("SELECT count(*) FROM blocks").fetchone() == (2,)
         schemes = "SELECT scheme FROM registrations WHERE id = 'changed' ORDER BY number"
         assert connection.execute(schemes).fetchall() == [("columnar",), ("counting",), ("counting",)]

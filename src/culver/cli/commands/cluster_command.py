@@ -62,7 +62,7 @@ def cluster() -> None:
     default=0,
     help="Port of the Master.  [default: any free one]",
 )
-def up(directory: Path, workers: int, cores: int, memory: str, port: int) -> int:
+def up(directory: Path, workers: int, cores: int, memory: str, port: int) -> None:
     """Start a Master and Workers; they run until `culver cluster down`.
 
     \b
@@ -79,12 +79,11 @@ def up(directory: Path, workers: int, cores: int, memory: str, port: int) -> int
         f"Start a site on it with:\n  {invocation()} serve --spark-master {state.master_url}\n"
         f"and stop the cluster with:\n  {invocation()} cluster down{option}"
     )
-    return 0
 
 
 @cluster.command()
 @_directory
-def down(directory: Path) -> int:
+def down(directory: Path) -> None:
     """Stop exactly the processes that `culver cluster up` started.
 
     \b
@@ -94,13 +93,12 @@ def down(directory: Path) -> int:
     found = StandaloneCluster(directory)
     if found.state() is None:
         click.echo(f"No cluster is up in {directory}.")
-        return 0
+        return
     stopped = found.down()
     for process in stopped:
         click.echo(f"stopped {process.role} (process {process.pid})")
     if not stopped:
         click.echo("All its processes had ended already.")
-    return 0
 
 
 @cluster.command()

@@ -1,15 +1,14 @@
 """`culver pub`: publishes events."""
 
-import asyncio
 import sys
 
 import click
 import msgspec
 
-from culver.cli.client_calls import url_option
+from culver.cli.client_calls import ask, url_option
 from culver.cli.failures import INVALID, SUCCESS
 from culver.cli.line_publisher import LinePublisher, PublishSummary
-from culver.client import Receipt, connect, encode_event
+from culver.client import Client, Receipt, encode_event
 from culver.errors import InvalidEvent
 
 _EXAMPLE = """culver pub '{"symbol": "XYZ", "price": 21.5}'"""
@@ -39,35 +38,31 @@ def pub(event: str | None, quiet: bool, url: str) -> int:
             "or send NDJSON (one JSON object a line) to standard input, as in\n  culver pub - < events.ndjson"
         )
     if event is None or event == "-":
-        summary = asyncio.run(_publish_lines(url))
+        summary = ask(url, _publish_lines)
         if summary.refused:
             click.echo(f"culver: {summary.refused} of {summary.total} events were refused", err=True)
         if not quiet:
             click.echo(summary.describe())
         return INVALID if summary.refused else SUCCESS
-    receipt = asyncio.run(_publish_text(url, event))
+    events = _events(event)
+    receipt = ask(url, lambda client: client.publish(events))
     if not quiet:
         click.echo(_describe(receipt))
     return SUCCESS
 
 
-async def _publish_text(url: str, text: str) -> Receipt:
+def _events(text: str) -> list[bytes]:
     try:
         encoded = text.encode()
         if encoded.lstrip().startswith(b"["):
-            events = [bytes(each) for each in msgspec.json.decode(encoded, type=list[msgspec.Raw])]
-        else:
-            events = [encode_event(encoded)]
+            return [bytes(each) for each in msgspec.json.decode(encoded, type=list[msgspec.Raw])]
+        return [encode_event(encoded)]
     except (InvalidEvent, msgspec.DecodeError, UnicodeEncodeError) as exc:
         raise InvalidEvent(f"the argument is not an event: {exc}; write it as in {_EXAMPLE}") from exc
-    async with connect(url) as client:
-        return await client.publish(events)
 
 
-async def _publish_lines(url: str) -> PublishSummary:
-    async with connect(url) as client:
-        publisher = LinePublisher(client, show_progress=sys.stderr.isatty())
-        return await publisher.run(sys.stdin.buffer)
+async def _publish_lines(client: Client) -> PublishSummary:
+    return await LinePublisher(client, show_progress=sys.stderr.isatty()).run(sys.stdin.buffer)
 
 
 def _describe(receipt: Receipt) -> str:

@@ -22,6 +22,7 @@ _SETTING_OF_OPTION = {
     "host": "gateway.host",
     "port": "gateway.port",
     "gateways": "gateway.processes",
+    "channels_url": "channels.url",
     "data_dir": "data_dir",
 }
 
@@ -70,6 +71,11 @@ _SETTING_OF_OPTION = {
     metavar="N",
     type=click.IntRange(1, 64),
     help="Gateway processes, each with its share of the subscriptions, on the ports from --port on.  [default: 1]",
+)
+@click.option(
+    "--channels-url",
+    metavar="URL",
+    help="Address of culver channels serve: subscriptions may deliver to its channels, and browsers use them.",
 )
 @click.option(
     "--data-dir",

@@ -1,14 +1,13 @@
 """`culver slices`: shows the slices of a site's index, adds one, removes one."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import click
 
-from culver.cli.client_calls import json_line, json_option, read_answer, url_option
-from culver.cli.slices_text import render
-from culver.client import Client, connect
+from culver.cli.client_calls import ask, json_line, json_option, read_answer, url_option
+from culver.cli.site_text import slices_page
+from culver.client import Client
 from culver.control import SlicesView
 
 # Moving millions of registrations takes a while.
@@ -36,7 +35,7 @@ def list_slices(as_json: bool, url: str) -> None:
       culver slices list
       culver slices list --json | jq '.slices[].busy'
     """
-    _print(_ask(url, Client.slices, 30.0), as_json)
+    _show(url, Client.slices, 30.0, as_json)
 
 
 @slices.command("add")
@@ -56,7 +55,7 @@ def add(split: int | None, as_json: bool, url: str) -> None:
       culver slices add
       culver slices add --split 1
     """
-    _print(_ask(url, lambda client: client.add_slice(split), _CHANGE_SECONDS), as_json)
+    _show(url, lambda client: client.add_slice(split), _CHANGE_SECONDS, as_json)
 
 
 @slices.command("remove")
@@ -70,16 +69,11 @@ def remove(number: int, as_json: bool, url: str) -> None:
     Example:
       culver slices remove 2
     """
-    _print(_ask(url, lambda client: client.remove_slice(number), _CHANGE_SECONDS), as_json)
+    _show(url, lambda client: client.remove_slice(number), _CHANGE_SECONDS, as_json)
 
 
-def _ask(url: str, ask: Callable[[Client], Awaitable[dict[str, Any]]], timeout_seconds: float) -> SlicesView:
-    async def work() -> dict[str, Any]:
-        async with connect(url, timeout_seconds=timeout_seconds) as client:
-            return await ask(client)
-
-    return read_answer(asyncio.run(work()), SlicesView)
-
-
-def _print(view: SlicesView, as_json: bool) -> None:
-    click.echo(json_line(view) if as_json else render(view))
+def _show(
+    url: str, call: Callable[[Client], Awaitable[dict[str, Any]]], seconds: float, as_json: bool
+) -> None:
+    view = read_answer(ask(url, call, seconds), SlicesView)
+    click.echo(json_line(view) if as_json else slices_page(view))

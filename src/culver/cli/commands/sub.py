@@ -3,13 +3,12 @@
 import asyncio
 import json
 import sys
-from typing import IO
 
 import click
 
-from culver.cli.client_calls import json_option, scheme_option, url_option
+from culver.cli.client_calls import ask, json_option, scheme_option, url_option
 from culver.cli.failures import FAILURE, SUCCESS, about_filter
-from culver.client import Gap, Message, connect
+from culver.client import Client, Gap, Message
 
 
 @click.command(no_args_is_help=True)
@@ -53,57 +52,45 @@ def sub(
     """
     if filter_text is None and durable is None:
         raise click.UsageError("give a FILTER, or the name of a durable subscription with --durable")
+
+    async def receive(client: Client) -> int:
+        received = 0
+        async with client.subscribe(filter_text, durable=durable, scheme=scheme, gaps=True) as stream:
+            click.echo(f"listening from position {stream.since}", err=True)
+            try:
+                async with asyncio.timeout(timeout):
+                    async for item in stream:
+                        if isinstance(item, Gap):
+                            click.echo(f"culver: {_describe(item)}", err=True)
+                            continue
+                        _print(item, as_json)
+                        received += 1
+                        if received == count:
+                            await item.ack()
+                            return SUCCESS
+            except TimeoutError:
+                if count is not None:
+                    click.echo(f"culver: {received} of {count} events came within {timeout:g} s", err=True)
+                    return FAILURE
+                return SUCCESS
+        click.echo("culver: the subscription was removed", err=True)
+        return FAILURE
+
     with about_filter(filter_text):
-        return asyncio.run(_receive(url, filter_text, durable, scheme, count, timeout, as_json))
+        return ask(url, receive)
 
 
-async def _receive(
-    url: str,
-    filter_text: str | None,
-    durable: str | None,
-    scheme: str | None,
-    count: int | None,
-    timeout: float | None,
-    as_json: bool,
-) -> int:
-    output = sys.stdout.buffer
-    received = 0
-    async with (
-        connect(url) as client,
-        client.subscribe(filter_text, durable=durable, scheme=scheme, gaps=True) as stream,
-    ):
-        click.echo(f"listening from position {stream.since}", err=True)
-        try:
-            async with asyncio.timeout(timeout):
-                async for item in stream:
-                    if isinstance(item, Gap):
-                        click.echo(f"culver: {describe_gap(item)}", err=True)
-                        continue
-                    print_message(output, item, as_json)
-                    received += 1
-                    if received == count:
-                        await item.ack()
-                        return SUCCESS
-        except TimeoutError:
-            if count is not None:
-                click.echo(f"culver: {received} of {count} events came within {timeout:g} s", err=True)
-                return FAILURE
-            return SUCCESS
-    click.echo("culver: the subscription was removed", err=True)
-    return FAILURE
-
-
-def print_message(output: IO[bytes], message: Message, as_json: bool) -> None:
+def _print(message: Message, as_json: bool) -> None:
     """Print one line and flush it, so that a pipe sees an event at once."""
     if as_json:
         record = {"delivery_id": message.delivery_id, "offset": message.offset, "event": message.event}
         line = json.dumps(record, ensure_ascii=False)
     else:
         line = f"{message.offset}  {json.dumps(message.event, ensure_ascii=False)}"
-    output.write(line.encode() + b"\n")
-    output.flush()
+    sys.stdout.buffer.write(line.encode() + b"\n")
+    sys.stdout.buffer.flush()
 
 
-def describe_gap(gap: Gap) -> str:
+def _describe(gap: Gap) -> str:
     number = "an unknown number" if gap.dropped is None else str(gap.dropped)
     return f"gap: {number} of the events {gap.start} to {gap.end - 1} may be missing ({gap.reason})"

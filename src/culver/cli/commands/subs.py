@@ -1,6 +1,5 @@
 """`culver subs`: manages durable subscriptions, and sets of them, which share a filter with `?` in it."""
 
-import asyncio
 import io
 import sys
 from datetime import datetime
@@ -10,13 +9,16 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from culver.cli.client_calls import json_line, json_option, list_all, one_line, scheme_option, url_option
+from culver.cli.client_calls import ask, json_line, json_option, list_all, one_line, scheme_option, url_option
 from culver.cli.failures import about_filter
-from culver.client import Client, Mailbox, Rows, Subscription, as_table, connect
+from culver.client import Client, Mailbox, Rows, Subscription, as_table
 from culver.errors import InvalidRequest
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+# A set may have millions of members.
+_SET_SECONDS = 120.0
 
 _expires_in_option = click.option(
     "--expires-in",
@@ -48,7 +50,6 @@ def list_subscriptions(as_json: bool, url: str) -> None:
     Example:
       culver subs list
     """
-
     list_all(
         url,
         Client.subscriptions,
@@ -70,12 +71,7 @@ def show(name: str, as_json: bool, url: str) -> None:
     Example:
       culver subs show alerts
     """
-
-    async def work() -> Subscription:
-        async with connect(url) as client:
-            return await client.subscription(name)
-
-    subscription = asyncio.run(work())
+    subscription = ask(url, lambda client: client.subscription(name))
     click.echo(json_line(subscription) if as_json else _describe(subscription))
 
 
@@ -91,6 +87,7 @@ def show(name: str, as_json: bool, url: str) -> None:
 @click.option(
     "--max-age", type=click.IntRange(1), metavar="SECONDS", help="How long each mailbox keeps an event."
 )
+@click.option("--channel", metavar="CHANNEL", help="Have the site publish what it gets on this channel.")
 @scheme_option
 @json_option
 @url_option
@@ -102,6 +99,7 @@ def add(
     max_count: int | None,
     max_bytes: int | None,
     max_age: int | None,
+    channel: str | None,
     scheme: str | None,
     as_json: bool,
     url: str,
@@ -111,23 +109,33 @@ def add(
     \b
     Examples:
       culver subs add alerts "level = 'error'"
+      culver subs add eu "region = 'eu'" --channel alerts.eu
       culver subs add alerts "level IN ('error', 'fatal')" --replace
     """
     limits = Mailbox(max_count=max_count, max_bytes=max_bytes, max_age_seconds=max_age)
     mailbox = None if limits == Mailbox() else limits
 
-    async def work() -> Subscription:
-        async with connect(url) as client:
-            if replace:
-                return await client.replace_subscription(
-                    name, filter_text, expires_in_seconds=expires_in, mailbox=mailbox, scheme=scheme
-                )
-            return await client.create_subscription(
-                filter_text, id=name, expires_in_seconds=expires_in, mailbox=mailbox, scheme=scheme
+    async def work(client: Client) -> Subscription:
+        if replace:
+            return await client.replace_subscription(
+                name,
+                filter_text,
+                expires_in_seconds=expires_in,
+                mailbox=mailbox,
+                scheme=scheme,
+                channel=channel,
             )
+        return await client.create_subscription(
+            filter_text,
+            id=name,
+            expires_in_seconds=expires_in,
+            mailbox=mailbox,
+            scheme=scheme,
+            channel=channel,
+        )
 
     with about_filter(filter_text):
-        subscription = asyncio.run(work())
+        subscription = ask(url, work)
     if as_json:
         click.echo(json_line(subscription))
     else:
@@ -145,13 +153,12 @@ def remove(names: tuple[str, ...], url: str) -> None:
       culver subs remove alerts
     """
 
-    async def work() -> None:
-        async with connect(url) as client:
-            for name in names:
-                await client.delete_subscription(name)
-                click.echo(f"{name} is removed")
+    async def work(client: Client) -> None:
+        for name in names:
+            await client.delete_subscription(name)
+            click.echo(f"{name} is removed")
 
-    asyncio.run(work())
+    ask(url, work)
 
 
 @subs.command("load")
@@ -187,25 +194,22 @@ def load(
     table = _read(file)
     mailbox = None if max_count is None else Mailbox(max_count=max_count)
 
-    async def work() -> Rows:
-        async with connect(url, timeout_seconds=120.0) as client:
-            with click.progressbar(length=table.num_rows, label="rows", file=sys.stderr) as bar:
-                return await client.subscribe_many(
-                    filter_text,
-                    table,
-                    name=name,
-                    first=first,
-                    expires_in_seconds=expires_in,
-                    mailbox=mailbox,
-                    progress=lambda done: bar.update(done - bar.pos),
-                )
+    async def work(client: Client) -> Rows:
+        with click.progressbar(length=table.num_rows, label="rows", file=sys.stderr) as bar:
+            return await client.subscribe_many(
+                filter_text,
+                table,
+                name=name,
+                first=first,
+                expires_in_seconds=expires_in,
+                mailbox=mailbox,
+                progress=lambda done: bar.update(done - bar.pos),
+            )
 
     with about_filter(filter_text):
-        rows = asyncio.run(work())
-    last = rows.count - 1
-    click.echo(
-        f"{rows.count} subscriptions, {rows.id(0)} to {rows.id(last)}, take effect from position {rows.since}"
-    )
+        rows = ask(url, work, _SET_SECONDS)
+    ids = f"{rows.id(0)} to {rows.id(rows.count - 1)}"
+    click.echo(f"{rows.count} subscriptions, {ids}, take effect from position {rows.since}")
 
 
 @subs.command("sets")
@@ -218,7 +222,6 @@ def list_sets(as_json: bool, url: str) -> None:
     Example:
       culver subs sets
     """
-
     list_all(
         url,
         Client.sets,
@@ -239,12 +242,7 @@ def remove_set(name: str, url: str) -> None:
     Example:
       culver subs remove-set quotes
     """
-
-    async def work() -> int:
-        async with connect(url, timeout_seconds=120.0) as client:
-            return await client.delete_set(name)
-
-    count = asyncio.run(work())
+    count = ask(url, lambda client: client.delete_set(name), _SET_SECONDS)
     click.echo(f"{name} is removed: {count} subscriptions")
 
 
@@ -263,6 +261,8 @@ def _describe(subscription: Subscription) -> str:
         ("pending", f"{subscription.pending} events"),
         ("keeps", keeps),
     ]
+    if subscription.deliver is not None:
+        rows.append(("delivers to", f"channel {subscription.deliver.channel}"))
     return "\n".join(f"{name:<16} {value}" for name, value in rows)
 
 

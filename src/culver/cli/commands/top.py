@@ -1,7 +1,6 @@
 """`culver top`: shows a site's pipeline live."""
 
 import asyncio
-import json
 import shutil
 import sys
 from collections.abc import Iterator
@@ -10,10 +9,10 @@ from contextlib import contextmanager, nullcontext
 import click
 import msgspec
 
-from culver.cli.client_calls import json_option, read_answer, url_option
-from culver.cli.top_text import render
+from culver.cli.client_calls import json_line, json_option, read_answer, url_option
+from culver.cli.site_text import top_frame
 from culver.client import Client, connect
-from culver.control import SiteObservation, SiteRates, rates_between
+from culver.control import SiteObservation, rates_between
 from culver.errors import ConnectionFailed
 
 # The terminal's second screen, without a cursor, so that the first one comes back as it was.
@@ -68,21 +67,17 @@ async def _watch(url: str, interval: float, once: bool, as_json: bool) -> None:
                 view = rates_between(before, after)
                 before = after
                 if live:
-                    _paint(render(view, url))
+                    _paint(top_frame(view, url))
+                elif as_json:
+                    click.echo(json_line({"url": url, **msgspec.to_builtins(view)}))
                 else:
-                    click.echo(_json(view, url) if as_json else render(view, url))
+                    click.echo(top_frame(view, url) + ("" if once else "\n"))
                 if once:
                     return
-                if not live and not as_json:
-                    click.echo("")
 
 
 async def _observe(client: Client) -> SiteObservation:
     return read_answer(await client.pipeline(), SiteObservation)
-
-
-def _json(view: SiteRates, url: str) -> str:
-    return json.dumps({"url": url, **msgspec.to_builtins(view)}, ensure_ascii=False)
 
 
 def _paint(text: str) -> None:

@@ -106,17 +106,16 @@ class CursorStore:
     def write(self, mailboxes: Iterable[tuple[str, StoredMailbox]], base: int = 0) -> Future[None]:
         """Mailboxes with their gaps, and the base, in one transaction. With nothing to write, the future
         still waits for everything handed over before."""
-        statements: list[_Statement] = [
-            (_GAPS, (subscription, stored.number, stored.cursor, _write_gaps(stored.gaps)))
-            for subscription, stored in mailboxes
-        ]
+        statements: list[_Statement] = []
+        for subscription, stored in mailboxes:
+            gaps = json.dumps([[gap.start, gap.end, gap.dropped, gap.reason] for gap in stored.gaps])
+            statements.append((_GAPS, (subscription, stored.number, stored.cursor, gaps)))
         if base:
             statements.append((_BASE, (base,)))
         return self._put(statements)
 
     def forget(self, mailboxes: Iterable[tuple[str, int]], blocks: Iterable[Block] = ()) -> Future[None]:
-        """Delete the mailboxes of subscriptions up to and including a registration number, and those of the
-        members of blocks."""
+        """Delete the mailboxes of subscriptions up to a registration number, and those of blocks' members."""
         statements: list[_Statement] = [(_FORGET, pair) for pair in mailboxes]
         for block in blocks:
             holes = json.dumps(block.holes.tolist())
@@ -162,7 +161,7 @@ class CursorStore:
 
     def _commit(self, writes: Sequence[tuple[Sequence[_Statement], Future[None]]]) -> None:
         connection = self._connection
-        error: Exception | None = None
+        error: StorageError | None = None
         try:
             connection.execute("BEGIN IMMEDIATE")
             for statements, _ in writes:
@@ -170,7 +169,9 @@ class CursorStore:
                     connection.execute(sql, parameters)
             connection.execute("COMMIT")
         except sqlite3.Error as exc:
-            error = _translate(exc)
+            error = StorageError(f"the acknowledgement could not be stored: {exc}")
+            if getattr(exc, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
+                error = StorageFull("the disk is full: the acknowledgement could not be stored")
             logger.error("cannot write cursors: %s", exc)
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
@@ -179,16 +180,6 @@ class CursorStore:
                 future.set_result(None)
             else:
                 future.set_exception(error)
-
-
-def _translate(exc: sqlite3.Error) -> StorageError:
-    if getattr(exc, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
-        return StorageFull("the disk is full: the acknowledgement could not be stored")
-    return StorageError(f"the acknowledgement could not be stored: {exc}")
-
-
-def _write_gaps(gaps: Iterable[DeliveryGap]) -> str:
-    return json.dumps([[gap.start, gap.end, gap.dropped, gap.reason] for gap in gaps])
 
 
 def _read_gaps(subscription: str, text: str) -> tuple[DeliveryGap, ...]:

@@ -1,4 +1,4 @@
-"""The counters of all mailboxes: one dense slot per subscription, one column per counter.
+"""The counters of all mailboxes, one dense slot per subscription and one column per counter, and the gaps of each.
 
 registration number  7   9   12 ...      `SlotTable`: sorted, so that a whole notification file is
         slot         0   0   1           looked up with one `searchsorted`
@@ -8,12 +8,14 @@ slot                   0     1           `MailboxColumns`: grown in large steps,
   pending              3     0
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from culver.delivery.deliveries import DeliveryGap
 from culver.delivery.delivery_kernels import find
 from culver.jit import read_only
 
@@ -27,6 +29,11 @@ _SMALLEST = 64
 _GROWTH = 32
 # How many runs of free slots `take` looks at for one that is long enough.
 _MOST_TRIED = 1024
+
+_MOST_GAPS = 8
+
+Count = Callable[[int, int], int | None]
+"""How many rows were dropped in `[start, end)`, or None where that cannot be told any more."""
 
 _Integers = Sequence[int] | NDArray[np.int64]
 
@@ -74,10 +81,10 @@ class MailboxColumns:
         self._free += [range(int(run[0]), int(run[-1]) + 1) for run in np.split(slots, breaks) if len(run)]
 
     def count(self) -> int:
-        """How many slots have a mailbox."""
         return int(np.count_nonzero(self.newest_number[: self.used] != NONE))
 
     def all_pending(self) -> int:
+        """How many deliveries wait in all mailboxes together."""
         return int(self.pending[: self.used].sum())
 
     def lowest_pending(self) -> int:
@@ -190,3 +197,59 @@ class SlotTable:
         numbers, slots = self._numbers[alive], self._slots[alive]
         self._used, self._dead = len(alive), 0
         self._numbers[: self._used], self._slots[: self._used] = numbers, slots
+
+
+class GapLedger:
+    """The gaps that a subscriber has yet to acknowledge, by slot. They ascend and do not overlap; beyond eight, the
+    oldest two become one.
+
+    Every session announces a gap until something at or behind its end is acknowledged. So no gap is silent, not when
+    the connection breaks, not when the site restarts."""
+
+    def __init__(self) -> None:
+        self._gaps: dict[int, list[DeliveryGap]] = {}
+
+    def of(self, slot: int) -> tuple[DeliveryGap, ...]:
+        return tuple(self._gaps.get(slot, ()))
+
+    def resume(self, slot: int, gaps: Sequence[DeliveryGap]) -> None:
+        if gaps:
+            self._gaps[slot] = list(gaps)
+
+    def clear(self, slot: int) -> None:
+        self._gaps.pop(slot, None)
+
+    def clear_all(self, slots: NDArray[np.int64]) -> None:
+        present = np.array(list(self._gaps), np.int64)
+        for slot in present[np.isin(present, slots)].tolist():
+            self.clear(slot)
+
+    def add(self, slot: int, gap: DeliveryGap) -> None:
+        """Add a gap, which lies behind all others of the slot."""
+        gaps = self._gaps.setdefault(slot, [])
+        gaps.append(gap)
+        if len(gaps) > 1 and gaps[-2].reason == gap.reason:
+            gaps[-2:] = [_join(gaps[-2], gaps[-1])]
+        elif len(gaps) > _MOST_GAPS:
+            gaps[:2] = [_join(gaps[0], gaps[1])]
+
+    def after(self, slot: int, offset: int, count: Count) -> list[DeliveryGap]:
+        """The gaps of a subscriber that has everything up to `offset`. One that began before is cut and recounted."""
+        return [
+            gap if gap.start > offset else replace(gap, start=offset + 1, dropped=count(offset + 1, gap.end))
+            for gap in self._gaps.get(slot, ())
+            if gap.end - 1 > offset
+        ]
+
+    def acknowledge(self, slot: int, offset: int, count: Count) -> None:
+        """Forget what lies at or below `offset`."""
+        if slot in self._gaps:
+            left = self.after(slot, offset, count)
+            self.clear(slot)
+            self.resume(slot, left)
+
+
+def _join(first: DeliveryGap, second: DeliveryGap) -> DeliveryGap:
+    known = first.dropped is not None and second.dropped is not None
+    dropped = (first.dropped or 0) + (second.dropped or 0) if known else None
+    return DeliveryGap(first.subscription, first.start, second.end, dropped, second.reason)

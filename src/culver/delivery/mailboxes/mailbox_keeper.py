@@ -64,8 +64,7 @@ class MailboxKeeper:
         return list(slots)
 
     def _note(self, gap: DeliveryGap | None) -> None:
-        """Note a gap at once: its subscription may be gone after a pause, and the gaps of others must not be lost
-        with it."""
+        """Note a gap at once: its subscription may be gone after a pause."""
         if gap is not None:
             self.unwritten.add(gap.subscription)
 
@@ -78,11 +77,8 @@ class MailboxKeeper:
         # The shortest age limit has the highest bound. Nothing above it is too old for any mailbox.
         bound = await asyncio.to_thread(self._log.offset_at, now_us - shortest)
         ages = columns.ages(bound)
-
-        def look_up() -> dict[int, int]:
-            return {age: self._log.offset_at(now_us - age) for age in ages}
-
-        return await asyncio.to_thread(look_up) if ages else {}
+        offsets = await asyncio.to_thread(lambda: [self._log.offset_at(now_us - age) for age in ages])
+        return dict(zip(ages, offsets, strict=True))
 
 
 async def _pause(done: int) -> None:

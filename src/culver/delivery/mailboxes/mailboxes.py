@@ -22,8 +22,7 @@ from numpy.typing import NDArray
 from culver.config import DeliverySettings
 from culver.delivery.deliveries import DeliveryGap, GapReason
 from culver.delivery.delivery_kernels import count
-from culver.delivery.mailboxes.gap_ledger import GapLedger
-from culver.delivery.mailboxes.mailbox_columns import NEVER, NONE, MailboxColumns, SlotTable
+from culver.delivery.mailboxes.mailbox_columns import NEVER, NONE, GapLedger, MailboxColumns, SlotTable
 from culver.delivery.mailboxes.subscription_names import SubscriptionNames
 from culver.delivery.ranges.retained_ranges import RetainedRange, RetainedRanges
 from culver.jit import read_only
@@ -60,7 +59,7 @@ class Mailboxes:
         self.columns = MailboxColumns()
         self.ranges = RetainedRanges()
         self.frontier = 0
-        self.index_version = 0
+        self.index_version = 0  # of the newest accepted notifications; 0 if there are none
 
     def restore(self, ranges: Iterable[RetainedRange], frontier: int) -> None:
         """Begin with the ranges found on disk. Call it before anything is registered."""
@@ -149,7 +148,6 @@ class Mailboxes:
             self._recount(numbers, block.since)
 
     def slot_of(self, subscription: str) -> int:
-        """The subscription's slot, or NONE."""
         slot = self._names.slot(subscription)
         if slot is not None:
             return slot
@@ -169,18 +167,10 @@ class Mailboxes:
     def pending(self, slot: int) -> int:
         return int(self.columns.pending[slot])
 
-    def count(self) -> int:
-        """How many mailboxes there are."""
-        return self.columns.count()
-
     def knows(self, numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Which of these registrations, ascending, have a mailbox."""
         known: NDArray[np.bool_] = self._numbers.slots_of(numbers) != NONE
         return known
-
-    def all_pending(self) -> int:
-        """How many deliveries wait in all mailboxes together."""
-        return self.columns.all_pending()
 
     def pending_bytes(self, slot: int) -> int:
         """How many payload bytes wait, counted row by row."""
@@ -276,8 +266,7 @@ class Mailboxes:
         return retired
 
     def wanted(self, numbers: NDArray[np.int64], last: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Which registrations of a range still have something to deliver there, given the last offset of each (see
-        `last_offsets`)."""
+        """Which registrations of a range still have something to deliver there, by their `last_offsets`."""
         slots = self._numbers.slots_of(numbers)
         wanted: NDArray[np.bool_] = (slots != NONE) & (last >= self.columns.floor[slots])
         return wanted

@@ -15,11 +15,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culver.delivery.mailboxes.cursor_store import CursorStore
-from culver.delivery.mailboxes.mailbox_columns import NEVER, NONE
+from culver.delivery.mailboxes.mailbox_columns import NONE
 from culver.delivery.mailboxes.mailboxes import Mailboxes
-from culver.delivery.ranges.merge_plan import plan_merges, plan_storing
 from culver.delivery.ranges.notification_directory import NotificationFiles
-from culver.delivery.ranges.retained_ranges import RetainedRange, last_offsets, merge, select
+from culver.delivery.ranges.retained_ranges import (
+    RetainedRange,
+    last_offsets,
+    merge,
+    plan_merges,
+    plan_storing,
+    select,
+)
 from culver.matching import Grouping
 from culver.pipeline import Notifications, aligned_rows, parse_notification_file_name
 
@@ -27,7 +33,7 @@ _GRACE_US = 1_000_000
 
 
 class Followers(Protocol):
-    """The gateways that read the same files in other processes."""
+    """The gateways that read the same files in other processes, if there are any."""
 
     def needed_from(self) -> int:
         """The lowest offset that one of them needs. A gateway that is down at the moment counts too."""
@@ -40,24 +46,7 @@ class Followers(Protocol):
         """Tell them that this range, which is on disk, has taken the place of those it covers."""
 
     def release(self, names: Sequence[str]) -> list[str]:
-        """Take note of files that are of no use here any more. Returns each file once, as soon as it may be
-        deleted."""
-
-
-class NoFollowers:
-    """No followers."""
-
-    def needed_from(self) -> int:
-        return NEVER
-
-    async def wanted(self, numbers: NDArray[np.int64], last: NDArray[np.int64]) -> NDArray[np.bool_]:
-        return np.zeros(len(numbers), np.bool_)
-
-    def merged(self, item: RetainedRange, *, pruned: bool) -> None:
-        return
-
-    def release(self, names: Sequence[str]) -> list[str]:
-        return list(names)
+        """Take note of files that are of no use here. Returns each once, as soon as it may be deleted."""
 
 
 class FileKeeper:

@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culver.delivery.mailboxes.mailboxes import Mailboxes
-from culver.delivery.ranges.merge_plan import LEVELS
-from culver.delivery.ranges.retained_ranges import RetainedRange, select
+from culver.delivery.ranges.retained_ranges import LEVELS, RetainedRange, select
 from culver.pipeline import Notifications, notification_file_name, read_notifications
 
 Knows = Callable[[NDArray[np.int64]], NDArray[np.bool_]]

@@ -15,8 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from culver.delivery.ranges.merge_plan import LEVELS
-from culver.delivery.ranges.retained_ranges import RetainedRange
+from culver.delivery.ranges.retained_ranges import LEVELS, RetainedRange
 from culver.errors import StorageCorrupt
 from culver.pipeline import (
     NOTIFICATION_SUFFIX,

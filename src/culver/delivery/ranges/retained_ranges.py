@@ -1,4 +1,4 @@
-"""The ranges of notifications that somebody may still need, in order, each with the part of the log it answers for.
+"""The ranges of notifications that somebody may still need, in order, and which of them become one file.
 
 Ranges never overlap here. Where two files cover the same offset, the later one begins at `start`, behind the end of
 the other, although its file reaches further back:
@@ -9,12 +9,14 @@ the other, although its file reaches further back:
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from culver.delivery.delivery_kernels import copy_kept
+from culver.delivery.mailboxes.mailbox_columns import NEVER
 from culver.jit import read_only
 from culver.matching import MOST_EVENTS, Grouping, Groups, Rows, pooled_rows
 from culver.pipeline import Notifications, aligned_rows, notification_file_name
@@ -139,7 +141,6 @@ class RetainedRanges:
 
 
 def rows_of(notifications: Notifications, number: int) -> Rows:
-    """The rows of one registration."""
     n = notifications
     at = int(n.numbers.searchsorted(number))
     if at == len(n.numbers) or n.numbers[at] != number:
@@ -192,3 +193,54 @@ def select(notifications: Notifications, keep: NDArray[np.bool_], start: int) ->
     return Notifications(
         start, n.end, n.index_version, numbers[:count], bounds[: count + 1], rows[: bounds[count]], sizes
     )
+
+
+@dataclass(frozen=True, slots=True)
+class MergeLevel:
+    """Files below `below_bytes` are merged once there are more than `most` of them. Merging by level keeps the number
+    of files small and rewrites each row a handful of times, not once per merge."""
+
+    below_bytes: int
+    most: int
+
+
+LEVELS = (MergeLevel(512 * 1024, 64), MergeLevel(8 * 1024 * 1024, 16))
+_LARGEST_MERGE_BYTES = 64 * 1024 * 1024
+
+
+def plan_storing(ranges: Iterable[RetainedRange]) -> list[list[RetainedRange]]:
+    """Groups of adjacent ranges that are in memory only. Each becomes one file."""
+    return list(_groups([item for item in ranges if not item.stored]))
+
+
+def plan_merges(
+    ranges: Iterable[RetainedRange], levels: Sequence[MergeLevel] = LEVELS
+) -> list[list[RetainedRange]]:
+    """Groups of adjacent files, each worth merging into one. Returns the groups of one level at a time."""
+    everything = [item for item in ranges if item.stored]
+    smaller_than = 0
+    for level in levels:
+        groups = [group for group in _groups(everything, level.below_bytes) if len(group) > 1]
+        due = sum(item.size >= smaller_than for group in groups for item in group)
+        if due > level.most:
+            return groups
+        smaller_than = level.below_bytes
+    return []
+
+
+def _groups(ranges: Sequence[RetainedRange], below_bytes: int = NEVER) -> Iterator[list[RetainedRange]]:
+    """Runs of adjacent ranges below a size. The size of a run is bounded, so that one merge fits into memory."""
+    most_bytes = min(8 * below_bytes, _LARGEST_MERGE_BYTES)
+    group: list[RetainedRange] = []
+    total = 0
+    for item in ranges:
+        if group and (
+            item.size >= below_bytes or total + item.size > most_bytes or not item.continues(group)
+        ):
+            yield group
+            group, total = [], 0
+        if item.size < below_bytes:
+            group.append(item)
+            total += item.size
+    if group:
+        yield group

@@ -20,7 +20,6 @@ _REFERENCE = "#/components/schemas/{name}"
 
 
 def document(settings: Settings, operations: Iterable[Operation]) -> Node:
-    """Build a new document, with the limits of `settings` in it."""
     operations = list(operations)
     schemas = _Schemas(operations, settings)
     paths: dict[str, Node] = {}
@@ -75,13 +74,11 @@ class _Schemas:
         self._queries = {kind: self.components.pop(kind.__name__) for kind in queries}
 
     def of(self, kind: Any) -> Node:
-        """The schema of a type, or of any one of several."""
         if isinstance(kind, tuple):
             return {"anyOf": [self._schemas[each] for each in kind]}
         return self._schemas[kind]
 
     def example(self, kind: Any) -> Any:
-        """An example of a message, put together from the examples of its fields."""
         struct = next((each for each in get_args(kind) if hasattr(each, "__struct_fields__")), kind)
         properties = self.components[struct.__name__]["properties"]
         return {

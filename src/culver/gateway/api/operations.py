@@ -22,6 +22,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from culver.channels import check_channel_name
 from culver.errors import NotFound
 from culver.gateway.api.delivery_encoding import encode
 from culver.gateway.api.request_reader import (
@@ -33,7 +34,7 @@ from culver.gateway.api.request_reader import (
     require_json,
 )
 from culver.gateway.gateway_context import Gateway, compute, gateway_of
-from culver.messages import Count, SetName, SubscriptionId
+from culver.messages import ChannelName, Count, SetName, SubscriptionId
 from culver.registry import check_set_name
 
 Handler = TypeVar("Handler", bound=Callable[..., Awaitable[Any]])
@@ -57,6 +58,7 @@ def _check_slice_number(text: str) -> None:
 PATH_PARAMETERS: dict[str, tuple[Any, Callable[[str], object]]] = {
     "id": (SubscriptionId, check_subscription_id),
     "name": (SetName, check_set_name),
+    "channel": (ChannelName, lambda text: check_channel_name(text.encode())),
     "number": (Annotated[Count, msgspec.Meta(examples=[1])], _check_slice_number),
 }
 
@@ -92,7 +94,6 @@ class Operation:
     event_member: str | None = None
 
     async def respond(self, request: Request) -> Response:
-        """Serve one request; this is the endpoint of the route."""
         gateway = gateway_of(request)
         for name in self.path_parameters:
             PATH_PARAMETERS[name][1](request.path_params[name])
@@ -117,9 +118,8 @@ class Operation:
             if not body:
                 return None
             require_json(request.headers)
-        depth = (
-            REQUEST_DEPTH if self.event_member is None else max(REQUEST_DEPTH, settings.events.max_depth + 1)
-        )
+        event_depth = 0 if self.event_member is None else settings.events.max_depth + 1
+        depth = max(REQUEST_DEPTH, event_depth)
         return await compute(len(body), read_body_as, self.body, body, depth, self.event_member)
 
 

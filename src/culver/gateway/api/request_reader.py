@@ -236,5 +236,7 @@ def _description(info: inspect.Type) -> str:
             return f"a number {least}" + ("" if high is None else f" and at most {high:g}")
         case inspect.ListType():
             return "an array"
+        case inspect.LiteralType(values=values):
+            return f"one of {', '.join(map(str, values))}"
         case _:
             return "a JSON object"

@@ -69,7 +69,7 @@ async def publish_events(request: Request) -> AcceptedEvents:
     )
     if not events:
         raise InvalidRequest("the body holds no event", field="body")
-    gateway.take_events(client_of(request), len(events))
+    await gateway.events.wait(client_of(request), len(events), longest_seconds=0)
     receipt = await publish(gateway, events)
     return AcceptedEvents(receipt.first_offset, receipt.next_offset, accepted=len(events))
 
@@ -111,8 +111,7 @@ async def _publish_stream(request: Request, gateway: Gateway) -> AcceptedEvents:
 
 
 async def _feed(request: Request, gateway: Gateway, chunks: "_Chunks") -> None:
-    """Decode lines as they come and put their events into the chunks; raises at the first line that is
-    wrong, with its number."""
+    """Decode lines as they come into the chunks; raises at the first line that is wrong, with its number."""
     client, longest = client_of(request), gateway.settings.gateway.max_message_bytes
     splitter = LineSplitter(longest)
 
@@ -124,7 +123,7 @@ async def _feed(request: Request, gateway: Gateway, chunks: "_Chunks") -> None:
             oversized = next((at for at, (_, line) in enumerate(part) if line is None), None)
             events, error = await compute(size, decode_lines, fitting[:oversized], gateway.settings.events)
             if events:
-                await gateway.await_events(client, len(events))
+                await gateway.events.wait(client, len(events))
                 await chunks.put(events)
             if error is None and oversized is not None:
                 error = TooLarge(
@@ -167,7 +166,6 @@ class _Chunks:
         self._filled.set()
 
     def end(self) -> None:
-        """Tell the publishing task that nothing more comes."""
         self._ended = True
         self._filled.set()
 

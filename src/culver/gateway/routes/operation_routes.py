@@ -10,9 +10,8 @@ from culver.control import SiteObservation, SlicesView
 from culver.gateway.api import openapi
 from culver.gateway.api.delivery_encoding import encode
 from culver.gateway.api.operations import JSON, Operations
-from culver.gateway.gateway_context import gateway_of
+from culver.gateway.gateway_context import gateway_of, url_of
 from culver.gateway.gateway_metrics import CONTENT_TYPE
-from culver.gateway.redirection import url_of
 from culver.messages import GatewayEntry, Gateways, Health, NewSlice, SiteStatus
 
 operations = Operations("operations", "For operators", takes_any_query=True)

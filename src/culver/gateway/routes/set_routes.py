@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
-from starlette.datastructures import Headers, QueryParams
+from starlette.datastructures import QueryParams
 from starlette.requests import Request
 
 from culver.errors import CulverError, InvalidFilter, InvalidRequest, TooLarge
@@ -67,11 +67,15 @@ async def add_rows(request: Request) -> AcceptedRows:
     """
     gateway = gateway_of(request)
     name = request.path_params["name"]
-    is_arrow = _is_arrow(request.headers)
-    if not is_arrow:
+    kind = media_type(request.headers)
+    if kind not in (JSON, ARROW_STREAM):
+        raise unsupported(
+            f"send the rows as {JSON} or {ARROW_STREAM}, not {kind or 'without a content type'}"
+        )
+    if kind == JSON:
         read_query_as(NoParameters, request.query_params)
     body = await read_body(request, gateway.settings.gateway.max_body_bytes)
-    read = _read_arrow if is_arrow else _read_json
+    read = _read_json if kind == JSON else _read_arrow
     spec, by_column = await compute(len(body), read, gateway, name, body, request.query_params)
     try:
         block = await gateway.site.subscriptions.add_block(spec)
@@ -99,15 +103,6 @@ async def remove_set(request: Request) -> RemovedSet:
     """End all subscriptions named NAME.0, NAME.1, ..."""
     count = await gateway_of(request).site.subscriptions.remove_set(request.path_params["name"])
     return RemovedSet(removed=count)
-
-
-def _is_arrow(headers: Headers) -> bool:
-    kind = media_type(headers)
-    if kind not in (JSON, ARROW_STREAM):
-        raise unsupported(
-            f"send the rows as {JSON} or {ARROW_STREAM}, not {kind or 'without a content type'}"
-        )
-    return kind == ARROW_STREAM
 
 
 def _read_json(gateway: Gateway, name: str, body: bytes, query: QueryParams) -> tuple[BlockSpec, bool]:
@@ -180,10 +175,8 @@ def _check_count(gateway: Gateway, prepared: Prepared, count: int) -> None:
     settings = gateway.settings.registry
     limit, setting = settings.max_rows, "max_rows"
     if not compiles_by_column(prepared):
-        limit, setting = (
-            min(limit, settings.max_batch),
-            "max_batch: each row of this filter is compiled by itself",
-        )
+        limit = min(limit, settings.max_batch)
+        setting = "max_batch: each row of this filter is compiled by itself"
     if not count:
         raise InvalidRequest("there are no rows", field="rows")
     if count > limit:

@@ -10,15 +10,16 @@ from urllib.parse import quote
 from starlette.requests import Request
 from starlette.responses import Response
 
+from culver.channels import check_channel_name
 from culver.errors import Conflict, CulverError, InvalidFilter, InvalidRequest, TooLarge
 from culver.gateway.api.delivery_encoding import encode
 from culver.gateway.api.operations import JSON, Operations
 from culver.gateway.api.request_reader import check_subscription_id, prefixed
-from culver.gateway.gateway_context import Gateway, compute, gateway_of
-from culver.gateway.redirection import check_here
+from culver.gateway.gateway_context import Gateway, check_here, compute, gateway_of
 from culver.messages import (
     CreatedSubscription,
     CreatedSubscriptions,
+    DeliveryTarget,
     Mailbox,
     NewSubscription,
     NewSubscriptions,
@@ -31,7 +32,7 @@ from culver.model import COLUMNAR
 from culver.model.language import Predicate, parse
 from culver.plugins import FILTERS
 from culver.registry import Registration, SubscriptionSpec, check_id
-from culver.roles import Session, Site
+from culver.roles import Session, Site, no_channel_service
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -182,9 +183,13 @@ def lifetime_and_limits(
 
 
 def _spec_options(gateway: Gateway, body: Replacement) -> dict[str, Any]:
-    """All members of a SubscriptionSpec except the predicate."""
     options = lifetime_and_limits(gateway, body.expires_in_seconds, body.mailbox)
     options["scheme"] = check_scheme(body.scheme)
+    if body.deliver is not None:
+        check_channel_name(body.deliver.channel.encode(), "deliver.channel")
+        if not gateway.settings.channels.url:
+            raise no_channel_service("deliver.channel")
+        options["channel"] = body.deliver.channel
     if isinstance(body, NewSubscription) and body.id is not None:
         options["id"] = check_id(body.id, durable=True)
     return options
@@ -209,6 +214,7 @@ def _subscription(gateway: Gateway, registration: Registration, pending: int) ->
         expires_at=None if expires_at_us is None else timestamp_text(expires_at_us),
         mailbox=mailbox,
         pending=pending,
+        deliver=None if registration.channel is None else DeliveryTarget(channel=registration.channel),
     )
 
 

@@ -1,2 +1,1 @@
-"""The gateway's own server: `gateway_server` runs uvicorn with an `http_protocol` and a `websocket_protocol` that are
-bounded against hostile clients."""
+"""The gateway's own server: uvicorn with protocols that are bounded against hostile clients."""

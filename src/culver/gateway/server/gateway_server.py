@@ -47,25 +47,18 @@ class GatewayServer:
         self._server = _Server(_config(app, settings, head_seconds, stall_seconds))
         self._socket: socket.socket | None = None
         self._task: asyncio.Task[None] | None = None
-        self._port = settings.port
-
-    @property
-    def port(self) -> int:
-        """The port that the server listens on; the operating system chooses it where the settings say 0."""
-        return self._port
+        self.port = settings.port  # from the start on, the one that it listens on
 
     @property
     def url(self) -> str:
-        """The address for clients on this machine."""
         host = self._settings.host
         host = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(host, host)
-        return f"http://[{host}]:{self._port}" if ":" in host else f"http://{host}:{self._port}"
+        return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
 
-    async def start(self) -> None:
-        """Returns once requests are answered. Raises InvalidConfiguration where the address cannot be
-        used."""
+    async def __aenter__(self) -> Self:
+        """Returns once requests are answered. Raises InvalidConfiguration where the address cannot be used."""
         self._socket = self._listener or bind(self._settings)
-        self._port = self._socket.getsockname()[1]
+        self.port = self._socket.getsockname()[1]
         self._gateway.open_connections = lambda: len(self._server.server_state.connections)
         self._task = asyncio.create_task(self._server.serve([self._socket]), name="gateway")
         started = asyncio.create_task(self._server.running.wait())
@@ -76,6 +69,7 @@ class GatewayServer:
         if self._task.done():
             self._socket.close()
             self._task.result()
+        return self
 
     async def stop(self) -> None:
         """Calling it twice changes nothing."""
@@ -90,10 +84,6 @@ class GatewayServer:
                 connection.transport.abort()
             if self._socket is not None:
                 self._socket.close()
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
 
     async def __aexit__(self, *error: object) -> None:
         await self.stop()

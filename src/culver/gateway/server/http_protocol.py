@@ -24,8 +24,6 @@ _HEAD_TOO_LARGE = (
 
 
 class CallTimer:
-    """A delayed call that can be cancelled."""
-
     def __init__(self) -> None:
         self._handle: asyncio.TimerHandle | None = None
 

@@ -116,7 +116,6 @@ class WebSocketProtocol(asyncio.Protocol):
         self._writable.set()
 
     def shutdown(self) -> None:
-        """Close because the server stops; uvicorn calls it."""
         if not self._answered:
             self._deny(500)
         elif not self._closing:
@@ -316,16 +315,10 @@ class WebSocketProtocol(asyncio.Protocol):
                 self._fail(CloseCode.MESSAGE_TOO_BIG, "too many fragments")
             elif frame.fin:
                 data, self._fragments = b"".join(self._fragments), []
-                self._deliver_whole(data)
-
-    def _deliver_whole(self, data: bytes) -> None:
-        if not self._is_text:
-            self._deliver(data)
-            return
-        try:
-            self._deliver(data.decode())
-        except UnicodeDecodeError as exc:
-            self._fail(CloseCode.INVALID_DATA, f"not UTF-8, see byte {exc.start}")
+                try:
+                    self._deliver(data.decode() if self._is_text else data)
+                except UnicodeDecodeError as exc:
+                    self._fail(CloseCode.INVALID_DATA, f"not UTF-8, see byte {exc.start}")
 
     def _read(self, reading: bool) -> None:
         if reading != self._reading and not self.transport.is_closing():

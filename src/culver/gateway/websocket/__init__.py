@@ -1,2 +1,1 @@
-"""The endpoint `/v1/ws`, for any ASGI server: `websocket_endpoint` serves a connection through a `text_sockets`
-socket, and `outbox` bounds what it holds."""
+"""The endpoint `/v1/ws`, for any ASGI server: `websocket_endpoint` serves a connection through `text_sockets`."""

@@ -32,8 +32,7 @@ _PUBLICATION_QUOTES = 6
 
 
 def read_quickly(text: str, settings: EventSettings) -> tuple[list[Event], Reference] | None:
-    """The events and the reference of a publication that is plain JSON; None for any other message, which may turn
-    out to be right."""
+    """The events and the reference of a publication that is plain JSON; None for any other message."""
     message = read_plain(text, _decode_publication)
     if message is None:
         return None

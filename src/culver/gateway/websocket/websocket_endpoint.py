@@ -25,21 +25,24 @@ from culver.gateway.gateway_context import (
     Gateway,
     Interrupted,
     Interruption,
+    check_here,
     client_of,
     compute,
     gateway_of,
 )
 from culver.gateway.problems import encode_problem, problem_document
-from culver.gateway.redirection import check_here
 from culver.gateway.routes.subscription_routes import check_durable, live_spec, open_live
+from culver.gateway.websocket.channel_attachments import ChannelAttachments
 from culver.gateway.websocket.client_messages import read_message, read_quickly
-from culver.gateway.websocket.outbox import Outbox, Window
-from culver.gateway.websocket.text_sockets import Disconnected, TextSocket, accept_texts
+from culver.gateway.websocket.text_sockets import Disconnected, Outbox, TextSocket, Window, accept_texts
 from culver.log import CommitReceipt
 from culver.messages import (
     Ack,
     AckDone,
     Attach,
+    ChannelPublish,
+    ChannelSubscribe,
+    ChannelUnsubscribe,
     ClientMessage,
     Detach,
     Detached,
@@ -118,6 +121,9 @@ class _Connection:
         self._outbox = Outbox(socket)
         self._window = Window(_MAX_IN_WORK, _MAX_BYTES_IN_WORK)
         self._attachments: dict[str, _Attachment] = {}
+        self._channels = ChannelAttachments(
+            gateway, self._send, self._outbox.wait_for_space, self._start_channel
+        )
         self._errors = 0
         self._ending = False
         self._tasks: set[asyncio.Task[None]] = set()
@@ -128,7 +134,6 @@ class _Connection:
         self.verdict: tuple[int, str] | None = None
 
     async def run(self) -> None:
-        """Serve until the client leaves or the connection has a verdict."""
         try:
             async with self._group:
                 try:
@@ -147,6 +152,7 @@ class _Connection:
 
     async def close_sessions(self) -> None:
         """End the live subscriptions and keep the durable ones."""
+        await self._channels.close()
         attachments, self._attachments = self._attachments, {}
         sessions = [each.session for each in attachments.values() if each.session is not None]
         results = await asyncio.gather(*(session.close() for session in sessions), return_exceptions=True)
@@ -174,7 +180,7 @@ class _Connection:
             if len(message) > self._max_bytes:
                 self.verdict = (MESSAGE_TOO_BIG, f"at most {self._max_bytes} bytes fit one message")
                 return
-            await self._gateway.await_request(self._client)
+            await self._gateway.requests.wait(self._client)
             await self._accept(message)
 
     def _take(self, text: str) -> bool:
@@ -187,13 +193,23 @@ class _Connection:
         if publication is None or not self._window.try_enter(size):
             return False
         events, reference = publication
-        if not self._gateway.grant(self._client, len(events)):
+        if not self._grant(len(events)):
             self._window.leave(size)
             return False
         try:
             self._publish(events, reference, size)
         except Unavailable as exc:
             self._start(self._refuse(exc, reference))
+        return True
+
+    def _grant(self, events: int) -> bool:
+        """Count a message with so many events, or return False and count nothing where it would have to wait."""
+        gateway = self._gateway
+        if not gateway.requests.grant(self._client):
+            return False
+        if not gateway.events.grant(self._client, events):
+            gateway.requests.give_back(self._client)
+            return False
         return True
 
     async def _accept(self, text: str) -> None:
@@ -203,7 +219,7 @@ class _Connection:
             if isinstance(message, CulverError):
                 raise message
             if isinstance(message, list):
-                await self._gateway.await_events(self._client, len(message), _LONGEST_DELAY_SECONDS)
+                await self._gateway.events.wait(self._client, len(message), _LONGEST_DELAY_SECONDS)
                 await self._window.enter(len(text))
                 self._publish(message, reference, len(text))
             else:
@@ -279,6 +295,10 @@ class _Connection:
                 await self._detach(message, reference)
             case Ping():
                 await self._send(Pong(ref=reference))
+            case ChannelSubscribe() if len(self._channels) >= MAX_SUBSCRIPTIONS:
+                self._end(POLICY_VIOLATION, f"more than {MAX_SUBSCRIPTIONS} channels on one connection")
+            case ChannelPublish() | ChannelSubscribe() | ChannelUnsubscribe():
+                await self._channels.perform(message, reference)
 
     async def _subscribe(self, message: Subscribe, reference: Reference) -> None:
         subscription = self._gateway.site.sessions.new_live_id()
@@ -342,7 +362,6 @@ class _Connection:
     # --- messages out -----------------------------------------------------------------------------------
 
     async def _pump(self, subscription: str, session: Session) -> None:
-        """Send deliveries and gaps until the subscription ends."""
         limit = ReceiveLimit()
         sent = self._gateway.metrics.deliveries.labels("websocket")
         try:
@@ -372,6 +391,21 @@ class _Connection:
             )
         except Disconnected:
             self._interruption.interrupt()
+
+    def _start_channel(self, channel: str, pump: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        async def guarded() -> None:
+            try:
+                try:
+                    await pump
+                except CulverError as exc:
+                    await self._channels.drop(channel)
+                    self._gateway.metrics.errors.labels(exc.code).inc()
+                    document = {"op": "error", "channel": channel, **problem_document(exc)}
+                    await self._outbox.send(encode_problem(document))
+            except Disconnected:
+                self._interruption.interrupt()
+
+        return self._start(guarded())
 
     async def _drop(self, subscription: str, session: Session) -> None:
         self._attachments.pop(subscription, None)

@@ -1,14 +1,9 @@
-"""The messages of the API, each declared once.
-
-A struct here is the request or answer itself: the gateway decodes requests with it and encodes answers with it, the
-Python client does the opposite, and the OpenAPI document takes its schema from it. Requests refuse members that
-they do not know. Answers do not, so that a client understands a newer site.
-"""
+"""The messages of the API over HTTP, and the values that all messages share."""
 
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import Meta, Struct
 
 from culver.model import DELIVERY_ID, DURABLE_ID, SET_NAME, SUBSCRIPTION_ID
 
@@ -28,6 +23,14 @@ SliceNumber = Annotated[int, Meta(ge=0, le=2**31 - 1, description="The slice to 
 SubscriptionId = Annotated[str, Meta(extra_json_schema={"pattern": SUBSCRIPTION_ID}, examples=["alerts"])]
 DurableId = Annotated[str, Meta(extra_json_schema={"pattern": DURABLE_ID}, examples=["alerts"])]
 DeliveryId = Annotated[str, Meta(extra_json_schema={"pattern": DELIVERY_ID}, examples=["alerts:17"])]
+ChannelName = Annotated[
+    str,
+    Meta(
+        description="1 to 4096 bytes as UTF-8, not beginning with `__culver:`",
+        examples=["alerts.eu"],
+        extra_json_schema={"minLength": 1, "pattern": "^(?!__culver:)"},
+    ),
+]
 SetName = Annotated[str, Meta(extra_json_schema={"pattern": SET_NAME}, examples=["quotes"])]
 
 Filter = Annotated[
@@ -41,6 +44,11 @@ Lifetime = Annotated[
     float, Meta(gt=0, le=100 * 365 * 24 * 3600, description="The subscription ends by itself then")
 ]
 Next = Annotated[str | None, Meta(description="Give it as `after` to get the next page")]
+
+MessageData = Annotated[str, Meta(description="The message as its encoding says", examples=["hello"])]
+MessageEncoding = Annotated[
+    Literal["text", "base64"], Meta(description="base64 is for messages that are not UTF-8")
+]
 
 # Any JSON value, because the rules for events refuse the others, with sentences of their own.
 EventObject = Annotated[
@@ -92,6 +100,16 @@ class MailboxLimits(Mailbox, frozen=True, forbid_unknown_fields=True):
     """The limits that a mailbox is to have: at most the site's own, which hold for those left out."""
 
 
+class DeliveryTarget(Struct, frozen=True, kw_only=True):
+    """Where a durable subscription's deliveries go."""
+
+    channel: ChannelName
+
+
+class NewDeliveryTarget(DeliveryTarget, frozen=True, forbid_unknown_fields=True):
+    """The site publishes each delivery on the channel, and acknowledges it then."""
+
+
 class SubscriptionOptions(_Request, frozen=True, kw_only=True):
     expires_in_seconds: Lifetime | None = None
     mailbox: MailboxLimits | None = None
@@ -102,6 +120,7 @@ class Replacement(SubscriptionOptions, frozen=True, kw_only=True):
 
     filter: Filter
     scheme: Scheme | None = None
+    deliver: NewDeliveryTarget | None = None
 
 
 class NewSubscription(Replacement, frozen=True, kw_only=True):
@@ -127,6 +146,7 @@ class Subscription(_Answer, frozen=True, kw_only=True):
     expires_at: datetime | None
     mailbox: Mailbox | None
     pending: Annotated[int, Meta(ge=0, description="Deliveries waiting to be acknowledged")]
+    deliver: DeliveryTarget | None = None
 
 
 class CreatedSubscription(_Answer, frozen=True, kw_only=True):
@@ -292,6 +312,41 @@ class Acknowledged(_Answer, frozen=True, kw_only=True):
     acknowledged: Offset
 
 
+# --- channels ---
+
+
+class ChannelContent(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A message of a channel."""
+
+    data: MessageData
+    encoding: MessageEncoding = "text"
+
+
+class NewChannelMessage(ChannelContent, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A message to publish."""
+
+
+class PublishedMessage(_Answer, frozen=True, kw_only=True):
+    """The servers have the message."""
+
+    receivers: Annotated[int, Meta(ge=0, description="Subscribers that it was sent to")]
+
+
+class ChannelStart(Struct, frozen=True):
+    channel: ChannelName
+
+
+class ChannelGap(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Messages of a channel are missing: those of one publisher with numbers from `first` to `last`, because they
+    were lost or, with `overflow`, because the reader is too slow; or those between two connections
+    (`disconnected`)."""
+
+    reason: Literal["lost", "overflow", "disconnected"]
+    publisher: Annotated[str, Meta(description="Its number in hexadecimal")] | None = None
+    first: Count | None = None
+    last: Count | None = None
+
+
 # --- filters ---
 
 
@@ -371,109 +426,3 @@ class Problem(Struct, frozen=True, kw_only=True, omit_defaults=True):
     code: str
     field: Annotated[str, Meta(description="What it is about")] | None = None
     retryable: Annotated[bool, Meta(description="Whether the same request may succeed later")]
-
-
-# --- the WebSocket protocol: `op` says which message it is, `ref` ties an answer to its request ---
-
-LONGEST_REFERENCE = 256
-Reference = (
-    Annotated[str, Meta(max_length=LONGEST_REFERENCE)]
-    | Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
-    | float
-    | None
-)
-
-
-class _Sent(
-    Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, tag_field="op"
-):
-    ref: Reference | UnsetType = UNSET
-
-
-class Publish(_Sent, frozen=True, kw_only=True, tag="publish"):
-    events: list[EventObject]
-
-
-class Subscribe(_Sent, frozen=True, kw_only=True, tag="subscribe"):
-    """Make a live subscription. `after` is the last offset that was seen on an earlier connection."""
-
-    filter: Filter
-    scheme: Scheme | None = None
-    after: SentOffset | None = None
-
-
-class Attach(_Sent, frozen=True, kw_only=True, tag="attach"):
-    """Receive from a durable subscription, after a delivery where one is named."""
-
-    subscription: SubscriptionId
-    after: DeliveryId | None = None
-
-
-class Ack(_Sent, frozen=True, kw_only=True, tag="ack"):
-    delivery_id: DeliveryId
-
-
-class Detach(_Sent, frozen=True, kw_only=True, tag="detach"):
-    subscription: str
-
-
-class Ping(_Sent, frozen=True, kw_only=True, tag="ping"):
-    pass
-
-
-ClientMessage = Publish | Subscribe | Attach | Ack | Detach | Ping
-
-
-class Published(Receipt, frozen=True, kw_only=True, tag_field="op", tag="published"):
-    ref: Reference = None
-
-
-class Subscribed(StreamStart, frozen=True, kw_only=True, tag_field="op", tag="subscribed"):
-    ref: Reference = None
-
-
-class AckDone(Struct, frozen=True, kw_only=True, tag_field="op", tag="acknowledged"):
-    ref: Reference = None
-    offset: Offset
-
-
-class Detached(Struct, frozen=True, kw_only=True, tag_field="op", tag="detached"):
-    ref: Reference = None
-    subscription: str
-
-
-class Pong(Struct, frozen=True, kw_only=True, tag_field="op", tag="pong"):
-    ref: Reference = None
-
-
-class Events(Struct, frozen=True, tag_field="op", tag="events"):
-    """Deliveries in the order of their offsets."""
-
-    subscription: SubscriptionId
-    deliveries: list[DeliveredEvent]
-
-
-class Gap(Struct, frozen=True, tag_field="op", tag="gap"):
-    """Events of `[start, end)` may be missing; `dropped` says how many, where that is known. `reason` is
-    overflow (something was too slow), expired, disconnected or unavailable."""
-
-    subscription: SubscriptionId
-    start: Offset
-    end: Offset
-    dropped: int | None
-    reason: str
-
-
-class Ended(StreamEnd, frozen=True, tag_field="op", tag="ended"):
-    pass
-
-
-class Refusal(Struct, frozen=True, kw_only=True, tag_field="op", tag="error"):
-    """A problem with all of its members, of which these say whose it is: that of a request with a `ref`, or that of
-    a subscription's deliveries."""
-
-    ref: Any | UnsetType = UNSET
-    subscription: str | UnsetType = UNSET
-
-
-ServerMessage = Published | Subscribed | AckDone | Detached | Pong | Events | Gap | Ended | Refusal
