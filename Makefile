@@ -12,7 +12,7 @@ PYTEST := $(BIN)/python -m pytest -n logical --dist worksteal
 
 help:
 	@echo "make run     set up, start a site on the Spark engine and print two lines to try it with"
-	@echo "make test    set up and run all tests, in about six minutes on two cores"
+	@echo "make test    set up and run all tests, in eight to nine minutes on two cores"
 	@echo "make check   lint and the quick tests, in about two: for every step of your work"
 	@echo "make unit    the quick tests alone: tests/unit and tests/contracts without those marked slow"
 	@echo "make lint    ruff, mypy --strict and the package map"
@@ -31,7 +31,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,bench]'
 	@echo "Compiling the kernels, and recording the classes that Spark loads ..."
 	@$(BIN)/python -m culver.pipeline.spark.class_archive >/dev/null 2>&1 & \
-	  $(BIN)/python -c 'from culver.delivery import delivery_kernels as kernels; from culver.log.files import disk_thread; from culver.matching import warm_up; warm_up(); kernels.load(); disk_thread.load()'; \
+	  $(BIN)/python -c 'from culver.delivery import delivery_kernels as kernels; from culver.matching import warm_up; warm_up(); kernels.load()'; \
 	  compiled=$$?; wait; exit $$compiled
 	@touch $@
 
