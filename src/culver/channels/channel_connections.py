@@ -129,7 +129,6 @@ class ChannelConnections:
                 Random(client),
                 self._settings.publish_timeout_seconds,
             )
-            self._secret = directory.signing_secret()
             self._runner = CoreRunner(
                 self._core,
                 self._address_of,
@@ -242,7 +241,7 @@ class ChannelConnections:
             answer = answers.get(ring.home(channel))
             signed = answer[index] if isinstance(answer, list) else None
             entries.append(
-                unpack_entry(channel, signed, self._secret)
+                unpack_entry(channel, signed, self.core.secret)
                 if isinstance(signed, bytes)
                 else ring.home_entry(channel)
             )
@@ -364,7 +363,10 @@ class ChannelConnections:
             self._service_away = True
             return
         self._service_away = False
-        self.runner.run(self.core.ring_changed(directory.ring(), self.runner.now()))
+        ring, secret = directory.ring(), directory.signing_secret()
+        if secret != self.core.secret:
+            logger.warning("the service at %s has begun anew, and so does this client", self._settings.url)
+        self.runner.run(self.core.directory_fetched(ring, secret, self.runner.now()))
 
 
 _shared: "WeakKeyDictionary[asyncio.AbstractEventLoop, dict[ConnectionSettings, ChannelConnections]]" = (

@@ -55,7 +55,7 @@ class CoreRunner:
         self._refusals: dict[tuple[int, ServerLink], CulverError] = {}
         self._waiting: list[asyncio.Future[None]] = []
         self._links: dict[tuple[int, ServerLink], RedisLink] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._connecting: dict[tuple[int, ServerLink], asyncio.Task[None]] = {}
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         #: The latest reason why a server could not be reached, for error messages.
@@ -70,9 +70,10 @@ class CoreRunner:
     async def close(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        for task in self._tasks:
+        connecting = list(self._connecting.values())
+        for task in connecting:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*connecting, return_exceptions=True)
         links = list(self._links.values())
         self._links.clear()
         for link in links:
@@ -84,11 +85,9 @@ class CoreRunner:
             if isinstance(instruction, Send):
                 self._send(instruction)
             elif isinstance(instruction, Connect):
-                self._spawn(self._connect(instruction.server, instruction.link))
+                self._begin_connect(instruction.server, instruction.link)
             elif isinstance(instruction, Disconnect):
-                link = self._links.pop((instruction.server, instruction.link), None)
-                if link is not None:
-                    link.close()
+                self._disconnect(instruction.server, instruction.link)
             else:
                 self._carry_out(instruction)
 
@@ -131,6 +130,20 @@ class CoreRunner:
         if instructions:
             self.run(instructions)
 
+    def _begin_connect(self, server: int, kind: ServerLink) -> None:
+        task = self._loop.create_task(self._connect(server, kind))
+        self._connecting[server, kind] = task
+
+    def _disconnect(self, server: int, kind: ServerLink) -> None:
+        """Also ends an attempt to connect: the number may belong to a server with another address next."""
+        attempt = self._connecting.pop((server, kind), None)
+        if attempt is not None:
+            attempt.cancel()
+        self._refusals.pop((server, kind), None)
+        link = self._links.pop((server, kind), None)
+        if link is not None:
+            link.close()
+
     async def _connect(self, server: int, kind: ServerLink) -> None:
         url = self._address_of(server)
         failure: CulverError | None = None
@@ -148,6 +161,8 @@ class CoreRunner:
             await link.connect()
         except CulverError as error:
             failure = error
+        # From here on nothing waits, and what the core answers may end this link again.
+        self._connecting.pop((server, kind), None)
         self._refusals.pop((server, kind), None)
         if failure is None:
             self._links[server, kind] = link
@@ -184,11 +199,6 @@ class CoreRunner:
     def _tick(self) -> None:
         self.run(self._core.tick(self.now()))
         self._timer = self._loop.call_later(self._tick_seconds, self._tick)
-
-    def _spawn(self, work: Any) -> None:
-        task = self._loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
 
 def fresh_copy(error: CulverError) -> CulverError:

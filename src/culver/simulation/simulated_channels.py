@@ -248,7 +248,7 @@ class SimulatedClient:
 
     def _ring_fetched(self, life: str) -> None:
         if self._host.is_running and self.life == life:
-            self._host.call(lambda core, now: core.ring_changed(self._world.ring, now))
+            self._host.call(lambda core, now: core.directory_fetched(self._world.ring, _SECRET, now))
 
     def _numbers(self, send: Send) -> None:
         """Tells the oracle the number of each publication that is sent."""

@@ -54,19 +54,22 @@ class ClientCore:
         self, client: int, ring: Ring, secret: bytes, random: Random, publish_timeout_seconds: float = 5.0
     ) -> None:
         self.client = client
-        self._secret = secret
-        self._plan = LocalPlan(ring)
+        self._plan = LocalPlan(ring, secret)
         self._links = ServerLinks(random)
-        self._publisher = PublisherCore(
-            client, self._plan, self._links, self._adopt, secret, publish_timeout_seconds
-        )
-        self._subscriber = SubscriberCore(client, self._plan, self._links, self._adopt, secret)
+        self._publisher = PublisherCore(client, self._plan, self._links, self._adopt, publish_timeout_seconds)
+        self._subscriber = SubscriberCore(client, self._plan, self._links, self._adopt)
         self._ring_asked_at = 0.0
+        # A server has a ring that another service may have signed: only the service can tell.
+        self._ring_in_doubt = False
         self._load_told_at = 0.0
 
     @property
     def ring(self) -> Ring:
         return self._plan.ring
+
+    @property
+    def secret(self) -> bytes:
+        return self._plan.secret
 
     @property
     def pending(self) -> int:
@@ -176,10 +179,26 @@ class ClientCore:
             self._load_told_at = now
             out += self._tell_load()
         self._plan.forget_idle(now, self._subscriber.channels)
-        if self._links.failing_for_long() and now >= self._ring_asked_at + _FETCH_RING_SECONDS:
+        in_trouble = self._ring_in_doubt or self._links.failing_for_long()
+        if in_trouble and now >= self._ring_asked_at + _FETCH_RING_SECONDS:
             self._ring_asked_at = now
             out.append(FetchRing())
         return out
+
+    def directory_fetched(self, ring: Ring, secret: bytes, now: float) -> list[Instruction]:
+        """Takes what the service answers to ``FetchRing``. A service that has lost its data directory has another
+        secret: the client forgets its plan and its links then, and keeps its subscriptions and sequences."""
+        self._ring_in_doubt = False
+        if secret == self.secret:
+            return self.ring_changed(ring, now)
+        out: list[Instruction] = []
+        for server, link in self._links.all():
+            out += self.disconnected(server, link, now)
+        for server, link in self._links.all():
+            self._links.drop(server, link)
+            out.append(Disconnect(server, link))
+        self._plan.begin_anew(ring, secret)
+        return out + self._subscriber.begin_anew(now) + self._publisher.begin_anew(now)
 
     def ring_changed(self, ring: Ring, now: float) -> list[Instruction]:
         """Takes a ring from the service or from a server, unless it is as old as the known one or older."""
@@ -214,11 +233,11 @@ class ClientCore:
     ) -> list[Instruction]:
         try:
             if channel == names.RING_CHANNEL:
-                return self.ring_changed(unpack_ring(data, self._secret), now)
+                return self._ring_told(data, now)
             answer = decode_answer(data)
             if not isinstance(answer, BarrierEcho):
                 return self._adopt(
-                    answer.channel, unpack_entry(answer.channel, answer.entry, self._secret), now
+                    answer.channel, unpack_entry(answer.channel, answer.entry, self.secret), now
                 )
         except (ValueError, msgspec.DecodeError) as error:
             return [Warn(f"ignored what server {server} says on {channel.decode(errors='replace')}: {error}")]
@@ -226,16 +245,20 @@ class ClientCore:
         return self._subscriber.barrier_passed(server, answer.token) if link is ServerLink.SUBSCRIBE else []
 
     def _ring_answered(self, reply: Reply, now: float) -> list[Instruction]:
-        if not isinstance(reply, bytes):
-            return []
+        return self._ring_told(reply, now) if isinstance(reply, bytes) else []
+
+    def _ring_told(self, signed: bytes, now: float) -> list[Instruction]:
         try:
-            return self.ring_changed(unpack_ring(reply, self._secret), now)
+            return self.ring_changed(unpack_ring(signed, self.secret), now)
         except ValueError as error:
-            return [Warn(str(error))]
+            if self._ring_in_doubt:
+                return []
+            self._ring_in_doubt = True
+            return [Warn(f"{error}; the service is asked for its ring")]
 
     def _switch(self, channel: bytes, data: bytes, now: float) -> list[Instruction]:
         try:
-            return self._adopt(channel, unpack_switch(channel, data, self._secret), now)
+            return self._adopt(channel, unpack_switch(channel, data, self.secret), now)
         except ValueError as error:
             return [Warn(str(error))]
 

@@ -18,10 +18,14 @@ class _Known:
 
 
 class LocalPlan:
-    """Entries in the order of their last use, so that the idle ones come first. Entries only grow newer."""
+    """Entries in the order of their last use, so that the idle ones come first. Entries only grow newer.
 
-    def __init__(self, ring: Ring) -> None:
+    ``ring`` and ``secret`` come from the service; entries count only if they are signed with the secret.
+    """
+
+    def __init__(self, ring: Ring, secret: bytes) -> None:
         self.ring = ring
+        self.secret = secret
         self._known: OrderedDict[bytes, _Known] = OrderedDict()
 
     def __len__(self) -> int:
@@ -53,6 +57,12 @@ class LocalPlan:
         self._known[channel] = _Known(entry, now)
         self._known.move_to_end(channel)
         return True
+
+    def begin_anew(self, ring: Ring, secret: bytes) -> None:
+        """Takes the ring and the secret of another service: its versions are not to be compared with those known."""
+        self.ring = ring
+        self.secret = secret
+        self._known.clear()
 
     def forget(self, channel: bytes) -> None:
         self._known.pop(channel, None)

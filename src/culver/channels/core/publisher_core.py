@@ -79,14 +79,12 @@ class PublisherCore:
         plan: LocalPlan,
         links: ServerLinks,
         adopt: Adopt,
-        secret: bytes,
         timeout_seconds: float,
     ) -> None:
         self._client = client
         self._plan = plan
         self._links = links
         self._adopt = adopt
-        self._secret = secret
         self._timeout_seconds = timeout_seconds
         self._tokens = 0
         self._epochs = 0
@@ -224,6 +222,24 @@ class PublisherCore:
                 out += self._send(publication, now)
         return out
 
+    def begin_anew(self, now: float) -> list[Instruction]:
+        """Sends everything unfinished to the servers of another service, and tells them all numbers. Sequences go on,
+        so subscribers notice what they have missed meanwhile."""
+        out: list[Instruction] = []
+        self._unanswered.clear()
+        self._unconfirmed.clear()
+        self._to_ask.clear()
+        self._traffic.clear()
+        self._resting.clear()
+        # Each server gets a rest at first: subscribers are on their way to it, too.
+        self._linked = set(self._plan.ring.numbers)
+        for publication in self._pending.values():
+            self._withdraw(publication)
+            out += self._send(publication, now)
+        self._stale_tails.update(dict.fromkeys(self._recent))
+        self.remind(self._counters, now)
+        return out
+
     def tick(self, now: float) -> list[Instruction]:
         out = self._time_out(now)
         asked, self._to_ask = self._to_ask, set()
@@ -314,7 +330,7 @@ class PublisherCore:
         publications = self._unconfirmed.pop(channel, [])
         if signed is not None:
             try:
-                out += self._adopt(channel, unpack_entry(channel, signed, self._secret), now)
+                out += self._adopt(channel, unpack_entry(channel, signed, self._plan.secret), now)
             except ValueError as error:
                 out.append(Warn(str(error)))
         self._plan.learn(channel, self._plan.ring.home_entry(channel), now)

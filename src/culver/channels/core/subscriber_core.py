@@ -85,12 +85,11 @@ class _Subscription:
 class SubscriberCore:
     """Keeps subscriptions on the servers that the plan names. See ``ClientCore`` for who calls what."""
 
-    def __init__(self, client: int, plan: LocalPlan, links: ServerLinks, adopt: Adopt, secret: bytes) -> None:
+    def __init__(self, client: int, plan: LocalPlan, links: ServerLinks, adopt: Adopt) -> None:
         self._client = client
         self._plan = plan
         self._links = links
         self._adopt = adopt
-        self._secret = secret
         self._order = MessageOrder()
         self._subscriptions: dict[bytes, _Subscription] = {}
         self.patterns = PatternSubscriptions(plan, links)
@@ -275,6 +274,22 @@ class SubscriberCore:
                 out += self.entry_changed(channel, self._plan.peek(channel), now)
         return out + self.patterns.ring_changed(gone, now) + self._ask_homes(now)
 
+    def begin_anew(self, now: float) -> list[Instruction]:
+        """Subscribes on the servers of another service. All links are down. Streams go on, so what was published
+        meanwhile counts as lost."""
+        out: list[Instruction] = []
+        self._barriers.clear()
+        for channel, subscription in self._subscriptions.items():
+            subscription.targets = self._plan.peek(channel).subscribe_servers(self._client)
+            subscription.departures.clear()
+            subscription.former.clear()
+            subscription.home_answered = False
+            self._to_ask.add(channel)
+            self._to_read.add(channel)
+            for server in subscription.targets:
+                out += self._links.want(server, ServerLink.SUBSCRIBE, now)
+        return out + self.patterns.ring_changed(frozenset(), now)
+
     def tick(self, now: float) -> list[Instruction]:
         out = (
             [delivery(channel, item) for channel, item in self._order.tick(now)]
@@ -405,7 +420,7 @@ class SubscriberCore:
                 continue
             if isinstance(signed, bytes):
                 try:
-                    out += self._adopt(channel, unpack_entry(channel, signed, self._secret), now)
+                    out += self._adopt(channel, unpack_entry(channel, signed, self._plan.secret), now)
                 except ValueError as error:
                     out.append(Warn(str(error)))
             self._plan.learn(channel, self._plan.ring.home_entry(channel), now)
