@@ -51,10 +51,10 @@ class BenchService:
 
 @asynccontextmanager
 async def bench_service(
-    megabits: float, most_servers: int, settings: ServiceSettings, *, proxies: bool = False
+    megabits: float | None, most_servers: int, settings: ServiceSettings, *, proxies: bool = False
 ) -> AsyncIterator[BenchService]:
-    """Runs servers that may send ``megabits`` per second each."""
-    network = await server_network(megabits * 1e6 / 8, proxies=proxies)
+    """Runs servers that may send ``megabits`` per second each, or as much as they can where that is None."""
+    network = await server_network(None if megabits is None else megabits * 1e6 / 8, proxies=proxies)
     with tempfile.TemporaryDirectory(prefix="culver-channels-") as name:
         folder = Path(name)
         servers = LimitedServers(network, folder, most_servers)

@@ -1,4 +1,4 @@
-"""The limits of servers: a network namespace with a token-bucket filter for each, or a proxy that limits its rate.
+"""The limits of servers: a network namespace with a token-bucket filter for each, a proxy, or none.
 
 With namespaces, a server has two interfaces and one address:
 
@@ -189,8 +189,40 @@ class ServerProxies:
             await self.disconnect(number)
 
 
-async def server_network(rate: float, *, proxies: bool = False) -> ServerNetwork:
-    """The better way that this machine allows, not entered yet."""
+class UnlimitedNetwork:
+    """The loopback interface as it is, for what is not about bandwidth."""
+
+    kind = "loopback without a limit"
+    service_host = "127.0.0.1"
+
+    def bind_host(self, number: int) -> str:
+        return "127.0.0.1"
+
+    def server_command(self, number: int, command: Sequence[str]) -> list[str]:
+        return list(command)
+
+    def client_command(self, command: Sequence[str]) -> list[str]:
+        return list(command)
+
+    async def connect(self, number: int, port: int) -> tuple[str, int]:
+        return "127.0.0.1", port
+
+    async def disconnect(self, number: int) -> None:
+        """There is nothing to take away."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """There is nothing to close."""
+
+
+async def server_network(rate: float | None, *, proxies: bool = False) -> ServerNetwork:
+    """The better way that this machine allows, not entered yet. Without a rate nothing is limited."""
+    if rate is None:
+        return UnlimitedNetwork()
     if not proxies:
         try:
             # One server's place shows whether everything is allowed that it needs.
