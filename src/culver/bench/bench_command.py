@@ -359,8 +359,8 @@ def bluedove(
 @_choices(
     "--experiment",
     "experiments",
-    ["1", "2", "3"],
-    "Experiment of the paper; may be given several times. All, unless told otherwise.",
+    ["1", "2", "3", "reconfigurations", "analyser"],
+    "Experiment of the paper, or one of our own; may be given several times. All, unless told otherwise.",
 )
 @_plots("channels-plots")
 @click.option(
@@ -375,7 +375,8 @@ def channels(
 
     Real servers, each in a network namespace with a token-bucket filter where this system allows it, else behind a
     proxy that limits its rate. Replication of one channel (figure 4), a game against consistent hashing (5 and 6),
-    elasticity (7), and plain redis-py and sharded pub/sub beside it.
+    elasticity (7), and plain redis-py and sharded pub/sub beside it. Then what the paper does not measure: messages
+    lost in reconfigurations, beside Valkey's slot migrations, and the cost of the load analyser.
     """
     from culver.bench.channels import channels_plan as plans
     from culver.bench.channels.channels_bench import run

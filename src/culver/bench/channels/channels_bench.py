@@ -1,13 +1,15 @@
-"""Runs the paper's experiments in turn and draws their plots."""
+"""Runs the paper's experiments and our own in turn and draws their plots."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
 from culver.bench.bench_frame import Record, Tell
+from culver.bench.channels.analyser_cost import measure_analyser
 from culver.bench.channels.channels_findings import ExperimentResult
 from culver.bench.channels.channels_plan import ChannelsPlan
 from culver.bench.channels.game_experiments import measure_elasticity, measure_scalability
+from culver.bench.channels.reconfiguration_experiment import measure_reconfigurations
 from culver.bench.channels.replication_experiment import measure_replication
 from culver.bench.channels.rival_systems import measure_baselines
 from culver.bench.line_plot import check_plotting, save_plots
@@ -18,6 +20,8 @@ _EXPERIMENTS: Mapping[str, Sequence[Measure]] = {
     "1": (measure_replication, measure_baselines),
     "2": (measure_scalability,),
     "3": (measure_elasticity,),
+    "reconfigurations": (measure_reconfigurations,),
+    "analyser": (measure_analyser,),
 }
 
 

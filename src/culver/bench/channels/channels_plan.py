@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from culver.bench.channels import dynamoth_paper as paper
+from culver.bench.channels.slot_migrations import MigrationWay
 
-EXPERIMENTS = ("1", "2", "3")
+EXPERIMENTS = ("1", "2", "3", "reconfigurations", "analyser")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +36,17 @@ class ChannelsPlan:
 
     overhead_rounds: int = 7
     overhead_messages: int = 20_000
+
+    changes: int = 100
+    change_seconds: float = 1.5
+    change_rate: float = 5_000.0
+    changed_channels: int = 40
+    migration_ways: Sequence[MigrationWay] = tuple(MigrationWay)
+
+    analyser_players: int = 300
+    analyser_tiles_across: int = 16
+    analyser_rate: float = 6.0
+    analyser_seconds: float = 60.0
 
     game_megabits: float = 3.0
     tiles_across: int = 4
@@ -68,6 +80,14 @@ def quick_plan(experiments: Sequence[str], *, proxies: bool, wide_area: bool) ->
         hot_megabits=0.5,
         overhead_rounds=1,
         overhead_messages=500,
+        changes=6,
+        change_seconds=0.3,
+        change_rate=400.0,
+        changed_channels=10,
+        migration_ways=(MigrationWay.SETSLOT,),
+        analyser_players=10,
+        analyser_tiles_across=2,
+        analyser_seconds=2.0,
         game_megabits=0.5,
         tiles_across=2,
         first_players=6,

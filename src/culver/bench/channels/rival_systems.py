@@ -22,14 +22,10 @@ from culver.bench.channels.clients.client_crowd import ClientCrowd, CrowdFigures
 from culver.bench.channels.clients.client_process import CrowdTask
 from culver.bench.channels.limited_servers import LimitedServers
 from culver.bench.channels.server_networks import ServerNetwork, server_network
+from culver.bench.channels.slot_migrations import CLUSTER_OPTIONS, share_slots
 from culver.channels import Channels
 from culver.channels.channel_service import ServiceSettings
-from culver.channels.servers.redis_link import RedisLink
 from culver.errors import ServerError
-
-_SLOTS = 16_384
-_CLUSTER = ("--cluster-enabled", "yes", "--cluster-require-full-coverage", "no", "--cluster-config-file")
-_UNLIMITED_MEGABITS = 10_000.0
 
 #: Parts of what a server can deliver that are offered: well below it for latency, above it for throughput.
 _OFFERED = {"latency": 0.5, "delivered": 1.25}
@@ -83,10 +79,10 @@ async def _hot_channel(plan: ChannelsPlan, system: str, servers: int) -> dict[st
         settings = ServiceSettings(first_servers=servers, balance=False)
         async with bench_service(plan.hot_megabits, servers, settings, proxies=plan.proxies) as bench:
             return await _crowds(plan, bench.network, "channels", [bench.url])
-    options = (*_CLUSTER, "nodes-{number}.conf") if system == "valkey sharded" else ()
+    options = CLUSTER_OPTIONS if system == "valkey sharded" else ()
     async with _plain_servers(plan, servers, options) as (network, urls):
         if options:
-            await _share_slots(urls)
+            await share_slots(urls)
         return await _crowds(plan, network, "sharded" if options else "redis", urls)
 
 
@@ -119,17 +115,6 @@ async def _plain_servers(
             yield network, [(await servers.start()).url for _ in range(count)]
 
 
-async def _share_slots(urls: list[str]) -> None:
-    """
-    :raises ServerError: these servers know no sharded pub/sub.
-    """
-    edges = [-(-_SLOTS * number // len(urls)) for number in range(len(urls) + 1)]
-    for url, first, after in zip(urls, edges, edges[1:], strict=False):
-        async with RedisLink(url) as link:
-            await link.request((b"CLUSTER", b"ADDSLOTSRANGE", b"%d" % first, b"%d" % (after - 1)))
-            await link.request((b"PUBSUB", b"SHARDNUMSUB", b"hot"))
-
-
 Publish = Callable[[int], Awaitable[object]]
 
 
@@ -144,7 +129,7 @@ async def _measure_overhead(plan: ChannelsPlan, tell: Tell, result: ExperimentRe
     payload = bytes(plan.payload_bytes)
     rates: dict[str, list[float]] = {}
     trips: dict[str, list[float]] = {}
-    async with bench_service(_UNLIMITED_MEGABITS, 1, settings, proxies=plan.proxies) as bench:
+    async with bench_service(None, 1, settings) as bench:
         url = bench.service.ring.servers[0].url
         async with Channels(bench.url) as ours, redis.Redis.from_url(url) as theirs:
 
