@@ -129,6 +129,7 @@ def draw_command(random: Random) -> tuple[bytes, ...]:
             (b"EXISTS", key, key, hashed),
             (b"EXPIRE", random.choice([key, hashed]), random.choice([b"100", b"0", b"-1", b"x"])),
             (b"TTL", random.choice([key, hashed])),
+            (b"RENAMENX", random.choice([key, hashed]), random.choice([b"k", b"l", b"h", b"i"])),
             (b"HSET", hashed, field, value),
             (b"HSET", hashed, b"f", value, b"g", b"2"),
             (b"HSET", hashed, b"f", value, b"g"),

@@ -75,6 +75,18 @@ class RedisKeys:
     def exists(self, *keys: bytes) -> object:
         return sum(self._value(key) is not None for key in keys)
 
+    def renamenx(self, key: bytes, new_key: bytes) -> object:
+        value = self._value(key)
+        if value is None:
+            raise ErrorReply("ERR no such key")
+        if self._value(new_key) is not None:
+            return 0
+        self._values[new_key] = value
+        if key in self._expiries:
+            self._expiries[new_key] = self._expiries[key]
+        self._forget(key)
+        return 1
+
     def expire(self, key: bytes, seconds: bytes) -> object:
         number = _integer(seconds)
         if self._value(key) is None:
@@ -124,6 +136,7 @@ KEY_COMMANDS: dict[bytes, tuple[Callable[..., object], int, int | None]] = {
     b"GET": (RedisKeys.get, 1, 1),
     b"DEL": (RedisKeys.del_key, 1, None),
     b"EXISTS": (RedisKeys.exists, 1, None),
+    b"RENAMENX": (RedisKeys.renamenx, 2, 2),
     b"EXPIRE": (RedisKeys.expire, 2, 2),
     b"TTL": (RedisKeys.ttl, 1, 1),
     b"HSET": (RedisKeys.hset, 3, None),

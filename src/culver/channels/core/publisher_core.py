@@ -2,6 +2,16 @@
 
 A publication is finished when every server of its group has answered. Until then it is sent again on each new link,
 with the same sequence, so that a broken connection costs a copy at most, which subscribers drop.
+
+A channel's tails are two hashes at its home, so that tails of publishers that are gone vanish. All publishers write
+to the current one, which lives for an hour after each write. Now and then a publisher turns it over: the server
+renames it to the earlier one, but only if there is none, that is after the earlier one has expired. So a tail can
+be read for an hour at least, and for little more than two. Nobody deletes a tail, so no write can be lost to a
+deletion.
+
+    write      HSET current publisher tail; EXPIRE current 3600
+    turn over  RENAMENX current earlier             (keeps the time to live)
+    read       HGETALL current; HGETALL earlier     (in this order: the hashes may be turned over in between)
 """
 
 from collections import OrderedDict
@@ -15,13 +25,17 @@ from culver.channels.core.dispatcher_notes import encode_tail
 from culver.channels.core.envelope import pack_heartbeat, pack_linked, pack_message, unpack_entry
 from culver.channels.core.instructions import Instruction, PublicationDone, Reply, Send, ServerLink, Warn
 from culver.channels.core.local_plan import LocalPlan
-from culver.channels.core.reserved_names import PLAN_KEY, PLAN_MARK, tail_key
+from culver.channels.core.reserved_names import PLAN_KEY, PLAN_MARK, earlier_tail_key, tail_key
 from culver.channels.core.server_links import ServerLinks
 
 #: A heartbeat follows the last message of a channel after each of these times.
 _HEARTBEAT_SECONDS = (0.5, 2.0)
 _TAIL_SECONDS = 1.0
-_TAIL_LIFE_SECONDS = 86_400
+
+#: How long a tail can be read after it was written. Well above the time for which a publisher remembers its sequence:
+#: whoever publishes again without a tail begins a new epoch.
+TAIL_LIFE_SECONDS = 3_600
+_TURN_OVER_SECONDS = 600.0
 
 #: How long a publisher remembers its sequence on a channel that it does not use; after that it begins a new epoch.
 _COUNTER_IDLE_SECONDS = 600.0
@@ -68,6 +82,8 @@ class _Counter:
     sequence: int = 0
     sent_at: float = 0.0
     beats: int = 0
+    #: When this publisher turns over the channel's tails next: with the first of its own, and now and then later.
+    turn_over_at: float = 0.0
 
 
 class PublisherCore:
@@ -404,7 +420,12 @@ class PublisherCore:
             key = tail_key(counter.channel)
             tail = encode_tail(counter.epoch, counter.sequence)
             out.append(Send(home, ServerLink.PUBLISH, (b"HSET", key, b"%x" % counter.publisher, tail)))
-            out.append(Send(home, ServerLink.PUBLISH, (b"EXPIRE", key, b"%d" % _TAIL_LIFE_SECONDS)))
+            out.append(Send(home, ServerLink.PUBLISH, (b"EXPIRE", key, b"%d" % TAIL_LIFE_SECONDS)))
+            if now >= counter.turn_over_at:
+                counter.turn_over_at = now + _TURN_OVER_SECONDS
+                command = (b"RENAMENX", key, earlier_tail_key(counter.channel))
+                # The key may be gone again: another publisher has just turned it over.
+                out.append(Send(home, ServerLink.PUBLISH, command, lambda reply, now: []))
         return out
 
     def _forget_idle_counters(self, now: float) -> None:

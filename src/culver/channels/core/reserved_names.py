@@ -33,3 +33,8 @@ def inbox(client: int) -> bytes:
 def tail_key(channel: bytes) -> bytes:
     """A hash at the channel's home: publisher -> epoch and last sequence."""
     return _TAIL_KEY + channel
+
+
+def earlier_tail_key(channel: bytes) -> bytes:
+    """The hash of tails before the current one, which expires with all publishers that have not written since."""
+    return _TAIL_KEY + RESERVED_PREFIX + b"earlier:" + channel

@@ -27,7 +27,13 @@ from culver.channels.core.pattern_subscriptions import (
     parts_of,
     subscription_commands,
 )
-from culver.channels.core.reserved_names import DISPATCHER_CHANNEL, PLAN_KEY, PLAN_MARK, tail_key
+from culver.channels.core.reserved_names import (
+    DISPATCHER_CHANNEL,
+    PLAN_KEY,
+    PLAN_MARK,
+    earlier_tail_key,
+    tail_key,
+)
 from culver.channels.core.server_links import ServerLinks
 
 #: How long a subscriber waits for the echoes of its barriers before it leaves an old server all the same.
@@ -40,6 +46,9 @@ _ASK_AGAIN_SECONDS = 0.5
 _ON_ITS_WAY_SECONDS = 1.0
 
 Adopt = Callable[[bytes, PlanEntry, float], list[Instruction]]
+
+#: Each publisher's epoch and last sequence.
+Tails = dict[int, tuple[int, int]]
 
 
 @dataclass(slots=True)
@@ -58,8 +67,8 @@ class _Baseline:
 
     due_at: float
     asked: bool = False
-    early: dict[int, tuple[int, int]] | None = None
-    tails: dict[int, tuple[int, int]] | None = None
+    early: Tails | None = None
+    tails: Tails | None = None
 
 
 @dataclass(slots=True)
@@ -393,8 +402,7 @@ class SubscriberCore:
             elif self._links.is_up(home, ServerLink.SUBSCRIBE):
                 self._to_read.discard(channel)
                 self._read[home].add(channel)
-                then = partial(self._tails_after_loss, home, channel)
-                out.append(Send(home, ServerLink.SUBSCRIBE, (b"HGETALL", tail_key(channel)), then))
+                out += _read_tails(home, channel, partial(self._tails_after_loss, home, channel))
             else:
                 out += self._links.want(home, ServerLink.SUBSCRIBE, now)
         return out
@@ -441,26 +449,44 @@ class SubscriberCore:
         if baseline.asked:
             return []
         baseline.asked = True
-        then = partial(self._baseline_answered, baseline)
-        return [Send(home, ServerLink.SUBSCRIBE, (b"HGETALL", tail_key(subscription.channel)), then)]
+        return _read_tails(home, subscription.channel, partial(self._baseline_answered, baseline))
 
-    def _make_steady(self, subscription: _Subscription, tails: dict[int, tuple[int, int]]) -> None:
+    def _make_steady(self, subscription: _Subscription, tails: Tails) -> None:
         self._order.begin(subscription.channel, tails)
         subscription.steady = True
         subscription.baseline = None
 
-    def _baseline_answered(self, baseline: _Baseline, reply: Reply, now: float) -> list[Instruction]:
+    def _baseline_answered(self, baseline: _Baseline, tails: Tails, now: float) -> list[Instruction]:
         if baseline.early is None:
-            baseline.early, baseline.asked = decode_tails(reply), False
+            baseline.early, baseline.asked = tails, False
             baseline.due_at = now + TAIL_AGE_SECONDS
         else:
-            baseline.tails = decode_tails(reply)
+            baseline.tails = tails
             baseline.due_at = now + _ON_ITS_WAY_SECONDS
         return []
 
-    def _tails_after_loss(self, home: int, channel: bytes, reply: Reply, now: float) -> list[Instruction]:
+    def _tails_after_loss(self, home: int, channel: bytes, tails: Tails, now: float) -> list[Instruction]:
         self._read[home].discard(channel)
         if channel in self._subscriptions:
-            for publisher, (epoch, sequence) in decode_tails(reply).items():
+            for publisher, (epoch, sequence) in tails.items():
                 self._order.tell(channel, publisher, epoch, sequence, now)
         return []
+
+
+def _read_tails(
+    home: int, channel: bytes, then: Callable[[Tails, float], list[Instruction]]
+) -> list[Instruction]:
+    """Asks for the current tails and then for the earlier ones: a publisher may turn them over in between."""
+    current: Tails = {}
+
+    def current_answered(reply: Reply, now: float) -> list[Instruction]:
+        current.update(decode_tails(reply))
+        return []
+
+    def earlier_answered(reply: Reply, now: float) -> list[Instruction]:
+        return then({**decode_tails(reply), **current}, now)
+
+    return [
+        Send(home, ServerLink.SUBSCRIBE, (b"HGETALL", tail_key(channel)), current_answered),
+        Send(home, ServerLink.SUBSCRIBE, (b"HGETALL", earlier_tail_key(channel)), earlier_answered),
+    ]
