@@ -31,13 +31,14 @@ _START_SECONDS = 60.0
 
 
 class BalancerSettings(msgspec.Struct, frozen=True):
-    """``low_seconds`` is how long servers must be idle before one is given back; of a plan with more than
+    """``wait_seconds`` is long enough that a move has ended, and the load of five seconds was measured after it.
+    ``low_seconds`` is how long servers must be idle before one is given back. Of a plan with more than
     ``most_entries``, entries of idle channels are forgotten."""
 
     thresholds: LoadThresholds = LoadThresholds()
     min_servers: int = 1
     max_servers: int = 8
-    wait_seconds: float = 10.0
+    wait_seconds: float = 6.0
     low_seconds: float = 30.0
     most_entries: int = 10_000
 

@@ -4,7 +4,12 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Iterable, Sequence
 
 from culver.channels.core.balance.load_estimate import BalancedServer, LoadEstimate, ServerState
-from culver.channels.core.balance.replication_choice import ReplicaShape, ReplicationChoice, shape_of
+from culver.channels.core.balance.replication_choice import (
+    SHRINK_SHARE,
+    ReplicaShape,
+    ReplicationChoice,
+    shape_of,
+)
 from culver.channels.core.balance.server_capacity import LoadThresholds
 from culver.channels.core.balance.server_groups import Groups, replaced, servers_of, show, without
 
@@ -241,7 +246,8 @@ class PlanDraft:
         old = self.estimate.groups[channel]
         kept = sorted(servers_of(old), key=lambda server: (self._ratio(server), server))[: shape.servers]
         target = _grouped([server for server in servers_of(old) if server in kept], shape)
-        if all(self.estimate.ratio_if(channel, target, server) <= self._thresholds.safe for server in kept):
+        limit = self._thresholds.safe * SHRINK_SHARE
+        if all(self.estimate.ratio_if(channel, target, server) <= limit for server in kept):
             self._move(channel, target, f"needs only {shape.servers} of its {len(servers_of(old))} servers")
 
     def _spread(self, old: Groups, shape: ReplicaShape) -> Groups | None:

@@ -21,7 +21,7 @@ _MOST_SUBSCRIBERS = 8_000
 
 #: A channel gives servers back when it needs them no more at this part of the safe load ratio. Far below what made it
 #: grow, so that it does not flap.
-_SHRINK_SHARE = 0.6
+SHRINK_SHARE = 0.6
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class ReplicationChoice:
             return self._grown(demand, current)
         if current.servers == 1:
             return current
-        spare = self._thresholds.safe * _SHRINK_SHARE
+        spare = self._thresholds.safe * SHRINK_SHARE
         fewer = [shape for shape in self._shapes() if shape.servers < current.servers]
         enough = [shape for shape in fewer if self._strain(demand, shape, spare) <= 1]
         return min(enough, key=lambda shape: self._order(demand, shape), default=current)
