@@ -188,7 +188,7 @@ class SubscriberCore:
                 subscription.baseline = None
                 if early is not None:
                     self._make_steady(subscription, early)
-                out = self._links.want(server, ServerLink.SUBSCRIBE, now)
+                out += self._links.want(server, ServerLink.SUBSCRIBE, now)
                 if subscription.announced:
                     subscription.announced = False
                     interrupted.channels.append(channel)
