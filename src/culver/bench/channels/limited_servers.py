@@ -4,6 +4,7 @@ import asyncio
 import random
 import subprocess
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -15,7 +16,10 @@ from culver.channels.servers.redis_link import RedisLink
 from culver.channels.servers.server_program import find_server_program
 from culver.errors import LimitExceeded, NotFound, ServerNotStarted, ServerUnreachable
 
-_PORTS = range(16_000, 32_000)
+#: Below the ports that systems give to clients, with as many above them for the links within a cluster.
+_PORTS = range(16_000, 24_000)
+_CLUSTER_PORTS_APART = 8_000
+_TRIED_PORTS = 5
 _START_SECONDS = 10.0
 _PAUSE_SECONDS = 0.02
 #: A subscriber is cut off when so much waits for it: Redis's own default.
@@ -24,7 +28,7 @@ _OUTPUT_BUFFER = ("32mb", "8mb", "60")
 
 class LimitedServers:
     """Keeps nothing on disk but logs, and stops all servers at the end. ``options`` go to the servers, with their
-    numbers for ``{number}``."""
+    numbers for ``{number}`` and a second port for ``{cluster_port}``."""
 
     def __init__(
         self, network: ServerNetwork, folder: Path, most_servers: int, options: Sequence[str] = ()
@@ -74,23 +78,35 @@ class LimitedServers:
                 limit=self._most_servers,
             )
         number, self._next_number = self._next_number, self._next_number + 1
-        port = random.choice(_PORTS)
+        for ports_left in reversed(range(_TRIED_PORTS)):
+            port = random.choice(_PORTS)
+            process = self._processes[number] = self._spawn(number, self._command(number, port))
+            try:
+                url = "redis://{}:{}".format(*await self._network.connect(number, port))
+                await _answers(url, process)
+            except ServerNotStarted:
+                await self._end(number)
+                if not ports_left:
+                    raise
+            except BaseException:
+                await self._end(number)
+                raise
+            else:
+                break
+        self._urls[number] = url
+        return ServerAddress(number, url)
+
+    def _command(self, number: int, port: int) -> list[str]:
         host = self._network.bind_host(number)
-        command = [
+        return [
             *(str(find_server_program()), "--bind", host, "--port", str(port), "--protected-mode", "no"),
             *("--save", "", "--appendonly", "no", "--maxclients", "20000"),
             *("--client-output-buffer-limit", "pubsub", *_OUTPUT_BUFFER),
-            *(option.format(number=number) for option in self._options),
+            *(
+                option.format(number=number, cluster_port=port + _CLUSTER_PORTS_APART)
+                for option in self._options
+            ),
         ]
-        self._processes[number] = self._spawn(number, command)
-        try:
-            url = "redis://{}:{}".format(*await self._network.connect(number, port))
-            await _answers(url)
-        except BaseException:
-            await self._end(number)
-            raise
-        self._urls[number] = url
-        return ServerAddress(number, url)
 
     async def restart(self, number: int) -> None:
         raise LimitExceeded("a benchmark's server does not start again", field="server", limit=0)
@@ -118,17 +134,19 @@ class LimitedServers:
         await self._network.disconnect(number)
 
 
-async def _answers(url: str) -> None:
-    try:
+async def _answers(url: str, process: "subprocess.Popen[bytes]") -> None:
+    """
+    :raises ServerNotStarted: the process has ended, as on a port that another program has, or does not answer.
+    """
+    with suppress(TimeoutError):
         async with asyncio.timeout(_START_SECONDS):
-            while True:
+            while process.poll() is None:
                 try:
                     async with RedisLink(url):
                         return
                 except ServerUnreachable:
                     await asyncio.sleep(_PAUSE_SECONDS)
-    except TimeoutError as error:
-        raise ServerNotStarted(f"the server at {url} does not answer", url=url) from error
+    raise ServerNotStarted(f"the server at {url} does not answer", url=url)
 
 
 def cpu_seconds(pid: int) -> float:

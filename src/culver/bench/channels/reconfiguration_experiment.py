@@ -29,7 +29,7 @@ from culver.errors import ServerError
 _SEED = 20151
 _SERVERS = 3
 _MOST_SERVERS = 6
-_PUBLISHERS = 4
+_PUBLISHERS = 8
 _SUBSCRIBERS = 4
 _END_SECONDS = 60.0
 

@@ -20,7 +20,7 @@ from culver.errors import ServerError
 SLOTS = 16_384
 CLUSTER_OPTIONS = (
     *("--cluster-enabled", "yes", "--cluster-require-full-coverage", "no"),
-    *("--cluster-config-file", "nodes-{number}.conf"),
+    *("--cluster-config-file", "nodes-{number}.conf", "--cluster-port", "{cluster_port}"),
 )
 
 _MEETING_SECONDS = 30.0
@@ -131,9 +131,10 @@ async def _introduce(urls: list[str], links: list[RedisLink]) -> list[bytes]:
     for epoch, link in enumerate(links, 1):
         await link.request((b"CLUSTER", b"SET-CONFIG-EPOCH", b"%d" % epoch))
     await share_slots(urls)
-    for url in urls[1:]:
+    for url, link in zip(urls[1:], links[1:], strict=True):
         host, _, port = url.removeprefix("redis://").rpartition(":")
-        await links[0].request((b"CLUSTER", b"MEET", host.encode(), port.encode()))
+        place = (host.encode(), port.encode(), await _cluster_port(link))
+        await links[0].request((b"CLUSTER", b"MEET", *place))
     try:
         async with asyncio.timeout(_MEETING_SECONDS):
             while not all([await _knows_all(link, len(links)) for link in links]):  # noqa: ASYNC110
@@ -142,6 +143,14 @@ async def _introduce(urls: list[str], links: list[RedisLink]) -> list[bytes]:
         raise BenchmarkFailed(f"the cluster was not complete within {_MEETING_SECONDS:g} s") from error
     names = [await link.request((b"CLUSTER", b"MYID")) for link in links]
     return [name for name in names if isinstance(name, bytes)]
+
+
+async def _cluster_port(link: RedisLink) -> bytes:
+    reply = await link.request((b"CONFIG", b"GET", b"cluster-port"))
+    port = reply.get(b"cluster-port") if isinstance(reply, dict) else None
+    if not isinstance(port, bytes):
+        raise ServerError("the server does not tell the port of its cluster")
+    return port
 
 
 async def _knows_all(link: RedisLink, count: int) -> bool:
