@@ -17,7 +17,8 @@ import pytest
 import culver
 from culver.channels.servers.local_servers import LocalServers, LocalServerSettings, ServerCertificate
 from culver.channels.servers.redis_link import RedisLink
-from culver.errors import InvalidConfiguration, NotFound, ServerNotStarted
+from culver.channels.servers.server_pool import PoolState
+from culver.errors import Conflict, InvalidConfiguration, NotFound, ServerNotStarted
 from support.redis_servers import PROGRAMS, make_certificate
 from support.until import until
 
@@ -274,6 +275,21 @@ def test_tls_without_support_in_the_program_is_named(tmp_path: Path, program: Pa
                     assert await link.request((b"PING",)) == b"PONG"
                 return
         assert "built without TLS" in failure
+
+    asyncio.run(scenario())
+
+
+def test_servers_that_a_killed_owner_ran_without_tls_are_not_taken_for_ones_with_it(tmp_path: Path) -> None:
+    certificate, key = make_certificate(tmp_path)
+    state = PoolState(tmp_path / "pool", "local")
+    state.add("redis://127.0.0.1:1")
+    state.close()
+
+    async def scenario() -> None:
+        settings = LocalServerSettings(certificate=ServerCertificate(certificate, key, certificate))
+        with pytest.raises(Conflict, match="run without TLS: start the service that way"):
+            async with LocalServers(tmp_path / "pool", settings):
+                pass
 
     asyncio.run(scenario())
 

@@ -107,14 +107,18 @@ def relay_to(port: int) -> Handler:
     return handle
 
 
-def make_certificate(folder: Path) -> tuple[Path, Path]:
-    """A certificate for 127.0.0.1 that signs itself, and its key. Skips the test where there is no openssl."""
-    certificate, key = folder / "certificate.pem", folder / "key.pem"
+def make_certificate(folder: Path, name: str = "test", signed_by: Path | None = None) -> tuple[Path, Path]:
+    """A certificate for 127.0.0.1 and its key: ``name.pem`` and ``name.key``. ``signed_by`` is the certificate of an
+    authority from here; without it, the new one signs itself. Skips the test where there is no openssl."""
+    certificate, key = folder / f"{name}.pem", folder / f"{name}.key"
     command = [
         *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"),
-        *("-days", "2", "-subj", "/CN=test", "-addext", "subjectAltName=IP:127.0.0.1"),
+        *("-days", "2", "-subj", f"/CN={name}", "-addext", "subjectAltName=IP:127.0.0.1"),
         *("-keyout", str(key), "-out", str(certificate)),
     ]
+    if signed_by is not None:
+        command += ["-CA", str(signed_by), "-CAkey", str(signed_by.with_suffix(".key"))]
+        command += ["-addext", "basicConstraints=critical,CA:FALSE"]
     try:
         subprocess.run(command, check=True, capture_output=True)
     except FileNotFoundError:
@@ -122,7 +126,11 @@ def make_certificate(folder: Path) -> tuple[Path, Path]:
     return certificate, key
 
 
-def showing(certificate: Path, key: Path) -> ssl.SSLContext:
+def showing(certificate: Path, key: Path, client_authority: Path | None = None) -> ssl.SSLContext:
+    """The TLS side of a server. With ``client_authority``, clients must show a certificate that it has signed."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
+    if client_authority is not None:
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.load_verify_locations(client_authority)
     return context

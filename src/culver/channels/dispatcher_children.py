@@ -64,6 +64,7 @@ class DispatcherChildren:
         command += ["--server", str(server.number), "--url", server.url]
         if access.username:
             command += ["--username", access.username]
+        command += access.tls_files.arguments()
         with (self._folder / f"dispatcher-{server.number}.log").open("ab") as log:
             process = await asyncio.create_subprocess_exec(
                 *command, stdin=asyncio.subprocess.PIPE, stdout=log, stderr=log, start_new_session=True

@@ -1,7 +1,8 @@
 """The process beside a server: its dispatcher and its load analyser.
 
-It is started with the server's number and address as arguments, and the secret on standard input. It learns the other
-servers from the ring that the server stores, and ends with the process that started it, or by SIGTERM.
+It is started with the server's number, address and certificate files as arguments, and the secret and the password on
+standard input. It learns the other servers from the ring that the server stores, and ends with the process that
+started it, or by SIGTERM.
 """
 
 import argparse
@@ -11,6 +12,7 @@ import os
 import secrets
 import signal
 import sys
+from pathlib import Path
 from random import Random
 
 from culver.channels.core.channel_plan import Ring
@@ -22,7 +24,8 @@ from culver.channels.core_runner import CoreRunner
 from culver.channels.load_analyser import LoadAnalyser
 from culver.channels.servers.redis_address import ServerAccess
 from culver.channels.servers.redis_link import LinkSettings, RedisLink
-from culver.errors import CulverError
+from culver.channels.servers.tls_files import TlsFiles
+from culver.errors import CulverError, InvalidConfiguration
 
 logger = logging.getLogger(__name__)
 
@@ -119,11 +122,18 @@ def main() -> None:
     parser.add_argument("--server", type=int, required=True)
     parser.add_argument("--url", required=True)
     parser.add_argument("--username")
+    for name in ("ca", "cert", "key"):
+        parser.add_argument(f"--tls-{name}", type=Path)
     options = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s dispatcher: %(message)s")
     secret = bytes.fromhex(sys.stdin.readline().strip())
     password = sys.stdin.readline().strip() or None
-    access = ServerAccess(username=options.username, password=password)
+    files = TlsFiles(options.tls_ca, options.tls_cert, options.tls_key)
+    try:
+        access = ServerAccess.with_files(options.username, password, files)
+    except InvalidConfiguration as error:
+        # The service has used these files; they have changed since.
+        sys.exit(error.message)
     asyncio.run(_run_until_stopped(DispatcherProcess(options.server, options.url, secret, access)))
 
 

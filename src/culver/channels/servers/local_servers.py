@@ -12,7 +12,6 @@ import os
 import random
 import signal
 import socket
-import ssl
 import subprocess
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -25,7 +24,15 @@ from culver.channels.servers.redis_address import ServerAccess, parse_redis_url
 from culver.channels.servers.redis_link import LinkSettings, RedisLink
 from culver.channels.servers.server_pool import PoolState, ServerRecord
 from culver.channels.servers.server_program import find_server_program
-from culver.errors import InvalidConfiguration, LimitExceeded, ServerError, ServerNotStarted
+from culver.channels.servers.tls_files import TlsFiles, tls_context
+from culver.errors import (
+    Conflict,
+    InvalidConfiguration,
+    LimitExceeded,
+    ServerError,
+    ServerNotStarted,
+    ServerTlsFailed,
+)
 
 # Below the ports that systems give to outgoing connections: one of these could take a crashed server's port.
 _PORTS = range(16_000, 32_000)
@@ -33,6 +40,8 @@ _PORT_TRIES = 50
 _START_TRIES = 5
 _PAUSE_SECONDS = 0.01
 _PORT_TAKEN = "Address already in use"
+# What Valkey and Redis before 7 say about tls-port if they are built without TLS.
+_NO_TLS = ("Failed finding TLS support", "Bad directive")
 _SHOWN_LOG_BYTES = 2_000
 # Valkey 9 and recent Redis refer to long payloads instead of copying them, and count a reference as a few bytes.
 # Neither the limit of a subscriber's output buffer nor CLIENT LIST then sees messages of 16 KB and more. 0 turns it
@@ -82,7 +91,8 @@ class LocalServers:
 
     def __init__(self, folder: Path, settings: LocalServerSettings = LocalServerSettings()) -> None:  # noqa: B008
         """
-        :raises InvalidConfiguration: the host is not an address of this machine, or a user's rule has several lines.
+        :raises InvalidConfiguration: the host is not an address of this machine, a user's rule has several lines, or
+            a file of the certificate cannot be used.
         """
         try:
             ipaddress.ip_address(settings.host)
@@ -94,17 +104,24 @@ class LocalServers:
         self._settings = settings
         self._processes: dict[int, _ServerProcess] = {}
         self._locks: defaultdict[int, asyncio.Lock] = defaultdict(asyncio.Lock)
-        tls = None
-        if settings.certificate is not None:
-            tls = ssl.create_default_context(cafile=settings.certificate.authorities)
-        self._access = ServerAccess(password=settings.password, tls=tls)
+        shown, trusted = settings.certificate, TlsFiles()
+        if shown is not None:
+            trusted = TlsFiles(shown.authorities)
+            # A server's own words about a wrong key are hard to understand.
+            tls_context(TlsFiles(shown.authorities, shown.certificate, shown.key))
+        self._access = ServerAccess.with_files(None, settings.password, trusted)
 
     async def __aenter__(self) -> Self:
         """
-        :raises Conflict: another process has this folder.
+        :raises Conflict: another process has this folder, or a killed owner's servers differ in TLS.
         """
         self._state = PoolState(self._folder, "local")
         try:
+            if any(parse_redis_url(record.url).tls != self._with_tls for record in self._state.records):
+                former = "without" if self._with_tls else "with"
+                raise Conflict(
+                    f"the servers of {self._folder} run {former} TLS: start the service that way, and stop it first"
+                )
             await asyncio.gather(*(self._adopt(record) for record in self._state.records))
             self._state.write()
         except BaseException:
@@ -119,6 +136,10 @@ class LocalServers:
             await asyncio.gather(*(self.stop(record.number) for record in tuple(self._state.records)))
         finally:
             self._state.close()
+
+    @property
+    def _with_tls(self) -> bool:
+        return self._settings.certificate is not None
 
     @property
     def servers(self) -> tuple[ServerAddress, ...]:
@@ -173,7 +194,10 @@ class LocalServers:
         """Goes on with a server of a killed owner: its process still runs, or a server with its configuration
         answers, which the owner had no time to write down."""
         if not record.pid or _start_time(record.pid) != record.started:
-            record.pid = await self._answering_process(record)
+            try:
+                record.pid = await self._answering_process(record)
+            except ServerTlsFailed:
+                record.pid = 0
             record.started = _start_time(record.pid)
         if record.started:
             self._processes[record.number] = _ServerProcess(record.pid, record.started)
@@ -189,7 +213,7 @@ class LocalServers:
         self._processes[record.number] = _ServerProcess(child.pid, record.started, child)
         try:
             self._state.write()
-            await self._ready(record, log, log_start)
+            await self._ready(record, program, log, log_start)
         except BaseException:
             await self._end(record.number, patience_seconds=0.0)
             raise
@@ -209,31 +233,39 @@ class LocalServers:
         except OSError as error:
             raise ServerNotStarted(f"{program} cannot be run: {error.strerror}") from error
 
-    async def _ready(self, record: ServerRecord, log: Path, log_start: int) -> None:
+    async def _ready(self, record: ServerRecord, program: Path, log: Path, log_start: int) -> None:
         try:
             async with asyncio.timeout(self._settings.start_seconds):
                 while await self._answering_process(record) != record.pid:
                     if not self._runs(record.number):
-                        raise self._start_failure(record, log, _tail(log, log_start))
+                        raise self._start_failure(record, program, log, _tail(log, log_start))
                     await asyncio.sleep(_PAUSE_SECONDS)
+        except ServerTlsFailed as error:
+            raise ServerNotStarted(error.message, url=record.url) from error
         except TimeoutError as error:
             raise ServerNotStarted(
                 f"the server at {record.url} did not answer within {self._settings.start_seconds:g} s; see {log}",
                 url=record.url,
             ) from error
 
-    def _start_failure(self, record: ServerRecord, log: Path, words: str) -> ServerNotStarted:
-        hint = ""
-        if self._settings.certificate is not None and ("TLS" in words or "Bad directive" in words):
-            hint = "; its program seems to be built without TLS"
+    def _start_failure(self, record: ServerRecord, program: Path, log: Path, words: str) -> ServerNotStarted:
+        if self._settings.certificate is not None and any(sign in words for sign in _NO_TLS):
+            return ServerNotStarted(
+                f"{program} is built without TLS: install valkey-server or redis-server with the system's packages, "
+                "which have it, or run servers yourself and list them with --server",
+                url=record.url,
+            )
         return ServerNotStarted(
-            f"the server at {record.url} ended before it was ready{hint}; see {log}. It says: {words}",
+            f"the server at {record.url} ended before it was ready; see {log}. It says: {words}",
             url=record.url,
             port_taken=_PORT_TAKEN in words,
         )
 
     async def _answering_process(self, record: ServerRecord) -> int:
-        """The process that answers at the address, if it runs with the configuration of this server; else 0."""
+        """The process that answers at the address, if it runs with the configuration of this server; else 0.
+
+        :raises ServerTlsFailed: clients will not trust the certificate, so waiting cannot help.
+        """
         limits = LinkSettings(connect_seconds=1.0, silence_seconds=1.0)
         try:
             async with RedisLink(record.url, access=self._access, settings=limits) as link:
@@ -243,6 +275,8 @@ class LocalServers:
                 for name in _COPY_SETTINGS:
                     link.send((b"CONFIG", b"SET", name, b"0"), lambda reply: None)
                 await link.request((b"PING",))
+        except ServerTlsFailed:
+            raise
         except ServerError:
             return 0
         return int(facts["process_id"])
@@ -276,9 +310,9 @@ class LocalServers:
             directives += [
                 ("port", "0"),
                 ("tls-port", port),
-                ("tls-cert-file", str(settings.certificate.certificate)),
-                ("tls-key-file", str(settings.certificate.key)),
-                ("tls-ca-cert-file", str(settings.certificate.authorities)),
+                ("tls-cert-file", str(settings.certificate.certificate.absolute())),
+                ("tls-key-file", str(settings.certificate.key.absolute())),
+                ("tls-ca-cert-file", str(settings.certificate.authorities.absolute())),
                 ("tls-auth-clients", "no"),
             ]
         if settings.password is not None:
@@ -294,7 +328,7 @@ class LocalServers:
         return self._folder / f"server-{number}.log"
 
     def _url(self, port: int) -> str:
-        scheme = "redis" if self._settings.certificate is None else "rediss"
+        scheme = "rediss" if self._with_tls else "redis"
         host = f"[{self._settings.host}]" if ":" in self._settings.host else self._settings.host
         return f"{scheme}://{host}:{port}"
 

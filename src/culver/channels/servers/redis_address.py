@@ -9,8 +9,10 @@ The user may be left empty before a password: it is ``default`` then.
 
 import ssl
 from dataclasses import dataclass, field
+from typing import Self
 from urllib.parse import unquote, urlsplit
 
+from culver.channels.servers.tls_files import TlsFiles, tls_context
 from culver.errors import InvalidConfiguration
 
 DEFAULT_PORT = 6379
@@ -20,11 +22,20 @@ _FORMS = "redis://host:port, rediss://host:port or unix:///path"
 @dataclass(frozen=True, slots=True)
 class ServerAccess:
     """How a program identifies itself to servers, and how it checks whom it talks to. Without ``tls``, a ``rediss``
-    URL is checked against the authorities that the system trusts."""
+    URL is checked against the authorities that the system trusts. ``tls_files`` are those that ``tls`` was made of: a
+    context cannot be given to another process."""
 
     username: str | None = None
     password: str | None = field(default=None, repr=False)
     tls: ssl.SSLContext | None = field(default=None, repr=False)
+    tls_files: TlsFiles = field(default_factory=TlsFiles)
+
+    @classmethod
+    def with_files(cls, username: str | None, password: str | None, files: TlsFiles) -> Self:
+        """
+        :raises InvalidConfiguration: a file cannot be used.
+        """
+        return cls(username, password, tls_context(files), files)
 
 
 @dataclass(frozen=True, slots=True)

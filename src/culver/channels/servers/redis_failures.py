@@ -17,6 +17,17 @@ _BUSY = frozenset(("LOADING", "BUSY", "OOM", "MISCONF", "MASTERDOWN", "CLUSTERDO
 _TOO_MANY_CLIENTS = "ERR max number of clients"
 _MOST_SHOWN = 200
 
+# OpenSSL's codes for a certificate whose authority is not among the trusted ones.
+_UNKNOWN_AUTHORITY = frozenset((18, 19, 20, 21))
+_GIVE_AUTHORITY = "give the authority that signed it (--tls-ca, or ssl= in Python)"
+_WANTS_CERTIFICATE = "wants a certificate of its clients (--tls-cert and --tls-key, or ssl= in Python)"
+_TLS_HINTS = {
+    "WRONG_VERSION_NUMBER": "it does not speak TLS: write redis:// instead of rediss://",
+    "CERTIFICATE_REQUIRED": f"it {_WANTS_CERTIFICATE}",
+    "ALERT_UNKNOWN_CA": "it does not trust the certificate of this client",
+    "ALERT_BAD_CERTIFICATE": "it does not accept the certificate of this client",
+}
+
 
 def refusal(url: str, text: str) -> ServerError:
     """The error for an error reply, by the word that it begins with."""
@@ -60,11 +71,18 @@ def garbage(url: str, data: bytes) -> ServerUnsuitable:
 def failed_connection(url: str, error: OSError) -> ServerError:
     """The error for a connection that did not come about, or that broke."""
     if isinstance(error, ssl.SSLCertVerificationError):
-        return ServerTlsFailed(f"the certificate of {url} is not trusted: {error.verify_message}", url=url)
-    if isinstance(error, ssl.SSLError):
-        reason = str(getattr(error, "reason", None) or error).lower().replace("_", " ")
+        hint = f"; {_GIVE_AUTHORITY}" if error.verify_code in _UNKNOWN_AUTHORITY else ""
         return ServerTlsFailed(
-            f"no encrypted connection to {url}: {reason}; check that it speaks TLS, and the certificates",
+            f"the certificate of {url} is not trusted: {error.verify_message}{hint}", url=url
+        )
+    if isinstance(error, ssl.SSLError):
+        reason = getattr(error, "reason", None) or str(error)
+        told = reason.lower().replace("_", " ")
+        for sign, hint in _TLS_HINTS.items():
+            if sign in reason:
+                return ServerTlsFailed(f"no encrypted connection to {url}: {hint} ({told})", url=url)
+        return ServerTlsFailed(
+            f"no encrypted connection to {url}: {told}; check that it speaks TLS, and the certificates",
             url=url,
         )
     return ServerUnreachable(f"no connection to {url}: {error.strerror or error}", url=url)
@@ -75,9 +93,10 @@ def no_greeting(url: str, seconds: float, *, tls: bool) -> ServerUnreachable:
     return ServerUnreachable(f"{url} has not answered within {seconds:g} s: it hangs{doubt}", url=url)
 
 
-def early_end(url: str) -> ServerUnreachable:
+def early_end(url: str, *, tls: bool) -> ServerUnreachable:
+    doubt = _WANTS_CERTIFICATE if tls else "expects TLS"
     return ServerUnreachable(
-        f"{url} closed the connection before it answered: it stops, expects TLS, or is not a Redis server",
+        f"{url} closed the connection before it answered: it stops, {doubt}, or is not a Redis server",
         url=url,
     )
 

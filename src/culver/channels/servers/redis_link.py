@@ -411,7 +411,7 @@ class RedisLink(asyncio.Protocol):
         if isinstance(error, ssl.SSLError):
             reason = failures.failed_connection(self.url, error)
         elif not self._greeted:
-            reason = failures.early_end(self.url)
+            reason = failures.early_end(self.url, tls=self._address.tls)
         elif error is not None:
             reason = ServerUnreachable(f"the connection to {self.url} broke: {error}", url=self.url)
         else:

@@ -80,3 +80,28 @@ def test_system_errors_say_what_the_system_says() -> None:
 
 def test_tls_errors_are_told_apart_from_a_server_that_is_away() -> None:
     assert isinstance(failed_connection(URL, ssl.SSLError(1, "wrong version number")), ServerTlsFailed)
+
+
+@pytest.mark.parametrize(
+    ("reason", "says"),
+    [
+        ("WRONG_VERSION_NUMBER", "write redis:// instead of rediss://"),
+        ("TLSV13_ALERT_CERTIFICATE_REQUIRED", "--tls-cert and --tls-key"),
+        ("TLSV1_ALERT_UNKNOWN_CA", "does not trust the certificate of this client"),
+        ("UNHEARD_OF", "unheard of; check that it speaks TLS, and the certificates"),
+    ],
+)
+def test_reasons_of_tls_come_with_what_to_do(reason: str, says: str) -> None:
+    failure = ssl.SSLError(1, "[SSL] text")
+    failure.reason = reason
+    error = failed_connection(URL, failure)
+    assert isinstance(error, ServerTlsFailed)
+    assert says in error.message
+
+
+def test_unknown_authority_can_be_given_and_a_wrong_name_cannot_be_helped() -> None:
+    failure = ssl.SSLCertVerificationError(1, "text")
+    failure.verify_code, failure.verify_message = 20, "unable to get local issuer certificate"
+    assert "--tls-ca" in failed_connection(URL, failure).message
+    failure.verify_code, failure.verify_message = 62, "Hostname mismatch"
+    assert "--tls-ca" not in failed_connection(URL, failure).message
