@@ -56,7 +56,6 @@ class ServiceSettings(msgspec.Struct, frozen=True):
     first_servers: int = 2
     bandwidth: float = DEFAULT_BANDWIDTH
     bandwidth_is_limit: bool = False
-    price: float = 1.0
     balancer: BalancerSettings = BalancerSettings()
     balance: bool = True
 
@@ -65,6 +64,7 @@ class ServiceSettings(msgspec.Struct, frozen=True):
 class _Server:
     control: ServerControl
     capacity: ServerCapacity
+    price: float
     load: ServerLoad | None = None
     down_since: float | None = None
     subscribed_channels: tuple[bytes, ...] | None = None
@@ -124,9 +124,12 @@ class ChannelService:
             self._children = DispatcherChildren(self.secret, self._folder)
             stack.push_async_callback(self._children.close)
             stack.push_async_callback(self._disconnect)
-            failures = [await self._take_in(address) for address in self._provisioner.servers]
-            if all(failures) and failures[-1] is not None and not self._provisioner.crashed():
+            addresses = self._provisioner.servers
+            failures = [error for address in addresses if (error := await self._take_in(address))]
+            if len(failures) == len(addresses) and not self._provisioner.crashed():
                 raise failures[-1]
+            for error in failures:
+                logger.warning("%s", error)
             self._keeper = self._stored_keeper()
             now = _now()
             self._balancer = ChannelBalancer(self._settings.balancer, now)
@@ -176,7 +179,9 @@ class ChannelService:
         :raises ServerNotStarted: the server does not come up.
         """
         address = await self._provisioner.start()
-        await self._take_in(address)
+        failure = await self._take_in(address)
+        if failure is not None:
+            logger.warning("%s", failure)
         await self._carry_out(self._keeper.server_added(address, _now()))
         return address
 
@@ -303,13 +308,13 @@ class ChannelService:
         control = ServerControl(address.number, address.url, access, self.secret)
         settings = self._settings
         capacity = ServerCapacity(settings.bandwidth, is_limit=settings.bandwidth_is_limit)
-        self._servers[address.number] = _Server(control, capacity)
+        price = self._provisioner.price(address.number)
+        self._servers[address.number] = _Server(control, capacity, price)
         failure = None
         try:
             await control.connect()
         except CulverError as error:
             failure = error
-            logger.warning("server %d: %s", address.number, error)
         self._children.start(address, access)
         return failure
 
@@ -338,7 +343,7 @@ class ChannelService:
         down = server.down_since is not None
         state = ServerState.DEAD if down and number not in self.ring.numbers else ServerState.UP
         return BalancedServer(
-            number, server.capacity, server.load, state, self._settings.price, server.subscribed_channels
+            number, server.capacity, server.load, state, server.price, server.subscribed_channels
         )
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:

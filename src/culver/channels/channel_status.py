@@ -15,7 +15,8 @@ MOST_SHOWN_CHANNELS = 1_000
 
 
 class ServerStatus(msgspec.Struct, frozen=True):
-    """One server. ``load_ratio`` is 1 where it does all that it was seen to bear; rates are per second."""
+    """One server. ``load_ratio`` is 1 where it does all that it was seen to bear; rates are per second. ``price`` is
+    relative to that of other servers."""
 
     number: int
     url: str
@@ -27,6 +28,7 @@ class ServerStatus(msgspec.Struct, frozen=True):
     clients: int
     output_buffer_bytes: int
     saturation: str | None
+    price: float = 1.0
 
 
 class ChannelStatus(msgspec.Struct, frozen=True):
@@ -86,6 +88,7 @@ def server_status(server: BalancedServer, url: str, *, up: bool) -> ServerStatus
         0 if load is None else load.clients,
         0 if load is None else load.output_buffer_bytes,
         server.capacity.saturation,
+        server.price,
     )
 
 

@@ -81,11 +81,16 @@ def top_page(status: ServiceStatus, url: str, width: int, height: int) -> str:
 
 
 def _servers(servers: Sequence[ServerStatus]) -> list[str]:
-    heads = ("server", "state", "load", "out MB/s", "allowed", "CPU", "clients", "address")
-    return _table([heads, *map(_server_row, servers)])
+    heads = ("server", "state", "load", "out MB/s", "allowed", "CPU", "clients")
+    rows = [heads, *map(_server_figures, servers)]
+    if len({server.price for server in servers}) > 1:
+        prices = ["price", *(f"{server.price:g}" for server in servers)]
+        rows = [(*row, price) for row, price in zip(rows, prices, strict=True)]
+    addresses = ["address", *(server.url for server in servers)]
+    return _table([(*row, address) for row, address in zip(rows, addresses, strict=True)])
 
 
-def _server_row(server: ServerStatus) -> tuple[str, ...]:
+def _server_figures(server: ServerStatus) -> tuple[str, ...]:
     return (
         str(server.number),
         server.saturation or server.state,
@@ -94,7 +99,6 @@ def _server_row(server: ServerStatus) -> tuple[str, ...]:
         f"{server.allowed_bytes / 1e6:.1f}",
         f"{server.cpu:.0%}",
         f"{server.clients:,}",
-        server.url,
     )
 
 

@@ -1,5 +1,7 @@
 """What `culver channels` prints."""
 
+import msgspec
+
 from culver.channels import ChannelStatus, LostMessages, ServerStatus, ServiceStatus
 from culver.channels.channel_status import DecisionStatus
 from culver.cli.channels_text import (
@@ -45,6 +47,16 @@ def test_plan_shows_servers_placed_channels_and_reasons() -> None:
     assert "cold" not in page
     assert "Moves in progress: 1" in page
     assert lines[-1].endswith("  server 2 is relieved")
+
+
+def test_prices_are_shown_where_they_differ() -> None:
+    page = status()
+    assert "price" not in plan_page(page)
+    page.servers[1] = msgspec.structs.replace(page.servers[1], price=2.5)
+    heads, first, second = plan_page(page).splitlines()[:3]
+    place = heads.index("price")
+    assert [line[place:].split()[0] for line in (first, second)] == ["1", "2.5"]
+    assert heads.split()[-1] == "address"
 
 
 def test_a_plan_without_entries_says_who_serves_the_channels() -> None:
