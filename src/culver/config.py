@@ -126,6 +126,9 @@ class ChannelSettings:
     url: str = ""  # of `culver channels serve`; without it the site has no channels
     username: str = ""  # of the service's Redis servers
     password: str = field(default="", repr=False)
+    tls_ca: str = ""  # file of the authority that signed their certificates; without it, the system's
+    tls_cert: str = ""  # files of a client certificate, for servers that ask for one
+    tls_key: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -134,3 +134,19 @@ def test_address_that_no_service_can_have_is_refused_at_the_start(tmp_path: Path
         assert caught.value.field == "channels.url"
 
     run(scenario())
+
+
+def test_certificate_file_that_cannot_be_used_is_refused_at_the_start(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        with_file = replace(
+            settings(tmp_path, "http://127.0.0.1:1"),
+            channels=ChannelSettings(url="http://127.0.0.1:1", tls_ca=str(tmp_path / "nowhere.pem")),
+        )
+        with pytest.raises(
+            InvalidConfiguration, match=r"^channels\.tls_ca .*nowhere\.pem cannot be read"
+        ) as caught:
+            async with open_site(with_file):
+                pass
+        assert caught.value.field == "channels.tls_ca"
+
+    run(scenario())

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     )
     from culver.channels.core.channel_names import check_channel_name as check_channel_name
     from culver.channels.core.message_order import LostMessages as LostMessages
+    from culver.channels.servers.tls_files import TlsFiles as TlsFiles, tls_context as tls_context
     from culver.channels.service_directory import (
         DEFAULT_URL as DEFAULT_URL,
         parse_service_url as parse_service_url,

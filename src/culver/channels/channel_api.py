@@ -29,9 +29,10 @@ from culver.channels.channel_status import (
 from culver.channels.core.balance.channel_balancer import BalancerSettings
 from culver.channels.core.balance.load_estimate import BalancedServer
 from culver.channels.core.balance.server_capacity import DEFAULT_BANDWIDTH
-from culver.channels.servers.local_servers import LocalServers, LocalServerSettings
+from culver.channels.servers.local_servers import LocalServers, LocalServerSettings, ServerCertificate
 from culver.channels.servers.redis_address import ServerAccess
 from culver.channels.servers.server_pool import GivenServers, ServerProvisioner
+from culver.channels.servers.tls_files import TlsFiles
 from culver.errors import InvalidConfiguration
 
 _STOP_SECONDS = 2
@@ -201,20 +202,27 @@ async def run_channel_service(
     bandwidth: float | None,
     username: str | None,
     password: str | None,
+    tls: TlsFiles,
     on_ready: Callable[[str, list[str]], None],
 ) -> None:
-    """Puts a service together from the options of `culver channels serve`, and serves it."""
-    access = ServerAccess(username=username, password=password)
+    """Puts a service together from the options of `culver channels serve`, and serves it. ``tls`` are the files of
+    the service as a client of ``given`` servers; without these, they are what its own servers show to their clients.
+    """
     provisioner: ServerProvisioner
     if given:
-        provisioner = GivenServers(given, data_dir, access)
+        access = ServerAccess.with_files(username, password, tls)
+        provisioner = GivenServers(given, data_dir, access, servers)
     else:
         at = "127.0.0.1" if host == "localhost" else host
-        provisioner = LocalServers(data_dir, LocalServerSettings(host=at, password=password))
+        certificate = None
+        if tls.certificate is not None and tls.key is not None and tls.authorities is not None:
+            certificate = ServerCertificate(tls.certificate, tls.key, tls.authorities)
+        own = LocalServerSettings(host=at, password=password, certificate=certificate)
+        provisioner = LocalServers(data_dir, own)
     settings = ServiceSettings(
-        first_servers=len(given) or servers,
+        first_servers=servers,
         bandwidth=DEFAULT_BANDWIDTH if bandwidth is None else bandwidth * 1e6 / 8,
         bandwidth_is_limit=bandwidth is not None,
-        balancer=BalancerSettings(min_servers=len(given) or servers, max_servers=max(servers, max_servers)),
+        balancer=BalancerSettings(min_servers=servers, max_servers=max_servers),
     )
     await serve_channels(ChannelService(provisioner, data_dir, settings), host, port, on_ready)

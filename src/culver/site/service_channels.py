@@ -11,6 +11,7 @@ from culver.delivery import Hub
 from culver.errors import ClientError, Unavailable
 from culver.roles import ChannelLoss, ChannelsStatus
 from culver.site.channel_deliveries import ChannelDeliveries
+from culver.site.site_channels import channel_tls
 
 # How long a subscription may take, connections to its servers included.
 _SUBSCRIBE_SECONDS = 10.0
@@ -24,7 +25,12 @@ class ServiceChannels:
         self._settings = settings
         self._hub = hub
         given = settings.channels
-        self._client = Channels(given.url, username=given.username or None, password=given.password or None)
+        self._client = Channels(
+            given.url,
+            username=given.username or None,
+            password=given.password or None,
+            ssl=channel_tls(given),
+        )
         self._deliveries = ChannelDeliveries(hub, self._client, identity)
 
     @asynccontextmanager

@@ -1,7 +1,9 @@
 """Whether a site has channels, and the role `channels` of one that has none."""
 
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from culver import channels
@@ -15,12 +17,21 @@ if TYPE_CHECKING:
 
 
 def check_channels(settings: ChannelSettings) -> None:
-    """Raises InvalidConfiguration for an address that no channel service can have."""
+    """Raises InvalidConfiguration for an address that no channel service can have, and for certificate files that
+    cannot be used."""
     if settings.url:
         try:
             channels.parse_service_url(settings.url)
         except InvalidRequest as exc:
             raise InvalidConfiguration(f"channels.url: {exc.message}", field="channels.url") from exc
+        channel_tls(settings)
+
+
+def channel_tls(settings: ChannelSettings) -> ssl.SSLContext | None:
+    """How the site checks the service's servers over TLS; None for the authorities that the system trusts."""
+    given = (settings.tls_ca, settings.tls_cert, settings.tls_key)
+    files = channels.TlsFiles(*(Path(name) if name else None for name in given))
+    return channels.tls_context(files, "channels.tls_")
 
 
 def channels_of(settings: Settings, hub: Hub, identity: bytes) -> "ServiceChannels | NoChannels":

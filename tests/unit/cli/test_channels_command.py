@@ -16,7 +16,21 @@ from support.service import free_port
         (["--host", "192.0.2.1"], "--password must protect servers"),
         (["--host", "example"], "--host must be an IP address"),
         (["--username", "alice"], "--username is for servers that others run"),
-        (["--server", "redis://127.0.0.1:1", "--servers", "2"], "leave out --servers"),
+        (["--server", "redis://127.0.0.1:1", "--servers", "2"], "must not be more than the 1 of --server"),
+        (["--server", "redis://127.0.0.1:1", "--max-servers", "2"], "leave out --max-servers"),
+        (["--server", "redis://127.0.0.1:1?price=free"], "the price must be a positive number, not 'free'"),
+        (["--server", "redis://127.0.0.1:1?prize=2"], "unknown prize"),
+        (
+            ["--server", "redis://127.0.0.1:1", "--tls-ca", "x"],
+            "write rediss:// in --server, or leave out --tls-ca",
+        ),
+        (
+            ["--server", "rediss://127.0.0.1:1", "--tls-ca", "nowhere.pem"],
+            "--tls-ca nowhere.pem cannot be read",
+        ),
+        (["--server", "rediss://127.0.0.1:1", "--tls-cert", "x"], "--tls-key is missing"),
+        (["--tls-ca", "x"], "all of --tls-ca, --tls-cert and --tls-key"),
+        (["--tls-ca", "x", "--tls-cert", "y", "--tls-key", "z"], "--tls-ca x cannot be read"),
         (["--server", "http://127.0.0.1:1"], "is not the address of a server"),
         (["--server", "redis://127.0.0.1:1", "--server", "redis://127.0.0.1:1"], "give every server once"),
     ],
@@ -40,6 +54,17 @@ def test_commands_say_in_one_line_that_no_service_answers(
     assert f"no channel service answers at {url}" in said
     assert "culver channels serve" in said
     assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", [["pub", "news", "x"], ["sub", "news"]])
+def test_certificate_file_that_is_missing_is_named_in_one_line(
+    command: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("CULVER_CHANNELS_TLS_CA", "nowhere.pem")
+    assert main(["channels", *command]) == 2
+    assert (
+        capsys.readouterr().err == "culver: --tls-ca nowhere.pem cannot be read: No such file or directory\n"
+    )
 
 
 def test_the_environment_names_the_service(

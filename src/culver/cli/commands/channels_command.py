@@ -1,20 +1,29 @@
 """`culver channels`: runs the service of the channels, publishes, subscribes, and shows the plan."""
 
 import asyncio
+import functools
 import ipaddress
+import shlex
 import shutil
 import sys
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import click
 import httpx
 import msgspec
-from click.core import ParameterSource
 
-from culver.channels import DEFAULT_URL, URL_VARIABLE, Channels, PubSub, ServiceStatus
+from culver.channels import (
+    DEFAULT_URL,
+    URL_VARIABLE,
+    Channels,
+    PubSub,
+    ServiceStatus,
+    TlsFiles,
+    tls_context,
+)
 from culver.cli.channels_text import (
     gap_record,
     message_record,
@@ -40,7 +49,16 @@ _LAST_ANSWERS_SECONDS = 2.0
 # Servers that do not confirm a subscription in this time refuse it, or cannot be reached.
 _CONFIRM_SECONDS = 10.0
 
+_DEFAULT_SERVERS = 2
+_DEFAULT_MOST_SERVERS = 8
+
 _PASSWORD_VARIABLE = "CULVER_CHANNELS_PASSWORD"
+
+_TLS_FILES = {
+    "ca": "Authority that signed the certificates of servers with TLS.  [default: those that the system trusts]",
+    "cert": "Certificate to show to servers that ask for one; own servers of `serve` show it to their clients.",
+    "key": "Private key of --tls-cert.",
+}
 
 url_option = click.option(
     "--url",
@@ -67,6 +85,27 @@ username_option = click.option(
 )
 
 
+def tls_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Certificate files, which the command gets as one argument `tls`."""
+
+    @functools.wraps(command)
+    def with_files(
+        *args: Any, tls_ca: Path | None, tls_cert: Path | None, tls_key: Path | None, **options: Any
+    ) -> Any:
+        return command(*args, tls=TlsFiles(tls_ca, tls_cert, tls_key), **options)
+
+    for name, text in reversed(_TLS_FILES.items()):
+        with_files = click.option(
+            f"--tls-{name}",
+            metavar="FILE",
+            type=click.Path(path_type=Path),
+            envvar=f"CULVER_CHANNELS_TLS_{name.upper()}",
+            show_envvar=True,
+            help=text,
+        )(with_files)
+    return with_files
+
+
 @click.group(no_args_is_help=True)
 def channels() -> None:
     """Channels over many Redis or Valkey servers: topics with low latency.
@@ -84,21 +123,23 @@ def channels() -> None:
 
 @channels.command()
 @click.option(
-    "--servers", type=click.IntRange(1, 64), default=2, show_default=True, help="Servers to start with."
+    "--servers",
+    type=click.IntRange(1, 64),
+    help="Servers to begin with, and the fewest to keep. With --server, the cheapest of the list.  "
+    f"[default: {_DEFAULT_SERVERS}, or all of the list]",
 )
 @click.option(
     "--max-servers",
     type=click.IntRange(1, 64),
-    default=8,
-    show_default=True,
-    help="Most servers to run at a time.",
+    help=f"Most servers to run at a time.  [default: {_DEFAULT_MOST_SERVERS}, or --servers]",
 )
 @click.option(
     "--server",
     "given",
     metavar="URL",
     multiple=True,
-    help="A server that others run, as redis://host:port; repeat it for more. None is started then.",
+    help="A server that others run, as redis://host:port, or rediss:// for TLS; repeat it for more. None is started "
+    "then. ?price=2.5 at the end is its price beside the others, 1 by default.",
 )
 @click.option(
     "--host",
@@ -133,6 +174,7 @@ def channels() -> None:
 )
 @username_option
 @password_option
+@tls_options
 @click.pass_context
 def serve(context: click.Context, /, log_level: str | None, **options: Any) -> None:
     """Run servers, their dispatchers and the balancer until Ctrl-C.
@@ -144,6 +186,7 @@ def serve(context: click.Context, /, log_level: str | None, **options: Any) -> N
       culver channels serve
       culver channels serve --servers 4 --max-servers 16 --port 9000
       culver channels serve --server redis://10.0.0.1:6379 --server redis://10.0.0.2:6379
+      culver channels serve --server rediss://10.0.0.1:6379 --tls-ca authority.pem
     """
     _check_server_options(context, options)
     parent = context.find_root().params
@@ -157,7 +200,7 @@ def serve(context: click.Context, /, log_level: str | None, **options: Any) -> N
             count = shown_count(len(servers), "server")
             click.echo(f"Channels are ready on {url} ({count}, {seconds:.1f} s)")
             click.echo(f"  servers: {', '.join(servers)}")
-            suffix = "" if url == DEFAULT_URL else f" --url {url}"
+            suffix = _client_options(url, options)
             with_password = f", with {_PASSWORD_VARIABLE} set" if options["password"] else ""
             click.echo(f"Try it in other terminals{with_password}:")
             click.echo(f"  {invocation()} channels sub news{suffix}")
@@ -167,20 +210,48 @@ def serve(context: click.Context, /, log_level: str | None, **options: Any) -> N
         asyncio.run(run_channel_service(on_ready=on_ready, **options))
 
 
+def _client_options(url: str, options: dict[str, Any]) -> str:
+    """What a client's command needs besides its arguments; a client of own servers has no certificate to show."""
+    files: TlsFiles = options["tls"]
+    words = [] if url == DEFAULT_URL else ["--url", url]
+    words += (files if options["given"] else TlsFiles(files.authorities)).arguments()
+    return "".join(f" {shlex.quote(word)}" for word in words)
+
+
 def _check_server_options(context: click.Context, options: dict[str, Any]) -> None:
-    given = [name for name in ("servers", "max_servers") if _is_given(context, name)]
+    """Refuses options that contradict each other, and completes the numbers of servers."""
     if options["given"]:
-        if given:
-            names = " and ".join("--" + name.replace("_", "-") for name in given)
-            raise click.UsageError(f"--server lists all servers: leave out {names}.", context)
+        _check_given_servers(context, options)
         return
     if options["username"]:
         raise click.UsageError("--username is for servers that others run: add --server.", context)
+    files: TlsFiles = options["tls"]
+    if files and None in (files.authorities, files.certificate, files.key):
+        raise click.UsageError(
+            "own servers speak TLS with all of --tls-ca, --tls-cert and --tls-key; servers that others run are named "
+            "by --server.",
+            context,
+        )
     _check_server_host(context, options)
+    options["servers"] = options["servers"] or _DEFAULT_SERVERS
+    options["max_servers"] = options["max_servers"] or max(_DEFAULT_MOST_SERVERS, options["servers"])
     if options["max_servers"] < options["servers"]:
-        if "max_servers" in given:
-            raise click.UsageError("--max-servers must not be less than --servers.", context)
-        options["max_servers"] = options["servers"]
+        raise click.UsageError("--max-servers must not be less than --servers.", context)
+
+
+def _check_given_servers(context: click.Context, options: dict[str, Any]) -> None:
+    given: tuple[str, ...] = options["given"]
+    if options["max_servers"]:
+        raise click.UsageError("--server lists all servers: leave out --max-servers.", context)
+    options["max_servers"] = len(given)
+    options["servers"] = options["servers"] or len(given)
+    if options["servers"] > len(given):
+        raise click.UsageError(f"--servers must not be more than the {len(given)} of --server.", context)
+    if options["tls"] and not any(url.startswith("rediss:") for url in given):
+        names = ", ".join(options["tls"].arguments()[::2])
+        raise click.UsageError(
+            f"no server speaks TLS: write rediss:// in --server, or leave out {names}.", context
+        )
 
 
 def _check_server_host(context: click.Context, options: dict[str, Any]) -> None:
@@ -197,17 +268,14 @@ def _check_server_host(context: click.Context, options: dict[str, Any]) -> None:
         raise click.UsageError("--password must protect servers that other machines can reach.", context)
 
 
-def _is_given(context: click.Context, name: str) -> bool:
-    return context.get_parameter_source(name) is not ParameterSource.DEFAULT
-
-
 @channels.command()
 @click.argument("channel")
 @click.argument("message")
 @url_option
 @username_option
 @password_option
-def pub(channel: str, message: str, url: str, username: str | None, password: str | None) -> None:
+@tls_options
+def pub(channel: str, message: str, **service: Any) -> None:
     """Publish MESSAGE on CHANNEL; with - as MESSAGE, every line of standard input.
 
     \b
@@ -215,11 +283,15 @@ def pub(channel: str, message: str, url: str, username: str | None, password: st
       culver channels pub news "hello"
       tail -f app.log | culver channels pub logs -
     """
-    asyncio.run(_publish(channel, message, url, username, password))
+    asyncio.run(_publish(channel, message, _client(**service)))
 
 
-async def _publish(channel: str, message: str, url: str, username: str | None, password: str | None) -> None:
-    async with Channels(url, username=username, password=password) as client:
+def _client(url: str, username: str | None, password: str | None, tls: TlsFiles) -> Channels:
+    return Channels(url, username=username, password=password, ssl=tls_context(tls))
+
+
+async def _publish(channel: str, message: str, channels: Channels) -> None:
+    async with channels as client:
         if message == "-":
             await _publish_lines(client, channel)
         else:
@@ -279,15 +351,8 @@ def _whole_line(number: int, line: bytes | None) -> bytes:
 @url_option
 @username_option
 @password_option
-def sub(
-    names: tuple[str, ...],
-    pattern: bool,
-    count: int | None,
-    as_json: bool,
-    url: str,
-    username: str | None,
-    password: str | None,
-) -> None:
+@tls_options
+def sub(names: tuple[str, ...], pattern: bool, count: int | None, as_json: bool, **service: Any) -> None:
     """Subscribe to channels and print their messages as they come, until Ctrl-C.
 
     Lost messages are told on standard error; with --json, as a line with "type": "gap".
@@ -297,20 +362,14 @@ def sub(
       culver channels sub news alerts
       culver channels sub 'news.*' --pattern --count 10 --json
     """
-    asyncio.run(_subscribe(names, pattern, count, as_json, url, username, password))
+    asyncio.run(_subscribe(names, pattern, count, as_json, _client(**service)))
 
 
 async def _subscribe(
-    names: tuple[str, ...],
-    pattern: bool,
-    count: int | None,
-    as_json: bool,
-    url: str,
-    username: str | None,
-    password: str | None,
+    names: tuple[str, ...], pattern: bool, count: int | None, as_json: bool, channels: Channels
 ) -> None:
     seen = 0
-    async with Channels(url, username=username, password=password) as client, client.pubsub() as pubsub:
+    async with channels as client, client.pubsub() as pubsub:
         await (pubsub.psubscribe if pattern else pubsub.subscribe)(*names)
         async for message in _messages_once_listening(pubsub, len(set(names))):
             if message["type"] == "gap":
