@@ -12,9 +12,12 @@ from culver.channels.channel_service import ChannelService, ServiceSettings
 from culver.channels.core.balance import plan_keeper
 from culver.channels.core.balance.channel_balancer import BalancerSettings
 from culver.channels.servers.local_servers import LocalServers, LocalServerSettings
+from culver.channels.servers.redis_address import ServerAccess
 from culver.channels.servers.redis_link import RedisLink
 from culver.channels.servers.server_pool import GivenServers
+from culver.channels.servers.tls_files import TlsFiles
 from culver.errors import LimitExceeded, ServerNotStarted
+from support.encrypted_servers import encrypted_servers, make_certificates
 from support.redis_servers import PROGRAMS
 from support.service import free_port
 from support.until import until
@@ -81,3 +84,21 @@ def test_idle_service_lays_the_expensive_servers_aside_and_takes_them_again(
                     await service.add_server()
 
     asyncio.run(scenario())
+
+
+def test_dispatchers_move_channels_between_servers_that_want_certificates(tmp_path: Path) -> None:
+    files = make_certificates(tmp_path)
+    access = ServerAccess.with_files(None, None, TlsFiles(files.authority, *files.client))
+    settings = ServiceSettings(first_servers=2, balance=False)
+
+    async def scenario(urls: list[str]) -> None:
+        folder = tmp_path / "given"
+        async with ChannelService(GivenServers(urls, folder, access), folder, settings) as service:
+            other = next(number for number in (1, 2) if number != service.ring.home(b"news"))
+            await service.move({b"news": ((other,),)})
+            # Clients see the entry once the dispatchers of both servers have reported the route.
+            await until(lambda: b"news" in service.plan.entries)
+            assert service.plan.entries[b"news"].groups == ((other,),)
+
+    with encrypted_servers(tmp_path / "servers", files, ask_clients=True) as servers:
+        asyncio.run(scenario(servers.urls))
