@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         URL_VARIABLE as URL_VARIABLE,
         Channels as Channels,
     )
+    from culver.channels.channel_names import check_channel_name as check_channel_name
     from culver.channels.channel_pubsub import (
         SLOW_READER as SLOW_READER,
         ChannelSubscription as ChannelSubscription,
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
         ServerStatus as ServerStatus,
         ServiceStatus as ServiceStatus,
     )
-    from culver.channels.core.channel_names import check_channel_name as check_channel_name
     from culver.channels.core.message_order import LostMessages as LostMessages
     from culver.channels.servers.tls_files import TlsFiles as TlsFiles, tls_context as tls_context
     from culver.channels.service_directory import (

@@ -16,8 +16,8 @@ from collections.abc import Callable
 from typing import Any, Self
 
 from culver.channels.channel_connections import ChannelConnections, ConnectionSettings, share_connections
+from culver.channels.channel_names import check_channel_name
 from culver.channels.channel_pubsub import DEFAULT_LIMITS, Handler, PubSub, QueueLimits, Value
-from culver.channels.core.channel_names import check_channel_name
 from culver.channels.core.reserved_names import RESERVED_PREFIX
 from culver.channels.servers.redis_address import ServerAccess
 from culver.channels.service_directory import DEFAULT_URL, parse_service_url
