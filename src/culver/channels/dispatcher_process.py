@@ -12,8 +12,10 @@ import os
 import secrets
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from culver.channels.core.channel_plan import Ring
 from culver.channels.core.dispatcher_core import DispatcherCore
@@ -44,7 +46,7 @@ class DispatcherProcess:
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
-        analyser = LoadAnalyser(self._server, loop.time())
+        analyser = LoadAnalyser(self._server, loop.time(), self._observer_link)
         core = DispatcherCore(self._server, self._secret, Random(secrets.randbits(64)), analyser.take_report)
         runner = CoreRunner(
             core,
@@ -64,6 +66,7 @@ class DispatcherProcess:
                     logger.warning("server %d: %s", self._server, error)
                 await asyncio.sleep(_MEASURE_SECONDS)
         finally:
+            analyser.close()
             await runner.close()
 
     async def _watch(self, core: DispatcherCore, runner: CoreRunner, analyser: LoadAnalyser) -> None:
@@ -71,7 +74,7 @@ class DispatcherProcess:
         async with RedisLink(self._url, access=self._access, name=name) as link:
             while True:
                 self._read_ring(await link.request((b"GET", RING_KEY)), core, runner)
-                await analyser.measure(link, asyncio.get_running_loop().time())
+                await analyser.measure(link, asyncio.get_running_loop().time(), core.heard)
                 await asyncio.sleep(_MEASURE_SECONDS)
 
     def _read_ring(self, reply: object, core: DispatcherCore, runner: CoreRunner) -> None:
@@ -86,6 +89,10 @@ class DispatcherProcess:
             for server in self._ring.numbers - ring.numbers:
                 runner.run(core.server_gone(server))
             self._ring = ring
+
+    def _observer_link(self, on_pushes: Callable[[list[list[Any]]], None]) -> RedisLink:
+        name = f"culver-observer-{self._server}"
+        return RedisLink(self._url, on_pushes, access=self._access, name=name)
 
     def _address_of(self, server: int) -> str | None:
         if server == self._server:

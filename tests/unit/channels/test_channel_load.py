@@ -132,3 +132,23 @@ def test_a_window_loses_nothing_that_was_reported_within_it(
     assert sum(c.sent * load.seconds for c in load.channels) == pytest.approx(
         sum(report[3] for report in reports)
     )
+
+
+def test_observed_messages_have_no_envelope_and_are_no_reports() -> None:
+    window = LoadWindow(1, now=0.0)
+    window.add_observed([ChannelUse(b"c", 10, 1_000, 30)], now=0.5)
+    window.add_report(_report(1, ChannelUse(b"d", 10, 1_000, 30)), now=0.5)
+    loads = {load.channel: load for load in window.load(now=1.5).channels}
+    assert loads[b"c"].bytes_out == (100 + 1 + 36) * 30
+    assert loads[b"d"].bytes_out == (100 + 1 + 36 + 28) * 30
+    assert (loads[b"c"].foreign, loads[b"d"].foreign) == (10, 0)
+    assert (window.reported, window.reported_bytes) == (10, loads[b"d"].bytes_out)
+
+
+def test_reported_totals_have_the_rest_and_what_was_published_besides() -> None:
+    window = LoadWindow(1, now=0.0)
+    report = ClientLoadReport(1, (ChannelUse(b"c", 10, 640, 20),), ChannelUse(b"", 5, 50, 5), besides=3)
+    window.add_report(report, now=0.5)
+    window.add_report(ClientLoadReport(2, (), besides=-7), now=0.5)
+    assert window.reported == 18
+    assert [load.channel for load in window.load(now=1.5).channels] == [b"c"]

@@ -38,10 +38,12 @@ def dispatcher_with_a_move() -> DispatcherCore:
 
 
 def answer_tick(core: DispatcherCore, now: float, *, switched: int) -> None:
-    out = core.tick(now)
-    answer(out, b"PUBSUB", [b"c", NONSENSE], now)
-    answer(out, b"PUBLISH", switched, now)
-    answer(out, b"SET", "OK", now)
+    replies = {b"PUBSUB": [b"c", NONSENSE], b"PUBLISH": switched, b"SET": "OK"}
+    sent = [each for each in core.tick(now) if isinstance(each, Send)]
+    assert {each.command[0] for each in sent} == replies.keys()
+    for each in sent:
+        if each.then is not None:
+            each.then(replies[each.command[0]], now)
 
 
 def test_a_move_ends_when_nobody_but_the_dispatcher_got_the_switch() -> None:

@@ -3,12 +3,13 @@
 The paper's analyser subscribes to every channel, which costs Redis a copy of every message. Here publishers count
 what they publish and what ``PUBLISH`` returns, and report it once a second to the server they published to. The
 analyser beside that server adds these reports up, and asks the server itself for the rest: ``INFO``,
-``PUBSUB NUMSUB`` for the busiest channels, and ``CLIENT LIST``.
+``PUBSUB NUMSUB`` for the busiest channels, and ``CLIENT LIST``. Publishers that report nothing are the matter of
+``foreign_traffic``.
 """
 
 import heapq
 from collections import Counter, deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from statistics import median
 
@@ -36,6 +37,8 @@ class ChannelTraffic:
     publications: int = 0
     payload_bytes: int = 0
     receivers: int = 0
+    #: Publications of programs that do not use our client, and so without an envelope.
+    foreign: int = 0
 
     def add(self, publications: int, payload_bytes: int, receivers: int) -> None:
         self.publications += publications
@@ -53,11 +56,16 @@ class ChannelUse(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ClientLoadReport(msgspec.Struct, frozen=True, array_like=True):
-    """What one client published to one server since its last report: the busiest channels, and the rest in sum."""
+    """What one client published to one server since its last report: the busiest channels, and the rest in sum.
+
+    ``besides`` counts the other ``PUBLISH`` commands: heartbeats, and what a dispatcher sends. They make no channel's
+    load, and are told so that nobody takes them for those of another program.
+    """
 
     client: int
     channels: tuple[ChannelUse, ...]
     rest: ChannelUse = ChannelUse(b"", 0, 0, 0)
+    besides: int = 0
 
 
 class ServerFigures(msgspec.Struct, frozen=True):
@@ -76,7 +84,11 @@ class ServerFigures(msgspec.Struct, frozen=True):
 
 
 class ChannelLoad(msgspec.Struct, frozen=True, array_like=True):
-    """One channel on one server: rates are per second; publishers are those of the busiest second."""
+    """One channel on one server: rates are per second; publishers are those of the busiest second.
+
+    ``foreign`` is the part of the publications that comes from programs without our client: they know one server, and
+    go on publishing there wherever the channel is moved.
+    """
 
     channel: bytes
     publications: float
@@ -85,6 +97,7 @@ class ChannelLoad(msgspec.Struct, frozen=True, array_like=True):
     bytes_in: float
     bytes_out: float
     sent: float
+    foreign: float = 0.0
 
 
 class ServerLoad(msgspec.Struct, frozen=True):
@@ -107,7 +120,7 @@ class ServerLoad(msgspec.Struct, frozen=True):
     probe_seconds: float = 0.0
 
 
-def report_of(client: int, traffic: Mapping[bytes, ChannelTraffic]) -> ClientLoadReport:
+def report_of(client: int, traffic: Mapping[bytes, ChannelTraffic], besides: int = 0) -> ClientLoadReport:
     """The report of what a client published through one server."""
     busiest = heapq.nlargest(MOST_REPORTED_CHANNELS, traffic, key=lambda name: (_weight(traffic[name]), name))
     uses = tuple(_use(name, traffic[name]) for name in busiest)
@@ -115,7 +128,7 @@ def report_of(client: int, traffic: Mapping[bytes, ChannelTraffic]) -> ClientLoa
     for channel, count in traffic.items():
         if channel not in named:
             rest.add(count.publications, count.payload_bytes, count.receivers)
-    return ClientLoadReport(client, uses, _use(b"", rest))
+    return ClientLoadReport(client, uses, _use(b"", rest), besides)
 
 
 def _use(channel: bytes, count: ChannelTraffic) -> ChannelUse:
@@ -124,7 +137,13 @@ def _use(channel: bytes, count: ChannelTraffic) -> ChannelUse:
 
 def _weight(count: ChannelTraffic) -> float:
     """Orders channels by their outgoing bytes."""
-    return (count.payload_bytes / max(count.publications, 1) + _FRAME_BYTES) * count.receivers
+    return _message_bytes(b"", count) * count.receivers
+
+
+def _message_bytes(channel: bytes, count: ChannelTraffic) -> float:
+    """The bytes of a message for one subscriber, on average."""
+    data = (count.payload_bytes - HEADER_BYTES * count.foreign) / max(count.publications, 1)
+    return data + len(channel) + _FRAME_BYTES
 
 
 @dataclass(slots=True)
@@ -147,20 +166,42 @@ class LoadWindow:
         self._seconds: deque[_Second] = deque()
         self._figures: deque[tuple[float, ServerFigures]] = deque()
         self._subscribers: dict[bytes, int] = {}
+        #: All publications that were reported, and the bytes that they made the server send.
+        self.reported = 0
+        self.reported_bytes = 0.0
 
     def add_report(self, report: ClientLoadReport, now: float) -> None:
         second = self._second(now)
-        for use in report.channels[:MOST_REPORTED_CHANNELS]:
+        self.reported += max(report.besides, 0)
+        for use in (report.rest, *report.channels[:MOST_REPORTED_CHANNELS]):
             # A report is another program's word: figures that cannot be are left out.
             if min(use.publications, use.payload_bytes, use.receivers) < 0:
                 continue
-            count = second.channels.get(use.channel)
-            if count is None:
-                if len(second.channels) >= _MOST_CHANNELS_OF_A_SECOND:
-                    continue
-                count = second.channels[use.channel] = ChannelTraffic()
-            count.add(use.publications, use.payload_bytes, use.receivers)
-            second.publishers[use.channel] += 1
+            self.reported += use.publications
+            count = ChannelTraffic(use.publications, use.payload_bytes, use.receivers)
+            self.reported_bytes += _message_bytes(use.channel, count) * use.receivers
+            if use is not report.rest:
+                self._add_use(second, use)
+
+    def add_observed(self, uses: Iterable[ChannelUse], now: float) -> None:
+        """Takes what programs without our client publish, as ``foreign_traffic`` has found it."""
+        second = self._second(now)
+        for use in uses:
+            count = self._add_use(second, use)
+            if count is not None:
+                count.foreign += use.publications
+
+    @staticmethod
+    def _add_use(second: _Second, use: ChannelUse) -> ChannelTraffic | None:
+        """Returns what is known of the channel in this second, or None where too many are known already."""
+        count = second.channels.get(use.channel)
+        if count is None:
+            if len(second.channels) >= _MOST_CHANNELS_OF_A_SECOND:
+                return None
+            count = second.channels[use.channel] = ChannelTraffic()
+        count.add(use.publications, use.payload_bytes, use.receivers)
+        second.publishers[use.channel] += 1
+        return count
 
     def add_figures(self, figures: ServerFigures, now: float) -> None:
         """Takes the server's own figures. Counters that fell belong to a server that was started again."""
@@ -207,7 +248,6 @@ class LoadWindow:
 
     def _channel_load(self, channel: bytes, count: ChannelTraffic, seconds: float) -> ChannelLoad:
         publications = max(count.publications, 1)
-        message_bytes = count.payload_bytes / publications + len(channel) + _FRAME_BYTES
         # Without an answer of the server, the average of what PUBLISH returned is the number of subscribers.
         subscribers = self._subscribers.get(channel, round(count.receivers / publications))
         return ChannelLoad(
@@ -216,8 +256,9 @@ class LoadWindow:
             publishers=max(second.publishers[channel] for second in self._seconds),
             subscribers=subscribers,
             bytes_in=count.payload_bytes / seconds,
-            bytes_out=message_bytes * count.receivers / seconds,
+            bytes_out=_message_bytes(channel, count) * count.receivers / seconds,
             sent=count.receivers / seconds,
+            foreign=count.foreign / seconds,
         )
 
     def _second(self, now: float) -> _Second:
@@ -237,4 +278,5 @@ class LoadWindow:
             for channel, count in second.channels.items():
                 total = sums.setdefault(channel, ChannelTraffic())
                 total.add(count.publications, count.payload_bytes, count.receivers)
+                total.foreign += count.foreign
         return sums

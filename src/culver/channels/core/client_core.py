@@ -104,8 +104,8 @@ class ClientCore:
         return self._publisher.publish_linked(channel, publisher, epoch, previous, sequence, payload, now)
 
     def farewell(self, now: float) -> list[Instruction]:
-        """What to send before the client closes: the last numbers of its messages."""
-        return self._publisher.farewell(now)
+        """What to send before the client closes: the last numbers of its messages, and its last report."""
+        return self._publisher.farewell(now) + self._tell_load()
 
     def subscribe(self, channels: Iterable[bytes], now: float) -> list[Instruction]:
         return self._subscriber.subscribe(channels, now)
@@ -222,8 +222,11 @@ class ClientCore:
 
     def _tell_load(self) -> list[Instruction]:
         out: list[Instruction] = []
-        for server, traffic in self._publisher.take_traffic().items():
-            report = msgspec.msgpack.encode(report_of(self.client, traffic))
+        traffic, heartbeats = self._publisher.take_traffic(), self._publisher.take_heartbeats()
+        for server in sorted(traffic.keys() | heartbeats.keys()):
+            report = msgspec.msgpack.encode(
+                report_of(self.client, traffic.get(server, {}), heartbeats[server])
+            )
             if self._links.is_up(server, ServerLink.PUBLISH):
                 out.append(Send(server, ServerLink.PUBLISH, (b"PUBLISH", names.LOAD_CHANNEL, report)))
         return out

@@ -8,7 +8,7 @@ may have come too late to the server that the other copy went through. Subscribe
 Its answer to a barrier goes through the same connection as what it forwards, and so comes behind it.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,6 +17,7 @@ from random import Random
 import msgspec
 
 from culver.channels.core import reserved_names as names
+from culver.channels.core.channel_load import ClientLoadReport
 from culver.channels.core.channel_plan import MoveRoute, PlanEntry
 from culver.channels.core.dispatcher_notes import (
     Barrier,
@@ -49,6 +50,7 @@ _SWITCHES_OF_TICK = 50
 
 _COUNT_SECONDS = 0.25
 _REPORT_SECONDS = 1.0
+_LOAD_SECONDS = 1.0
 
 #: Where an old server also serves the new entry, its subscribers count as moved after this time at the latest.
 _LONGEST_SWITCH_SECONDS = 10.0
@@ -100,6 +102,11 @@ class DispatcherCore:
         self._report_at = 0.0
         self._count_at = 0.0
         self._changed = False
+        self._told_load_at = 0.0
+        # PUBLISH commands that the load analysers of these servers are to be told of.
+        self._published_at: Counter[int] = Counter()
+        #: Messages on the reserved channels of this server: each was a PUBLISH of ours.
+        self.heard = 0
         self.forwarded = 0
         self.overflowed = 0
 
@@ -131,6 +138,7 @@ class DispatcherCore:
     def server_gone(self, server: int) -> list[Instruction]:
         """A server has left the ring: nothing is kept for it."""
         self._outgoing.pop(server, None)
+        self._published_at.pop(server, None)
         self._links.drop(server, ServerLink.PUBLISH)
         return [Disconnect(server, ServerLink.PUBLISH)]
 
@@ -142,6 +150,7 @@ class DispatcherCore:
         if push[0] != b"message":
             return []
         channel, data = push[1], push[2]
+        self.heard += channel.startswith(names.RESERVED_PREFIX)
         if channel == names.ROUTES_CHANNEL:
             return [Send(self.server, link, (b"HGETALL", names.ROUTES_KEY), self._routes_answered)]
         if channel == names.DISPATCHER_CHANNEL:
@@ -161,6 +170,9 @@ class DispatcherCore:
             out += self._count_subscribers()
         if self._changed or now >= self._report_at + _REPORT_SECONDS:
             out += self._write_report(now)
+        if now >= self._told_load_at + _LOAD_SECONDS:
+            self._told_load_at = now
+            out += self._tell_load(now)
         return out
 
     def report(self, now: float) -> DispatcherReport:
@@ -228,6 +240,7 @@ class DispatcherCore:
         if not is_ours(data):
             # A program that knows only this server. It is not told, so the dispatcher forwards for good.
             if self.server not in route.current.servers:
+                routed.stale_at = now
                 out += self._forward(route.current, 0, channel, data, now)
             return out
         if _is_switch(data):
@@ -265,9 +278,21 @@ class DispatcherCore:
             self.overflowed += 1
             return []
         waiting.append(command)
+        if command[0] == b"PUBLISH" and (is_ours(command[2]) or command[1].startswith(names.RESERVED_PREFIX)):
+            self._published_at[server] += 1
         if self._links.is_up(server, ServerLink.PUBLISH):
             return [self._numbered(server, command)]
         return self._links.want(server, ServerLink.PUBLISH, now)
+
+    def _tell_load(self, now: float) -> list[Instruction]:
+        """Reports what this dispatcher has published on each server. The analyser counts the report itself."""
+        out: list[Instruction] = []
+        for server in [each for each in self._published_at if self._links.is_up(each, ServerLink.PUBLISH)]:
+            report = ClientLoadReport(self._incarnation, (), besides=self._published_at[server])
+            command = (b"PUBLISH", names.LOAD_CHANNEL, msgspec.msgpack.encode(report))
+            out += self._send_to(server, command, now)
+            del self._published_at[server]
+        return out
 
     def _numbered(self, server: int, command: Command) -> Send:
         return Send(server, ServerLink.PUBLISH, command, partial(self._sent, server))

@@ -14,7 +14,7 @@ deletion.
     read       HGETALL current; HGETALL earlier     (in this order: the hashes may be turned over in between)
 """
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
@@ -119,6 +119,7 @@ class PublisherCore:
         self._linked: set[int] = set()
         self._resting: dict[int, float] = {}
         self._traffic: dict[int, dict[bytes, ChannelTraffic]] = {}
+        self._heartbeats: Counter[int] = Counter()
 
     @property
     def pending(self) -> int:
@@ -246,6 +247,7 @@ class PublisherCore:
         self._unconfirmed.clear()
         self._to_ask.clear()
         self._traffic.clear()
+        self._heartbeats.clear()
         self._resting.clear()
         # Each server gets a rest at first: subscribers are on their way to it, too.
         self._linked = set(self._plan.ring.numbers)
@@ -282,6 +284,11 @@ class PublisherCore:
         """What was published since the last call: server -> channel -> figures."""
         traffic, self._traffic = self._traffic, {}
         return traffic
+
+    def take_heartbeats(self) -> Counter[int]:
+        """How many heartbeats each server has got since the last call."""
+        heartbeats, self._heartbeats = self._heartbeats, Counter()
+        return heartbeats
 
     def _send(self, publication: _Publication, now: float) -> list[Instruction]:
         out: list[Instruction] = []
@@ -404,6 +411,7 @@ class PublisherCore:
                 continue
             data = pack_heartbeat(publisher, counter.epoch, entry.version, counter.sequence)
             out += [Send(server, ServerLink.PUBLISH, (b"PUBLISH", channel, data)) for server in servers]
+            self._heartbeats.update(servers)
             counter.beats += 1
             if counter.beats == len(_HEARTBEAT_SECONDS):
                 del self._beating[counter]
