@@ -119,6 +119,18 @@ def test_the_busiest_channel_of_an_overloaded_server_goes_to_the_least_loaded_on
     assert "5.20 MB/s; server 1 0.92 -> 0.40, server 3 0.20 -> 0.72" in reason
 
 
+def test_an_overloaded_server_is_relieved_by_a_cheap_one_before_an_idle_dear_one() -> None:
+    placed = {b"a": ((1,),), b"b": ((1,),), b"c": ((2,),)}
+    world = World(placed, {b"a": 6.5 * MB, b"b": 3 * MB, b"c": 3 * MB}, servers=3)
+    world.prices = {3: 2.0}
+    # The dear one takes what the cheap one cannot.
+    assert _decide(world).entries == {b"a": ((3,),)}
+    world.rates[b"a"] = 4 * MB
+    world.rates[b"b"] = 5.5 * MB
+    world.rates[b"c"] = 1 * MB
+    assert _decide(world).entries == {b"b": ((2,),)}
+
+
 def test_a_channel_that_would_overload_the_receiver_stays_and_a_smaller_one_moves() -> None:
     placed = {b"big": ((1,),), b"small": ((1,),), b"c": ((2,),)}
     world = World(placed, {b"big": 7 * MB, b"small": 2.5 * MB, b"c": 4 * MB}, servers=2)

@@ -45,6 +45,7 @@ class PlanDraft:
             for server in servers
             if server.state is ServerState.UP and server.load is not None and server.number not in barred
         ]
+        self._prices = {server.number: server.price for server in servers}
         self._dead = {server.number for server in servers if server.state is ServerState.DEAD}
         self.total = sum(
             self.estimate.ratio(server.number) for server in servers if server.number not in self._dead
@@ -133,7 +134,7 @@ class PlanDraft:
             dead = self._dead.intersection(servers_of(groups))
             rest = without(groups, dead)
             if not rest and self.usable:
-                rest = ((min(self.usable, key=lambda other: (self._silent[other], self._ratio(other))),),)
+                rest = ((min(self.usable, key=self._silent_preference),),)
             if rest and dead:
                 self._silent[rest[0][0]] += channel not in self.estimate.demands
                 self._move(channel, rest, f"server {min(dead)} is dead")
@@ -170,9 +171,7 @@ class PlanDraft:
         for channel in silent[:_MOST_SILENT_MOVES]:
             groups = self.current_groups(channel)
             others = [other for other in receivers if other not in servers_of(groups)]
-            receiver = min(
-                others, key=lambda other: (self._silent[other], self._ratio(other), other), default=None
-            )
+            receiver = min(others, key=self._silent_preference, default=None)
             target = without(groups, {server}) if receiver is None else replaced(groups, server, receiver)
             if not target:
                 possible = False
@@ -189,13 +188,21 @@ class PlanDraft:
     def _ratio(self, server: int) -> float:
         return self.estimate.ratio(server)
 
+    def _preference(self, server: int) -> tuple[float, float, int]:
+        """Orders receivers: the cheapest first, and of these the least loaded."""
+        return self._prices[server], self._ratio(server), server
+
+    def _silent_preference(self, server: int) -> tuple[int, float, float, int]:
+        """Orders receivers of channels without load, which are spread evenly."""
+        return self._silent[server], *self._preference(server)
+
     def _all_usable(self, groups: Groups) -> bool:
         return all(server in self.usable for server in servers_of(groups))
 
     def _receiver(self, channel: bytes, groups: Groups, leaves: int, limit: float) -> int | None:
-        """The least loaded server that can take the place of one that the channel leaves."""
+        """The cheapest server that can take the place of one that the channel leaves; of these the least loaded."""
         taken = servers_of(groups)
-        for server in sorted(self.usable, key=lambda server: (self._ratio(server), server)):
+        for server in sorted(self.usable, key=self._preference):
             if server in taken:
                 continue
             after = self.estimate.ratio_if(channel, replaced(groups, leaves, server), server)
