@@ -187,7 +187,8 @@ class GivenServers:
         """A user and password in a URL go before those of ``access``. ``?price=2.5`` at its end sets the price, which
         is 1 else. At least ``first_servers`` are in use from the beginning, the cheapest ones; by default all.
 
-        :raises InvalidConfiguration: a URL is not that of a server, appears twice, or there is none.
+        :raises InvalidConfiguration: a URL is not that of a server or appears twice, there is none, or their users and
+            passwords differ.
         """
         self._given: dict[str, _GivenServer] = {}
         for url in urls:
@@ -198,6 +199,9 @@ class GivenServers:
             self._given[address.url] = _GivenServer(own, price)
         if not urls or len(self._given) != len(urls):
             raise InvalidConfiguration("give every server once, and one at least", field="server")
+        if len({(given.access.username, given.access.password) for given in self._given.values()}) > 1:
+            # Dispatchers and clients have one user and password for all of them.
+            raise InvalidConfiguration("give all servers the same user and password", field="server")
         self._folder = folder
         self._first_servers = len(urls) if first_servers is None else first_servers
         self._records: dict[str, ServerRecord] = {}

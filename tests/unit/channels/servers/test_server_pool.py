@@ -29,12 +29,16 @@ def test_list_without_servers_or_with_one_twice_is_refused(tmp_path: Path, urls:
         GivenServers(urls, tmp_path)
 
 
+def test_servers_with_different_passwords_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidConfiguration, match="same user and password"):
+        GivenServers(["redis://:mine@a", "redis://b"], tmp_path)
+
+
 def test_password_of_a_url_goes_before_the_common_one_and_is_not_shown(tmp_path: Path) -> None:
     async def scenario() -> None:
-        urls = ["redis://me:mine@a", "redis://b"]
+        urls = ["redis://me:mine@a", "redis://me:mine@b"]
         async with GivenServers(urls, tmp_path, ServerAccess("all", "ours")) as servers:
-            assert servers.access(1) == ServerAccess("me", "mine")
-            assert servers.access(2) == ServerAccess("all", "ours")
+            assert servers.access(1) == servers.access(2) == ServerAccess("me", "mine")
             assert [server.url for server in servers.servers] == ["redis://a:6379", "redis://b:6379"]
         assert "mine" not in (tmp_path / "servers.json").read_text()
 
