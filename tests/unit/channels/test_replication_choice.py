@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 from hypothesis import given, strategies as st
 
 from culver.channels.core.balance.load_estimate import ChannelDemand
@@ -41,6 +43,12 @@ def test_many_publications_for_many_subscribers_use_a_grid() -> None:
 
 def test_all_subscribers_replication_wins_a_tie_as_in_the_paper() -> None:
     assert _choice().needed(_demand(1000, 1000, 14), ONE_SERVER) == ReplicaShape(groups=2, width=1)
+
+
+def test_a_foreign_publisher_knows_one_server_so_subscribers_use_all() -> None:
+    foreign = replace(_demand(10, 5000, 20), foreign=True)
+    assert _choice().needed(foreign, ONE_SERVER) == ReplicaShape(groups=3, width=1)
+    assert _choice().needed(foreign, ReplicaShape(groups=1, width=3)) == ReplicaShape(groups=3, width=1)
 
 
 def test_a_fan_out_that_takes_long_is_divided_though_the_load_is_low() -> None:

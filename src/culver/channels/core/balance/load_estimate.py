@@ -79,6 +79,8 @@ class ChannelDemand:
     outgoing_bytes: float
     cpu_in: float
     cpu_out: float
+    #: Whether somebody publishes to one server of the channel without our client.
+    foreign: bool = False
 
     def share(self, groups: int, width: int) -> ServerShare:
         """What each of ``width`` servers of a group bears, if there are so many groups."""
@@ -143,6 +145,7 @@ class LoadEstimate:
             )
             * _PUBLICATION_WEIGHT,
             cpu_out=sum(load.sent * unit for load, unit in seen),
+            foreign=any(load.foreign > 0 for load, _ in seen),
         )
         self.groups[name] = groups
         for group in groups:

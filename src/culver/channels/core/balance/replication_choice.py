@@ -57,18 +57,20 @@ class ReplicationChoice:
 
         Where no shape is enough for the servers there are, the one that strains them least.
         """
+        if demand.foreign and current.width > 1:
+            current = ReplicaShape(current.servers, 1)
         if self._strain(demand, current, self._thresholds.high) > 1:
             return self._grown(demand, current)
         if current.servers == 1:
             return current
         spare = self._thresholds.safe * SHRINK_SHARE
-        fewer = [shape for shape in self._shapes() if shape.servers < current.servers]
+        fewer = [shape for shape in self._shapes(demand) if shape.servers < current.servers]
         enough = [shape for shape in fewer if self._strain(demand, shape, spare) <= 1]
         return min(enough, key=lambda shape: self._order(demand, shape), default=current)
 
     def _grown(self, demand: ChannelDemand, current: ReplicaShape) -> ReplicaShape:
         """The cheapest shape that is safe; never fewer servers than now."""
-        larger = [shape for shape in self._shapes() if shape.servers >= current.servers]
+        larger = [shape for shape in self._shapes(demand) if shape.servers >= current.servers]
         enough = [shape for shape in larger if self._strain(demand, shape, self._thresholds.safe) <= 1]
         if enough:
             return min(enough, key=lambda shape: self._order(demand, shape))
@@ -80,15 +82,16 @@ class ReplicationChoice:
 
     def wider(self, demand: ChannelDemand, current: ReplicaShape) -> list[ReplicaShape]:
         """Shapes of more servers, the fewest and cheapest first: for a channel that its servers cannot bear."""
-        more = [shape for shape in self._shapes() if shape.servers > current.servers]
+        more = [shape for shape in self._shapes(demand) if shape.servers > current.servers]
         return sorted(more, key=lambda shape: self._order(demand, shape))
 
-    def _shapes(self) -> list[ReplicaShape]:
+    def _shapes(self, demand: ChannelDemand) -> list[ReplicaShape]:
+        """All shapes, but without groups of several servers for what a foreign publisher sends to one of them."""
         most = self._most_servers
         return [
             ReplicaShape(groups, width)
             for groups in range(1, most + 1)
-            for width in range(1, most // groups + 1)
+            for width in range(1, (1 if demand.foreign else most // groups) + 1)
         ]
 
     def _order(self, demand: ChannelDemand, shape: ReplicaShape) -> tuple[int, float, int]:
