@@ -187,7 +187,7 @@ class GivenServers:
         """A user and password in a URL go before those of ``access``. ``?price=2.5`` at its end sets the price, which
         is 1 else. At least ``first_servers`` are in use from the beginning, the cheapest ones; by default all.
 
-        :raises InvalidConfiguration: a URL is not that of a server or appears twice, there is none, or their users and
+        :raises InvalidConfiguration: a URL is not that of a server or appears twice, there is none, or users and
             passwords differ.
         """
         self._given: dict[str, _GivenServer] = {}
