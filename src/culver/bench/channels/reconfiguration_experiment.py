@@ -47,18 +47,22 @@ async def measure_reconfigurations(plan: ChannelsPlan, tell: Tell) -> Experiment
     settings = ServiceSettings(first_servers=_SERVERS, balance=False)
     async with bench_service(None, _MOST_SERVERS, settings) as bench:
         reconfigurer = _Reconfigurer(bench, [name.encode() for name in _names(plan)])
-        account, kinds = await _run(plan, "channels", [bench.url], reconfigurer.change, reconfigurer.ended)
-    _add(plan, tell, result, "channels", account, kinds)
+        account, kinds, seconds = await _run(
+            plan, "channels", [bench.url], reconfigurer.change, reconfigurer.ended
+        )
+    _add(plan, tell, result, "channels", account, kinds, seconds)
     for way in plan.migration_ways:
         system = f"{_CLUSTER}, {way}"
         try:
             async with valkey_cluster(await server_network(None), _SERVERS) as cluster:
                 migrator = _Migrator(cluster, _names(plan), way)
-                account, kinds = await _run(plan, "cluster", cluster.urls, migrator.change, migrator.ended)
+                account, kinds, seconds = await _run(
+                    plan, "cluster", cluster.urls, migrator.change, migrator.ended
+                )
         except ServerError as error:
             tell(f"{system}: {error}")
             continue
-        _add(plan, tell, result, system, account, kinds)
+        _add(plan, tell, result, system, account, kinds, seconds)
     return result
 
 
@@ -72,17 +76,20 @@ async def _run(
     urls: list[str],
     change: Change,
     ended: Callable[[], Awaitable[None]],
-) -> tuple[MessageAccount, Counter[str]]:
+) -> tuple[MessageAccount, Counter[str], float]:
+    """Returns the account, how many changes of each kind there were, and how long messages flowed."""
     random = Random(_SEED)
     kinds: Counter[str] = Counter()
     with tempfile.TemporaryDirectory(prefix="culver-channels-") as folder:
         async with NumberedTraffic(*_tasks(plan, system, urls, Path(folder))) as traffic:
+            began = asyncio.get_running_loop().time()
             await asyncio.sleep(STEADY_SECONDS)
             for _ in range(plan.changes):
                 kinds[await change(random)] += 1
                 await asyncio.sleep(random.uniform(0.5, 1.5) * plan.change_seconds)
             await ended()
-            return await traffic.account(), kinds
+            seconds = asyncio.get_running_loop().time() - began
+            return await traffic.account(), kinds, seconds
 
 
 def _tasks(
@@ -203,6 +210,7 @@ def _add(
     system: str,
     account: MessageAccount,
     kinds: Counter[str],
+    seconds: float,
 ) -> None:
     changes = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
     tell(f"{system}: {changes}; {account}")
@@ -215,6 +223,7 @@ def _add(
         how += "; subscribes again on redis-py's errors and whenever a server ends a subscription"
     target = "; target 0" if ours else ""
     for what, unit, value, note in (
+        ("published", "messages/s", account.published / seconds, "as many as this machine's cores allow"),
         ("deliveries due", "messages", account.due, how),
         ("lost", "messages", account.lost, f"{account.reported:,} of them reported by gaps{target}"),
         ("lost per reconfiguration", "messages", account.lost / max(1, kinds.total()), ""),
