@@ -367,9 +367,17 @@ def bluedove(
     "--proxies", is_flag=True, help="Limit servers by proxies, even where the kernel could do it better."
 )
 @click.option("--wide-area", is_flag=True, help="Add latencies of a wide-area network to response times.")
+@click.option(
+    "--tiles",
+    type=click.IntRange(1, 32),
+    default=3,
+    show_default=True,
+    metavar="N",
+    help="The game's map has N times N tiles.",
+)
 @_QUICK
 def channels(
-    experiments: tuple[str, ...], plots: Path, proxies: bool, wide_area: bool, quick: bool
+    experiments: tuple[str, ...], plots: Path, proxies: bool, wide_area: bool, tiles: int, quick: bool
 ) -> list[bench_frame.Record]:
     """The evaluation of Dynamoth's paper again: its figure, ours, and the ratio.
 
@@ -385,5 +393,7 @@ def channels(
     if quick:
         plan = plans.quick_plan(chosen, proxies=proxies, wide_area=wide_area)
     else:
-        plan = plans.ChannelsPlan(experiments=chosen, proxies=proxies, wide_area=wide_area)
+        plan = plans.ChannelsPlan(
+            experiments=chosen, proxies=proxies, wide_area=wide_area, tiles_across=tiles
+        )
     return run(plan, plots, bench_frame.tell)

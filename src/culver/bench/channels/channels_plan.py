@@ -48,17 +48,17 @@ class ChannelsPlan:
     analyser_rate: float = 6.0
     analyser_seconds: float = 60.0
 
-    game_megabits: float = 3.0
-    tiles_across: int = 4
-    first_players: int = 40
+    game_megabits: float = 4.0
+    tiles_across: int = 3
+    first_players: int = 30
     most_players: int = 600
     players_per_second: float = 0.25
     game_servers: int = paper.SERVERS
     #: The paper's T_wait: long enough that a move has ended and the load of five seconds was measured without it.
-    wait_seconds: float = 10.0
+    wait_seconds: float = 6.0
     overload_seconds: float = 30.0
 
-    elastic_players: Sequence[int] = (140, 40, 110)
+    elastic_players: Sequence[int] = (120, 30, 90)
     elastic_hold_seconds: float = 120.0
 
 

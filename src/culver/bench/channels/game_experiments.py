@@ -42,7 +42,10 @@ async def measure_scalability(plan: ChannelsPlan, tell: Tell) -> ExperimentResul
         if history.overloaded_since() is None:
             note += "; not overloaded at the end"
         if history.policy == "consistent-hashing":
-            note += f"; the busiest of {plan.game_servers} servers has {imbalance:.2f} times the mean"
+            note += (
+                f"; the busiest of {plan.game_servers} servers has {imbalance:.2f} times the mean load, so a perfect "
+                f"balance bears about {100 * (imbalance**0.5 - 1):.0f} % more players"
+            )
         result.findings += [
             _finding("2", "5", "players", "players", history.borne(), history, paper.PLAYERS, note),
             _finding("2", "5", "servers at the end", "servers", history.seconds[-1].servers, history),
