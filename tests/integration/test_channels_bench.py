@@ -39,3 +39,31 @@ def test_a_quick_game_tells_how_many_players_each_policy_bears(
         assert ("proxies" in record["note"]) >= bool(limits)
     assert players["dynamoth"]["paper"] == 1_000
     assert {path.name for path in tmp_path.iterdir()} >= {"figure-5a.svg", "figure-5c.svg", "figure-6.svg"}
+
+
+@pytest.mark.slow(seconds=45)
+def test_quick_reconfigurations_stand_beside_slot_migrations_and_the_analyser_tells_its_cost(
+    tmp_path: Path,
+) -> None:
+    command = [sys.executable, "-m", "culver", "bench", "channels", "--quick", "--plots", str(tmp_path)]
+    done = subprocess.run(
+        [*command, "--experiment", "reconfigurations", "--experiment", "analyser", "--json", "-"],
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    records = json.loads(done.stdout)["results"]
+    counts = {
+        (record["system"], record["what"]): record["ours"]
+        for record in records
+        if record["experiment"] == "reconfigurations"
+    }
+    ours, theirs = "channels", "valkey cluster, redis-py, CLUSTER SETSLOT"
+    assert min(counts[ours, "deliveries due"], counts[theirs, "deliveries due"]) > 0
+    assert [counts[ours, what] for what in ("lost", "duplicated", "out of order", "errors raised")] == [0] * 4
+    assert counts[theirs, "lost"] >= 0
+    costs = {record["what"]: record["ours"] for record in records if record["experiment"] == "analyser"}
+    assert 0 < costs["analyser's questions, of the server's CPU"] < 100
+    assert costs["dispatcher and analyser, of a core"] > 0
