@@ -6,7 +6,7 @@ Every payload of a channel must be unique: the oracle tells publications apart b
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from culver.channels.core.message_order import LostMessages
@@ -34,6 +34,7 @@ class _Subscription:
     is_pattern: bool
     steady_at: float | None = None
     leaving_at: float | None = None
+    confirmed_at: list[float] = field(default_factory=list)
     delivered: dict[tuple[bytes, bytes], float] = field(default_factory=dict)
     #: The last number of each publisher on each channel.
     last: dict[tuple[bytes, int], tuple[int, int]] = field(default_factory=dict)
@@ -61,13 +62,15 @@ class DeliveryOracle:
 
     A publisher that dies cannot tell what it published last, and nobody else knows it. A silent loss of what was
     accepted within ``last_words_seconds`` before its publisher's death is counted in ``unreported_last_words``, and
-    is no violation.
+    is no violation. The same holds for a subscriber that was cut off, and came back after the publisher and then the
+    channel's home had died, which stored the publisher's last number.
     """
 
     def __init__(self, grace_seconds: float = 5.0, last_words_seconds: float = 0.0) -> None:
         self._grace_seconds = grace_seconds
         self._last_words_seconds = last_words_seconds
         self._deaths: dict[int, float] = {}
+        self._homes_lost_at: dict[bytes, list[float]] = defaultdict(list)
         self.unreported_last_words = 0
         self._publications: dict[bytes, dict[bytes, _Publication]] = defaultdict(dict)
         self._begun: dict[tuple[bytes, int], int] = defaultdict(int)
@@ -110,6 +113,11 @@ class DeliveryOracle:
         """A publisher was killed."""
         self._deaths[publisher] = now
 
+    def loses_homes(self, is_home: Callable[[bytes], bool], now: float) -> None:
+        """A server was killed, and with it all that publishers have stored there for the channels it is home of."""
+        for channel in filter(is_home, self._publications):
+            self._homes_lost_at[channel].append(now)
+
     # What subscribers do and see
 
     def joins(self, subscriber: str, name: bytes, *, is_pattern: bool = False) -> None:
@@ -117,6 +125,12 @@ class DeliveryOracle:
         key = (subscriber, name, is_pattern)
         if key not in self._subscriptions:
             self._subscriptions[key] = _Subscription(subscriber, name, is_pattern)
+
+    def confirms(self, subscriber: str, name: bytes, now: float, *, is_pattern: bool = False) -> None:
+        """The servers serve a subscription, or serve it again after it was cut off."""
+        subscription = self._subscriptions.get((subscriber, name, is_pattern))
+        if subscription is not None:
+            subscription.confirmed_at.append(now)
 
     def is_steady(self, subscriber: str, name: bytes, now: float, *, is_pattern: bool = False) -> None:
         """Whatever is published from now on is promised to the subscriber."""
@@ -201,7 +215,7 @@ class DeliveryOracle:
         """All violations so far, with what is overdue now. Call it at the end, or now and then."""
         for subscription in [*self._ended, *self._subscriptions.values()]:
             for publication in self._due(subscription, now):
-                if self._is_last_word(publication):
+                if self._is_last_word(publication) or self._was_forgotten(publication, subscription):
                     self.unreported_last_words += 1
                 else:
                     text = f"{subscription.describe()} never got {publication.describe()}, and was not told"
@@ -238,6 +252,17 @@ class DeliveryOracle:
         death = self._deaths.get(publication.publisher)
         accepted = publication.accepted_at
         return death is not None and accepted is not None and accepted >= death - self._last_words_seconds
+
+    def _was_forgotten(self, publication: _Publication, subscription: _Subscription) -> bool:
+        """Whether the publisher and then the channel's home have died before the subscriber was back."""
+        death, accepted = self._deaths.get(publication.publisher), publication.accepted_at
+        if death is None or accepted is None:
+            return False
+        back_at = next((at for at in subscription.confirmed_at if at > accepted), None)
+        return back_at is not None and any(
+            death - self._last_words_seconds <= lost_at <= back_at
+            for lost_at in self._homes_lost_at[publication.channel]
+        )
 
     def _violate(self, text: str) -> None:
         self.violations.append(text)

@@ -101,6 +101,7 @@ class ChannelWorld:
     def crash_server(self, number: int, *, silently: bool = False) -> None:
         self.run.record("crash server", number, silently)
         self.servers[number].crash(silently=silently)
+        self.oracle.loses_homes(lambda channel: self.ring.home(channel) == number, self.clock.now)
 
     def start_dispatcher(self, number: int) -> None:
         core = DispatcherCore(number, _SECRET, self.random)
@@ -243,6 +244,7 @@ class SimulatedClient:
         if "unsubscribe" in kind:
             oracle.has_left(life, name, clock.now, is_pattern=is_pattern)
         else:
+            oracle.confirms(life, name, clock.now, is_pattern=is_pattern)
             steady = self._world.steady_after_seconds
             clock.after(steady, lambda: oracle.is_steady(life, name, clock.now, is_pattern=is_pattern))
 

@@ -200,3 +200,29 @@ def test_a_pattern_is_a_subscription_of_its_own() -> None:
     assert "sue (pattern b'n*') never got b'1.3'" in text
     story.oracle.delivers("sue", b"other", b"x", now=2, pattern=b"n*")
     assert "nobody sent there" in story.violations()[-1]
+
+
+@pytest.mark.parametrize(
+    ("died_at", "home_lost_at", "back_at", "is_excused"),
+    [
+        (2.0, 3.0, 4.0, True),
+        # The publisher would have stored its number again, or the subscriber was back before, or it was never away.
+        (None, 3.0, 4.0, False),
+        (3.0, 2.0, 4.0, False),
+        (2.0, 4.0, 3.0, False),
+        (2.0, 3.0, None, False),
+    ],
+)
+def test_nobody_can_tell_of_a_loss_after_the_publisher_and_then_the_home_died(
+    died_at: float | None, home_lost_at: float, back_at: float | None, is_excused: bool
+) -> None:
+    story = Story()
+    story.oracle.confirms("sue", C, now=0)
+    story.publish(1, now=1)
+    if died_at is not None:
+        story.oracle.dies(ANN, died_at)
+    story.oracle.loses_homes(lambda channel: channel == C, home_lost_at)
+    if back_at is not None:
+        story.oracle.confirms("sue", C, back_at)
+    assert (story.violations() == []) is is_excused
+    assert story.oracle.unreported_last_words == is_excused
