@@ -403,11 +403,8 @@ class PublisherCore:
                 continue
             channel, publisher = counter.channel, counter.publisher
             entry = self._plan.peek(channel)
-            servers = entry.publish_group(publisher, counter.sequence)
-            if not all(
-                self._links.is_up(server, ServerLink.PUBLISH) and server not in self._resting
-                for server in servers
-            ):
+            servers = self._heartbeat_group(entry, counter)
+            if servers is None:
                 continue
             data = pack_heartbeat(publisher, counter.epoch, entry.version, counter.sequence)
             out += [Send(server, ServerLink.PUBLISH, (b"PUBLISH", channel, data)) for server in servers]
@@ -416,6 +413,16 @@ class PublisherCore:
             if counter.beats == len(_HEARTBEAT_SECONDS):
                 del self._beating[counter]
         return out
+
+    def _heartbeat_group(self, entry: PlanEntry, counter: _Counter) -> tuple[int, ...] | None:
+        """The group of the last message if it is up, else another: the down one may have lost that message."""
+        for group in (entry.publish_group(counter.publisher, counter.sequence), *entry.groups):
+            if all(
+                self._links.is_up(server, ServerLink.PUBLISH) and server not in self._resting
+                for server in group
+            ):
+                return group
+        return None
 
     def _store_tails(self, now: float) -> list[Instruction]:
         out: list[Instruction] = []
