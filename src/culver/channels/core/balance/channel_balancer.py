@@ -156,7 +156,9 @@ class ChannelBalancer:
         if stuck:
             # If no server can come, the others take what they bear; a ratio of 1 is what a server was seen to bear.
             stuck = draft.relieve(1.0 if full else thresholds.high)
-        stuck = [server for server in stuck if not draft.widen(server, choice)]
+        # A channel that is spread over more servers may bring those above 1, as long as the highest ratio falls.
+        limit = float("inf") if full else thresholds.high
+        stuck = [server for server in stuck if not draft.widen(server, choice, limit)]
         cramped, stop = self._empty_servers(draft, servers, plan)
         if not draft.entries and not stop:
             stop = self._spare_a_server(draft, servers, plan, now)

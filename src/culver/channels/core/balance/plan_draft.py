@@ -84,16 +84,18 @@ class PlanDraft:
             if wanted.servers < current.servers:
                 if self._all_usable(groups):
                     self._shrink(channel, wanted)
-            elif not self._grow(channel, [wanted, *choice.wider(demand, wanted)]):
+            elif not self._grow(channel, [wanted, *choice.wider(demand, wanted)], self._thresholds.high):
                 lacking.append(channel)
         return lacking
 
-    def widen(self, server: int, choice: ReplicationChoice) -> bool:
-        """Spreads the busiest channel of a server over more servers, because no other server can take it whole."""
-        for channel in self.estimate.busiest_channels(server)[:1]:
+    def widen(self, server: int, choice: ReplicationChoice, limit: float) -> bool:
+        """Spreads the busiest channel of a server that may change over more servers, because no other server can take
+        a channel whole. No server that is added gets above ``limit``."""
+        for channel in self.estimate.busiest_channels(server):
             groups = self.estimate.groups[channel]
             if self.may_change(channel) and self._all_usable(groups):
-                return self._grow(channel, choice.wider(self.estimate.demands[channel], shape_of(groups)))
+                wider = choice.wider(self.estimate.demands[channel], shape_of(groups))
+                return self._grow(channel, wider, limit)
         return False
 
     def relieve(self, limit: float) -> list[int]:
@@ -220,8 +222,9 @@ class PlanDraft:
         self.step_was_full = self.step_was_full or not allowed
         return allowed
 
-    def _grow(self, channel: bytes, shapes: Sequence[ReplicaShape]) -> bool:
-        """Takes the first shape that leaves every server safe, else the one that lowers the highest ratio most."""
+    def _grow(self, channel: bytes, shapes: Sequence[ReplicaShape], limit: float) -> bool:
+        """Takes the first shape that leaves every server safe, else the one that lowers the highest ratio most. No
+        server that is added gets above ``limit``."""
         old = self.estimate.groups[channel]
         before = max(map(self._ratio, servers_of(old)))
         best: tuple[float, Groups] | None = None
@@ -233,7 +236,7 @@ class PlanDraft:
                 server: self.estimate.ratio_if(channel, target, server) for server in servers_of(target)
             }
             added = [server for server in ratios if server not in servers_of(old)]
-            if any(ratios[server] > self._thresholds.high for server in added):
+            if any(ratios[server] > limit for server in added):
                 continue
             if not all(self._step_allows(channel, target, server) for server in added):
                 continue
