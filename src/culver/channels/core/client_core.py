@@ -40,7 +40,12 @@ from culver.channels.core.server_links import ServerLinks
 from culver.channels.core.subscriber_core import SubscriberCore
 
 _FETCH_RING_SECONDS = 1.0
+
+#: A client reports what it published once a second. If that was little work for the servers, it waits a while longer:
+#: the report itself is a message.
 _LOAD_SECONDS = 1.0
+_LONGEST_LOAD_SECONDS = 3.0
+_LITTLE_WORK = 100
 
 
 class ClientCore:
@@ -175,7 +180,8 @@ class ClientCore:
         out = self._links.tick(now)
         out += self._publisher.tick(now)
         out += self._subscriber.tick(now)
-        if now >= self._load_told_at + _LOAD_SECONDS:
+        patience = _LONGEST_LOAD_SECONDS if self._publisher.unreported < _LITTLE_WORK else _LOAD_SECONDS
+        if now >= self._load_told_at + patience:
             self._load_told_at = now
             out += self._tell_load()
         self._plan.forget_idle(now, self._subscriber.channels)

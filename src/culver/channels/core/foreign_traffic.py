@@ -1,10 +1,10 @@
 """Finds the load of publishers that do not use our client (Dynamoth, section III-A).
 
 Our clients and dispatchers report every ``PUBLISH``, so what a server has carried out beyond the reports comes from
-other programs. A report comes a second late, and later from a busy client: unreported publications therefore count
-only where they exceed all that the busiest seconds can have left unreported. Then, and only then, the analyser
-subscribes to a sample of the channels for a moment, as the paper's does to every channel for ever, and counts what
-has no envelope.
+other programs. A report comes up to three seconds late, and later from a busy client: unreported publications
+therefore count only where they exceed all that the busiest seconds can have left unreported. Then, and only then,
+the analyser subscribes to a sample of the channels for a moment, as the paper's does to every channel for ever, and
+counts what has no envelope.
 
     INFO, reports ---> look            unexplained for seconds?
                          |  yes
@@ -41,7 +41,7 @@ _LONGEST_REST_SECONDS = 480.0
 _LOOKS = 30
 _FEWEST_LOOKS = 4
 
-#: What our clients may have left unreported, in their busiest seconds: a report is a second late, and a publication
+#: What our clients may have left unreported in their busiest seconds: a report is up to three late, and a publication
 #: may wait five more in a client's queue. Where another program is seen to publish, a smaller excess counts.
 _LAG_LOOKS = 8
 _LAG_LOOKS_IF_SEEN = 3

@@ -119,6 +119,8 @@ class PublisherCore:
         self._linked: set[int] = set()
         self._resting: dict[int, float] = {}
         self._traffic: dict[int, dict[bytes, ChannelTraffic]] = {}
+        #: Messages that servers have taken and sent for this client since the last ``take_traffic``.
+        self.unreported = 0
         self._heartbeats: Counter[int] = Counter()
 
     @property
@@ -283,6 +285,7 @@ class PublisherCore:
     def take_traffic(self) -> dict[int, dict[bytes, ChannelTraffic]]:
         """What was published since the last call: server -> channel -> figures."""
         traffic, self._traffic = self._traffic, {}
+        self.unreported = 0
         return traffic
 
     def take_heartbeats(self) -> Counter[int]:
@@ -332,6 +335,7 @@ class PublisherCore:
         receivers = reply if isinstance(reply, int) else 0
         traffic = self._traffic.setdefault(server, {}).setdefault(publication.channel, ChannelTraffic())
         traffic.add(1, len(publication.payload), receivers)
+        self.unreported += 1 + receivers
         publication.receivers += receivers
         publication.waiting.discard(server)
         self._unanswered[server].pop(publication.token, None)
