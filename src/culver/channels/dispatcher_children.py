@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 import sys
 from pathlib import Path
 
@@ -61,7 +62,7 @@ class DispatcherChildren:
 
     async def _launch(self, server: ServerAddress, access: ServerAccess) -> asyncio.subprocess.Process:
         command = [sys.executable, "-m", "culver.channels.dispatcher_process"]
-        command += ["--server", str(server.number), "--url", server.url]
+        command += ["--server", str(server.number), "--url", server.url, "--parent", str(os.getpid())]
         if access.username:
             command += ["--username", access.username]
         command += access.tls_files.arguments()

@@ -105,11 +105,11 @@ def _carry_out(instruction: Instruction) -> None:
         logger.warning("%s", instruction.text)
 
 
-async def _run_until_stopped(process: DispatcherProcess) -> None:
+async def _run_until_stopped(process: DispatcherProcess, parent: int) -> None:
     loop = asyncio.get_running_loop()
     task = asyncio.ensure_future(process.run())
     loop.add_signal_handler(signal.SIGTERM, task.cancel)
-    watcher = asyncio.ensure_future(_wait_for_orphanhood(os.getppid()))
+    watcher = asyncio.ensure_future(_wait_for_orphanhood(parent))
     watcher.add_done_callback(lambda _: task.cancel())
     try:
         await task
@@ -127,6 +127,7 @@ async def _wait_for_orphanhood(parent: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="culver-dispatcher")
     parser.add_argument("--server", type=int, required=True)
+    parser.add_argument("--parent", type=int, required=True, help="the process that this one ends with")
     parser.add_argument("--url", required=True)
     parser.add_argument("--username")
     for name in ("ca", "cert", "key"):
@@ -141,7 +142,8 @@ def main() -> None:
     except InvalidConfiguration as error:
         # The service has used these files; they have changed since.
         sys.exit(error.message)
-    asyncio.run(_run_until_stopped(DispatcherProcess(options.server, options.url, secret, access)))
+    process = DispatcherProcess(options.server, options.url, secret, access)
+    asyncio.run(_run_until_stopped(process, options.parent))
 
 
 if __name__ == "__main__":
