@@ -72,7 +72,7 @@ class _Traffic:
             run,
             len(_SERVERS),
             quality=LinkQuality(0.0005, jitter),
-            grace_seconds=8,
+            grace_seconds=12,
             steady_after_seconds=_STEADY_SECONDS,
             last_words_seconds=_LAST_WORDS_SECONDS,
         )
