@@ -32,14 +32,14 @@ _PUBLICATIONS_PER_SECOND = 25.0
 _STEADY_SECONDS = 8.0
 #: A publisher has stored its tail by then.
 _LAST_WORDS_SECONDS = 2.0
-_MOVES_PER_SECOND = 0.5
 _FAULTS_PER_SECOND = 0.4
 _FAULT_SECONDS = (0.05, 0.3, 1.0, 3.0)
 
 
 def moving_channels(run: SeededRun) -> None:
-    """Channels move and are replicated, and nothing breaks: no message may be lost, not even with a report."""
-    traffic = _Traffic(run)
+    """Channels move all the time and are replicated, and nothing breaks: no message may be lost, not even with a
+    report."""
+    traffic = _Traffic(run, moves_per_second=2.0)
     traffic.go_on()
     world = traffic.world
     world.check()
@@ -63,8 +63,9 @@ def troubled_channels(run: SeededRun) -> None:
 class _Traffic:
     """Four clients that publish and subscribe, and channels that move. Links differ from run to run."""
 
-    def __init__(self, run: SeededRun, *, patterns: bool = True) -> None:
+    def __init__(self, run: SeededRun, *, patterns: bool = True, moves_per_second: float = 0.5) -> None:
         self.run = run
+        self._moves_per_second = moves_per_second
         self._patterns = patterns
         self.random = run.random("traffic")
         jitter = self.random.choice((0.0005, 0.005, 0.02))
@@ -105,7 +106,7 @@ class _Traffic:
     def _move(self) -> None:
         if self.world.keeper.is_running:
             self.world.move({self.random.choice(_CHANNELS): self.random.choice(_PLACES)})
-        self.again(_MOVES_PER_SECOND, self._move)
+        self.again(self._moves_per_second, self._move)
 
 
 class _Faults:

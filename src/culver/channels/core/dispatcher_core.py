@@ -67,7 +67,8 @@ class _Routed:
     """A route as this dispatcher carries it out."""
 
     route: MoveRoute
-    stale_at: float
+    #: When a publisher has last obeyed an old entry, by its version.
+    used_at: dict[int, float] = field(default_factory=dict)
     listening: bool = False
     active_at: float | None = None
     first_switch_at: float | None = None
@@ -146,7 +147,7 @@ class DispatcherCore:
         if link is not ServerLink.SUBSCRIBE:
             return []
         if push[0] == b"subscribe":
-            return self._listening(push[1])
+            return self._listening(push[1], now)
         if push[0] != b"message":
             return []
         channel, data = push[1], push[2]
@@ -184,8 +185,12 @@ class DispatcherCore:
             empty += [
                 ChannelVersion(channel, entry.version) for entry in here if entry.version in routed.empty
             ]
-            if routed.route.active and now >= routed.stale_at + IDLE_SECONDS:
-                quiet += [ChannelVersion(channel, entry.version) for entry in here]
+            if routed.route.active:
+                quiet += [
+                    ChannelVersion(channel, entry.version)
+                    for entry in here
+                    if now >= routed.used_at[entry.version] + IDLE_SECONDS
+                ]
         return DispatcherReport(
             self.server, self._incarnation, self._beat, tuple(applied), tuple(empty), tuple(quiet)
         )
@@ -217,19 +222,25 @@ class DispatcherCore:
         new = routed is None
         if routed is None or routed.route.current != route.current:
             was = routed
-            routed = self._routes[route.channel] = _Routed(route, stale_at=now)
+            routed = self._routes[route.channel] = _Routed(route)
             if was is not None:
                 routed.listening, routed.subscribers = was.listening, was.subscribers
+                routed.used_at = was.used_at
         routed.route = route
+        routed.used_at = {entry.version: routed.used_at.get(entry.version, now) for entry in route.previous}
         if route.active and routed.active_at is None:
-            routed.active_at = routed.stale_at = now
+            routed.active_at = now
+            # Publishers have obeyed the last of them until now.
+            routed.used_at |= {entry.version: now for entry in route.previous[-1:]}
         return new
 
-    def _listening(self, channel: bytes) -> list[Instruction]:
+    def _listening(self, channel: bytes, now: float) -> list[Instruction]:
         routed = self._routes.get(channel)
         if routed is None:
             return []
         routed.listening = True
+        # Nobody knows what was published before.
+        routed.used_at = dict.fromkeys(routed.used_at, now)
         self._changed = True
         # Counted before anybody is told: later the new entry's subscribers would be among them.
         return [Send(self.server, ServerLink.SUBSCRIBE, (b"PUBSUB", b"NUMSUB", channel), self._counted)]
@@ -240,7 +251,7 @@ class DispatcherCore:
         if not is_ours(data):
             # A program that knows only this server. It is not told, so the dispatcher forwards for good.
             if self.server not in route.current.servers:
-                routed.stale_at = now
+                routed.used_at = dict.fromkeys(routed.used_at, now)
                 out += self._forward(route.current, 0, channel, data, now)
             return out
         if _is_switch(data):
@@ -255,7 +266,8 @@ class DispatcherCore:
                 if entry.version != envelope.version and entry.version not in route.empty:
                     out += self._forward(entry, envelope.publisher, channel, copy, now)
             if route.active and envelope.version < route.current.version:
-                routed.stale_at = now
+                if envelope.version in routed.used_at:
+                    routed.used_at[envelope.version] = now
                 out += self._notify(routed, channel, envelope.publisher, now)
         if route.active and routed.switch_at is None and self._is_old_server(route):
             out += self._switch(routed, channel, now)

@@ -41,8 +41,9 @@ PREPARE_SECONDS = 10.0
 #: Moves that are prepared, or whose subscribers move, at the same time.
 MOST_MOVES = 256
 
-#: Old entries of one route; a channel that moves more often waits until some have ended.
-_MOST_OLD_ENTRIES = 4
+#: Old entries of one route; a channel that moves more often waits until some have ended. An entry ends 30 s after its
+#: last use, so this is more than the balancer's pace needs.
+_MOST_OLD_ENTRIES = 16
 
 #: A dispatcher that missed a poke gets another.
 _POKE_SECONDS = 5.0
