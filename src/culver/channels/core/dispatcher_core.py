@@ -73,7 +73,8 @@ class _Routed:
     active_at: float | None = None
     first_switch_at: float | None = None
     switch_at: float | None = None
-    subscribers: int = 0
+    #: Those of the old entries, counted before anybody is told; None if nobody counted them then.
+    subscribers: int | None = None
     moved: set[int] = field(default_factory=set)
     noticed: dict[int, float] = field(default_factory=dict)
     empty: set[int] = field(default_factory=set)
@@ -179,7 +180,8 @@ class DispatcherCore:
     def report(self, now: float) -> DispatcherReport:
         applied, empty, quiet = [], [], []
         for channel, routed in self._routes.items():
-            if routed.listening:
+            counted = routed.subscribers is not None or routed.active_at is not None
+            if routed.listening and counted:
                 applied.append(ChannelVersion(channel, routed.route.current.version))
             here = [entry for entry in routed.route.previous if self.server in entry.servers]
             empty += [
@@ -199,7 +201,7 @@ class DispatcherCore:
         if not isinstance(reply, dict):
             return [Warn(f"the routes of server {self.server} cannot be read: {reply}")]
         out: list[Instruction] = []
-        fresh = []
+        fresh, renewed = [], []
         for channel, data in reply.items():
             try:
                 route = msgspec.msgpack.decode(data, type=MoveRoute)
@@ -208,11 +210,14 @@ class DispatcherCore:
                 continue
             if self._take_route(route, now):
                 fresh.append(channel)
+            elif self._routes[channel].subscribers is None:
+                renewed.append(channel)
         ended = [channel for channel in self._routes if channel not in reply]
         for channel in ended:
             del self._routes[channel]
         out += self._listen(b"SUBSCRIBE", fresh)
         out += self._listen(b"UNSUBSCRIBE", ended)
+        out += self._ask_counts(renewed)
         self._changed = True
         return out
 
@@ -224,8 +229,7 @@ class DispatcherCore:
             was = routed
             routed = self._routes[route.channel] = _Routed(route)
             if was is not None:
-                routed.listening, routed.subscribers = was.listening, was.subscribers
-                routed.used_at = was.used_at
+                routed.listening, routed.used_at = was.listening, was.used_at
         routed.route = route
         routed.used_at = {entry.version: routed.used_at.get(entry.version, now) for entry in route.previous}
         if route.active and routed.active_at is None:
@@ -243,7 +247,7 @@ class DispatcherCore:
         routed.used_at = dict.fromkeys(routed.used_at, now)
         self._changed = True
         # Counted before anybody is told: later the new entry's subscribers would be among them.
-        return [Send(self.server, ServerLink.SUBSCRIBE, (b"PUBSUB", b"NUMSUB", channel), self._counted)]
+        return self._ask_counts([channel])
 
     def _published(self, routed: _Routed, channel: bytes, data: bytes, now: float) -> list[Instruction]:
         route = routed.route
@@ -385,9 +389,12 @@ class DispatcherCore:
             for channel, routed in self._routes.items()
             if routed.active_at is not None and self._awaits_subscribers(routed)
         ]
+        return self._ask_counts(channels[:1_000])
+
+    def _ask_counts(self, channels: Sequence[bytes]) -> list[Instruction]:
         if not channels or not self._links.is_up(self.server, ServerLink.SUBSCRIBE):
             return []
-        command = (b"PUBSUB", b"NUMSUB", *channels[:1_000])
+        command = (b"PUBSUB", b"NUMSUB", *channels)
         return [Send(self.server, ServerLink.SUBSCRIBE, command, self._counted)]
 
     def _counted(self, reply: Reply, now: float) -> list[Instruction]:
@@ -397,13 +404,14 @@ class DispatcherCore:
                 continue
             others = count - 1
             if routed.active_at is None:
+                self._changed = self._changed or routed.subscribers is None
                 routed.subscribers = others
                 continue
             if self.server in routed.route.current.servers:
                 if routed.first_switch_at is None:
                     continue
                 late = now >= routed.first_switch_at + _LONGEST_SWITCH_SECONDS
-                done = len(routed.moved) >= routed.subscribers or late
+                done = late or (routed.subscribers is not None and len(routed.moved) >= routed.subscribers)
             else:
                 done = others <= 0
             if done:

@@ -82,6 +82,8 @@ class _Counter:
     sequence: int = 0
     sent_at: float = 0.0
     beats: int = 0
+    #: Whether somebody got the last message.
+    heard: bool = False
     #: When this publisher turns over the channel's tails next: with the first of its own, and now and then later.
     turn_over_at: float = 0.0
 
@@ -339,7 +341,18 @@ class PublisherCore:
         publication.receivers += receivers
         publication.waiting.discard(server)
         self._unanswered[server].pop(publication.token, None)
-        return self._finish(publication, None, now) if not publication.waiting else []
+        if publication.waiting:
+            return []
+        return self._notice_silence(publication, now) + self._finish(publication, None, now)
+
+    def _notice_silence(self, publication: _Publication, now: float) -> list[Instruction]:
+        """Asks the home of a channel that nobody hears any more. It may have moved while the dispatcher of its old
+        server, which would have told, was down."""
+        counter = self._counters.get(publication.channel, {}).get(publication.publisher)
+        if counter is None:
+            return []
+        was_heard, counter.heard = counter.heard, publication.receivers > 0
+        return self._ask_home(publication.channel, now) if was_heard and not counter.heard else []
 
     def _ask_home(self, channel: bytes, now: float) -> list[Instruction]:
         home = self._plan.ring.home(channel)
