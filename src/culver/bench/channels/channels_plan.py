@@ -59,7 +59,8 @@ class ChannelsPlan:
     overload_seconds: float = 30.0
 
     elastic_players: Sequence[int] = (120, 30, 90)
-    elastic_hold_seconds: float = 120.0
+    elastic_players_per_second: float = 0.5
+    elastic_hold_seconds: float = 60.0
 
 
 def quick_plan(experiments: Sequence[str], *, proxies: bool, wide_area: bool) -> ChannelsPlan:
@@ -97,5 +98,6 @@ def quick_plan(experiments: Sequence[str], *, proxies: bool, wide_area: bool) ->
         wait_seconds=1.0,
         overload_seconds=2.0,
         elastic_players=(8, 4, 6),
+        elastic_players_per_second=2.0,
         elastic_hold_seconds=1.0,
     )

@@ -1,6 +1,7 @@
 """Experiments 2 and 3 (sections V-D and V-E): how many players each policy bears, and elasticity up and down."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from culver.bench.bench_frame import Tell
 from culver.bench.channels import dynamoth_paper as paper
@@ -71,7 +72,8 @@ async def measure_scalability(plan: ChannelsPlan, tell: Tell) -> ExperimentResul
 async def measure_elasticity(plan: ChannelsPlan, tell: Tell) -> ExperimentResult:
     """Figure 7: players come, most of them leave, and many come again."""
     world = typical_world(plan.tiles_across, plan.game_servers)
-    run = GameRun(plan, world, DynamothPolicy(), tell)
+    paced = replace(plan, players_per_second=plan.elastic_players_per_second)
+    run = GameRun(paced, world, DynamothPolicy(), tell)
     script = [(players, plan.elastic_hold_seconds) for players in plan.elastic_players]
     history = await run.run(script, until_overload=False)
     result = ExperimentResult(plots=_elasticity_plots(history))
