@@ -34,6 +34,8 @@ _STEADY_SECONDS = 8.0
 _LAST_WORDS_SECONDS = 2.0
 _FAULTS_PER_SECOND = 0.4
 _FAULT_SECONDS = (0.05, 0.3, 1.0, 3.0)
+#: A publisher is back at a server by then: it notices a silent end, connects again, and waits for subscribers.
+_BACK_SECONDS = 4.0
 
 
 def moving_channels(run: SeededRun) -> None:
@@ -136,6 +138,7 @@ class _Faults:
         if self._world.servers[server].is_running:
             self._world.crash_server(server, silently=self._random.random() < 0.2)
             self._world.clock.after(seconds, lambda: self._world.start_server(server))
+            self._mute(seconds, lambda _, home: home == server)
 
     def _kill_dispatcher(self, seconds: float) -> None:
         server = self._random.choice(_SERVERS)
@@ -172,6 +175,8 @@ class _Faults:
         self._world.run.record("cut off", client.name, str(servers), seconds)
         cut = self._world.network.partition([client.name], servers)
         self._world.clock.after(seconds, cut.end)
+        name = client.host.core.client
+        self._mute(seconds, lambda publisher, home: publisher == name and f"server-{home}" in servers)
 
     def _pause_client(self, seconds: float) -> None:
         client = self._random.choice(self._traffic.clients)
@@ -179,6 +184,14 @@ class _Faults:
             self._world.run.record("pause", client.life, seconds)
             client.host.pause()
             self._world.clock.after(seconds, client.host.resume)
+            name = client.host.core.client
+            self._mute(seconds, lambda publisher, _: publisher == name)
+
+    def _mute(self, seconds: float, is_muted: Callable[[int, int], bool]) -> None:
+        """Tells the oracle which publishers cannot reach which homes of channels."""
+        now, ring = self._world.clock.now, self._world.ring
+        end = now + seconds + _BACK_SECONDS
+        self._world.oracle.mutes(lambda publisher, channel: is_muted(publisher, ring.home(channel)), now, end)
 
     def _lose_notes(self, seconds: float) -> None:
         """Half of the switch messages and notes of the service vanish on their way to clients and dispatchers."""

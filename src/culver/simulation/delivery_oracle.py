@@ -62,8 +62,9 @@ class DeliveryOracle:
 
     A publisher that dies cannot tell what it published last, and nobody else knows it. A silent loss of what was
     accepted within ``last_words_seconds`` before its publisher's death is counted in ``unreported_last_words``, and
-    is no violation. The same holds for a subscriber that was cut off, and came back after the publisher and then the
-    channel's home had died, which stored the publisher's last number.
+    is no violation. Time during which the publisher was mute does not count. The same holds for a subscriber that was
+    cut off, and came back after the publisher and then the channel's home had died, which stored the publisher's last
+    number.
     """
 
     def __init__(self, grace_seconds: float = 5.0, last_words_seconds: float = 0.0) -> None:
@@ -71,6 +72,7 @@ class DeliveryOracle:
         self._last_words_seconds = last_words_seconds
         self._deaths: dict[int, float] = {}
         self._homes_lost_at: dict[bytes, list[float]] = defaultdict(list)
+        self._muted: list[tuple[float, float, Callable[[int, bytes], bool]]] = []
         self.unreported_last_words = 0
         self._publications: dict[bytes, dict[bytes, _Publication]] = defaultdict(dict)
         self._begun: dict[tuple[bytes, int], int] = defaultdict(int)
@@ -117,6 +119,11 @@ class DeliveryOracle:
         """A server was killed, and with it all that publishers have stored there for the channels it is home of."""
         for channel in filter(is_home, self._publications):
             self._homes_lost_at[channel].append(now)
+
+    def mutes(self, is_muted: Callable[[int, bytes], bool], begin: float, end: float) -> None:
+        """Some publishers cannot tell the numbers of some channels for a while: given a publisher and a channel, the
+        function says whether."""
+        self._muted.append((begin, end, is_muted))
 
     # What subscribers do and see
 
@@ -249,9 +256,15 @@ class DeliveryOracle:
                     yield publication
 
     def _is_last_word(self, publication: _Publication) -> bool:
-        death = self._deaths.get(publication.publisher)
-        accepted = publication.accepted_at
-        return death is not None and accepted is not None and accepted >= death - self._last_words_seconds
+        death, at = self._deaths.get(publication.publisher), publication.accepted_at
+        if death is None or at is None:
+            return False
+        spoken = 0.0
+        for begin, end, is_muted in sorted(self._muted, key=lambda muted: muted[0]):
+            if end > at and begin < death and is_muted(publication.publisher, publication.channel):
+                spoken += max(0.0, begin - at)
+                at = end
+        return spoken + max(0.0, death - at) <= self._last_words_seconds
 
     def _was_forgotten(self, publication: _Publication, subscription: _Subscription) -> bool:
         """Whether the publisher and then the channel's home have died before the subscriber was back."""

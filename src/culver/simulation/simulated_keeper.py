@@ -132,11 +132,12 @@ class SimulatedKeeper:
                 return [(b"PUBLISH", names.ROUTES_CHANNEL, b"")]
             case RewriteServer(server, ring, entries, routes):
                 commands: list[Command] = [(b"DEL", names.PLAN_KEY, names.ROUTES_KEY, names.REPORT_KEY)]
-                commands.append((b"HSET", names.PLAN_KEY, names.PLAN_MARK, b"1"))
                 for channel, entry in entries.items():
                     commands += self._commands(WriteEntry(server, channel, entry))
                 for route in routes:
                     commands += self._commands(WriteRoute(server, route))
+                # The service writes all this in one transaction. Here the mark says that it is complete.
+                commands.append((b"HSET", names.PLAN_KEY, names.PLAN_MARK, b"1"))
                 return commands + self._ring_commands(ring)
         raise AssertionError(f"{instruction} is not written to a server")
 

@@ -226,3 +226,18 @@ def test_nobody_can_tell_of_a_loss_after_the_publisher_and_then_the_home_died(
         story.oracle.confirms("sue", C, back_at)
     assert (story.violations() == []) is is_excused
     assert story.oracle.unreported_last_words == is_excused
+
+
+def test_time_in_which_a_publisher_was_mute_does_not_count_for_its_last_words() -> None:
+    story = Story()
+    story.oracle = DeliveryOracle(grace_seconds=5, last_words_seconds=2)
+    story.oracle.joins("sue", C)
+    story.oracle.is_steady("sue", C, now=0)
+    story.publish(1, now=1)
+    story.publish(2, now=4)
+    story.oracle.mutes(lambda publisher, channel: (publisher, channel) == (ANN, C), 5, 9)
+    story.oracle.mutes(lambda publisher, channel: publisher != ANN, 0, 9)
+    story.oracle.dies(ANN, 10)
+    (text,) = story.violations()
+    assert "b'1.1'" in text
+    assert story.oracle.unreported_last_words == 1
