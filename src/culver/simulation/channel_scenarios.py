@@ -175,8 +175,9 @@ class _Faults:
         self._world.run.record("cut off", client.name, str(servers), seconds)
         cut = self._world.network.partition([client.name], servers)
         self._world.clock.after(seconds, cut.end)
-        name = client.host.core.client
-        self._mute(seconds, lambda publisher, home: publisher == name and f"server-{home}" in servers)
+        self._mute(
+            seconds, lambda publisher, home: publisher in client.publishers and f"server-{home}" in servers
+        )
 
     def _pause_client(self, seconds: float) -> None:
         client = self._random.choice(self._traffic.clients)
@@ -184,8 +185,7 @@ class _Faults:
             self._world.run.record("pause", client.life, seconds)
             client.host.pause()
             self._world.clock.after(seconds, client.host.resume)
-            name = client.host.core.client
-            self._mute(seconds, lambda publisher, _: publisher == name)
+            self._mute(seconds, lambda publisher, _: publisher in client.publishers)
 
     def _mute(self, seconds: float, is_muted: Callable[[int, int], bool]) -> None:
         """Tells the oracle which publishers cannot reach which homes of channels."""

@@ -158,6 +158,8 @@ class SimulatedClient:
             name, world.clock, world.network, self._carry_out, on_send=self._numbers
         )
         self._lives = 0
+        #: The numbers of all its lives as a publisher.
+        self.publishers: set[int] = set()
         self._publications = 0
         self._tokens: dict[int, tuple[bytes, bytes]] = {}
         self.start()
@@ -176,6 +178,7 @@ class SimulatedClient:
         self._tokens.clear()
         random = self._world.random
         core = ClientCore(random.getrandbits(64), self._world.ring, _SECRET, random)
+        self.publishers.add(core.client)
         self._host.start(core, self._world._some_tick())
 
     def kill(self, *, silently: bool = False) -> None:
