@@ -129,6 +129,9 @@ class PubSub:
         """Makes sure that the servers are known. ``subscribe`` does so by itself."""
         if self._connections is None:
             self._connections = await self._client.connect(self)
+        else:
+            # A loop that connects and reads until its PubSub is closed would keep all others from running.
+            await asyncio.sleep(0)
 
     @property
     def subscribed(self) -> bool:
