@@ -370,7 +370,7 @@ def bluedove(
 @click.option(
     "--tiles",
     type=click.IntRange(1, 32),
-    default=3,
+    default=2,
     show_default=True,
     metavar="N",
     help="The game's map has N times N tiles.",

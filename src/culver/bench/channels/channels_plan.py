@@ -49,8 +49,8 @@ class ChannelsPlan:
     analyser_seconds: float = 60.0
 
     game_megabits: float = 4.0
-    tiles_across: int = 3
-    first_players: int = 30
+    tiles_across: int = 2
+    first_players: int = 25
     most_players: int = 600
     players_per_second: float = 0.25
     game_servers: int = paper.SERVERS
@@ -58,7 +58,7 @@ class ChannelsPlan:
     wait_seconds: float = 6.0
     overload_seconds: float = 30.0
 
-    elastic_players: Sequence[int] = (120, 30, 90)
+    elastic_players: Sequence[int] = (90, 25, 70)
     elastic_players_per_second: float = 0.5
     elastic_hold_seconds: float = 60.0
 
