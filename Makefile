@@ -5,8 +5,8 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-# Two workers more than cores, because many tests wait for processes; an idle worker takes tests from the others.
-PYTEST := $(BIN)/python -m pytest -n $$(( $$(getconf _NPROCESSORS_ONLN) + 2 )) --dist worksteal
+# One worker more than cores, because many tests wait for processes; an idle worker takes tests from the others.
+PYTEST := $(BIN)/python -m pytest -n $$(( $$(getconf _NPROCESSORS_ONLN) + 1 )) --dist worksteal
 
 .PHONY: help setup run test unit check lint format bench clean java
 

@@ -22,9 +22,12 @@ def full_length(request: pytest.FixtureRequest) -> bool:
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest tests begin first, so that no worker is left alone with one of them at the end."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """The longest tests begin first, so that no worker is left alone with one of them at the end. Each worker begins
+    with an equal part of all tests, in their order: each part gets its share of the long ones."""
     items.sort(key=_seconds, reverse=True)
+    workers = getattr(config, "workerinput", {}).get("workercount", 1)
+    items[:] = [item for first in range(workers) for item in items[first::workers]]
 
 
 def _seconds(item: pytest.Item) -> float:

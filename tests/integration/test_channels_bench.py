@@ -66,4 +66,4 @@ def test_quick_reconfigurations_stand_beside_slot_migrations_and_the_analyser_te
     assert counts[theirs, "lost"] >= 0
     costs = {record["what"]: record["ours"] for record in records if record["experiment"] == "analyser"}
     assert 0 < costs["analyser's questions, of the server's CPU"] < 100
-    assert costs["dispatcher and analyser, of a core"] > 0
+    assert 0 <= costs["dispatcher and analyser, of a core"] < 100

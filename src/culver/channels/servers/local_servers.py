@@ -40,6 +40,7 @@ _PORT_TRIES = 50
 _START_TRIES = 5
 _PAUSE_SECONDS = 0.01
 _PORT_TAKEN = "Address already in use"
+_PORT_PAUSE_SECONDS = 0.2
 # What Valkey and Redis before 7 say about tls-port if they are built without TLS.
 _NO_TLS = ("Failed finding TLS support", "Bad directive")
 _SHOWN_LOG_BYTES = 2_000
@@ -186,7 +187,16 @@ class LocalServers:
         record = self._state.record(number)
         async with self._locks[number]:
             await self._end(number, patience_seconds=0.0)
-            await self._launch(record)
+            for attempt in range(_START_TRIES):
+                try:
+                    await self._launch(record)
+                except ServerNotStarted as error:
+                    # Another program may try whether the port is free, for a moment.
+                    if not error.details.get("port_taken") or attempt == _START_TRIES - 1:
+                        raise
+                    await asyncio.sleep(_PORT_PAUSE_SECONDS)
+                else:
+                    return
 
     async def stop(self, number: int) -> None:
         self._state.record(number)
