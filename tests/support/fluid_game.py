@@ -4,6 +4,7 @@ Players walk as in the benchmark, and the balancer is the product's own. A serve
 keeps the rest, so an update that passes it waits for what is before it. Servers, clients and moves cost nothing else.
 """
 
+from abc import ABC, abstractmethod
 from collections import defaultdict, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -55,7 +56,7 @@ class _Player:
     first_sequence: int
 
 
-class FluidGame:
+class FluidGame(ABC):
     """One game until its players have waited too long for half a minute. ``steer`` is called once a second."""
 
     def __init__(self, world: GameWorld, settings: BalancerSettings, seed: int) -> None:
@@ -90,8 +91,9 @@ class FluidGame:
                 return borne
         return _MOST_PLAYERS
 
+    @abstractmethod
     def steer(self) -> None:
-        raise NotImplementedError
+        """Looks at the servers, and moves tiles or adds a server."""
 
     def servers(self) -> list[BalancedServer]:
         return [
