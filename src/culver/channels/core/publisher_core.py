@@ -422,6 +422,9 @@ class PublisherCore:
             entry = self._plan.peek(channel)
             servers = self._heartbeat_group(entry, counter)
             if servers is None:
+                # The channel may have moved since the last message, and no other one may ever open these links.
+                for server in entry.publish_group(publisher, counter.sequence):
+                    out += self._links.want(server, ServerLink.PUBLISH, now)
                 continue
             data = pack_heartbeat(publisher, counter.epoch, entry.version, counter.sequence)
             out += [Send(server, ServerLink.PUBLISH, (b"PUBLISH", channel, data)) for server in servers]
