@@ -160,8 +160,12 @@ class ClientCore:
             channel, data = push[1], push[2]
             if channel.startswith(names.RESERVED_PREFIX):
                 return self._reserved(server, link, channel, data, now)
-            if is_ours(data) and kind_of(data) == EnvelopeKind.SWITCH:
-                return self._switch(channel, data, now)
+            if is_ours(data):
+                envelope_kind = kind_of(data)
+                if envelope_kind == EnvelopeKind.SWITCH:
+                    return self._switch(channel, data, now)
+                if envelope_kind == EnvelopeKind.CHECK:
+                    return self._subscriber.check(channel, now)
             return self._subscriber.message(channel, data, now)
         if kind == b"pmessage":
             if is_ours(push[3]) and kind_of(push[3]) == EnvelopeKind.SWITCH:

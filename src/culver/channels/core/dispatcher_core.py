@@ -6,6 +6,9 @@ of a group forwards its own copy. One copy for the group would not do: a subscri
 may have come too late to the server that the other copy went through. Subscribers drop the copies.
 
 Its answer to a barrier goes through the same connection as what it forwards, and so comes behind it.
+
+A dispatcher that comes back after a while does not know what was published meanwhile. It asks the subscribers on the
+other servers to check.
 """
 
 from collections import Counter, deque
@@ -35,6 +38,7 @@ from culver.channels.core.envelope import (
     as_forwarded,
     is_ours,
     kind_of,
+    pack_check,
     pack_entry,
     pack_switch,
     unpack,
@@ -70,6 +74,8 @@ class _Routed:
     #: When a publisher has last obeyed an old entry, by its version.
     used_at: dict[int, float] = field(default_factory=dict)
     listening: bool = False
+    #: Whether clients may have published here while this dispatcher did not listen.
+    missed: bool = False
     active_at: float | None = None
     first_switch_at: float | None = None
     switch_at: float | None = None
@@ -127,7 +133,9 @@ class DispatcherCore:
         listened = (names.DISPATCHER_CHANNEL, names.ROUTES_CHANNEL, names.LOAD_CHANNEL, *self._routes)
         return [
             Send(server, link, (b"SUBSCRIBE", *listened)),
-            Send(server, link, (b"HGETALL", names.ROUTES_KEY), self._routes_answered),
+            Send(
+                server, link, (b"HGETALL", names.ROUTES_KEY), partial(self._routes_answered, on_arrival=True)
+            ),
         ]
 
     def disconnected(self, server: int, link: ServerLink, now: float) -> list[Instruction]:
@@ -135,6 +143,7 @@ class DispatcherCore:
         if link is ServerLink.SUBSCRIBE:
             for routed in self._routes.values():
                 routed.listening = False
+                routed.missed = True
         return []
 
     def server_gone(self, server: int) -> list[Instruction]:
@@ -197,7 +206,7 @@ class DispatcherCore:
             self.server, self._incarnation, self._beat, tuple(applied), tuple(empty), tuple(quiet)
         )
 
-    def _routes_answered(self, reply: Reply, now: float) -> list[Instruction]:
+    def _routes_answered(self, reply: Reply, now: float, *, on_arrival: bool = False) -> list[Instruction]:
         if not isinstance(reply, dict):
             return [Warn(f"the routes of server {self.server} cannot be read: {reply}")]
         out: list[Instruction] = []
@@ -210,6 +219,8 @@ class DispatcherCore:
                 continue
             if self._take_route(route, now):
                 fresh.append(channel)
+                # Its moves have not waited for this dispatcher.
+                self._routes[channel].missed = on_arrival or route.active
             elif self._routes[channel].subscribers is None:
                 renewed.append(channel)
         ended = [channel for channel in self._routes if channel not in reply]
@@ -229,7 +240,7 @@ class DispatcherCore:
             was = routed
             routed = self._routes[route.channel] = _Routed(route)
             if was is not None:
-                routed.listening, routed.used_at = was.listening, was.used_at
+                routed.listening, routed.missed, routed.used_at = was.listening, was.missed, was.used_at
         routed.route = route
         routed.used_at = {entry.version: routed.used_at.get(entry.version, now) for entry in route.previous}
         if route.active and routed.active_at is None:
@@ -246,8 +257,20 @@ class DispatcherCore:
         # Nobody knows what was published before.
         routed.used_at = dict.fromkeys(routed.used_at, now)
         self._changed = True
+        out = self._ask_for_check(routed, now) if routed.missed else []
         # Counted before anybody is told: later the new entry's subscribers would be among them.
-        return self._ask_counts([channel])
+        return out + self._ask_counts([channel])
+
+    def _ask_for_check(self, routed: _Routed, now: float) -> list[Instruction]:
+        """Lets the subscribers of other servers compare what they have with the tails: a publisher that has fallen
+        silent meanwhile repeats nothing."""
+        routed.missed = False
+        route = routed.route
+        followed = [route.current, *(entry for entry in route.previous if entry.version not in route.empty)]
+        out: list[Instruction] = []
+        for server in sorted(frozenset[int]().union(*(entry.servers for entry in followed)) - {self.server}):
+            out += self._send_to(server, (b"PUBLISH", route.channel, pack_check()), now)
+        return out
 
     def _published(self, routed: _Routed, channel: bytes, data: bytes, now: float) -> list[Instruction]:
         route = routed.route

@@ -1,4 +1,4 @@
-"""How a message, a heartbeat and a switch look on a Redis channel.
+"""How a message, a heartbeat, a switch and a check look on a Redis channel.
 
     0      3      4           12      16        20          28
     +------+------+-----------+-------+---------+-----------+---------
@@ -9,7 +9,7 @@
 counts its messages on this channel from 1. ``version`` is the version of the channel's plan entry that the publisher
 obeyed: a dispatcher learns from it where the message has gone. A linked message carries the id before its own as the
 first eight bytes of the payload, for publishers whose ids rise but have holes. A heartbeat has the last sequence and
-no payload.
+no payload. A check says that a dispatcher may have missed messages: subscribers read the channel's tails.
 
 Data without the mark comes from a program that does not use this client. It is delivered as it is, and nothing is
 promised for it.
@@ -42,6 +42,7 @@ class EnvelopeKind(IntEnum):
     LINKED = 2
     HEARTBEAT = 3
     SWITCH = 4
+    CHECK = 5
     FORWARDED = 0x80
 
 
@@ -72,6 +73,11 @@ def pack_linked(
 
 def pack_heartbeat(publisher: int, epoch: int, version: int, sequence: int) -> bytes:
     return _HEADER.pack(_MARK, EnvelopeKind.HEARTBEAT, publisher, epoch, version, sequence)
+
+
+def pack_check() -> bytes:
+    """Asks every subscriber of a channel to read the channel's tails. Not signed: it costs a reading at most."""
+    return _HEADER.pack(_MARK, EnvelopeKind.CHECK, 0, 0, 0, 0)
 
 
 def is_ours(data: bytes) -> bool:

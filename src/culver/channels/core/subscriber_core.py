@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from culver.channels.core.channel_plan import PlanEntry
-from culver.channels.core.dispatcher_notes import Barrier, Moved, decode_tails, encode_note
+from culver.channels.core.dispatcher_notes import Barrier, Moved, encode_note
 from culver.channels.core.envelope import EnvelopeKind, is_ours, unpack, unpack_entry
 from culver.channels.core.instructions import (
     Confirm,
@@ -27,14 +27,9 @@ from culver.channels.core.pattern_subscriptions import (
     parts_of,
     subscription_commands,
 )
-from culver.channels.core.reserved_names import (
-    DISPATCHER_CHANNEL,
-    PLAN_KEY,
-    PLAN_MARK,
-    earlier_tail_key,
-    tail_key,
-)
+from culver.channels.core.reserved_names import DISPATCHER_CHANNEL, PLAN_KEY, PLAN_MARK
 from culver.channels.core.server_links import ServerLinks
+from culver.channels.core.tail_reader import TailReader, Tails, read_tails
 
 #: How long a subscriber waits for the echoes of its barriers before it leaves an old server all the same.
 _BARRIER_SECONDS = 3.0
@@ -46,9 +41,6 @@ _ASK_AGAIN_SECONDS = 0.5
 _ON_ITS_WAY_SECONDS = 1.0
 
 Adopt = Callable[[bytes, PlanEntry, float], list[Instruction]]
-
-#: Each publisher's epoch and last sequence.
-Tails = dict[int, tuple[int, int]]
 
 
 @dataclass(slots=True)
@@ -100,16 +92,15 @@ class SubscriberCore:
         self._links = links
         self._adopt = adopt
         self._order = MessageOrder()
+        self._tails = TailReader(plan, links, self._order)
         self._subscriptions: dict[bytes, _Subscription] = {}
         self.patterns = PatternSubscriptions(plan, links)
         self._barriers: dict[int, tuple[bytes, int]] = {}
         self._tokens = 0
-        # Channels whose home is to be asked for the entry, or for the tails after a lost connection, once it is up.
+        # Channels whose home is to be asked for the entry once it is up.
         self._to_ask: set[bytes] = set()
-        self._to_read: set[bytes] = set()
         # Those that were asked for and not answered yet, by home: a broken link leaves them to be asked for again.
         self._asked: dict[int, set[bytes]] = defaultdict(set)
-        self._read: dict[int, set[bytes]] = defaultdict(set)
 
     @property
     def channels(self) -> dict[bytes, _Subscription]:
@@ -155,7 +146,7 @@ class SubscriberCore:
                     left[server].append(channel)
                 self._order.end(channel)
                 self._to_ask.discard(channel)
-                self._to_read.discard(channel)
+                self._tails.forget(channel)
             out.append(Confirm("unsubscribe", channel))
         for server, names in left.items():
             out += self._command(server, b"UNSUBSCRIBE", names)
@@ -175,10 +166,10 @@ class SubscriberCore:
         out: list[Instruction] = []
         interrupted = Interrupt([], [])
         self._to_ask |= self._asked.pop(server, set())
-        self._to_read |= self._read.pop(server, set())
+        self._tails.link_down(server)
         for channel, subscription in self._subscriptions.items():
             if server in subscription.confirmed or server in subscription.departures:
-                self._to_read.add(channel)
+                self._tails.want(channel)
             subscription.confirmed.discard(server)
             subscription.departures.pop(server, None)
             if subscription.baseline is not None and self._plan.ring.home(channel) == server:
@@ -213,7 +204,7 @@ class SubscriberCore:
         return self._progress(subscription, now)
 
     def message(self, channel: bytes, data: bytes, now: float) -> list[Instruction]:
-        """A message of the channel from any server. Switch messages do not come here."""
+        """A message of the channel from any server. Switch and check messages do not come here."""
         subscription = self._subscriptions.get(channel)
         if subscription is None:
             return []
@@ -239,6 +230,13 @@ class SubscriberCore:
         for item in self._order.offer(channel, envelope, now, may_reorder=may_reorder):
             out.append(delivery(channel, item))
         return out
+
+    def check(self, channel: bytes, now: float) -> list[Instruction]:
+        """A dispatcher was away while the channel moved, and may not have forwarded everything."""
+        if channel not in self._subscriptions:
+            return []
+        self._tails.want(channel)
+        return self._ask_homes(now)
 
     def barrier_passed(self, server: int, token: int) -> list[Instruction]:
         """A barrier's echo has come through an old server."""
@@ -273,12 +271,15 @@ class SubscriberCore:
     def ring_changed(self, gone: frozenset[int], now: float) -> list[Instruction]:
         """Psubscribes on new servers, and follows channels whose servers are gone, or whose home is another now."""
         out: list[Instruction] = []
+        for server in gone:
+            self._to_ask |= self._asked.pop(server, set())
+            self._tails.link_down(server)
         for channel, subscription in self._subscriptions.items():
             for server in gone:
                 subscription.departures.pop(server, None)
                 subscription.confirmed.discard(server)
             if subscription.targets & gone or self._plan.version(channel) < 0:
-                self._to_read.add(channel)
+                self._tails.want(channel)
                 self._to_ask.add(channel)
                 out += self.entry_changed(channel, self._plan.peek(channel), now)
         return out + self.patterns.ring_changed(gone, now) + self._ask_homes(now)
@@ -294,7 +295,7 @@ class SubscriberCore:
             subscription.former.clear()
             subscription.home_answered = False
             self._to_ask.add(channel)
-            self._to_read.add(channel)
+            self._tails.want(channel)
             for server in subscription.targets:
                 out += self._links.want(server, ServerLink.SUBSCRIBE, now)
         return out + self.patterns.ring_changed(frozenset(), now)
@@ -376,8 +377,6 @@ class SubscriberCore:
         return [*self.unsubscribe([channel]), RefuseSubscription(channel, False, error)]
 
     def _ask_homes(self, now: float) -> list[Instruction]:
-        if not self._to_ask and not self._to_read:
-            return []
         out: list[Instruction] = []
         asked: dict[int, list[bytes]] = defaultdict(list)
         for channel in sorted(self._to_ask):
@@ -392,19 +391,10 @@ class SubscriberCore:
                 self._asked[home].update(part)
                 then = partial(self._homes_answered, home, part)
                 out.append(Send(home, ServerLink.SUBSCRIBE, (b"HMGET", PLAN_KEY, PLAN_MARK, *part), then))
-        for channel in sorted(self._to_read):
-            subscription = self._subscriptions.get(channel)
-            home = self._plan.ring.home(channel)
-            if subscription is None:
-                self._to_read.discard(channel)
-            elif not subscription.confirmed.issuperset(subscription.targets):
-                continue
-            elif self._links.is_up(home, ServerLink.SUBSCRIBE):
-                self._to_read.discard(channel)
-                self._read[home].add(channel)
-                out += _read_tails(home, channel, partial(self._tails_after_loss, home, channel))
-            else:
-                out += self._links.want(home, ServerLink.SUBSCRIBE, now)
+        for channel in self._tails.due(now):
+            subscription = self._subscriptions[channel]
+            if subscription.confirmed.issuperset(subscription.targets):
+                out += self._tails.read(channel, now)
         return out
 
     def _homes_answered(
@@ -449,7 +439,7 @@ class SubscriberCore:
         if baseline.asked:
             return []
         baseline.asked = True
-        return _read_tails(home, subscription.channel, partial(self._baseline_answered, baseline))
+        return read_tails(home, subscription.channel, partial(self._baseline_answered, baseline))
 
     def _make_steady(self, subscription: _Subscription, tails: Tails) -> None:
         self._order.begin(subscription.channel, tails)
@@ -464,29 +454,3 @@ class SubscriberCore:
             baseline.tails = tails
             baseline.due_at = now + _ON_ITS_WAY_SECONDS
         return []
-
-    def _tails_after_loss(self, home: int, channel: bytes, tails: Tails, now: float) -> list[Instruction]:
-        self._read[home].discard(channel)
-        if channel in self._subscriptions:
-            for publisher, (epoch, sequence) in tails.items():
-                self._order.tell(channel, publisher, epoch, sequence, now)
-        return []
-
-
-def _read_tails(
-    home: int, channel: bytes, then: Callable[[Tails, float], list[Instruction]]
-) -> list[Instruction]:
-    """Asks for the current tails and then for the earlier ones: a publisher may turn them over in between."""
-    current: Tails = {}
-
-    def current_answered(reply: Reply, now: float) -> list[Instruction]:
-        current.update(decode_tails(reply))
-        return []
-
-    def earlier_answered(reply: Reply, now: float) -> list[Instruction]:
-        return then({**decode_tails(reply), **current}, now)
-
-    return [
-        Send(home, ServerLink.SUBSCRIBE, (b"HGETALL", tail_key(channel)), current_answered),
-        Send(home, ServerLink.SUBSCRIBE, (b"HGETALL", earlier_tail_key(channel)), earlier_answered),
-    ]
