@@ -251,3 +251,25 @@ def test_info_has_the_figures_that_the_analyser_reads_in_the_same_form(server: S
 
 def _figures(text: bytes) -> dict[bytes, bytes]:
     return dict(line.split(b":", 1) for line in text.split(b"\r\n") if b":" in line)
+
+
+def test_a_transaction_answers_with_all_its_replies_at_the_end(server: Server) -> None:
+    commands = [
+        (b"DEL", b"k", b"h"),
+        (b"EXEC",),
+        (b"MULTI",),
+        (b"SET", b"k", b"v"),
+        (b"HSET", b"k", b"f", b"v"),
+        (b"HSET", b"h", b"f", b"v"),
+        (b"EXEC",),
+        (b"HGETALL", b"h"),
+    ]
+    with Twin(server) as twin:
+        real, simulated = twin.exchange(*commands)
+    assert [_comparable_replies(reply) for reply in simulated] == [
+        _comparable_replies(reply) for reply in real
+    ]
+
+
+def _comparable_replies(reply: object) -> object:
+    return [_plain(each, NOTHING) for each in reply] if isinstance(reply, list) else _plain(reply, NOTHING)

@@ -5,32 +5,12 @@ import logging
 
 import msgspec
 
-from culver.channels.core.balance.keeper_instructions import (
-    DeleteEntry,
-    DeleteRoute,
-    KeeperInstruction,
-    PokeDispatcher,
-    RewriteServer,
-    WriteEntry,
-    WriteRing,
-    WriteRoute,
-)
+from culver.channels.core.balance.keeper_commands import commands_of
+from culver.channels.core.balance.keeper_instructions import KeeperInstruction
 from culver.channels.core.channel_load import ServerLoad
-from culver.channels.core.channel_plan import MoveRoute, PlanEntry, Ring
 from culver.channels.core.dispatcher_notes import DispatcherReport, decode_report
-from culver.channels.core.envelope import pack_entry, pack_ring
 from culver.channels.core.instructions import Command
-from culver.channels.core.reserved_names import (
-    LOAD_KEY,
-    PLAN_KEY,
-    PLAN_MARK,
-    REPORT_KEY,
-    RESERVED_PREFIX,
-    RING_CHANNEL,
-    RING_KEY,
-    ROUTES_CHANNEL,
-    ROUTES_KEY,
-)
+from culver.channels.core.reserved_names import LOAD_KEY, REPORT_KEY, RESERVED_PREFIX
 from culver.channels.servers.redis_address import ServerAccess
 from culver.channels.servers.redis_link import RedisLink
 from culver.errors import CulverError
@@ -72,7 +52,12 @@ class ServerControl:
 
         :raises CulverError: the connection broke.
         """
-        commands = [command for instruction in instructions for command in self._commands(instruction)]
+        commands = [
+            command
+            for instruction in instructions
+            if instruction.server == self.number
+            for command in commands_of(instruction, self._secret)
+        ]
         if commands and self.is_up:
             await asyncio.gather(*(self._ask(command) for command in commands))
 
@@ -104,42 +89,3 @@ class ServerControl:
         if self._link is None:
             raise CulverError(f"server {self.number} is not connected")
         return await self._link.request(command)
-
-    def _commands(self, instruction: KeeperInstruction) -> list[Command]:
-        if instruction.server != self.number:
-            return []
-        if isinstance(instruction, WriteRing):
-            return self._ring_commands(instruction.ring)
-        if isinstance(instruction, WriteEntry):
-            return [(b"HSET", PLAN_KEY, *self._entry_field(instruction.channel, instruction.entry))]
-        if isinstance(instruction, WriteRoute):
-            return [(b"HSET", ROUTES_KEY, *_route_field(instruction.route))]
-        if isinstance(instruction, DeleteEntry):
-            return [(b"HDEL", PLAN_KEY, instruction.channel)]
-        if isinstance(instruction, DeleteRoute):
-            return [(b"HDEL", ROUTES_KEY, instruction.channel)]
-        if isinstance(instruction, PokeDispatcher):
-            return [(b"PUBLISH", ROUTES_CHANNEL, b"")]
-        if isinstance(instruction, RewriteServer):
-            return self._rewrite_commands(instruction)
-        return []
-
-    def _ring_commands(self, ring: Ring) -> list[Command]:
-        signed = pack_ring(ring, self._secret)
-        return [(b"SET", RING_KEY, signed), (b"PUBLISH", RING_CHANNEL, signed)]
-
-    def _rewrite_commands(self, rewrite: RewriteServer) -> list[Command]:
-        commands: list[Command] = [(b"MULTI",), (b"DEL", PLAN_KEY, ROUTES_KEY, REPORT_KEY)]
-        commands.append((b"HSET", PLAN_KEY, PLAN_MARK, b"1"))
-        for channel, entry in rewrite.entries.items():
-            commands.append((b"HSET", PLAN_KEY, *self._entry_field(channel, entry)))
-        commands += [(b"HSET", ROUTES_KEY, *_route_field(route)) for route in rewrite.routes]
-        commands.append((b"EXEC",))
-        return [*commands, *self._ring_commands(rewrite.ring), (b"PUBLISH", ROUTES_CHANNEL, b"")]
-
-    def _entry_field(self, channel: bytes, entry: PlanEntry) -> tuple[bytes, bytes]:
-        return channel, pack_entry(channel, entry, self._secret)
-
-
-def _route_field(route: MoveRoute) -> tuple[bytes, bytes]:
-    return route.channel, msgspec.msgpack.encode(route)

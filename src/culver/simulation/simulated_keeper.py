@@ -5,24 +5,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from random import Random
 
-import msgspec
-
-from culver.channels.core import reserved_names as names
-from culver.channels.core.balance.keeper_instructions import (
-    DeleteRoute,
-    KeeperInstruction,
-    PokeDispatcher,
-    ReleaseServer,
-    RewriteServer,
-    WriteEntry,
-    WriteRing,
-    WriteRoute,
-)
+from culver.channels.core.balance.keeper_commands import commands_of
+from culver.channels.core.balance.keeper_instructions import KeeperInstruction, ReleaseServer
 from culver.channels.core.balance.plan_keeper import PlanKeeper
-from culver.channels.core.channel_plan import Ring
 from culver.channels.core.dispatcher_notes import decode_report
-from culver.channels.core.envelope import pack_entry, pack_ring
-from culver.channels.core.instructions import Command, Instruction, Reply, Send, ServerLink
+from culver.channels.core.instructions import Instruction, Reply, Send, ServerLink
+from culver.channels.core.reserved_names import REPORT_KEY
 from culver.channels.core.server_links import ServerLinks
 
 _READ_SECONDS = 0.25
@@ -78,7 +66,7 @@ class SimulatedKeeper:
         if now >= self._read_at + _READ_SECONDS:
             self._read_at = now
             out += [
-                Send(server, ServerLink.PUBLISH, (b"GET", names.REPORT_KEY), self._reported)
+                Send(server, ServerLink.PUBLISH, (b"GET", REPORT_KEY), self._reported)
                 for server in sorted(self.keeper.ring.numbers)
                 if self._links.is_up(server, ServerLink.PUBLISH)
             ]
@@ -101,13 +89,13 @@ class SimulatedKeeper:
             if isinstance(instruction, ReleaseServer):
                 self.released.append(instruction.server)
             elif self._links.is_up(instruction.server, ServerLink.PUBLISH):
-                return self._write(instruction, self._commands(instruction))
+                return self._write(instruction)
         return []
 
-    def _write(self, instruction: KeeperInstruction, commands: list[Command]) -> list[Instruction]:
+    def _write(self, instruction: KeeperInstruction) -> list[Instruction]:
         server = instruction.server
         self._busy_with = server
-        *first, last = commands
+        *first, last = commands_of(instruction, self._secret)
         done = partial(self._written, server)
         return [
             *(Send(server, ServerLink.PUBLISH, command) for command in first),
@@ -117,30 +105,3 @@ class SimulatedKeeper:
     def _written(self, server: int, reply: Reply, now: float) -> list[Instruction]:
         self._busy_with = None
         return self._write_next(now)
-
-    def _commands(self, instruction: KeeperInstruction) -> list[Command]:
-        match instruction:
-            case WriteRing(_, ring):
-                return self._ring_commands(ring)
-            case WriteEntry(_, channel, entry):
-                return [(b"HSET", names.PLAN_KEY, channel, pack_entry(channel, entry, self._secret))]
-            case WriteRoute(_, route):
-                return [(b"HSET", names.ROUTES_KEY, route.channel, msgspec.msgpack.encode(route))]
-            case DeleteRoute(_, channel):
-                return [(b"HDEL", names.ROUTES_KEY, channel)]
-            case PokeDispatcher():
-                return [(b"PUBLISH", names.ROUTES_CHANNEL, b"")]
-            case RewriteServer(server, ring, entries, routes):
-                commands: list[Command] = [(b"DEL", names.PLAN_KEY, names.ROUTES_KEY, names.REPORT_KEY)]
-                for channel, entry in entries.items():
-                    commands += self._commands(WriteEntry(server, channel, entry))
-                for route in routes:
-                    commands += self._commands(WriteRoute(server, route))
-                # The service writes all this in one transaction. Here the mark says that it is complete.
-                commands.append((b"HSET", names.PLAN_KEY, names.PLAN_MARK, b"1"))
-                return commands + self._ring_commands(ring)
-        raise AssertionError(f"{instruction} is not written to a server")
-
-    def _ring_commands(self, ring: Ring) -> list[Command]:
-        packed = pack_ring(ring, self._secret)
-        return [(b"SET", names.RING_KEY, packed), (b"PUBLISH", names.RING_CHANNEL, packed)]

@@ -63,6 +63,8 @@ class RedisSession:
         self.channels: dict[bytes, None] = {}
         self.patterns: dict[bytes, None] = {}
         self.beyond_soft_limit_since: float | None = None
+        #: The commands since MULTI, which EXEC carries out; None outside of a transaction.
+        self.transaction: list[RedisCommand] | None = None
 
     @property
     def subscriptions(self) -> int:
@@ -151,7 +153,14 @@ class SimulatedRedis:
         function, fewest, most = known
         given = len(command) - 1
         if given < fewest or (most is not None and given > most):
+            if session.transaction is not None:
+                raise NotImplementedError("the simulated server does not abort transactions")
             raise ErrorReply(f"ERR wrong number of arguments for '{name.decode().lower()}' command")
+        if session.transaction is not None and name not in (b"MULTI", b"EXEC"):
+            if name not in KEY_COMMANDS:
+                raise NotImplementedError(f"the simulated server does not take {name.decode()} behind MULTI")
+            session.transaction.append(command)
+            return b"QUEUED"
         if name in KEY_COMMANDS:
             self._keys.now = self._now
             return function(self._keys, *command[1:])
@@ -219,6 +228,24 @@ class SimulatedRedis:
 
     def _ping(self, session: RedisSession, message: bytes = b"PONG") -> object:
         return message
+
+    def _multi(self, session: RedisSession) -> object:
+        if session.transaction is not None:
+            raise NotImplementedError("servers answer MULTI behind MULTI in different words")
+        session.transaction = []
+        return b"OK"
+
+    def _exec(self, session: RedisSession) -> object:
+        if session.transaction is None:
+            raise ErrorReply("ERR EXEC without MULTI")
+        commands, session.transaction = session.transaction, None
+        replies: list[object] = []
+        for command in commands:
+            try:
+                replies.append(self._call(session, command))
+            except ErrorReply as error:
+                replies.append(error)
+        return replies
 
     def _client(self, session: RedisSession, subcommand: bytes, *arguments: bytes) -> object:
         match subcommand.upper(), len(arguments):
@@ -388,6 +415,8 @@ class SimulatedRedis:
 _COMMANDS: dict[bytes, tuple[Callable[..., object], int, int | None]] = {
     b"HELLO": (SimulatedRedis._hello, 0, None),
     b"PING": (SimulatedRedis._ping, 0, 1),
+    b"MULTI": (SimulatedRedis._multi, 0, 0),
+    b"EXEC": (SimulatedRedis._exec, 0, 0),
     b"CLIENT": (SimulatedRedis._client, 1, None),
     b"INFO": (SimulatedRedis._info, 0, None),
     b"SUBSCRIBE": (SimulatedRedis._subscribe, 1, None),

@@ -1,0 +1,70 @@
+"""The Redis commands that carry out what the keeper of the plan says, for the service and for the simulation."""
+
+import msgspec
+
+from culver.channels.core.balance.keeper_instructions import (
+    DeleteEntry,
+    DeleteRoute,
+    KeeperInstruction,
+    PokeDispatcher,
+    ReleaseServer,
+    RewriteServer,
+    WriteEntry,
+    WriteRing,
+    WriteRoute,
+)
+from culver.channels.core.channel_plan import MoveRoute, PlanEntry, Ring
+from culver.channels.core.envelope import pack_entry, pack_ring
+from culver.channels.core.instructions import Command
+from culver.channels.core.reserved_names import (
+    PLAN_KEY,
+    PLAN_MARK,
+    REPORT_KEY,
+    RING_CHANNEL,
+    RING_KEY,
+    ROUTES_CHANNEL,
+    ROUTES_KEY,
+)
+
+
+def commands_of(instruction: KeeperInstruction, secret: bytes) -> list[Command]:
+    """The commands for the instruction's server, in their order. Whoever releases a server sends none."""
+    match instruction:
+        case WriteRing(_, ring):
+            return _write_ring(ring, secret)
+        case WriteEntry(_, channel, entry):
+            return [_write_entry(channel, entry, secret)]
+        case DeleteEntry(_, channel):
+            return [(b"HDEL", PLAN_KEY, channel)]
+        case WriteRoute(_, route):
+            return [_write_route(route)]
+        case DeleteRoute(_, channel):
+            return [(b"HDEL", ROUTES_KEY, channel)]
+        case PokeDispatcher():
+            return [(b"PUBLISH", ROUTES_CHANNEL, b"")]
+        case RewriteServer(_, ring, entries, routes):
+            return [
+                # Nobody may read a part of the plan: a channel without an entry is looked for at its home.
+                (b"MULTI",),
+                (b"DEL", PLAN_KEY, ROUTES_KEY, REPORT_KEY),
+                (b"HSET", PLAN_KEY, PLAN_MARK, b"1"),
+                *(_write_entry(channel, entry, secret) for channel, entry in entries.items()),
+                *map(_write_route, routes),
+                (b"EXEC",),
+                *_write_ring(ring, secret),
+            ]
+        case ReleaseServer():
+            return []
+
+
+def _write_ring(ring: Ring, secret: bytes) -> list[Command]:
+    signed = pack_ring(ring, secret)
+    return [(b"SET", RING_KEY, signed), (b"PUBLISH", RING_CHANNEL, signed)]
+
+
+def _write_entry(channel: bytes, entry: PlanEntry, secret: bytes) -> Command:
+    return (b"HSET", PLAN_KEY, channel, pack_entry(channel, entry, secret))
+
+
+def _write_route(route: MoveRoute) -> Command:
+    return (b"HSET", ROUTES_KEY, route.channel, msgspec.msgpack.encode(route))
