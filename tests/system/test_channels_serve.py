@@ -215,6 +215,7 @@ def test_a_missing_or_wrong_password_ends_a_command_with_a_reason(tmp_path: Path
             refused = run(*command, *url)
             assert refused.returncode == 1
             assert "password" in refused.stderr
+            assert refused.stderr.count("\n") == 1
         assert run("pub", "news", "hello", "--password", "swordfish", *url).returncode == 0
 
 

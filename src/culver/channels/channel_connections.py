@@ -347,8 +347,10 @@ class ChannelConnections:
         if self._waiting:
             self._next_turn()
 
-    def _refused(self, server: int, link: ServerLink, error: CulverError) -> None:
-        self.runner.run(self.core.refused(server, link, error, self.runner.now()))
+    def _refused(self, server: int, link: ServerLink, error: CulverError) -> bool:
+        instructions = self.core.refused(server, link, error, self.runner.now())
+        self.runner.run(instructions)
+        return bool(instructions)
 
     def _address_of(self, server: int) -> str | None:
         return next((each.url for each in self.core.ring.servers if each.number == server), None)

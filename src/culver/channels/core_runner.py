@@ -29,7 +29,8 @@ class CoreRunner:
     """Runs one core on the running event loop. ``carry_out`` gets the instructions that are not about connections.
 
     A server whose address is not known counts as unreachable. ``on_refused`` gets the reason why a server will not
-    have this client, where another attempt cannot help. Close the runner to close all its connections.
+    have this client, where another attempt cannot help, and returns whether somebody is told by an error; if nobody
+    is, the reason is logged. Close the runner to close all its connections.
     """
 
     def __init__(
@@ -41,7 +42,7 @@ class CoreRunner:
         access: ServerAccess,
         settings: LinkSettings,
         name: str,
-        on_refused: Callable[[int, ServerLink, CulverError], None] = lambda server, link, reason: None,
+        on_refused: Callable[[int, ServerLink, CulverError], bool] = lambda server, link, reason: False,
         tick_seconds: float = _TICK_SECONDS,
     ) -> None:
         self._core = core
@@ -53,7 +54,8 @@ class CoreRunner:
         self._name = name
         self._on_refused = on_refused
         self._refusals: dict[tuple[int, ServerLink], CulverError] = {}
-        self._waiting: list[asyncio.Future[None]] = []
+        # Those who wait for a change, and the links that they lack.
+        self._waiting: list[tuple[asyncio.Future[None], list[tuple[int, ServerLink]]]] = []
         self._links: dict[tuple[int, ServerLink], RedisLink] = {}
         self._connecting: dict[tuple[int, ServerLink], asyncio.Task[None]] = {}
         self._loop = asyncio.get_running_loop()
@@ -106,7 +108,7 @@ class CoreRunner:
                 if link in self._refusals:
                     raise fresh_copy(self._refusals[link])
             change: asyncio.Future[None] = self._loop.create_future()
-            self._waiting.append(change)
+            self._waiting.append((change, lacking))
             await change
 
     async def request(self, server: int, kind: ServerLink, command: Command) -> Reply:
@@ -168,12 +170,14 @@ class CoreRunner:
             self._links[server, kind] = link
             self.run(self._core.connected(server, kind, self.now()))
         else:
-            self._note_failure(failure)
             self.run(self._core.disconnected(server, kind, self.now()))
+            is_told = False
             if not failure.retryable:
                 self._refusals[server, kind] = failure
-                self._on_refused(server, kind, failure)
-        for waiting in self._waiting:
+                is_told = self._on_refused(server, kind, failure)
+                is_told |= any((server, kind) in lacking for _, lacking in self._waiting)
+            self._note_failure(failure, is_told=is_told)
+        for waiting, _ in self._waiting:
             if not waiting.done():
                 waiting.set_result(None)
         self._waiting.clear()
@@ -191,8 +195,9 @@ class CoreRunner:
         self._links.pop((server, kind), None)
         self.run(self._core.disconnected(server, kind, self.now()))
 
-    def _note_failure(self, error: CulverError) -> None:
-        if self.last_failure is None or type(error) is not type(self.last_failure):
+    def _note_failure(self, error: CulverError, *, is_told: bool = False) -> None:
+        is_new = self.last_failure is None or type(error) is not type(self.last_failure)
+        if is_new and not is_told:
             logger.warning("%s", error)
         self.last_failure = error
 
