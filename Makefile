@@ -5,6 +5,9 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
+# Tests start hundreds of Python processes: without bytecode on disk, each of them would compile the package again.
+unexport PYTHONDONTWRITEBYTECODE
+
 # One worker more than cores, because many tests wait for processes; an idle worker takes tests from the others.
 PYTEST := $(BIN)/python -m pytest -n $$(( $$(getconf _NPROCESSORS_ONLN) + 1 )) --dist worksteal
 
