@@ -3,12 +3,11 @@
 import ast
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
 PACKAGE = ROOT / "src" / "culver"
-TEXTS = {str(path.relative_to(PACKAGE)): path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py")}
-TREES = {place: ast.parse(text) for place, text in sorted(TEXTS.items())}
 NAMELESS = ("__init__", "__main__")
 
 MOST_MODULES_IN_A_FOLDER = 15
@@ -20,9 +19,23 @@ CROWDED_FOLDERS: set[str] = set()
 WAITING = ("tests/unit", "tests/contracts", "tests/integration")
 
 
+@cache
+def texts() -> dict[str, str]:
+    """By place in the package. Read once a test asks for them, not by every worker that collects."""
+    return {
+        str(path.relative_to(PACKAGE)): path.read_text(encoding="utf-8")
+        for path in sorted(PACKAGE.rglob("*.py"))
+    }
+
+
+@cache
+def trees() -> dict[str, ast.Module]:
+    return {place: ast.parse(text) for place, text in texts().items()}
+
+
 def test_no_two_modules_share_a_name() -> None:
     places = defaultdict(list)
-    for place in TREES:
+    for place in trees():
         if Path(place).stem not in NAMELESS:
             places[Path(place).stem].append(place)
     assert {name: found for name, found in places.items() if len(found) > 1} == {}
@@ -30,7 +43,7 @@ def test_no_two_modules_share_a_name() -> None:
 
 def test_no_two_public_classes_share_a_name() -> None:
     places = defaultdict(list)
-    for place, tree in TREES.items():
+    for place, tree in trees().items():
         for node in tree.body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places[node.name].append(place)
@@ -39,7 +52,7 @@ def test_no_two_public_classes_share_a_name() -> None:
 
 def test_no_folder_has_many_modules() -> None:
     modules = defaultdict(list)
-    for place in map(Path, TREES):
+    for place in map(Path, trees()):
         if place.stem not in NAMELESS:
             modules[str(place.parent)].append(place.stem)
     crowded = {folder: names for folder, names in modules.items() if len(names) > MOST_MODULES_IN_A_FOLDER}
@@ -47,12 +60,12 @@ def test_no_folder_has_many_modules() -> None:
 
 
 def test_no_module_is_long() -> None:
-    lengths = {place: len(text.splitlines()) for place, text in TEXTS.items()}
+    lengths = {place: len(text.splitlines()) for place, text in texts().items()}
     assert {place: lines for place, lines in lengths.items() if lines > MOST_LINES_IN_A_MODULE} == {}
 
 
 def test_every_module_and_package_has_a_docstring() -> None:
-    assert [place for place, tree in TREES.items() if not ast.get_docstring(tree)] == []
+    assert [place for place, tree in trees().items() if not ast.get_docstring(tree)] == []
 
 
 def test_no_unit_or_integration_test_waits_for_a_fixed_time() -> None:
