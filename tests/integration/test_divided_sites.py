@@ -1,4 +1,5 @@
-"""A site whose index is in slices gives what the reference gives, on both engines, whatever the placement."""
+"""A site whose index is in slices gives what the reference gives, whatever the placement. `test_engines` changes the
+placement of a site on Spark."""
 
 import asyncio
 import random
@@ -11,24 +12,29 @@ from culver.config import PipelineSettings, Settings
 from culver.control.elastic_slices import ElasticSlices
 from culver.errors import StorageFull
 from culver.matching import IndexWriter
-from culver.matching.index.storage.version_files import index_versions, read_version
+from culver.matching.index.storage.version_files import index_versions
 from culver.site import RunningSite
-from support.events import random_event
-from support.scenes import Expectation, check, delivered, narrow_predicate, random_steps, run, subscribe
+from support.scenes import (
+    Expectation,
+    check,
+    check_counts,
+    delivered,
+    narrow_predicate,
+    random_steps,
+    run,
+    sets_on_disk,
+    subscribe,
+    subscribe_then_publish,
+)
 from support.until import until
 
 DIVIDING = ["hashed", "event-space", "kmeans"]  # mpartition is to a site what event-space is
 MANY = 250  # subscriptions at once, enough for a placement to learn from
 
 
-def settings_for(data_dir: Path, engine: str, placement: str, slices: int) -> Settings:
-    pipeline = PipelineSettings(engine=engine, spark_master="local[2]", placement=placement, slices=slices)
+def settings_for(data_dir: Path, placement: str, slices: int) -> Settings:
+    pipeline = PipelineSettings(engine="inline", placement=placement, slices=slices)
     return Settings(data_dir=data_dir, pipeline=pipeline)
-
-
-def sets_on_disk(data_dir: Path) -> set[int]:
-    newest = read_version(data_dir / "index", index_versions(data_dir / "index")[-1])
-    return {part.set for part in newest.segments}
 
 
 @pytest.mark.parametrize("slices", [1, 2, 3, 4])
@@ -44,39 +50,9 @@ def test_inline_site_in_slices_gives_what_the_reference_gives(
         await random_steps(site, rng, expected, 30)
         await check(site, expected)
 
-    run(settings_for(tmp_path / "data", "inline", placement, slices), scene, scene)
+    run(settings_for(tmp_path / "data", placement, slices), scene, scene)
     used = slices if placement in ("hashed", "kmeans") else 1  # before anything is learnt, all is in the rest
     assert sets_on_disk(tmp_path / "data") == set(range(used))
-
-
-def check_counts(site: RunningSite, before: int, expected: Expectation, slices: int) -> None:
-    """Nothing is unseen or counted twice: each slice looked at every event since `before`, and what all of them found
-    is what came into the mailboxes."""
-    seen = site.observation.observe()
-    events = seen.log_next_offset - before
-    done = seen.pipeline.slices
-    assert [each.slice for each in done] == [each.slice for each in seen.index] == list(range(slices))
-    assert [each.events for each in done] == [events] * slices
-    assert all(each.sent <= each.events for each in done)
-    found = sum(len([o for o in expected.offsets(name) if o >= before]) for name in expected.windows)
-    assert sum(each.pairs for each in done) == found > 0
-    assert all(min(each.ap_seconds, each.ep_seconds) > 0 for each in done), done
-    assert all((each.m_seconds > 0) == (each.sent > 0) for each in done), done
-    assert sum(each.registrations for each in seen.index) >= len(
-        expected.windows
-    )  # some are in several slices
-    assert (seen.queues.commit, seen.queues.index, seen.queues.match, seen.queues.accept) == (0, 0, 0, 0)
-    assert seen.placement.slices == slices
-
-
-async def subscribe_then_publish(site: RunningSite, rng: random.Random, expected: Expectation) -> None:
-    """Without removals, so that every match counts for a mailbox that is there at the end."""
-    await subscribe(site, rng, expected, MANY)
-    for _ in range(5):
-        events = [random_event(rng) for _ in range(20)]
-        receipt = await site.publications.publish(events)
-        expected.events.update(zip(range(receipt.first_offset, receipt.next_offset), events, strict=True))
-    await delivered(site)
 
 
 def test_counters_of_the_operators_add_up(tmp_path: Path) -> None:
@@ -84,8 +60,8 @@ def test_counters_of_the_operators_add_up(tmp_path: Path) -> None:
     expected = Expectation()
 
     async def scene(site: RunningSite) -> None:
-        before = site.observation.observe().log_next_offset
-        await subscribe_then_publish(site, rng, expected)
+        before = site.observation.observe()
+        await subscribe_then_publish(site, rng, expected, MANY)
         check_counts(site, before, expected, 3)
         seen = site.observation.observe()
         # Each event goes to every slice, and all of them come through batches.
@@ -94,32 +70,8 @@ def test_counters_of_the_operators_add_up(tmp_path: Path) -> None:
         assert sum(each.registrations for each in seen.index) == len(expected.windows)
         assert seen.queues.mailboxes == sum(len(expected.offsets(name)) for name in expected.windows)
 
-    settings = settings_for(tmp_path / "data", "inline", "hashed", 3)
+    settings = settings_for(tmp_path / "data", "hashed", 3)
     run(settings, scene, scene)
-
-
-@pytest.mark.spark
-@pytest.mark.slow(seconds=50)
-def test_spark_site_gives_what_the_reference_gives_while_its_placement_changes_between_starts(
-    tmp_path: Path,
-) -> None:
-    rng = random.Random(12)
-    expected = Expectation()
-
-    async def scene(site: RunningSite) -> None:
-        before = site.observation.observe().log_next_offset
-        await subscribe_then_publish(site, rng, expected)
-        check_counts(site, before, expected, site.observation.observe().placement.slices)
-        # The driver and the data source report a batch each by itself, in either order.
-        await until(lambda: site.observation.observe().pipeline.batches.stages)
-        await until(lambda: site.observation.observe().pipeline.batches.seconds > 0)
-        await random_steps(site, rng, expected, 40)
-        await check(site, expected)
-
-    for placement, slices in (("hashed", 3), ("event-space", 2), ("kmeans", 4)):
-        run(settings_for(tmp_path / "data", "spark", placement, slices), scene)
-        assert sets_on_disk(tmp_path / "data") == set(range(1 if placement == "event-space" else slices))
-        assert list((tmp_path / "data" / "partials").iterdir()) == []
 
 
 def test_housekeeping_goes_on_while_slices_are_being_changed(
@@ -139,7 +91,7 @@ def test_housekeeping_goes_on_while_slices_are_being_changed(
             # Housekeeping counts them, once a second: the second time, the first tick has long begun.
             await until(partial(counted, site, count))
 
-    run(settings_for(tmp_path / "data", "inline", "mpartition", 2), scene)
+    run(settings_for(tmp_path / "data", "mpartition", 2), scene)
 
 
 def test_auto_divides_an_index_that_does_not_fit_and_keeps_one_that_does(tmp_path: Path) -> None:
@@ -205,4 +157,4 @@ def test_a_site_divides_itself_and_on_a_full_disk_makes_room_first(
         await random_steps(site, rng, expected, 10)
         await check(site, expected)
 
-    run(settings_for(tmp_path / "data", "inline", "mpartition", 3), without_room, with_room)
+    run(settings_for(tmp_path / "data", "mpartition", 3), without_room, with_room)

@@ -3,12 +3,13 @@
 import asyncio
 import random
 import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
 from culver.assembly import open_site
-from culver.config import DeliverySettings, PipelineSettings, Settings
+from culver.config import DeliverySettings, LogSettings, PipelineSettings, Settings
 from culver.delivery.deliveries import Delivery
 from culver.errors import NotFound
 from culver.model.language.parser import parse
@@ -16,20 +17,29 @@ from culver.pipeline.spark.checkpoint import damage_in
 from culver.registry.registration import SubscriptionSpec
 from culver.site import RunningSite
 from support.events import random_event
-from support.scenes import Expectation, check, delivered, random_steps, ready, run
+from support.scenes import (
+    Expectation,
+    check,
+    check_counts,
+    delivered,
+    publish,
+    random_steps,
+    ready,
+    run,
+    sets_on_disk,
+    subscribe_then_publish,
+)
 from support.until import until
 
-ENGINES = ["inline", pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.slow(seconds=35)])]
+Act = Callable[[RunningSite], Awaitable[None]]
 
 
-def settings_for(engine: str, data_dir: Path) -> Settings:
-    return Settings(data_dir=data_dir, pipeline=PipelineSettings(engine=engine, spark_master="local[2]"))
+def settings_for(data_dir: Path, engine: str, placement: str = "auto", slices: int = 0) -> Settings:
+    pipeline = PipelineSettings(engine=engine, spark_master="local[2]", placement=placement, slices=slices)
+    return Settings(data_dir=data_dir, pipeline=pipeline)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_mailboxes_hold_what_the_reference_says_through_changes_and_restarts(
-    engine: str, tmp_path: Path
-) -> None:
+def test_mailboxes_hold_what_the_reference_says_through_changes_and_restarts(tmp_path: Path) -> None:
     rng = random.Random(7)
     expected = Expectation()
 
@@ -40,53 +50,94 @@ def test_mailboxes_hold_what_the_reference_says_through_changes_and_restarts(
     async def stop_in_the_middle(site: RunningSite) -> None:
         await random_steps(site, rng, expected, 60)
 
-    run(settings_for(engine, tmp_path / "data"), scene, stop_in_the_middle, scene)
+    run(settings_for(tmp_path / "data", "inline"), scene, stop_in_the_middle, scene)
 
 
-@pytest.mark.spark
-@pytest.mark.slow(seconds=30)
-def test_site_changes_its_engine_between_starts_and_does_without_a_damaged_checkpoint(tmp_path: Path) -> None:
-    rng = random.Random(8)
-    expected = Expectation()
+class SparkLife:
+    """One site's life over several starts, because each of Spark's costs seconds of all cores."""
 
-    async def scene(site: RunningSite) -> None:
-        await random_steps(site, rng, expected, 40)
-        await check(site, expected)
+    def __init__(self, data_dir: Path) -> None:
+        self.data_dir = data_dir
+        self.rng = random.Random(12)
+        self.expected = Expectation()
+        self.checkpoint = data_dir / "spark" / "checkpoint"
 
-    run(settings_for("spark", tmp_path / "data"), scene)
-    run(settings_for("inline", tmp_path / "data"), scene)
-    checkpoint = tmp_path / "data" / "spark" / "checkpoint"
-    assert damage_in(checkpoint) is None
-    newest = max((checkpoint / "offsets").iterdir(), key=lambda path: path.stat().st_mtime_ns)
-    newest.write_bytes(newest.read_bytes()[:-1])
-    run(settings_for("spark", tmp_path / "data"), scene)
-    assert (checkpoint.with_name("checkpoint.unusable") / "offsets" / newest.name).exists()
+    def start(self, placement: str, slices: int, *acts: Act) -> None:
+        async def scene(site: RunningSite) -> None:
+            for act in acts:
+                await act(site)
 
+        run(settings_for(self.data_dir, "spark", placement, slices), scene)
 
-@pytest.mark.spark
-@pytest.mark.slow(seconds=30)
-def test_lost_or_damaged_notification_files_are_made_again(tmp_path: Path) -> None:
-    rng = random.Random(11)
-    expected = Expectation()
-    files = tmp_path / "data" / "delivery" / "notifications"
+    async def steps(self, site: RunningSite) -> None:
+        await random_steps(site, self.rng, self.expected, 40)
 
-    async def scene(site: RunningSite) -> None:
+    async def check(self, site: RunningSite) -> None:
+        await check(site, self.expected)
+
+    async def count(self, site: RunningSite) -> None:
+        await delivered(site)
+        before = site.observation.observe()
+        await subscribe_then_publish(site, self.rng, self.expected, 150)
+        check_counts(site, before, self.expected, before.placement.slices)
+        # The driver and the data source report a batch each by itself, in either order.
+        await until(lambda: site.observation.observe().pipeline.batches.stages)
+        await until(lambda: site.observation.observe().pipeline.batches.seconds > 0)
+
+    async def make_files(self, site: RunningSite) -> None:
         for _ in range(8):
             # The index need not keep a replaced filter once its events are on disk.
-            await random_steps(site, rng, expected, 6, replacing=False)
+            await random_steps(site, self.rng, self.expected, 3, replacing=False)
+            await publish(site, self.rng, self.expected, 3)
             await delivered(site)
-        await check(site, expected)
 
-    run(settings_for("spark", tmp_path / "data"), scene)
-    found = sorted(files.glob("*.ntf"))
-    assert len(found) > 4
-    found[1].unlink()
-    found[3].write_bytes(found[3].read_bytes()[:-1])
-    run(settings_for("spark", tmp_path / "data"), scene)
+    def damage_checkpoint(self) -> Path:
+        assert damage_in(self.checkpoint) is None
+        newest = max((self.checkpoint / "offsets").iterdir(), key=lambda path: path.stat().st_mtime_ns)
+        newest.write_bytes(newest.read_bytes()[:-1])
+        return newest
+
+    def damage_files(self) -> None:
+        """One notification file is lost and another is cut, of the last that were made."""
+        found = sorted((self.data_dir / "delivery" / "notifications").glob("*.ntf"))[-6:]
+        found[1].unlink()
+        found[3].write_bytes(found[3].read_bytes()[:-1])
 
 
-@pytest.mark.parametrize("engine", ["inline"])
-def test_expired_subscription_receives_nothing_more(engine: str, tmp_path: Path) -> None:
+@pytest.mark.spark
+@pytest.mark.slow(seconds=50)
+def test_spark_site_gives_what_the_reference_gives_whatever_happens_between_its_starts(
+    tmp_path: Path,
+) -> None:
+    """It stops in the middle, gets another placement, then another engine, loses its checkpoint and then some of its
+    notification files."""
+    life = SparkLife(tmp_path / "data")
+    partials = life.data_dir / "partials"
+
+    life.start("hashed", 3, life.count, life.steps, life.check, life.steps)
+    assert sets_on_disk(life.data_dir) == {0, 1, 2}
+
+    life.start("event-space", 2, life.check, life.count, life.steps, life.check)
+    assert sets_on_disk(life.data_dir) == {0}, "nothing is learnt yet"
+    assert list(partials.iterdir()) == []
+
+    async def on_inline(site: RunningSite) -> None:
+        await life.steps(site)
+        await life.check(site)
+
+    run(settings_for(life.data_dir, "inline"), on_inline)
+    damaged = life.damage_checkpoint()
+
+    life.start("kmeans", 4, life.count, life.make_files, life.check)
+    assert (life.checkpoint.with_name("checkpoint.unusable") / "offsets" / damaged.name).exists()
+    assert sets_on_disk(life.data_dir) == {0, 1, 2, 3}
+    assert list(partials.iterdir()) == []
+    life.damage_files()
+
+    life.start("kmeans", 4, life.check, life.steps, life.check)
+
+
+def test_expired_subscription_receives_nothing_more(tmp_path: Path) -> None:
     async def scene(site: RunningSite) -> None:
         spec = SubscriptionSpec(parse("TRUE"), id="brief", expires_at_us=time.time_ns() // 1000 + 300_000)
         await site.subscriptions.add([spec])
@@ -96,16 +147,13 @@ def test_expired_subscription_receives_nothing_more(engine: str, tmp_path: Path)
         with pytest.raises(NotFound):
             await site.subscriptions.get("brief")
 
-    run(settings_for(engine, tmp_path / "data"), scene)
+    run(settings_for(tmp_path / "data", "inline"), scene)
 
 
-@pytest.mark.parametrize("engine", ["inline"])
-def test_log_is_trimmed_only_behind_what_mailboxes_need(engine: str, tmp_path: Path) -> None:
-    from culver.config import LogSettings
-
+def test_log_is_trimmed_only_behind_what_mailboxes_need(tmp_path: Path) -> None:
     settings = Settings(
         data_dir=tmp_path / "data",
-        pipeline=PipelineSettings(engine=engine),
+        pipeline=PipelineSettings(engine="inline"),
         log=LogSettings(segment_bytes=20_000),
         delivery=DeliverySettings(),
     )

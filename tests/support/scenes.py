@@ -4,11 +4,15 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
 
 from culver.assembly import open_site
 from culver.config import Settings
+from culver.control import SiteObservation
 from culver.delivery.deliveries import Delivery
 from culver.errors import CulverError
+from culver.matching.index.storage.version_files import index_versions, read_version
 from culver.model.event import Event
 from culver.model.language.parser import parse
 from culver.model.language.predicate import Predicate, evaluate
@@ -21,19 +25,38 @@ from support.until import until
 
 @dataclass
 class Expectation:
-    """What the reference says each mailbox holds."""
+    """What the reference says each mailbox holds. Events and windows are only added, and a window only ends: what a
+    window has been found to match is not evaluated again."""
 
     events: dict[int, Event] = field(default_factory=dict)
     windows: dict[str, list[tuple[int, int | None, Predicate]]] = field(default_factory=dict)
+    _matches: dict[tuple[str, int], "_Matches"] = field(default_factory=dict)
 
     def offsets(self, subscription: str) -> list[int]:
         return sorted(
             offset
-            for offset, event in self.events.items()
-            for since, until, predicate in self.windows[subscription]
-            if since <= offset and (until is None or offset < until)
-            if evaluate(predicate.condition, event) is True
+            for place, (since, until, predicate) in enumerate(self.windows[subscription])
+            for offset in self._matching(subscription, place, since, predicate)
+            if until is None or offset < until
         )
+
+    def _matching(self, subscription: str, place: int, since: int, predicate: Predicate) -> list[int]:
+        matches = self._matches.setdefault((subscription, place), _Matches())
+        matches.offsets += [
+            offset
+            for offset, event in islice(self.events.items(), matches.events, None)
+            if since <= offset and evaluate(predicate.condition, event) is True
+        ]
+        matches.events = len(self.events)
+        return matches.offsets
+
+
+@dataclass
+class _Matches:
+    """What the first so many events have in common with one window."""
+
+    events: int = 0
+    offsets: list[int] = field(default_factory=list)
 
 
 def random_predicate(rng: random.Random) -> Predicate:
@@ -128,6 +151,44 @@ async def check(site: RunningSite, expected: Expectation) -> None:
         got = await received(site, await site.subscriptions.get(subscription))
         texts = [predicate.text for _, _, predicate in windows]
         assert got == expected.offsets(subscription), f"{subscription} {texts}"
+
+
+def check_counts(site: RunningSite, before: SiteObservation, expected: Expectation, slices: int) -> None:
+    """Nothing is unseen or counted twice: each slice looked at every event since `before`, and what all of them found
+    is what came into the mailboxes."""
+    seen = site.observation.observe()
+    first = before.log_next_offset
+    events_before = {each.slice: each.events for each in before.pipeline.slices}
+    done = seen.pipeline.slices
+    assert [each.slice for each in done] == [each.slice for each in seen.index] == list(range(slices))
+    events = [each.events - events_before.get(each.slice, 0) for each in done]
+    assert events == [seen.log_next_offset - first] * slices
+    assert all(each.sent <= each.events for each in done)
+    found = sum(len([o for o in expected.offsets(name) if o >= first]) for name in expected.windows)
+    pairs_before = sum(each.pairs for each in before.pipeline.slices)
+    assert sum(each.pairs for each in done) - pairs_before == found > 0
+    assert all(min(each.ap_seconds, each.ep_seconds) > 0 for each in done), done
+    assert all((each.m_seconds > 0) == (each.sent > 0) for each in done), done
+    assert sum(each.registrations for each in seen.index) >= len(
+        expected.windows
+    )  # some are in several slices
+    assert (seen.queues.commit, seen.queues.index, seen.queues.match, seen.queues.accept) == (0, 0, 0, 0)
+    assert seen.placement.slices == slices
+
+
+async def subscribe_then_publish(
+    site: RunningSite, rng: random.Random, expected: Expectation, subscriptions: int
+) -> None:
+    """Without removals, so that every match counts for a mailbox that is there at the end."""
+    await subscribe(site, rng, expected, subscriptions)
+    for _ in range(5):
+        await publish(site, rng, expected, 20)
+    await delivered(site)
+
+
+def sets_on_disk(data_dir: Path) -> set[int]:
+    newest = read_version(data_dir / "index", index_versions(data_dir / "index")[-1])
+    return {part.set for part in newest.segments}
 
 
 def run(settings: Settings, *scenes: Callable[[RunningSite], Awaitable[None]]) -> None:
