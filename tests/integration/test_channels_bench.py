@@ -1,8 +1,11 @@
 """`culver bench channels` runs whole: servers behind limits, players in processes of their own, both policies."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -67,3 +70,40 @@ def test_quick_reconfigurations_stand_beside_slot_migrations_and_the_analyser_te
     costs = {record["what"]: record["ours"] for record in records if record["experiment"] == "analyser"}
     assert 0 < costs["analyser's questions, of the server's CPU"] < 100
     assert 0 <= costs["dispatcher and analyser, of a core"] < 100
+
+
+def test_a_benchmark_that_is_terminated_leaves_no_process_behind(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "culver", "bench", "channels", "--experiment", "2", "--quick"]
+    # Servers run in the benchmark's temporary folder, and so are told apart from those of others.
+    bench = subprocess.Popen(
+        [*command, "--proxies", "--plots", str(tmp_path / "plots")],
+        cwd=tmp_path,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        deadline = time.monotonic() + 60
+        while len(_processes_in(tmp_path)) < 4 and time.monotonic() < deadline:
+            assert bench.poll() is None
+            time.sleep(0.1)
+        assert len(_processes_in(tmp_path)) >= 4
+        bench.send_signal(signal.SIGTERM)
+        assert bench.wait(timeout=60) == 128 + signal.SIGTERM
+    finally:
+        bench.kill()
+        bench.wait()
+    assert _processes_in(tmp_path) == []
+    assert not list(tmp_path.glob("culver-channels-*"))
+
+
+def _processes_in(folder: Path) -> list[str]:
+    """The command lines of all processes that work in a folder or below it."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if process.joinpath("cwd").readlink().is_relative_to(folder):
+                found.append(process.joinpath("cmdline").read_text().replace("\0", " "))
+        except OSError:
+            continue
+    return found

@@ -129,7 +129,7 @@ async def _serve(
         timeout_graceful_shutdown=_STOP_SECONDS,
         lifespan="off",
     )
-    server = _Server(config)
+    server = EmbeddedServer(config)
     async with service:
         shown = f"http://{host}:{listener.getsockname()[1]}"
         on_ready(shown, [each.url for each in service.ring.servers])
@@ -141,10 +141,12 @@ async def _serve(
             await serving
 
 
-class _Server(uvicorn.Server):
+class EmbeddedServer(uvicorn.Server):
+    """Leaves signals to the program around it: uvicorn would end the process after SIGTERM, before the service has
+    stopped its servers."""
+
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
-        # uvicorn would end the process after SIGTERM, before the service has stopped its servers.
         yield
 
 

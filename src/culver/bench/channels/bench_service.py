@@ -13,7 +13,7 @@ import uvicorn
 from culver.bench.channels.clients.client_crowd import until
 from culver.bench.channels.limited_servers import LimitedServers, cpu_seconds
 from culver.bench.channels.server_networks import ServerNetwork, server_network
-from culver.channels.channel_api import channel_app
+from culver.channels.channel_api import EmbeddedServer, channel_app
 from culver.channels.channel_service import ChannelService, ServiceSettings
 from culver.channels.core.balance.server_groups import Groups
 
@@ -64,7 +64,7 @@ async def bench_service(
             )
             with socket.create_server((network.service_host, 0)) as listener:
                 url = "http://{}:{}".format(*listener.getsockname())
-                http = uvicorn.Server(config)
+                http = EmbeddedServer(config)
                 serving = asyncio.create_task(http.serve([listener]))
                 try:
                     bench = BenchService(network, servers, service, url)

@@ -1,6 +1,7 @@
 """Runs the paper's experiments and our own in turn and draws their plots."""
 
 import asyncio
+import signal
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -27,9 +28,27 @@ _EXPERIMENTS: Mapping[str, Sequence[Measure]] = {
 
 def run(plan: ChannelsPlan, plots: Path, tell: Tell) -> list[Record]:
     """Measure what the plan names, in the paper's order, and draw into the directory `plots`. Raises
-    BenchmarkFailed."""
+    BenchmarkFailed. SIGTERM stops all servers and clients, and ends the program."""
     check_plotting()
-    return asyncio.run(_run(plan, plots, tell))
+    try:
+        return asyncio.run(_run_until_stopped(plan, plots, tell))
+    except asyncio.CancelledError:
+        raise SystemExit(128 + signal.SIGTERM) from None
+
+
+async def _run_until_stopped(plan: ChannelsPlan, plots: Path, tell: Tell) -> list[Record]:
+    stopped = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
+    running = asyncio.ensure_future(_run(plan, plots, tell))
+    waiting = asyncio.ensure_future(stopped.wait())
+    try:
+        await asyncio.wait((running, waiting), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        # A second signal changes nothing: no server must be left behind.
+        waiting.cancel()
+        running.cancel()
+        await asyncio.wait((running,))
+    return running.result()
 
 
 async def _run(plan: ChannelsPlan, plots: Path, tell: Tell) -> list[Record]:
