@@ -20,6 +20,6 @@ def test_moving_channels_lose_nothing(first: int) -> None:
     assert run_seeds(moving_channels, range(first, first + _SEEDS_OF_TEST))
 
 
-@pytest.mark.parametrize("seed", [89, 251, 1111, 1231, 1394, 5746, 6100, 6286])
+@pytest.mark.parametrize("seed", [89, 251, 1111, 1231, 1316, 1394, 5746, 6100, 6286, 7091])
 def test_seeds_that_once_found_a_silent_loss_stay_mended(seed: int) -> None:
     assert run_seeds(troubled_channels, [seed])
