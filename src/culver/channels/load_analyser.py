@@ -3,7 +3,7 @@
 The paper's analyser subscribes to every channel (section III-A). This one asks for ``INFO``, for ``PUBSUB NUMSUB`` of
 the busiest channels and for ``CLIENT LIST``, all by one connection, and stores the load on the server, where the
 balancer reads it. Only while the server carries out clearly more than clients report does it subscribe to a few
-channels for a moment, by a connection of its own: ``core/foreign_traffic`` decides when and for how long.
+channels for a moment, by a connection of its own: ``core/balance/foreign_traffic`` decides when and for how long.
 """
 
 import asyncio
@@ -14,8 +14,8 @@ from typing import Any
 
 import msgspec
 
+from culver.channels.core.balance.foreign_traffic import MOST_NAMED_CHANNELS, ForeignTraffic, PublishCounts
 from culver.channels.core.channel_load import ClientLoadReport, LoadWindow, ServerFigures
-from culver.channels.core.foreign_traffic import MOST_NAMED_CHANNELS, ForeignTraffic, PublishCounts
 from culver.channels.core.reserved_names import LOAD_KEY
 from culver.channels.servers.redis_link import RedisLink
 from culver.errors import CulverError

@@ -6,9 +6,7 @@ from random import Random
 
 import pytest
 
-from culver.channels.core.channel_load import ChannelUse
-from culver.channels.core.envelope import pack_message
-from culver.channels.core.foreign_traffic import (
+from culver.channels.core.balance.foreign_traffic import (
     MOST_OBSERVED_BYTES,
     MOST_OBSERVED_CHANNELS,
     MOST_OBSERVED_MESSAGES,
@@ -17,6 +15,8 @@ from culver.channels.core.foreign_traffic import (
     ForeignTraffic,
     PublishCounts,
 )
+from culver.channels.core.channel_load import ChannelUse
+from culver.channels.core.envelope import pack_message
 
 
 class Looks:
