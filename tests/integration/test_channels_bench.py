@@ -1,17 +1,18 @@
 """`culver bench channels` runs whole: servers behind limits, players in processes of their own, both policies."""
 
+import asyncio
 import json
 import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from culver.channels.servers.server_program import find_server_program
 from culver.errors import ServerNotStarted
+from support.until import until
 
 try:
     find_server_program()
@@ -83,11 +84,7 @@ def test_a_benchmark_that_is_terminated_leaves_no_process_behind(tmp_path: Path)
         stderr=subprocess.DEVNULL,
     )
     try:
-        deadline = time.monotonic() + 60
-        while len(_processes_in(tmp_path)) < 4 and time.monotonic() < deadline:
-            assert bench.poll() is None
-            time.sleep(0.1)
-        assert len(_processes_in(tmp_path)) >= 4
+        asyncio.run(until(lambda: len(_processes_in(tmp_path)) >= 4, 60))
         bench.send_signal(signal.SIGTERM)
         assert bench.wait(timeout=60) == 128 + signal.SIGTERM
     finally:
