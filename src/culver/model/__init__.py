@@ -1,6 +1,6 @@
 """The model: events, values, predicates and the filter language. No input or output here."""
 
-from culver.model.event import Event as Event
+from culver.model.event import Event as Event, Origin as Origin
 from culver.model.identifiers import (
     COLUMNAR as COLUMNAR,
     DELIVERY_ID as DELIVERY_ID,
@@ -11,4 +11,10 @@ from culver.model.identifiers import (
 )
 from culver.model.text import normalise_text as normalise_text
 from culver.model.timestamps import EARLIEST as EARLIEST, LATEST as LATEST
-from culver.model.values import Domain as Domain, Kind as Kind, Timestamp as Timestamp, Value as Value
+from culver.model.values import (
+    Domain as Domain,
+    Kind as Kind,
+    Timestamp as Timestamp,
+    Value as Value,
+    domain_of as domain_of,
+)

@@ -7,14 +7,23 @@ import msgspec
 from culver.model.values import Value
 
 
+class Origin(msgspec.Struct, frozen=True):
+    """Where an event of another site was published: that site's name, and the event's offset in its log. The pair
+    names the event in the whole overlay."""
+
+    site: str
+    offset: int
+
+
 class Event(msgspec.Struct, frozen=True):
     """`context` holds CloudEvents context attributes (none for plain JSON), `data` the fields of the data by dotted
     path, `payload` the JSON text that subscribers receive. All values obey the value rules: strings are in NFC, reals
-    finite, integers of 64 bits."""
+    finite, integers of 64 bits. An event that was published here has no `origin`."""
 
     context: Mapping[str, Value]
     data: Mapping[str, Value]
     payload: bytes
+    origin: Origin | None = None
 
     def value(self, name: str) -> Value | None:
         """The value that `name` means in a filter, or None where the event has none.

@@ -12,6 +12,8 @@ from culver.model.columns.event_batch import (
     deserialise as deserialise,
     encode as encode,
     event_at as event_at,
+    from_elsewhere as from_elsewhere,
+    origins as origins,
     pack as pack,
     received_times as received_times,
     serialise as serialise,

@@ -13,6 +13,13 @@ name:
 
 A null is an absent value, and a row has at most one kind of each attribute. A timestamp is an int64, not Arrow's
 timestamp, because kernels compare integers and the column's name has the kind anyway.
+
+A batch with events of other sites has two columns more, which no filter can name, because their place is neither the
+context nor the data. Both are null for an event that was published here:
+
+    o:s:site   o:i:offset
+    "lugano"   4711
+    null       null
 """
 
 import functools
@@ -27,13 +34,14 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from culver.model.columns.arrow_message import BINARY, COLUMN_TYPES, END_OF_STREAM, Layout, Packed
-from culver.model.event import Event
+from culver.model.event import Event, Origin
 from culver.model.values import KIND_OF_TYPE, Kind, Timestamp, Value
 
 PAYLOAD = "payload"
 RECEIVED = "received_us"
 CONTEXT = "c"
 DATA = "d"
+ORIGIN = "o"
 
 _DATA_PREFIX = "data."
 PAYLOAD_INDEX, _RECEIVED_INDEX = 0, 1
@@ -49,11 +57,14 @@ _PAYLOAD_BYTES = 1 << 28
 # The place, the type of the values, and the attribute's name.
 _Column = tuple[str, type, str]
 _Members = tuple[tuple[str, ...], tuple[type, ...]]
-# The names and types of the data, and those of the context.
-_Shape = tuple[tuple[str, ...], tuple[type, ...], _Members]
-# The payload, when it was received, and the values.
+# The names and types of the data, those of the context, and whether there is an origin.
+_Shape = tuple[tuple[str, ...], tuple[type, ...], _Members, bool]
+# The payload, when it was received, the values, and the origin if there is one.
 _Row = tuple[Any, ...]
 _NO_CONTEXT: _Members = ((), ())
+_SITE, _OFFSET = "site", "offset"
+_ORIGIN_COLUMNS: tuple[_Column, _Column] = ((ORIGIN, str, _SITE), (ORIGIN, int, _OFFSET))
+_SITE_COLUMN, _OFFSET_COLUMN = f"{ORIGIN}:{Kind.STRING}:{_SITE}", f"{ORIGIN}:{Kind.INTEGER}:{_OFFSET}"
 
 
 def encode(events: Sequence[Event], received_us: int, max_columns: int = 1024) -> list[pa.RecordBatch]:
@@ -73,11 +84,12 @@ def pack(events: Sequence[Event], received_us: int, max_columns: int = 1024) -> 
     places: list[int] | None = None
     values = payload_bytes = 0
     for event in events:
-        context, data, payload = event.context, event.data, event.payload
+        context, data, payload, origin = event.context, event.data, event.payload, event.origin
         shape = (
             tuple(data),
             tuple(map(type, data.values())),
             (tuple(context), tuple(map(type, context.values()))) if context else _NO_CONTEXT,
+            origin is not None,
         )
         if shape != last:
             last, places = shape, shapes.get(shape)
@@ -98,7 +110,8 @@ def pack(events: Sequence[Event], received_us: int, max_columns: int = 1024) -> 
             places = shapes[shape] = []
             columns = wanted
         places.append(len(rows))
-        rows.append((payload, received_us, *context.values(), *data.values()))
+        row = (payload, received_us, *context.values(), *data.values())
+        rows.append(row if origin is None else (*row, origin.site, origin.offset))
     if rows:
         batches.append(_build(rows, shapes, columns))
     return batches
@@ -174,6 +187,8 @@ def event_at(batch: pa.RecordBatch, row: int) -> Event:
     """The event of one row; slow, for the reference and for tools."""
     context: dict[str, Value] = {}
     data: dict[str, Value] = {}
+    origin: dict[str, Any] = {}
+    members: dict[str, dict[str, Any]] = {CONTEXT: context, DATA: data, ORIGIN: origin}
     for index, column in enumerate(batch.schema.names):
         where, kind, name = _parse_column_name(column)
         value = batch.column(index)[row].as_py() if where else None
@@ -183,8 +198,25 @@ def event_at(batch: pa.RecordBatch, row: int) -> Event:
             value = Timestamp(value)
         elif kind == Kind.STRINGS:
             value = tuple(value)
-        (context if where == CONTEXT else data)[name] = value
-    return Event(context, data, batch.column(PAYLOAD_INDEX)[row].as_py())
+        members[where][name] = value
+    payload = batch.column(PAYLOAD_INDEX)[row].as_py()
+    return Event(context, data, payload, Origin(**origin) if origin else None)
+
+
+def from_elsewhere(batch: pa.RecordBatch) -> NDArray[np.bool_] | None:
+    """Which rows are events of other sites; None where there are none."""
+    place = batch.schema.get_field_index(_SITE_COLUMN)
+    if place < 0 or (sites := batch.column(place)).null_count == len(sites):
+        return None
+    result: NDArray[np.bool_] = sites.is_valid().to_numpy(zero_copy_only=False)
+    return result
+
+
+def origins(batch: pa.RecordBatch) -> tuple[list[str | None], list[int | None]]:
+    """The site and the offset that each row's event comes from, None for an event that was published here."""
+    if from_elsewhere(batch) is None:
+        return [None] * batch.num_rows, [None] * batch.num_rows
+    return batch.column(_SITE_COLUMN).to_pylist(), batch.column(_OFFSET_COLUMN).to_pylist()
 
 
 def received_times(batch: pa.RecordBatch) -> NDArray[np.int64]:
@@ -237,10 +269,10 @@ def _parse_column_name(column: str) -> tuple[str, str, str]:
 
 @functools.lru_cache(maxsize=256)
 def _columns_of_shape(shape: _Shape) -> dict[_Column, None]:
-    data_names, data_types, (context_names, context_types) = shape
+    data_names, data_types, (context_names, context_types), has_origin = shape
     columns = [(CONTEXT, kind, name) for name, kind in zip(context_names, context_types, strict=True)]
     columns += [(DATA, kind, name) for name, kind in zip(data_names, data_types, strict=True)]
-    return dict.fromkeys(columns)
+    return dict.fromkeys((*columns, *_ORIGIN_COLUMNS) if has_origin else columns)
 
 
 def _build(rows: list[_Row], shapes: dict[_Shape, list[int]], columns: Iterable[_Column]) -> Packed:
