@@ -20,7 +20,12 @@ FILTERS: Mapping[str, str] = {
     "reference": "culver.matching.filters.reference:ReferenceFilter",
     "counting": "culver.matching.filters.counting:CountingFilter",
     "columnar": "culver.matching.filters.columnar:ColumnarFilter",
+    "encoded": "culver.matching.encoded.encoded_filter:EncodedFilter",
 }
+
+EXACT_FILTERS = tuple(sorted(FILTERS.keys() - {"encoded"}))
+"""Those that read filter texts and give exactly the subscriptions that an event satisfies. Clients may choose one as
+a subscription's scheme; `encoded` is for what sites tell one another."""
 
 PLACEMENTS: Mapping[str, str] = {
     "replicated": "culver.placement.fixed_placements:Replicated",

@@ -1,6 +1,7 @@
 """Matching: which subscriptions an event satisfies.
 
-`filters/` match subscriptions in memory. `index/` draws the way from clauses to files to matches.
+`filters/` match subscriptions in memory. `index/` draws the way from clauses to files to matches. `encoded/` has what
+sites tell one another about their subscriptions.
 """
 
 from typing import TYPE_CHECKING
@@ -8,6 +9,19 @@ from typing import TYPE_CHECKING
 from culver.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from culver.matching.encoded.encoded_filter import EncodedFilter as EncodedFilter
+    from culver.matching.encoded.encoded_predicate import (
+        ENCODED as ENCODED,
+        NOTHING as NOTHING,
+        EncodedPredicate as EncodedPredicate,
+        predicate_of as predicate_of,
+    )
+    from culver.matching.encoded.predicate_delta import (
+        PredicateDelta as PredicateDelta,
+        apply_delta as apply_delta,
+        delta as delta,
+    )
+    from culver.matching.encoded.predicate_summary import PredicateSummary as PredicateSummary
     from culver.matching.filter import (
         MOST_EVENTS as MOST_EVENTS,
         Filter as Filter,

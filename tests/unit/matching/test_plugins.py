@@ -18,7 +18,7 @@ def test_a_known_name_gives_a_placement_of_that_name(name: str) -> None:
 
 
 def test_an_unknown_name_lists_the_known_ones() -> None:
-    with pytest.raises(InvalidConfiguration, match="'fast'; known: columnar, counting, reference"):
+    with pytest.raises(InvalidConfiguration, match="'fast'; known: columnar, counting, encoded, reference"):
         filter_named("fast")
     with pytest.raises(
         InvalidConfiguration,

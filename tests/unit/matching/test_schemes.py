@@ -211,7 +211,7 @@ def test_a_scheme_that_cannot_be_had_is_refused_and_not_passed_over(tmp_path: Pa
         Index.open(tmp_path, 1)
     with (
         Index.open(tmp_path, 1, filters=filter_named) as index,
-        pytest.raises(InvalidConfiguration, match="columnar, counting, reference"),
+        pytest.raises(InvalidConfiguration, match="columnar, counting, encoded, reference"),
     ):
         index.match(batch_of({"x": 1}))
 

@@ -1,0 +1,162 @@
+"""What one site advertises: its aggregated, encoded predicates, and the text that a registry stores as a filter.
+
+    encoded 1 cells 256 4 equal:string:symbol,exists:number:price 2 QwkDE...
+            |   |    |  |   forms, sorted, percent-encoded        |   the vectors
+       version  |  bits hashes                                  vectors
+            encoding
+
+The vectors are one after another a string of bits, mostly zeros. The text has the distance of each bit that is set
+from the one before it, the first from place -1: seven bits to a byte, the lowest first, with the eighth bit set where
+another byte follows. A distance takes one or two bytes. The bytes are in base64 without padding; where there are no
+vectors, or one that has no bit, the last part is "-".
+"""
+
+import base64
+import binascii
+from itertools import pairwise
+from urllib.parse import quote, unquote
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from culver.config import UNLIMITED_FILTERS
+from culver.errors import InvalidFilter
+from culver.matching.encoded.bloom_vectors import BITS, FEWEST_BITS, HASHES, MOST_HASHES, bit_matrix
+from culver.matching.encoded.constraint_options import CELLS, ENCODINGS
+from culver.matching.encoded.forms import Form
+from culver.model.language import Constant, Predicate, parse
+
+ENCODED = "encoded"
+"""The name of the filtering scheme."""
+
+MOST_VECTORS = 1 << 14
+MOST_FORMS = 1 << 12
+MOST_CHARACTERS = 1 << 22
+_LONGEST_FORM = 4096  # bytes of UTF-8
+_START = f"{ENCODED} 1"
+_NO_BITS = "-"
+_PARTS = 8
+
+
+class EncodedPredicate(msgspec.Struct, frozen=True):
+    """The content of one advertisement. `forms` and `vectors` are sorted and distinct; each vector has `bits` / 8
+    bytes. An event matches where its categories of these forms (see `forms`) have all bits of some vector. No vector
+    of a summary covers another, and others are harmless: nothing relies on it."""
+
+    encoding: str
+    bits: int
+    hashes: int
+    forms: tuple[str, ...]
+    vectors: tuple[bytes, ...]
+
+    @property
+    def text(self) -> str:
+        """One line of printable ASCII, the same for equal predicates."""
+        forms = ",".join(quote(form, safe=":") for form in self.forms) or _NO_BITS
+        parameters = f"{self.encoding} {self.bits} {self.hashes}"
+        return f"{_START} {parameters} {forms} {len(self.vectors)} {_pack(self.vectors, self.bits)}"
+
+    @property
+    def matches_everything(self) -> bool:
+        return bool(self.vectors) and not any(self.vectors[0])
+
+    @classmethod
+    def parse(cls, text: str) -> "EncodedPredicate":
+        """Read a text, from whomever. Raises InvalidFilter for anything but the one text of a valid predicate."""
+        if len(text) > MOST_CHARACTERS:
+            raise _refusal(f"has {len(text)} characters, more than {MOST_CHARACTERS}")
+        parts = text.split(" ")
+        if len(parts) != _PARTS or " ".join(parts[:2]) != _START:
+            raise _refusal(f"does not begin with {_START!r} and have {_PARTS} parts")
+        _, _, encoding, bits, hashes, forms, count, packed = parts
+        try:
+            names = () if forms == _NO_BITS else tuple(map(_form_of, forms.split(",", MOST_FORMS)))
+            size = int(bits)
+            number = int(count)
+            if number > MOST_VECTORS or size not in BITS:
+                raise ValueError("too many vectors, or no number of bits")
+            made = cls(encoding, size, int(hashes), names, _unpack(packed, number, size))
+        except (ValueError, binascii.Error) as exc:
+            raise _refusal(f"is damaged: {str(exc)[:100]}") from None
+        made.check()
+        if made.text != text:
+            raise _refusal("is not written as it must be")
+        return made
+
+    def check(self) -> None:
+        """Raises InvalidFilter unless all members are as they must be."""
+        if self.encoding not in ENCODINGS:
+            raise _refusal(f"has the unknown encoding {self.encoding[:40]!r}; known: {', '.join(ENCODINGS)}")
+        if self.bits not in BITS or not 1 <= self.hashes <= MOST_HASHES:
+            raise _refusal(f"has {self.bits} bits and {self.hashes} hashes")
+        if len(self.forms) > MOST_FORMS or len(self.vectors) > MOST_VECTORS:
+            raise _refusal(f"has {len(self.forms)} forms and {len(self.vectors)} vectors")
+        if any(len(vector) != self.bits // 8 for vector in self.vectors):
+            raise _refusal(f"has a vector that is not of {self.bits} bits")
+        for each in (self.forms, self.vectors):
+            if any(left >= right for left, right in pairwise(each)):  # type: ignore[operator]
+                raise _refusal("is not sorted")
+
+
+NOTHING = EncodedPredicate(CELLS, FEWEST_BITS, HASHES[0], (), ())
+"""Matches no event."""
+
+
+def predicate_of(text: str, scheme: str) -> Predicate:
+    """The predicate of a registration's filter. That of an encoded one has an empty clause, so that whatever divides
+    subscriptions by their clauses sends it every event; the filter of the scheme reads the text."""
+    if scheme == ENCODED:
+        return Predicate(text, Constant(True), ((),))
+    return parse(text, UNLIMITED_FILTERS)
+
+
+def _form_of(quoted: str) -> str:
+    text = unquote(quoted, errors="strict")
+    if len(text.encode()) > _LONGEST_FORM:
+        raise ValueError("a form is too long")
+    return Form.parse(text).text
+
+
+def _refusal(what: str) -> InvalidFilter:
+    return InvalidFilter(f"the text of the encoded predicate {what}", field="filter")
+
+
+def _pack(vectors: tuple[bytes, ...], bits: int) -> str:
+    matrix = bit_matrix(vectors, bits)
+    flags = np.unpackbits(matrix.view(np.uint8).ravel(), bitorder="little")
+    distances = np.diff(np.flatnonzero(flags), prepend=-1)
+    if not len(distances):
+        return _NO_BITS
+    pairs = np.empty((len(distances), 2), np.uint8)
+    long = distances > 0x7F
+    pairs[:, 0] = (distances & 0x7F) | (long << 7)
+    pairs[:, 1] = distances >> 7
+    kept = np.ones_like(pairs, np.bool_)
+    kept[:, 1] = long
+    return base64.b64encode(pairs[kept].tobytes()).rstrip(b"=").decode()
+
+
+def _unpack(packed: str, count: int, bits: int) -> tuple[bytes, ...]:
+    flags = np.zeros(count * bits, np.uint8)
+    if packed != _NO_BITS:
+        data = base64.b64decode(packed + "=" * (-len(packed) % 4), validate=True)
+        flags[_places(np.frombuffer(data, np.uint8), len(flags))] = 1
+    raw = np.packbits(flags, bitorder="little").tobytes()
+    size = bits // 8
+    return tuple(raw[place : place + size] for place in range(0, count * size, size))
+
+
+def _places(data: NDArray[np.uint8], end: int) -> NDArray[np.int64]:
+    """The places of the bits from their distances."""
+    goes_on = data > 0x7F
+    if not len(data) or goes_on[-1] or np.any(goes_on[1:] & goes_on[:-1]):
+        raise ValueError("a distance has no end")
+    starts = np.flatnonzero(~np.concatenate([[False], goes_on[:-1]]))
+    distances = data[starts].astype(np.int64) & 0x7F
+    two = np.flatnonzero(goes_on[starts])
+    distances[two] |= data[starts[two] + 1].astype(np.int64) << 7
+    places = np.cumsum(distances) - 1
+    if np.any(distances == 0) or places[-1] >= end:
+        raise ValueError("a bit has no place")
+    return places

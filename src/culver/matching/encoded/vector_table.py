@@ -1,0 +1,154 @@
+"""Hot: all vectors of all registrations, and which of them lie within an event's vector.
+
+A vector has few bits, and an event has most of them not. So a vector stands in the bucket of its rarest bit, and an
+event looks only into the buckets of the bits that it has. There, the next four bits, the rarest first, decide nearly
+always, without a branch; only if the event has all four are the others looked at.
+
+    bit        0     1     2     3     4     5  ...          counted over all vectors
+    bucket     | v7  | v0  v3    |     | v1  | ...
+                       |
+               heads   9 17 40 2   rest  63 5                 places of bits, 16 bits each, the rarest first
+    event      marks   0 1 0 0 1 ...                          a byte for each bit
+
+The vectors of an event come as words (see `event_vectors`), perhaps for more bits, and are folded.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from culver.jit import Bytes, Integers, Masks, Ranks, Shorts, compiled, read_only
+from culver.matching.encoded.bloom_vectors import bit_matrix
+
+_HEAD = 4
+_NONE_SKIPPED: Bytes = np.zeros(0, np.uint8)
+
+
+class VectorTable(NamedTuple):
+    """All read-only."""
+
+    bits: int
+    bucket_start: Integers  # per bit, and one more
+    heads: Ranks  # four for each vector, in the order of buckets
+    rest_start: Integers
+    rest: Ranks
+    owners: Shorts  # per vector: the place of its registration
+    always: Shorts  # the places of registrations that have a vector without bits
+    numbers: Integers  # per registration
+
+
+def table_of(
+    vectors: Sequence[bytes], bits: int, owners: NDArray[np.int64], numbers: NDArray[np.int64]
+) -> VectorTable:
+    """The table of some vectors; vector i belongs to registration `owners[i]`, whose number is
+    `numbers[owners[i]]`."""
+    matrix = bit_matrix(vectors, bits)
+    empty = ~matrix.any(axis=1)
+    always, matrix, owners = owners[empty], matrix[~empty], owners[~empty]
+    vector, place = _set_bits(matrix)
+    counts = np.bincount(place, minlength=bits)
+    # By vector, the rarest bit first.
+    order = np.lexsort((place, counts[place], vector))
+    place = place[order]
+    sizes = np.bincount(vector, minlength=len(matrix))
+    starts = np.zeros(len(matrix) + 1, np.int64)
+    np.cumsum(sizes, out=starts[1:])
+    bucket = place[starts[:-1]] if len(matrix) else place
+    by_bucket = np.argsort(bucket, kind="stable")
+    # The bits of a vector after the first; where there are too few for a head, the first again.
+    ahead = starts[:-1, None] + np.arange(1, _HEAD + 1)
+    ahead = np.where(ahead < starts[1:, None], ahead, starts[:-1, None])
+    heads = place[ahead[by_bucket]] if len(matrix) else np.zeros((0, _HEAD), np.int64)
+    more = np.maximum(sizes - 1 - _HEAD, 0)[by_bucket]
+    rest_start = np.zeros(len(matrix) + 1, np.int64)
+    np.cumsum(more, out=rest_start[1:])
+    first = starts[:-1][by_bucket] + 1 + _HEAD
+    rest = place[np.repeat(first - rest_start[:-1], more) + np.arange(rest_start[-1])]
+    return VectorTable(
+        bits,
+        read_only(np.searchsorted(bucket[by_bucket], np.arange(bits + 1))),
+        read_only(heads.astype(np.uint16).ravel()),
+        read_only(rest_start),
+        read_only(rest.astype(np.uint16)),
+        read_only(owners[by_bucket].astype(np.int32)),
+        read_only(np.unique(always).astype(np.int32)),
+        read_only(numbers),
+    )
+
+
+def minimal_vectors(vectors: Sequence[bytes], bits: int) -> list[bytes]:
+    """Those of some distinct vectors that have no other one within them, in the same order."""
+    if not vectors:
+        return []
+    every = np.arange(len(vectors))
+    table = table_of(vectors, bits, every, every)
+    offsets, _ = find_within(
+        table, bit_matrix(vectors, bits).ravel(), bits // 64, len(vectors), _NONE_SKIPPED
+    )
+    # Each has itself within it.
+    return [vector for vector, found in zip(vectors, np.diff(offsets).tolist(), strict=True) if found == 1]
+
+
+def _set_bits(matrix: Masks) -> tuple[Integers, Integers]:
+    flags = np.unpackbits(np.ascontiguousarray(matrix).view(np.uint8), axis=1, bitorder="little")
+    vector, place = np.nonzero(flags)
+    return vector, place
+
+
+@compiled
+def find_within(
+    table: VectorTable, words: Masks, width: int, rows: int, skipped: Bytes
+) -> tuple[Integers, Integers]:
+    """Offsets per row, and the numbers of the registrations with a vector within that of the row, distinct for each
+    row. A row has `width` words; a row marked in `skipped` (if that is not empty) has no matches."""
+    bits, numbers, owners = table.bits, table.numbers, table.owners
+    bucket_start, heads, rest_start, rest = table.bucket_start, table.heads, table.rest_start, table.rest
+    always = table.always
+    own_width = bits >> 6
+    folded = np.zeros(own_width, np.uint64)
+    marks = np.zeros(bits, np.uint8)
+    last_row = np.full(len(numbers), -1, np.int32)  # in which each registration has matched
+    offsets = np.zeros(rows + 1, np.int64)
+    result = np.empty(max(256, len(numbers)), np.int64)
+    found = 0
+    for row in range(rows):
+        if len(skipped) > 0 and skipped[row] != 0:
+            offsets[row + 1] = found
+            continue
+        if found + len(numbers) > len(result):
+            larger = np.empty(2 * len(result) + len(numbers), np.int64)
+            larger[:found] = result[:found]
+            result = larger
+        for i in range(own_width):
+            folded[i] = 0
+        for i in range(width):
+            folded[i & (own_width - 1)] |= words[row * width + i]
+        for i in range(bits):
+            marks[i] = (folded[i >> 6] >> np.uint64(i & 63)) & np.uint64(1)
+        for i in range(len(always)):
+            last_row[always[i]] = row
+            result[found] = numbers[always[i]]
+            found += 1
+        for bit in range(bits):
+            if marks[bit] == 0:
+                continue
+            for vector in range(bucket_start[bit], bucket_start[bit + 1]):
+                at = 4 * vector
+                if (
+                    marks[heads[at]] & marks[heads[at + 1]] & marks[heads[at + 2]] & marks[heads[at + 3]]
+                ) == 0:
+                    continue
+                within = True
+                for i in range(rest_start[vector], rest_start[vector + 1]):
+                    if marks[rest[i]] == 0:
+                        within = False
+                        break
+                owner = owners[vector]
+                if within and last_row[owner] != row:
+                    last_row[owner] = row
+                    result[found] = numbers[owner]
+                    found += 1
+        offsets[row + 1] = found
+    return offsets, result[:found]
