@@ -20,9 +20,9 @@ import numpy as np
 from culver.config import UNLIMITED_FILTERS
 from culver.control.compactor import Compactor
 from culver.errors import NotFound, Unavailable
-from culver.matching import ClauseTable, Entry, IndexWriter, compile_rows
+from culver.matching import ClauseTable, Entry, IndexWriter, compile_rows, predicate_of
 from culver.model.columns import read_columns
-from culver.model.language import Predicate, parse, prepare
+from culver.model.language import Predicate, prepare
 from culver.pipeline import HeadTracker
 from culver.registry import (
     AssignPosition,
@@ -300,7 +300,7 @@ class Catalogue:
                 tables.append(_table(each, self._tables.pop(each.number, None)))
             else:
                 predicate = self._predicates.pop(each.number, None)
-                predicate = predicate or parse(each.filter, UNLIMITED_FILTERS)
+                predicate = predicate or predicate_of(each.filter, each.scheme)
                 entries.append(Entry(each.number, predicate, each.since, each.scheme))
         return entries, tables
 

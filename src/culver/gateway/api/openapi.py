@@ -11,7 +11,7 @@ from culver.gateway.api.operations import JSON, PATH_PARAMETERS, Operation
 from culver.gateway.problems import KINDS, PROBLEM_TYPE, STATUS_OF_FIELD
 from culver.messages import ClientMessage, EventObject, Problem, ServerMessage
 from culver.model import COLUMNAR
-from culver.plugins import FILTERS
+from culver.plugins import EXACT_FILTERS
 from culver.version import __version__
 
 Node = dict[str, Any]
@@ -123,7 +123,7 @@ def _add_limits(components: dict[str, Node], settings: Settings) -> None:
     events, registry, delivery = settings.events, settings.registry, settings.delivery
     keywords: dict[str, Node] = {
         "filter": {"maxLength": settings.filters.max_length},
-        "scheme": {"enum": sorted(FILTERS), "default": COLUMNAR},
+        "scheme": {"enum": list(EXACT_FILTERS), "default": COLUMNAR},
         "rows": {"minItems": 1, "maxItems": registry.max_rows},
         "columns": {"minItems": 1},
         "events": {"minItems": 1, "maxItems": events.max_batch},

@@ -30,7 +30,7 @@ from culver.messages import (
 )
 from culver.model import COLUMNAR
 from culver.model.language import Predicate, parse
-from culver.plugins import FILTERS
+from culver.plugins import EXACT_FILTERS
 from culver.registry import Registration, SubscriptionSpec, check_id
 from culver.roles import Session, Site, no_channel_service
 
@@ -153,8 +153,8 @@ async def _open(site: Site, spec: SubscriptionSpec, after: int | None) -> Sessio
 
 def check_scheme(name: str | None) -> str:
     """The filtering scheme of that name, or the default. Raises InvalidRequest."""
-    if name is not None and name not in FILTERS:
-        known = sorted(FILTERS)
+    if name is not None and name not in EXACT_FILTERS:
+        known = list(EXACT_FILTERS)
         raise InvalidRequest(
             f"there is no filtering scheme {name[:100]!r}; known: {', '.join(known)}",
             field="scheme",

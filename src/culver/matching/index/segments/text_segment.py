@@ -7,7 +7,7 @@ container of kind "texts"
 
 A process makes the filter once, however many versions name the segment, and only if it matches events: a text of two
 conditions takes about 0.1 ms to parse. Recently parsed texts are remembered, because a new segment mostly holds what
-was in the small ones before it.
+was in the small ones before it. Those of encoded predicates are long, and not parsed here.
 """
 
 import itertools
@@ -21,15 +21,15 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from culver.config import UNLIMITED_FILTERS
 from culver.jit import Bytes, Integers
+from culver.matching.encoded.encoded_predicate import ENCODED, predicate_of
 from culver.matching.filter import Filter, Matches
 from culver.matching.index.compile.clause_table import ClauseTable, find_numbers, pack_texts, unpack_texts
 from culver.matching.index.compile.compiler import Entry, compile_entries
 from culver.matching.index.segments import container
 from culver.model import Event
 from culver.model.columns import encode as encode_events
-from culver.model.language import Predicate, parse
+from culver.model.language import Predicate
 
 KIND = "texts"
 _REMEMBERED = 1 << 14  # texts
@@ -68,7 +68,7 @@ def compile_texts(texts: Texts) -> ClauseTable:
     """The clauses of the texts, parsed again: a partitioner looks at clauses, whatever the scheme."""
     columns = zip(texts.numbers.tolist(), texts.texts, texts.since.tolist(), strict=True)
     return compile_entries(
-        Entry(number, _parsed(text), since, texts.scheme) for number, text, since in columns
+        Entry(number, _predicate(text, texts.scheme), since, texts.scheme) for number, text, since in columns
     )
 
 
@@ -127,7 +127,8 @@ class TextSegment:
         if self._filter is None:
             made = filters(self.scheme)()
             content = self.content()
-            made.add(zip(content.numbers.tolist(), map(_parsed, content.texts), strict=True))
+            predicates = (_predicate(text, self.scheme) for text in content.texts)
+            made.add(zip(content.numbers.tolist(), predicates, strict=True))
             for probe in encode_events([_PROBE], 0):
                 made.match(probe)  # builds tables and loads kernels before events wait for them
             self._filter = made
@@ -140,6 +141,8 @@ def encode(texts: Texts) -> list[bytes]:
     return container.encode(KIND, meta, arrays._asdict())
 
 
-@lru_cache(maxsize=_REMEMBERED)
-def _parsed(text: str) -> Predicate:
-    return parse(text, UNLIMITED_FILTERS)
+_remembered = lru_cache(maxsize=_REMEMBERED)(predicate_of)
+
+
+def _predicate(text: str, scheme: str) -> Predicate:
+    return (predicate_of if scheme == ENCODED else _remembered)(text, scheme)
