@@ -201,6 +201,25 @@ def test_limit_on_subscriptions_counts_those_in_effect(registry: Registry) -> No
     assert registry.count() == 20_000
 
 
+def test_mailboxes_of_other_sites_are_neither_counted_nor_listed(open_registry: OpenAgain) -> None:
+    site = "site~lyon~0123456789abcdef"
+    with closing(open_registry()) as registry:
+        registry.add([spec(name) for name in ("rhone", "site", "siteX", "sitz")], at(1), 1)
+        registry.add([spec(site, scheme="encoded")], at(2), 2)
+        registry.replace(spec(site, scheme="encoded"), at(3), 3)
+        with pytest.raises(InvalidRequest, match="site~"):
+            registry.add([spec("site~mine")], at(4), 4)
+        with pytest.raises(InvalidRequest, match="site~"):
+            registry.add([spec("mine", scheme="encoded")], at(4), 4)
+        assert [each.id for each in registry.page(None, 3)] == ["rhone", "site", "siteX"]
+        assert [each.id for each in registry.page("siteX", 3)] == ["sitz"]
+    with closing(open_registry()) as registry:
+        assert registry.count() == 4
+        assert registry.get(site).since == 3
+        registry.remove([site, "site"], at(5), 5)
+        assert registry.count() == 3
+
+
 def test_replacing_needs_an_existing_subscription_of_the_same_kind(registry: Registry) -> None:
     registry.add([spec("a")], at(1), 1)
     (live,) = registry.add([spec(durable=False)], at(1), 1)

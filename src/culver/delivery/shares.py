@@ -2,6 +2,7 @@
 
     "alerts"                          any id: its hash
     "quotes.6" "quotes.7" "quotes.8"  members of a set: the hash of its name, and their places in turn
+    "site~lyon~0123456789abcdef"      the mailbox of another site: gateway 0, where the links are
 
 A set deals its members out one by one. So arithmetic tells which numbers of a block belong to a gateway, without a
 hash for each of millions of ids.
@@ -12,11 +13,14 @@ from hashlib import blake2b
 
 import numpy as np
 
+from culver.model import SITE_PREFIX
 from culver.registry import Block, new_ids, split_member
 
 
 def share_of(subscription: str, gateways: int) -> int:
     """The gateway's number, from 0 to `gateways` - 1, the same on every machine and in every run."""
+    if subscription.startswith(SITE_PREFIX):
+        return 0
     member = split_member(subscription)
     if member is None:
         return _hash(subscription) % gateways

@@ -5,8 +5,10 @@ from culver.model.identifiers import (
     COLUMNAR as COLUMNAR,
     DELIVERY_ID as DELIVERY_ID,
     DURABLE_ID as DURABLE_ID,
+    ENCODED as ENCODED,
     LIVE_PREFIX as LIVE_PREFIX,
     SET_NAME as SET_NAME,
+    SITE_PREFIX as SITE_PREFIX,
     SUBSCRIPTION_ID as SUBSCRIPTION_ID,
 )
 from culver.model.text import normalise_text as normalise_text

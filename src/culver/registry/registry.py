@@ -15,6 +15,9 @@ block, whose members have consecutive numbers, and ids made of the set's name an
 
 A member is a subscription like any other. A member that is replaced or removed leaves its block and becomes a
 registration of its own; the members that stay may end together. Members always have the columnar scheme.
+
+Registrations of the scheme `encoded` are the mailboxes of other sites. They have ids of their own, and are neither
+counted nor listed with the users' subscriptions.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -92,10 +95,11 @@ class Registry(Protocol):
         """The registration in effect. Raises NotFound."""
 
     def page(self, after: str | None, limit: int) -> list[Registration]:
-        """Up to `limit` registrations in effect with an id behind `after`, ordered by id as text."""
+        """Up to `limit` registrations in effect with an id behind `after`, ordered by id as text, without those of other
+        sites."""
 
     def count(self) -> int:
-        """The number of subscriptions in effect."""
+        """The number of subscriptions in effect, without those of other sites."""
 
     def sets(self, after: str | None, limit: int) -> list[SetSummary]:
         """Up to `limit` sets that have members in blocks, with a name behind `after`, ordered by name."""

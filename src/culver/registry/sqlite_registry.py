@@ -14,6 +14,7 @@ from typing import Any, Self
 
 from culver.config import RegistrySettings
 from culver.errors import Conflict, InvalidRequest, NotFound, StorageError, TooManySubscriptions, Unavailable
+from culver.model import ENCODED, SITE_PREFIX
 from culver.registry.block_store import BlockTable
 from culver.registry.registration import Block, BlockSpec, Registration, SubscriptionSpec, options_of
 from culver.registry.registry import AssignPosition, Changes, SetSummary
@@ -26,6 +27,8 @@ _INSERT = f"INSERT INTO registrations ({_COLUMNS}) VALUES ({', '.join('?' * 15)}
 _INSERT_ENDED = f"INSERT INTO registrations ({_COLUMNS}, ended_version) VALUES ({', '.join('?' * 16)})"
 _PAGE_ROWS = 5_000
 _LAST_NUMBER = 2**63 - 1
+# All ids with the prefix lie between these two.
+_SITES = (SITE_PREFIX, SITE_PREFIX[:-1] + chr(ord(SITE_PREFIX[-1]) + 1))
 _row: Callable[[Registration], tuple[Any, ...]] = attrgetter(*_FIELDS)
 
 
@@ -43,7 +46,8 @@ class SqliteRegistry:
                 self.version = _number(connection, "SELECT version FROM state")
                 self.identity: bytes = connection.execute("SELECT identity FROM state").fetchone()[0]
                 singles = _number(connection, "SELECT count(*) FROM registrations WHERE until IS NULL")
-                self._count = singles + self._blocks.count()
+                of_sites = "SELECT count(*) FROM registrations WHERE until IS NULL AND id >= ? AND id < ?"
+                self._count = singles - _number(connection, of_sites, _SITES) + self._blocks.count()
         except BaseException:
             self.close()
             raise
@@ -62,7 +66,8 @@ class SqliteRegistry:
         ids = _choose_ids(specs)
         chosen = [spec.id for spec in specs if spec.id is not None]
         with self._changing() as (connection, version):
-            self._check_limit(len(specs))
+            more = sum(spec.scheme != ENCODED for spec in specs)
+            self._check_limit(more)
             for id_ in chosen:
                 if self._find(connection, id_) is not None:
                     raise Conflict(
@@ -77,7 +82,7 @@ class SqliteRegistry:
                 for at, (id_, spec) in enumerate(zip(ids, specs, strict=True))
             ]
             connection.executemany(_INSERT, map(_row, added))
-            self._commit(connection, version, len(added))
+            self._commit(connection, version, more)
         return added
 
     def add_block(self, spec: BlockSpec, position: AssignPosition, now_us: int) -> Block:
@@ -158,7 +163,8 @@ class SqliteRegistry:
     def page(self, after: str | None, limit: int) -> list[Registration]:
         behind = "" if after is None else after
         with self._reading() as connection:
-            singles = _select(connection, "until IS NULL AND id > ? ORDER BY id LIMIT ?", (behind, limit))
+            condition = "until IS NULL AND id > ? AND NOT (id >= ? AND id < ?) ORDER BY id LIMIT ?"
+            singles = _select(connection, condition, (behind, *_SITES, limit))
             members = self._blocks.members_after(behind, limit)
             firsts = [(single.id, single.number, 0) for single in singles]
             page = list(islice(merge(firsts, *members), limit))
@@ -244,7 +250,8 @@ class SqliteRegistry:
         until = position(version)
         self._end(connection, olds, until, version, removed=True)
         self._blocks.end(blocks, until, version)
-        self._commit(connection, version, -len(olds) - sum(len(block.numbers()) for block in blocks))
+        fewer = sum(old.scheme != ENCODED for old in olds) + sum(len(block.numbers()) for block in blocks)
+        self._commit(connection, version, -fewer)
         return (
             [replace(old, until=until, removed=True) for old in olds],
             [replace(block, until=until) for block in blocks],
@@ -315,7 +322,9 @@ def _choose_ids(specs: Sequence[SubscriptionSpec]) -> list[str]:
         for durable in (True, False)
     }
     ids = [
-        next(made[spec.durable]) if spec.id is None else check_id(spec.id, durable=spec.durable)
+        next(made[spec.durable])
+        if spec.id is None
+        else check_id(spec.id, durable=spec.durable, of_site=spec.scheme == ENCODED)
         for spec in specs
     ]
     id_, times = Counter(ids).most_common(1)[0]
@@ -370,8 +379,8 @@ def _use_numbers(connection: sqlite3.Connection, last: int) -> None:
         connection.execute("INSERT INTO sqlite_sequence VALUES ('registrations', ?)", (last,))
 
 
-def _number(connection: sqlite3.Connection, query: str) -> int:
-    row = connection.execute(query).fetchone()
+def _number(connection: sqlite3.Connection, query: str, values: tuple[Any, ...] = ()) -> int:
+    row = connection.execute(query, values).fetchone()
     return 0 if row is None else int(row[0])
 
 

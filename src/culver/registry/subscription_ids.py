@@ -5,7 +5,7 @@ import os
 import re
 
 from culver.errors import InvalidRequest
-from culver.model import LIVE_PREFIX, SET_NAME, SUBSCRIPTION_ID
+from culver.model import LIVE_PREFIX, SET_NAME, SITE_PREFIX, SUBSCRIPTION_ID
 
 _DURABLE_PREFIX = "sub-"
 # 12 characters of base32 have 60 bits, out of 8 random bytes.
@@ -16,8 +16,9 @@ PLACES = 10**18
 _MEMBER = re.compile(r"(.+)\.(0|[1-9][0-9]{0,17})", re.ASCII)
 
 
-def check_id(text: str, *, durable: bool) -> str:
-    """Return the id if a subscription of that kind may have it, unescaped in a URL. Raises InvalidRequest."""
+def check_id(text: str, *, durable: bool, of_site: bool = False) -> str:
+    """Return the id if a subscription of that kind may have it, unescaped in a URL; `of_site` is the mailbox of another
+    site. Raises InvalidRequest."""
     if not re.fullmatch(SUBSCRIPTION_ID, text):
         raise InvalidRequest(
             "a subscription id has 1 to 128 characters, letters, digits and . _ ~ - only, and starts with "
@@ -27,6 +28,12 @@ def check_id(text: str, *, durable: bool) -> str:
     if durable == text.startswith(LIVE_PREFIX):
         raise InvalidRequest(
             f"ids that start with {LIVE_PREFIX!r} are for live subscriptions, and only those; "
+            f"{text!r} cannot be chosen",
+            field="id",
+        )
+    if of_site != text.startswith(SITE_PREFIX):
+        raise InvalidRequest(
+            f"ids that start with {SITE_PREFIX!r} are for the mailboxes of other sites, and only those; "
             f"{text!r} cannot be chosen",
             field="id",
         )
@@ -48,7 +55,7 @@ def check_set_name(text: str, field: str = "name") -> str:
     if not re.fullmatch(SET_NAME, text):
         raise InvalidRequest(
             "the name of a set has 1 to 100 characters, letters, digits and . _ ~ - only, starts with a "
-            f"letter or digit, and not with {LIVE_PREFIX!r}; it was {text[:200]!r}",
+            f"letter or digit, and not with {LIVE_PREFIX!r} or {SITE_PREFIX!r}; it was {text[:200]!r}",
             field=field,
         )
     return text
