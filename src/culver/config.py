@@ -97,6 +97,8 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     ),
     "pipeline.cuts": ("quantiles", "equal"),
     "pipeline.forwarding": ("adaptive", "response-time", "subscription-count", "random"),
+    "overlay.routing": ("b-drp",),
+    "overlay.encoding": ("cells", "paper"),
 }  # fmt: skip
 """The values that some settings can have."""
 
@@ -132,6 +134,30 @@ class ChannelSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class OverlaySettings:
+    """The overlay, in which sites feed each other. A site without `listen` and `peers` is in none."""
+
+    name: str = ""  # of this site, by which the others know it
+    listen: str = ""  # HOST:PORT where other sites connect
+    peers: str = ""  # addresses of other sites, HOST:PORT[?label=L&cost=N], with spaces or commas between
+    allowed: str = ""  # names of the sites that may be linked; without it, every site
+    routing: str = "b-drp"
+    encoding: str = "cells"  # how this site's predicates are encoded for the others
+    false_positive_rate: float = 0.01  # that the encoding of one predicate may have
+    max_vectors: int = 4096  # of this site's advertisement
+    broadcast_threshold: float = 1.0  # share of the other sites beyond which a packet goes to all of them
+    open_limit: int = 16  # sites that may ask for every event
+    most_sites: int = 1024
+    tls_ca: str = ""  # file of the authority that signed the sites' certificates
+    tls_cert: str = ""
+    tls_key: str = ""
+
+    @property
+    def is_on(self) -> bool:
+        return bool(self.listen or self.peers.strip(" ,"))
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     data_dir: Path = Path("culver-data")
     gateway: GatewaySettings = field(default_factory=GatewaySettings)
@@ -142,6 +168,7 @@ class Settings:
     pipeline: PipelineSettings = field(default_factory=PipelineSettings)
     delivery: DeliverySettings = field(default_factory=DeliverySettings)
     channels: ChannelSettings = field(default_factory=ChannelSettings)
+    overlay: OverlaySettings = field(default_factory=OverlaySettings)
 
 
 def load(

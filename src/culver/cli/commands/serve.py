@@ -23,6 +23,10 @@ _SETTING_OF_OPTION = {
     "port": "gateway.port",
     "gateways": "gateway.processes",
     "channels_url": "channels.url",
+    "name": "overlay.name",
+    "overlay": "overlay.listen",
+    "peer": "overlay.peers",
+    "routing": "overlay.routing",
     "data_dir": "data_dir",
 }
 
@@ -77,6 +81,24 @@ _SETTING_OF_OPTION = {
     metavar="URL",
     help="Address of culver channels serve: subscriptions may deliver to its channels, and browsers use them.",
 )
+@click.option("--name", metavar="NAME", help="Name of this site, by which other sites know it.")
+@click.option(
+    "--overlay",
+    metavar="HOST:PORT",
+    help="Address to listen on for other sites; port 0 is any free one. Needs --name.",
+)
+@click.option(
+    "--peer",
+    metavar="HOST:PORT",
+    multiple=True,
+    callback=lambda _context, _option, given: " ".join(given) or None,
+    help="Address of another site to link with, with ?label=L&cost=N if need be; repeat it for more. Needs --name.",
+)
+@click.option(
+    "--routing",
+    type=click.Choice(CHOICES["overlay.routing"]),
+    help="How events travel between sites.  [default: b-drp]",
+)
 @click.option(
     "--data-dir",
     metavar="DIR",
@@ -112,6 +134,7 @@ def serve(context: click.Context, /, config: Path | None, log_level: str | None,
       culver serve --spark-master spark://head:7077 --config culver.toml
       culver serve --gateways 3
       culver serve --placement mpartition --slices 4
+      culver serve --name paris --overlay 0.0.0.0:7401 --peer lyon.example:7401
     """
     parent = context.find_root().params
     configure_logging(log_level or parent.get("log_level") or "warning", LOG_FORMAT)
@@ -130,7 +153,7 @@ def _run(settings: Settings) -> int:
         startup.progress("loading")
         from culver.assembly import run_site
 
-        def on_ready(url: str, spark_ui: str | None) -> None:
+        def on_ready(url: str, spark_ui: str | None, overlay: str | None = None) -> None:
             seconds = startup.finish()
             click.echo(f"Culver is ready on {url} (engine {settings.pipeline.engine}, {seconds:.1f} s)")
             if settings.gateway.processes > 1:
@@ -139,6 +162,8 @@ def _run(settings: Settings) -> int:
                 )
             if spark_ui is not None:
                 click.echo(f"Spark's web interface is on {spark_ui}")
+            if overlay is not None:
+                click.echo(f"{overlay}: see {url}/v1/overlay")
             for line in try_out_lines(url, invocation(), os.environ):
                 click.echo(line)
 
