@@ -60,6 +60,18 @@ from culver.messages.http_messages import (
     SubscriptionPage as SubscriptionPage,
     SubscriptionSet as SubscriptionSet,
 )
+from culver.messages.overlay_status import (
+    AdvertisementStatus as AdvertisementStatus,
+    DialledPeer as DialledPeer,
+    LinkStatus as LinkStatus,
+    OtherSite as OtherSite,
+    OverlayGap as OverlayGap,
+    OverlayRefusal as OverlayRefusal,
+    OverlayStatus as OverlayStatus,
+    OverlayTotals as OverlayTotals,
+    OwnSite as OwnSite,
+    SiteRoute as SiteRoute,
+)
 from culver.messages.websocket_messages import (
     LONGEST_REFERENCE as LONGEST_REFERENCE,
     Ack as Ack,

@@ -1,0 +1,150 @@
+"""The answer of `/v1/overlay`: a site's place in the overlay, and what it knows of the other sites.
+
+Sites appear by their names. A key is the name and a part of the data directory's identity: a site that was set up anew
+has the same name and another key.
+"""
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+SiteKey = Annotated[str, Meta(examples=["paris~0123456789abcdef"])]
+SiteName = Annotated[str, Meta(examples=["paris"])]
+_Count = Annotated[int, Meta(ge=0)]
+_Position = Annotated[int, Meta(ge=0, description="A position in a log")]
+_Seconds = Annotated[float, Meta(ge=0)]
+
+
+class AdvertisementStatus(Struct, frozen=True, kw_only=True):
+    """The encoded predicate of a site. An advertisement that `matches_everything` lets every event through. `refusal`
+    says why it is not in effect, and is empty otherwise."""
+
+    version: _Count
+    vectors: _Count
+    bytes: Annotated[int, Meta(ge=0, description="Of its text")]
+    age_seconds: Annotated[_Seconds, Meta(description="Since it changed")] | None
+    matches_everything: bool
+    refusal: str = ""
+
+
+class OwnSite(Struct, frozen=True, kw_only=True):
+    """This site. `address` is where it listens for others; it is empty for a site that only dials."""
+
+    name: SiteName
+    key: SiteKey
+    address: str
+    routing: str
+    advertisement: AdvertisementStatus
+
+
+class OtherSite(Struct, frozen=True, kw_only=True):
+    """Another site. The first half is what it gets from here, the second what came from there."""
+
+    name: SiteName
+    key: SiteKey
+    reachable: bool
+    distance: Annotated[int, Meta(ge=0, description="The cost of the shortest way")] | None
+    next_hop: SiteName | None
+    path: list[SiteName]
+
+    advertisement: AdvertisementStatus | None
+    in_effect_from: Annotated[_Position, Meta(description="Of this log; null while not in effect")] | None
+    acknowledged: Annotated[_Position, Meta(description="Of this log: it has everything below")] | None
+    pending: Annotated[int, Meta(ge=0, description="Events in its mailbox")]
+    bytes_under_way: _Count
+    bytes_waiting: _Count
+    resends: _Count
+
+    applied_from: (
+        Annotated[
+            _Position, Meta(description="Of its log: from where on this site's advertisement is in effect")
+        ]
+        | None
+    )
+    own_refusal: Annotated[str, Meta(description="Why it refuses this site's advertisement")]
+    received: Annotated[int, Meta(ge=0, description="Position in its log up to which events are here")]
+    events_received: _Count
+    false_positives: Annotated[int, Meta(ge=0, description="Of those, how many matched no subscription")]
+    skipped: Annotated[int, Meta(ge=0, description="Events of it that this site's limits refuse")]
+
+
+class LinkStatus(Struct, frozen=True, kw_only=True):
+    """An open link to a neighbour."""
+
+    peer: SiteName
+    key: SiteKey
+    address: str
+    label: str
+    cost: _Count
+    bytes_sent: _Count
+    bytes_received: _Count
+    frames_sent: _Count
+    frames_received: _Count
+    frames_dropped: _Count
+    queued_bytes: _Count
+    rtt_seconds: _Seconds | None
+    since: Annotated[float, Meta(description="Seconds since the epoch")]
+
+
+class DialledPeer(Struct, frozen=True, kw_only=True):
+    """An address that this site dials, and how that goes."""
+
+    address: str
+    name: SiteName | None
+    state: str
+    attempts: _Count
+    failure: str
+
+
+class SiteRoute(Struct, frozen=True, kw_only=True):
+    """One direction of a link between two sites of the overlay, wherever they are."""
+
+    site: SiteName
+    neighbour: SiteName
+    cost: _Count
+
+
+class OverlayGap(Struct, frozen=True, kw_only=True):
+    """Events of another site with offsets in `[start, end)` may be missing here."""
+
+    site: SiteName
+    key: SiteKey
+    start: _Position
+    end: _Position
+    reason: str
+    at: Annotated[float, Meta(description="Seconds since the epoch")]
+
+
+class OverlayRefusal(Struct, frozen=True, kw_only=True):
+    """How often something of a source was refused or dropped for one reason."""
+
+    source: str
+    reason: str
+    count: _Count
+
+
+class OverlayTotals(Struct, frozen=True, kw_only=True):
+    """Counts since the start. Links that are closed are included."""
+
+    packets_sent: _Count = 0
+    packets_received: _Count = 0
+    packets_dropped: Annotated[int, Meta(ge=0, description="Because a link's queue was full")] = 0
+    bytes_sent: _Count = 0
+    bytes_received: _Count = 0
+    frames_dropped: _Count = 0
+    links_opened: _Count = 0
+    gaps: _Count = 0
+    refusals: _Count = 0
+
+
+class OverlayStatus(Struct, frozen=True, kw_only=True):
+    """The overlay as this site sees it. Of gaps and refusals, it lists the last hundred."""
+
+    site: OwnSite
+    sites: list[OtherSite]
+    links: list[LinkStatus]
+    peers: list[DialledPeer]
+    routes: list[SiteRoute]
+    gaps: list[OverlayGap]
+    refusals: list[OverlayRefusal]
+    totals: OverlayTotals
