@@ -1,0 +1,108 @@
+"""All links of a site: one listener, one dialler for each configured address, and the table of their connections."""
+
+import asyncio
+import ssl
+from collections.abc import Mapping
+from random import Random
+from types import MappingProxyType, TracebackType
+from typing import Self
+
+from culver.overlay.links.dialler import Dialler, PeerState
+from culver.overlay.links.link_settings import PeerAddress, SiteLinkSettings, parse_peer
+from culver.overlay.links.link_table import LinkTable
+from culver.overlay.links.listener import Listener
+from culver.overlay.links.refusals import LOST, LinkRefusal
+from culver.overlay.links.site_connection import SiteConnection
+from culver.overlay.links.site_link import LinkObserver, SiteLink
+from culver.overlay.links.tls_contexts import TlsContexts
+from culver.overlay.site_key import is_site_key
+
+
+class LinkManager:
+    """An async context manager, entered once: links come and go between entering and leaving. Leaving closes them,
+    calls ``closed`` for each, and returns when the sockets are closed, after about a second at most.
+
+    :raises InvalidConfiguration: on entering, if the site cannot listen or the files of TLS cannot be used.
+    """
+
+    def __init__(
+        self, settings: SiteLinkSettings, key: str, boot: int, observer: LinkObserver, random: Random
+    ) -> None:
+        """``boot`` is higher in each life of the site than in the one before."""
+        if not is_site_key(key):
+            raise ValueError(f"{key!r} is not the key of a site")
+        self._settings = settings
+        self._random = random
+        self._diallers: dict[PeerAddress, Dialler] = {}
+        self._table = LinkTable(settings, key, boot, observer, self._diallers)
+        self._links = MappingProxyType(self._table.links)
+        self._listener: Listener | None = None
+        self._tls: TlsContexts | None = None
+        self._dialling: list[asyncio.Task[None]] = []
+
+    async def __aenter__(self) -> Self:
+        settings = self._settings
+        if settings.tls:
+            self._tls = TlsContexts(settings.tls_ca, settings.tls_cert, settings.tls_key)
+        if settings.listen:
+            self._listener = Listener(settings, self._accepted, self._accepting_context, self._table.report)
+            await self._listener.open()
+        for address in map(parse_peer, settings.peers):
+            self._diallers[address] = Dialler(
+                address,
+                settings,
+                self._random,
+                self._dialled,
+                self._dialling_context,
+                self._table.link_with,
+                self._attempted,
+            )
+        self._group = await asyncio.TaskGroup().__aenter__()
+        self._dialling = [self._group.create_task(each.run()) for each in self._diallers.values()]
+        if self._listener is not None:
+            self._listener.start(self._group)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for task in self._dialling:
+            task.cancel()
+        if self._listener is not None:
+            await self._listener.close()
+        # The group does not get the body's error, which it would wrap.
+        await self._group.__aexit__(None, None, None)
+        await self._table.close()
+
+    @property
+    def port(self) -> int:
+        """The port that the site listens at; 0 if it does not."""
+        return self._listener.port if self._listener is not None else 0
+
+    @property
+    def links(self) -> Mapping[int, SiteLink]:
+        """The open links by number, always up to date."""
+        return self._links
+
+    @property
+    def peers(self) -> tuple[PeerState, ...]:
+        """The configured addresses, in their order."""
+        return tuple(dialler.state for dialler in self._diallers.values())
+
+    def _accepted(self, address: str) -> SiteConnection:
+        return SiteConnection(self._table, self._settings, address, None)
+
+    def _dialled(self, address: PeerAddress) -> SiteConnection:
+        return SiteConnection(self._table, self._settings, address.text.partition("?")[0], address)
+
+    def _accepting_context(self) -> ssl.SSLContext | None:
+        return self._tls.current().accepting if self._tls is not None else None
+
+    def _dialling_context(self) -> ssl.SSLContext | None:
+        return self._tls.current().dialling if self._tls is not None else None
+
+    def _attempted(self, dialler: Dialler, failure: LinkRefusal | None) -> None:
+        # An address where nobody answers is the business of `peers`: no connection was refused.
+        if failure is not None and failure.code != LOST:
+            self._table.report(dialler.address.text.partition("?")[0], failure)
+        self._table.attempted(dialler)
