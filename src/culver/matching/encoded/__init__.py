@@ -8,7 +8,7 @@ result may have too many matches and never too few.
             |  categories                           |  of the forms that some predicate uses
             v                                       v
     equal:string:symbol  ABC               equal:string:symbol  ABC
-    least:number:price:49                  least:number:price:49   (51.2 >= 16)
+    least:number:price:25                  least:number:price:25   (51.2 >= 16)
             |  Bloom                                |
             v                                       v
     0100 0010 0001 0000         within     0110 1010 0011 0000

@@ -8,7 +8,9 @@ vector for more:
     512 bits      0100 0010 ... | 0001 1000 ...
     256 bits      0101 1010 ...                      both halves laid upon each other
 
-Vectors for different numbers of hashes have nothing in common, so there are few such numbers.
+Vectors for different numbers of hashes have nothing in common, so there are two such numbers, and the greater one
+serves only where the most bits do not suffice. Bits cost little: the text of a vector has the places of the few that
+are set, and so has the table that events are matched against.
 """
 
 import math
@@ -19,11 +21,11 @@ from numpy.typing import NDArray
 
 FEWEST_BITS, MOST_BITS = 64, 4096
 BITS = tuple(FEWEST_BITS << power for power in range(7))
-HASHES = (2, 4, 8)
+HASHES = (3, 6)
 MOST_HASHES = 16
 
-# An event has attributes that a site's own predicates do not name, but those of others do.
-_LEAST_CATEGORIES = 32
+# An event has categories that a site's own predicates do not ask for, but those of others do.
+_LEAST_CATEGORIES = 64
 # Attributes of an event that predicates ask about, at most; it rarely has all those that some predicate names.
 _USUAL_ATTRIBUTES = 12
 
@@ -54,8 +56,8 @@ def choose_size(sizes: Collection[int], forms: int, attributes: int, rate: float
     categories = max(_LEAST_CATEGORIES, forms * min(1.0, _USUAL_ATTRIBUTES / max(1, attributes)))
     missing = np.bincount([(size + 1) // 2 for size in sizes], minlength=1)
     best = (math.inf, MOST_BITS, HASHES[0])
-    for bits in BITS:
-        for hashes in HASHES:
+    for hashes in HASHES:
+        for bits in BITS:
             filled = 1.0 - math.exp(-hashes * categories / bits)
             mistakes = float(np.sum(missing * filled ** (hashes * np.arange(len(missing)))))
             if mistakes <= rate:

@@ -100,14 +100,13 @@ def without_covered(sets: set[HashedSet]) -> set[HashedSet]:
 
 def reduced_to(most: int, sets: set[HashedSet], categories: dict[int, Category]) -> set[HashedSet]:
     """At most so many sets, without covered ones. Sets become wider: the largest ones first lose their rarest
-    categories, and most readily where several then coincide; single categories become existence at last. May add to
+    categories, and most readily where several then coincide; at last, single categories become existence. May add to
     `categories`."""
     sets = without_covered(sets)
     while len(sets) > most:
         size = max(map(len, sets))
         if size == 1:
-            sets = _existences(sets, categories)
-            return sets if len(sets) <= most else {EVERYTHING}
+            return _with_existences(most, sets, categories)
         used = Counter(category for each in sets for category in each)
         groups: dict[HashedSet, list[HashedSet]] = defaultdict(list)
         for each in sets:
@@ -124,11 +123,17 @@ def reduced_to(most: int, sets: set[HashedSet], categories: dict[int, Category])
     return sets
 
 
-def _existences(sets: set[HashedSet], categories: dict[int, Category]) -> set[HashedSet]:
-    result: set[HashedSet] = set()
-    for (category,) in sets:
-        becomes = Category(existence(categories[category].form))
-        hashed = hash_category(becomes)
-        categories[hashed] = becomes
-        result.add(frozenset((hashed,)))
-    return result
+def _with_existences(most: int, sets: set[HashedSet], categories: dict[int, Category]) -> set[HashedSet]:
+    """At most so many of sets of one category each: those of the attributes with the most of them become existence."""
+    families: dict[Form, list[HashedSet]] = defaultdict(list)
+    for each in sets:
+        (category,) = each
+        families[existence(categories[category].form)].append(each)
+    for form, members in sorted(families.items(), key=lambda family: (-len(family[1]), family[0])):
+        if len(sets) <= most:
+            return sets
+        sets.difference_update(members)
+        hashed = hash_category(Category(form))
+        categories[hashed] = Category(form)
+        sets.add(frozenset((hashed,)))
+    return sets if len(sets) <= most else {EVERYTHING}

@@ -1,9 +1,12 @@
 """What one site advertises: its aggregated, encoded predicates, and the text that a registry stores as a filter.
 
-    encoded 1 cells 256 4 equal:string:symbol,exists:number:price 2 QwkDE...
-            |   |    |  |   forms, sorted, percent-encoded        |   the vectors
-       version  |  bits hashes                                  vectors
-            encoding
+    encoded 1 cells 2048 3 price=xn.l25,symbol=es 2 QwkDE...
+            |   |     |  |   forms, by attribute  |   the vectors
+       version  |   bits hashes                number of vectors
+             encoding
+
+A form is written as the letter of its kind, that of its domain where the kind leaves a choice, and its level, if it
+has one: `price=xn.l25` is exists:number:price and least:number:price:25. Attributes are percent-encoded.
 
 The vectors are one after another a string of bits, mostly zeros. The text has the distance of each bit that is set
 from the one before it, the first from place -1: seven bits to a byte, the lowest first, with the eighth bit set where
@@ -13,6 +16,7 @@ vectors, or one that has no bit, the last part is "-".
 
 import base64
 import binascii
+from collections.abc import Iterable
 from itertools import pairwise
 from urllib.parse import quote, unquote
 
@@ -24,7 +28,18 @@ from culver.config import UNLIMITED_FILTERS
 from culver.errors import InvalidFilter
 from culver.matching.encoded.bloom_vectors import BITS, FEWEST_BITS, HASHES, MOST_HASHES, bit_matrix
 from culver.matching.encoded.constraint_options import CELLS, ENCODINGS
-from culver.matching.encoded.forms import Form
+from culver.matching.encoded.forms import (
+    CELL,
+    DOMAINS_OF_KIND,
+    EQUAL,
+    EXISTS,
+    HOLDS,
+    LEAST,
+    MOST,
+    PREFIX,
+    SUFFIX,
+    Form,
+)
 from culver.model.language import Constant, Predicate, parse
 
 ENCODED = "encoded"
@@ -33,10 +48,14 @@ ENCODED = "encoded"
 MOST_VECTORS = 1 << 14
 MOST_FORMS = 1 << 12
 MOST_CHARACTERS = 1 << 22
-_LONGEST_FORM = 4096  # bytes of UTF-8
+_LONGEST_NAME = 1024  # characters
 _START = f"{ENCODED} 1"
 _NO_BITS = "-"
 _PARTS = 8
+_LETTERS = {EXISTS: "x", EQUAL: "e", HOLDS: "h", CELL: "c", LEAST: "l", MOST: "m", PREFIX: "p", SUFFIX: "s"}
+_KINDS = {letter: kind for kind, letter in _LETTERS.items()}
+_DOMAIN_LETTERS = {domain: domain[0] for domain in DOMAINS_OF_KIND[EXISTS]}
+_DOMAINS = {letter: domain for domain, letter in _DOMAIN_LETTERS.items()}
 
 
 class EncodedPredicate(msgspec.Struct, frozen=True):
@@ -53,7 +72,7 @@ class EncodedPredicate(msgspec.Struct, frozen=True):
     @property
     def text(self) -> str:
         """One line of printable ASCII, the same for equal predicates."""
-        forms = ",".join(quote(form, safe=":") for form in self.forms) or _NO_BITS
+        forms = _written_forms(self.forms)
         parameters = f"{self.encoding} {self.bits} {self.hashes}"
         return f"{_START} {parameters} {forms} {len(self.vectors)} {_pack(self.vectors, self.bits)}"
 
@@ -71,7 +90,7 @@ class EncodedPredicate(msgspec.Struct, frozen=True):
             raise _refusal(f"does not begin with {_START!r} and have {_PARTS} parts")
         _, _, encoding, bits, hashes, forms, count, packed = parts
         try:
-            names = () if forms == _NO_BITS else tuple(map(_form_of, forms.split(",", MOST_FORMS)))
+            names = _read_forms(forms)
             size = int(bits)
             number = int(count)
             if number > MOST_VECTORS or size not in BITS:
@@ -111,11 +130,42 @@ def predicate_of(text: str, scheme: str) -> Predicate:
     return parse(text, UNLIMITED_FILTERS)
 
 
-def _form_of(quoted: str) -> str:
-    text = unquote(quoted, errors="strict")
-    if len(text.encode()) > _LONGEST_FORM:
-        raise ValueError("a form is too long")
-    return Form.parse(text).text
+def _written_forms(texts: Iterable[str]) -> str:
+    by_attribute: dict[str, list[str]] = {}
+    for form in map(Form.parse, texts):
+        letter = _LETTERS[form.kind] + (_DOMAIN_LETTERS[form.domain] if form.has_choice else "")
+        by_attribute.setdefault(form.attribute, []).append(
+            letter + (str(form.level) if form.has_levels else "")
+        )
+    written = [f"{quote(name, safe='')}={'.'.join(codes)}" for name, codes in by_attribute.items()]
+    return ",".join(sorted(written)) or _NO_BITS
+
+
+def _read_forms(written: str) -> tuple[str, ...]:
+    """Raises ValueError for what is no list of forms. Takes more than one way of writing one."""
+    if written == _NO_BITS:
+        return ()
+    found = []
+    for part in written.split(",", MOST_FORMS):
+        name, _, codes = part.partition("=")
+        attribute = unquote(name, errors="strict")
+        if len(attribute) > _LONGEST_NAME:
+            raise ValueError("an attribute's name is too long")
+        found += [_form_of(code, attribute).text for code in codes.split(".", MOST_FORMS)]
+    return tuple(sorted(found))
+
+
+def _form_of(code: str, attribute: str) -> Form:
+    kind = _KINDS.get(code[:1])
+    if kind is None:
+        raise ValueError(f"no form: {code[:20]!r}")
+    form = Form(kind, DOMAINS_OF_KIND[kind][0], attribute)
+    rest = code[1:]
+    if form.has_choice:
+        form, rest = form._replace(domain=_DOMAINS.get(rest[:1], "")), rest[1:]
+    if form.has_levels:
+        form, rest = form._replace(level=int(rest)), ""
+    return Form.parse(form.text + rest)
 
 
 def _refusal(what: str) -> InvalidFilter:

@@ -7,8 +7,8 @@ section 3, has the first two kinds). Its form is what it says without the value:
     equal:string:symbol        ... and equals a value
     holds:list:tags            ... is a list of strings that holds a value
     cell:number:price:4        ... lies in a cell of 2^4, counted from 0
-    least:number:price:49      ... is at least `threshold(49)`, which is 16
-    most:number:price:52       ... is at most `threshold(52)`, which is 48
+    least:number:price:25      ... is at least `threshold(25)`, which is 16
+    most:number:price:27       ... is at most `threshold(27)`, which is 64
     prefix:string:name:3       ... begins with certain 3 bytes of UTF-8
     suffix:string:name:2       ... ends with certain 2 bytes
 
@@ -43,14 +43,14 @@ DOMAIN_NAMES = {
 NUMBER, STRING, BOOLEAN, TIMESTAMP, LIST = DOMAIN_NAMES.values()
 
 CELL_LEVELS = range(-20, 61, 2)
-AFFIX_LEVELS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
+AFFIX_LEVELS = (1, 2, 4, 8, 16, 32)
 _LOWEST_EXPONENT = -20
-HIGHEST_THRESHOLD = 160
+HIGHEST_THRESHOLD = 80
 """The level of the greatest threshold; that of the least one is its negative."""
 _THRESHOLD_LEVELS = range(-HIGHEST_THRESHOLD, HIGHEST_THRESHOLD + 1)
 
-# Which levels a kind may have, for which domains it is; one without levels has the level 0, which is not written.
-_DOMAINS_OF_KIND = {
+# One without levels has the level 0, which is not written.
+DOMAINS_OF_KIND = {
     EXISTS: (NUMBER, STRING, BOOLEAN, TIMESTAMP, LIST, ANY),
     EQUAL: (NUMBER, STRING, BOOLEAN, TIMESTAMP),
     HOLDS: (LIST,),
@@ -60,7 +60,7 @@ _DOMAINS_OF_KIND = {
     PREFIX: (STRING,),
     SUFFIX: (STRING,),
 }
-_LEVELS_OF_KIND: dict[str, Iterable[int]] = {
+_LEVELS_OF_KIND: dict[str, frozenset[int]] = {
     CELL: frozenset(CELL_LEVELS),
     LEAST: frozenset(_THRESHOLD_LEVELS),
     MOST: frozenset(_THRESHOLD_LEVELS),
@@ -83,9 +83,18 @@ class Form(NamedTuple):
     level: int = 0
 
     @property
+    def has_levels(self) -> bool:
+        return self.kind in _LEVELS_OF_KIND
+
+    @property
+    def has_choice(self) -> bool:
+        """Whether there are forms of this kind for several domains."""
+        return len(DOMAINS_OF_KIND[self.kind]) > 1
+
+    @property
     def text(self) -> str:
         start = f"{self.kind}:{self.domain}:{self.attribute}"
-        return f"{start}:{self.level}" if self.kind in _LEVELS_OF_KIND else start
+        return f"{start}:{self.level}" if self.has_levels else start
 
     @classmethod
     def parse(cls, text: str) -> "Form":
@@ -95,8 +104,8 @@ class Form(NamedTuple):
         if kind in _LEVELS_OF_KIND:
             attribute, _, level = attribute.rpartition(":")
         form = cls(kind, domain, attribute, int(level))
-        levels = _LEVELS_OF_KIND.get(kind, (0,))
-        if domain not in _DOMAINS_OF_KIND.get(kind, ()) or form.level not in levels or form.text != text:
+        levels = _LEVELS_OF_KIND.get(kind, frozenset((0,)))
+        if domain not in DOMAINS_OF_KIND.get(kind, ()) or form.level not in levels or form.text != text:
             raise ValueError(text)
         return form
 
@@ -110,11 +119,8 @@ class Category(NamedTuple):
 
 
 def threshold(level: int) -> float:
-    """The thresholds of `least` and `most`: 0, and 1 and 1.5 times the powers of two from 2^-20 on, of both signs."""
-    if level < 0:
-        return -threshold(-level)
-    exponent, half = divmod(level - 1, 2)
-    return math.ldexp(1.5 if half else 1.0, exponent + _LOWEST_EXPONENT) if level else 0.0
+    """The thresholds of `least` and `most`: 0, and the powers of two from 2^-20 on, of both signs."""
+    return math.copysign(2.0 ** (abs(level) - 1 + _LOWEST_EXPONENT), level) if level else 0.0
 
 
 THRESHOLDS = tuple(threshold(level) for level in _THRESHOLD_LEVELS)

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from culver.jit import Bytes, Integers, Masks, Ranks, Shorts, compiled, read_only
 from culver.matching.encoded.bloom_vectors import bit_matrix
+from culver.matching.index.intrinsics.vectors import lowest
 
 _HEAD = 4
 _NONE_SKIPPED: Bytes = np.zeros(0, np.uint8)
@@ -109,6 +110,7 @@ def find_within(
     own_width = bits >> 6
     folded = np.zeros(own_width, np.uint64)
     marks = np.zeros(bits, np.uint8)
+    there = np.zeros(bits, np.uint16)  # the bits that the event has
     last_row = np.full(len(numbers), -1, np.int32)  # in which each registration has matched
     offsets = np.zeros(rows + 1, np.int64)
     result = np.empty(max(256, len(numbers)), np.int64)
@@ -125,24 +127,30 @@ def find_within(
             folded[i] = 0
         for i in range(width):
             folded[i & (own_width - 1)] |= words[row * width + i]
-        for i in range(bits):
-            marks[i] = (folded[i >> 6] >> np.uint64(i & 63)) & np.uint64(1)
+        count = 0
+        for i in range(own_width):
+            word = folded[i]
+            while word != 0:
+                bit = 64 * i + lowest(word)
+                marks[bit] = 1
+                there[count] = bit
+                count += 1
+                word &= word - np.uint64(1)
         for i in range(len(always)):
             last_row[always[i]] = row
             result[found] = numbers[always[i]]
             found += 1
-        for bit in range(bits):
-            if marks[bit] == 0:
-                continue
-            for vector in range(bucket_start[bit], bucket_start[bit + 1]):
-                at = 4 * vector
-                if (
-                    marks[heads[at]] & marks[heads[at + 1]] & marks[heads[at + 2]] & marks[heads[at + 3]]
-                ) == 0:
+        for i in range(count):
+            begin, end = bucket_start[there[i]], bucket_start[there[i] + 1]
+            for vector in range(np.uintp(begin), np.uintp(end)):
+                at = vector * np.uintp(4)
+                first = marks[heads[at]] & marks[heads[at + np.uintp(1)]]
+                second = marks[heads[at + np.uintp(2)]] & marks[heads[at + np.uintp(3)]]
+                if (first & second) == 0:
                     continue
                 within = True
-                for i in range(rest_start[vector], rest_start[vector + 1]):
-                    if marks[rest[i]] == 0:
+                for other in range(rest_start[vector], rest_start[vector + np.uintp(1)]):
+                    if marks[rest[other]] == 0:
                         within = False
                         break
                 owner = owners[vector]
@@ -150,5 +158,7 @@ def find_within(
                     last_row[owner] = row
                     result[found] = numbers[owner]
                     found += 1
+        for i in range(count):
+            marks[there[i]] = 0
         offsets[row + 1] = found
     return offsets, result[:found]

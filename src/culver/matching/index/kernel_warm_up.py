@@ -3,6 +3,9 @@
 import numpy as np
 import pyarrow as pa
 
+from culver.matching.encoded.encoded_filter import EncodedFilter
+from culver.matching.encoded.encoded_predicate import ENCODED, predicate_of
+from culver.matching.encoded.predicate_summary import PredicateSummary
 from culver.matching.index.compile.compiler import Entry, compile_entries
 from culver.matching.index.compile.key_lines import KeyLine
 from culver.matching.index.keys.batch_columns import BatchColumns
@@ -51,3 +54,13 @@ def warm_up() -> None:
         Gatherer().find(views[0], BatchColumns(batch), np.zeros(1, np.uint16), 0).part()
         event_keys(BatchColumns(batch), ("text", KeyLine.STRINGS))
         event_hashes(BatchColumns(batch), ("text", KeyLine.STRINGS))
+        _warm_up_encoded(batch, constraints)
+
+
+def _warm_up_encoded(batch: pa.RecordBatch, constraints: list[Constraint]) -> None:
+    summary = PredicateSummary()
+    for number, constraint in enumerate(constraints):
+        summary.add(number, ((constraint,),))
+    encoded = EncodedFilter()
+    encoded.add([(0, predicate_of(summary.encode().text, ENCODED))])
+    encoded.match(batch)
