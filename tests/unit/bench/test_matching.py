@@ -13,8 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from culver.bench.bench_frame import BenchmarkFailed
-from culver.bench.matching import matching_bench as runs
-from culver.bench.matching.change_rates import changed_per_second
+from culver.bench.matching import change_rates, matching_bench as runs
 from culver.bench.matching.contestants import KINDS, Contestant, ContestantKind, PluggedFilter
 from culver.bench.matching.drawn_subscriptions import draw
 from culver.bench.matching.first_match import first_match_seconds
@@ -94,9 +93,10 @@ def test_a_quick_run_gives_a_whole_record_for_each_filter(
     assert len(left_out) == 4 - len(filters)
 
 
-def test_changes_are_counted_until_the_time_is_up() -> None:
+def test_changes_are_counted_until_the_time_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(change_rates, "_MOST_PRESENT", 500)
     moments = itertools.count(0.0, 0.004)
-    changed = changed_per_second(named("W3"), SEED, 0.1, clock=lambda: next(moments))
+    changed = change_rates.changed_per_second(named("W1"), SEED, 0.1, clock=lambda: next(moments))
     # The clock is looked at after every 20 changes, and after each match: twice in three looks.
     assert 20 / 0.012 < changed < 20 / 0.004
 
