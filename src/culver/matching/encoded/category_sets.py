@@ -124,7 +124,7 @@ def reduced_to(most: int, sets: set[HashedSet], categories: dict[int, Category])
 
 
 def _with_existences(most: int, sets: set[HashedSet], categories: dict[int, Category]) -> set[HashedSet]:
-    """At most so many of sets of one category each: those of the attributes with the most of them become existence."""
+    """At most so many sets, of one category each: those of the attributes with the most of them become existence."""
     families: dict[Form, list[HashedSet]] = defaultdict(list)
     for each in sets:
         (category,) = each

@@ -85,9 +85,10 @@ def minimal_vectors(vectors: Sequence[bytes], bits: int) -> list[bytes]:
         return []
     every = np.arange(len(vectors))
     table = table_of(vectors, bits, every, every)
-    offsets, _ = find_within(
-        table, bit_matrix(vectors, bits).ravel(), bits // 64, len(vectors), _NONE_SKIPPED
-    )
+    words = (
+        bit_matrix(vectors, bits).ravel().copy()
+    )  # writeable, as the vectors of events: one kernel for both
+    offsets, _ = find_within(table, words, bits // 64, len(vectors), _NONE_SKIPPED)
     # Each has itself within it.
     return [vector for vector, found in zip(vectors, np.diff(offsets).tolist(), strict=True) if found == 1]
 
