@@ -44,11 +44,11 @@ def test_mailboxes_hold_what_the_reference_says_through_changes_and_restarts(tmp
     expected = Expectation()
 
     async def scene(site: RunningSite) -> None:
-        await random_steps(site, rng, expected, 120)
+        await random_steps(site, rng, expected, 60)
         await check(site, expected)
 
     async def stop_in_the_middle(site: RunningSite) -> None:
-        await random_steps(site, rng, expected, 60)
+        await random_steps(site, rng, expected, 30)
 
     run(settings_for(tmp_path / "data", "inline"), scene, stop_in_the_middle, scene)
 
