@@ -1,0 +1,11 @@
+"""The decisions of the overlay, without input or output: production and the simulation drive the same objects.
+
+overlay_messages    what sites say to one another
+site_numbers        small numbers for sites, one table for each link
+link_states         who is linked with whom, and the shortest ways
+advertisement_book  the encoded predicates of all sites
+outgoing_streams    from the mailboxes of other sites to packets
+incoming_streams    from packets to the log
+node_instructions   what the shell is asked to do
+overlay_node        all of these as one site
+"""

@@ -1,0 +1,153 @@
+"""What sites say to one another, as one frame each.
+
+Flooded, from link to link, so that every site knows them:
+
+    LinkState        who a site is linked with, and how far its log is
+    Advertisement    a site's encoded predicate: whole, or as the difference from an earlier version
+
+Between neighbours:
+
+    AdvertisementDigest    the versions of all advertisements that the sender has
+    AdvertisementRequest   asks for a whole advertisement
+    SiteNumbers            numbers that the sender's packets use for sites on this link
+
+Routed, hop by hop, to one site:
+
+    AdvertisementCheck     asks whether a version is in effect
+    AdvertisementApplied   a version is in effect, from a position of the sender's log on; or why it is refused
+    StreamAcknowledgement  the sender has a stream up to a position, on disk; or wants it again from there
+    StreamStart            the stream begins behind what the receiver has, and why
+
+Routed to many sites:
+
+    Packet           events of one origin, for a set of destinations that is divided where their ways part
+"""
+
+import msgspec
+
+MOST_HOPS = 64
+"""A frame that has crossed so many links is in a loop."""
+
+
+class LinkState(msgspec.Struct, frozen=True, array_like=True, tag=1):
+    """`links` holds (site, cost) of every neighbour. A higher `sequence` replaces a lower one. `position` is the end of
+    the site's log when it was said."""
+
+    site: str
+    sequence: int
+    links: tuple[tuple[str, int], ...]
+    position: int
+
+
+class Advertisement(msgspec.Struct, frozen=True, array_like=True, tag=2):
+    """`predicate` is the whole text of an encoded predicate where `base` is 0. Otherwise `delta` leads from version
+    `base` to this one."""
+
+    site: str
+    version: int
+    base: int
+    predicate: str
+    delta: bytes
+
+
+class AdvertisementDigest(msgspec.Struct, frozen=True, array_like=True, tag=9):
+    versions: tuple[tuple[str, int], ...]
+
+
+class AdvertisementRequest(msgspec.Struct, frozen=True, array_like=True, tag=3):
+    site: str
+
+
+class SiteNumbers(msgspec.Struct, frozen=True, array_like=True, tag=4):
+    """The sites with the numbers from `first` on, in packets that follow on this link in this direction."""
+
+    first: int
+    sites: tuple[str, ...]
+
+
+class AdvertisementCheck(msgspec.Struct, frozen=True, array_like=True, tag=10):
+    """The source's advertisement has had this version for a while, and no answer to it."""
+
+    source: str
+    destination: str
+    hops: int
+    version: int
+
+
+class AdvertisementApplied(msgspec.Struct, frozen=True, array_like=True, tag=5):
+    """Version `version` of the destination's advertisement is in effect at the source, for events from `position` on.
+    Where `refusal` is not empty it is not, for that reason. `gap_start` is below `position` where the source owed an
+    earlier data directory of the destination events from there on."""
+
+    source: str
+    destination: str
+    hops: int
+    version: int
+    position: int
+    refusal: str
+    gap_start: int
+
+
+class StreamAcknowledgement(msgspec.Struct, frozen=True, array_like=True, tag=6):
+    """The source has everything below `position` of the destination's log that is meant for it, on disk. With
+    `wants_more` it has missed something, and wants the stream again from there."""
+
+    source: str
+    destination: str
+    hops: int
+    position: int
+    wants_more: bool
+
+
+class StreamStart(msgspec.Struct, frozen=True, array_like=True, tag=7):
+    """The source has nothing for the destination below `position`, or has it no longer: then `reason` says why, and
+    the events from `start` on may be missing."""
+
+    source: str
+    destination: str
+    hops: int
+    start: int
+    position: int
+    reason: str
+
+
+class StreamPart(msgspec.Struct, frozen=True, array_like=True):
+    """What a packet means to one destination: its stream goes from `previous` to `end` in this window, which has
+    `parts` packets for it."""
+
+    previous: int
+    end: int
+    parts: int
+
+
+class Packet(msgspec.Struct, frozen=True, array_like=True, tag=8):
+    """Events of `origin`, with their offsets there. Bit i of `destinations` stands for the site with the number i on
+    this link, and `streams` has an entry for each bit that is set, in their order. With `broadcast`, the packet goes to
+    every site of the origin's tree, and those without a bit ignore it (B-DRP, section 2.3)."""
+
+    origin: str
+    window: int
+    hops: int
+    destinations: bytes
+    streams: tuple[StreamPart, ...]
+    offsets: tuple[int, ...]
+    payloads: tuple[bytes, ...]
+    broadcast: bool = False
+
+
+Routed = AdvertisementCheck | AdvertisementApplied | StreamAcknowledgement | StreamStart
+OverlayMessage = (
+    LinkState | Advertisement | AdvertisementDigest | AdvertisementRequest | SiteNumbers | Routed | Packet
+)
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(OverlayMessage)
+
+
+def encode_message(message: OverlayMessage) -> bytes:
+    return _encoder.encode(message)
+
+
+def decode_message(body: bytes) -> OverlayMessage:
+    """Raises msgspec.DecodeError for anything that is no message."""
+    return _decoder.decode(body)
