@@ -1,0 +1,130 @@
+"""What the overlay promises, and every broken promise.
+
+- A subscription that a site says is in effect at another, from a position there on, gets every matching event that is
+  acknowledged at or behind that position.
+- No site has an event of another twice, and events of one origin are in its order.
+- An event reaches only sites that advertised a predicate for it.
+- Where a site lost its data directory, what is missing lies in an announced gap.
+- With `watches_links`, a packet crosses each link once at most, and takes shortest ways.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable
+
+from culver.matching import EncodedPredicate
+from culver.overlay.core.node_instructions import AnnounceGap, Refuse
+from culver.overlay.core.overlay_messages import OverlayMessage, Packet
+from culver.overlay.core.overlay_node import FORGOTTEN
+from culver.simulation.seeded_run import SeededRun
+from culver.simulation.simulated_site import EventPool, LoggedEvent, OverlayWatcher, SimulatedSite
+
+
+class OverlayOracle(OverlayWatcher):
+    """`matches` says whether a local subscription matches an event."""
+
+    def __init__(
+        self, run: SeededRun, pool: EventPool, matches: Callable[[int, int], bool], *, watches_links: bool
+    ) -> None:
+        self._run = run
+        self._pool = pool
+        self._matches = matches
+        self._watches_links = watches_links
+        # What each origin has published: its offsets and the numbers of the events there.
+        self._published: dict[str, dict[int, int]] = defaultdict(dict)
+        # What each site has of each origin, in the order of its log.
+        self._received: dict[tuple[str, str], list[int]] = defaultdict(list)
+        self._advertised: dict[str, list[EncodedPredicate]] = defaultdict(list)
+        # From where a subscription of a site is in effect at an origin: the earliest position ever told.
+        self._promised: dict[tuple[str, int, str], int] = {}
+        self._gaps: dict[tuple[str, str], list[AnnounceGap]] = defaultdict(list)
+        self._crossings: Counter[tuple[str, int, str, str]] = Counter()
+        self.refusals: Counter[str] = Counter()
+        self.deliveries = 0
+
+    def published(self, site: SimulatedSite, offset: int) -> None:
+        self._published[site.key][offset] = site.disk.log[offset].number
+
+    def appended(self, site: SimulatedSite, event: LoggedEvent) -> None:
+        assert event.origin is not None
+        received = self._received[site.key, event.origin]
+        if received and received[-1] >= event.offset:
+            how = "twice" if event.offset in received else "out of order"
+            self._run.violate(f"{site.key} has {event.offset} of {event.origin} {how}")
+        received.append(event.offset)
+        self.deliveries += 1
+        if self._published[event.origin].get(event.offset) != event.number:
+            self._run.violate(f"{site.key} has another event {event.offset} of {event.origin} than was published")
+        if not any(self._pool.encoded_matches(each, event.number) for each in self._advertised[site.key]):
+            self._run.violate(f"{site.key} never asked for {event.offset} of {event.origin}")
+
+    def gap(self, site: SimulatedSite, gap: AnnounceGap) -> None:
+        self._run.record("gap", site.key, gap.origin, gap.start, gap.end, gap.reason)
+        self._gaps[site.key, gap.origin].append(gap)
+
+    def refused(self, site: SimulatedSite, refusal: Refuse) -> None:
+        self.refusals[refusal.reason] += 1
+
+    def advertised(self, site: SimulatedSite, predicate: EncodedPredicate) -> None:
+        if predicate not in self._advertised[site.key]:
+            self._advertised[site.key].append(predicate)
+
+    def sent(self, site: SimulatedSite, peer: str, message: OverlayMessage) -> None:
+        if not self._watches_links or not isinstance(message, Packet):
+            return
+        for offset in message.offsets:
+            self._crossings[message.origin, offset, site.name, peer] += 1
+            if self._crossings[message.origin, offset, site.name, peer] > 1:
+                self._run.violate(f"{offset} of {message.origin} crosses {site.name} - {peer} twice")
+        node = site.node
+        assert node is not None
+        distance = node.states.distance(message.origin)
+        if distance is not None and message.origin != site.key and message.hops - 1 > distance:
+            self._run.violate(f"{message.origin} reaches {site.name} by {message.hops - 1} links, not {distance}")
+
+    def look(self, sites: list[SimulatedSite]) -> None:
+        """Take note of what the sites promise at this moment."""
+        for site in sites:
+            node = site.node
+            if node is None:
+                continue
+            for number, version in site.versions.items():
+                if number not in site.disk.subscriptions:
+                    continue
+                for origin in node.book.sites:
+                    position = node.book.in_effect_from(origin, version)
+                    if position is not None:
+                        promise = site.key, number, origin
+                        self._promised[promise] = min(position, self._promised.get(promise, position))
+
+    def unsubscribed(self, site: str, number: int) -> None:
+        """A subscription has ended, and nothing is promised to it any more."""
+        for promise in [each for each in self._promised if each[:2] == (site, number)]:
+            del self._promised[promise]
+
+    def check(self, sites: list[SimulatedSite], *, everything: bool) -> None:
+        """Check all promises, after all faults are over and everything has arrived. With `everything`, every
+        subscription must be in effect at every other site too."""
+        self.look(sites)
+        keys = {site.key for site in sites}
+        for site in sites:
+            for number in site.disk.subscriptions:
+                for origin in {*keys, *self._published} - {site.key}:
+                    position = self._promised.get((site.key, number, origin))
+                    if position is None:
+                        if everything and origin in keys:
+                            self._run.violate(f"{number} of {site.key} is not in effect at {origin}")
+                        continue
+                    self._check_stream(site.key, number, origin, position)
+
+    def _check_stream(self, site: str, number: int, origin: str, position: int) -> None:
+        received = set(self._received[site, origin])
+        gaps = self._gaps[site, origin]
+        for offset, event in self._published[origin].items():
+            if offset < position or offset in received or not self._matches(number, event):
+                continue
+            if not any(
+                gap.start <= offset < gap.end or (gap.reason == FORGOTTEN and offset >= gap.start)
+                for gap in gaps
+            ):
+                self._run.violate(f"{site} has no event {offset} of {origin}, which {number} wants")
+                return
