@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 from culver.config import LogSettings
 from culver.errors import InvalidConfiguration
 from culver.matching import Filter
+from culver.model import ENCODED
 
 if TYPE_CHECKING:  # they import Arrow and Numba, which takes most of a second
     from culver.log import LogReader, PublicationLog
@@ -23,7 +24,7 @@ FILTERS: Mapping[str, str] = {
     "encoded": "culver.matching.encoded.encoded_filter:EncodedFilter",
 }
 
-EXACT_FILTERS = tuple(sorted(FILTERS.keys() - {"encoded"}))
+EXACT_FILTERS = tuple(sorted(FILTERS.keys() - {ENCODED}))
 """Those that read filter texts and give exactly the subscriptions that an event satisfies. Clients may choose one as
 a subscription's scheme; `encoded` is for what sites tell one another."""
 

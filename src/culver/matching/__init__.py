@@ -11,7 +11,6 @@ from culver.lazy import lazy_names
 if TYPE_CHECKING:
     from culver.matching.encoded.encoded_filter import EncodedFilter as EncodedFilter
     from culver.matching.encoded.encoded_predicate import (
-        ENCODED as ENCODED,
         NOTHING as NOTHING,
         EncodedPredicate as EncodedPredicate,
         predicate_of as predicate_of,

@@ -40,10 +40,8 @@ from culver.matching.encoded.forms import (
     SUFFIX,
     Form,
 )
+from culver.model import ENCODED
 from culver.model.language import Constant, Predicate, parse
-
-ENCODED = "encoded"
-"""The name of the filtering scheme."""
 
 MOST_VECTORS = 1 << 14
 MOST_FORMS = 1 << 12

@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 
 from culver.matching.encoded.encoded_filter import EncodedFilter
-from culver.matching.encoded.encoded_predicate import ENCODED, predicate_of
+from culver.matching.encoded.encoded_predicate import predicate_of
 from culver.matching.encoded.predicate_summary import PredicateSummary
 from culver.matching.index.compile.compiler import Entry, compile_entries
 from culver.matching.index.compile.key_lines import KeyLine
@@ -15,7 +15,7 @@ from culver.matching.index.results.gatherer import Gatherer
 from culver.matching.index.search.columnar_matcher import ColumnarMatcher
 from culver.matching.index.segments.columnar_segment import segment_in_memory
 from culver.matching.index.segments.segment_file import SegmentView
-from culver.model import Domain, Event
+from culver.model import ENCODED, Domain, Event
 from culver.model.columns import encode as encode_events
 from culver.model.language import (
     Between,

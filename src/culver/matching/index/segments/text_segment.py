@@ -22,12 +22,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from culver.jit import Bytes, Integers
-from culver.matching.encoded.encoded_predicate import ENCODED, predicate_of
+from culver.matching.encoded.encoded_predicate import predicate_of
 from culver.matching.filter import Filter, Matches
 from culver.matching.index.compile.clause_table import ClauseTable, find_numbers, pack_texts, unpack_texts
 from culver.matching.index.compile.compiler import Entry, compile_entries
 from culver.matching.index.segments import container
-from culver.model import Event
+from culver.model import ENCODED, Event
 from culver.model.columns import encode as encode_events
 from culver.model.language import Predicate
 
