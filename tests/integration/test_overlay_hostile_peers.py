@@ -8,7 +8,7 @@ from culver.overlay.links.frame_format import FrameKind, pack_frame
 from culver.overlay.links.hello import encode_hello
 from culver.overlay.links.listener import MOST_WAITING
 from culver.overlay.links.refusals import decode_refusal
-from support.linked_sites import Run, fake_peer, free_port, key_of, linked_fake, run_on, site
+from support.linked_sites import Run, fake_peer, key_of, linked_fake, reserved_port, run_on, site
 from support.until import settled, until
 
 
@@ -100,23 +100,25 @@ def test_a_peer_that_breaks_the_protocol_loses_its_link_and_nothing_else(said: b
 
 def test_a_peer_may_not_open_what_the_site_chooses() -> None:
     async def body() -> None:
-        async with site("amsterdam", f"127.0.0.1:{free_port()}") as amsterdam:
-            async with fake_peer(amsterdam.manager.port) as fake:
-                fake.say_hello("berlin")
-                fake.say(FrameKind.OPEN)
-                assert [frame.kind for frame in await fake.hear_all()][-1] is FrameKind.REFUSE
-            assert amsterdam.events == []
+        with reserved_port() as port:
+            # Its own attempt at the other address lets the accepted connection wait.
+            async with site("amsterdam", f"127.0.0.1:{port}") as amsterdam:
+                async with fake_peer(amsterdam.manager.port) as fake:
+                    fake.writer.write(_HELLO + pack_frame(FrameKind.OPEN))
+                    (_, frame) = await fake.hear_all()
+                    assert frame.kind is FrameKind.REFUSE
+                assert amsterdam.events == []
 
     run_on("uvloop")(body())
 
 
 def test_a_site_that_finds_itself_at_an_address_refuses(run: Run) -> None:
     async def body() -> None:
-        port = free_port()
-        async with site("amsterdam", f"127.0.0.1:{port}", listen=f"127.0.0.1:{port}") as amsterdam:
-            await until(lambda: "own key" in amsterdam.manager.peers[0].state)
-            assert amsterdam.manager.peers[0].state.startswith("refused: ")
-            assert amsterdam.events == []
+        with reserved_port() as port:
+            async with site("amsterdam", f"127.0.0.1:{port}", listen=f"127.0.0.1:{port}") as amsterdam:
+                await until(lambda: "own key" in amsterdam.manager.peers[0].state)
+                assert amsterdam.manager.peers[0].state.startswith("refused: ")
+                assert amsterdam.events == []
 
     run(body())
 

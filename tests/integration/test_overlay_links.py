@@ -8,7 +8,7 @@ import pytest
 from culver.errors import InvalidConfiguration, TooLarge
 from culver.overlay.links.frame_format import FrameKind
 from culver.overlay.links.refusals import decode_refusal
-from support.linked_sites import FakePeer, Run, fake_peer, free_port, key_of, linked_fake, run_on, site
+from support.linked_sites import FakePeer, Run, fake_peer, key_of, linked_fake, reserved_port, run_on, site
 from support.severable import severable
 from support.until import settled, until
 
@@ -128,33 +128,36 @@ def test_an_observer_that_fails_loses_the_link_and_nothing_else(
 @pytest.mark.parametrize("first", ["amsterdam", "berlin"])
 def test_sites_that_dial_each_other_keep_one_link_without_a_flap(run: Run, first: str) -> None:
     async def body() -> None:
-        ports = {"amsterdam": free_port(), "berlin": free_port()}
         second = "berlin" if first == "amsterdam" else "amsterdam"
-        async with site(first, f"127.0.0.1:{ports[second]}", listen=f"127.0.0.1:{ports[first]}") as one:
-            await until(lambda: one.manager.peers[0].attempts)
-            async with site(second, f"127.0.0.1:{ports[first]}", listen=f"127.0.0.1:{ports[second]}") as two:
-                await until(lambda: one.links and two.links)
-                await until(lambda: {one.manager.peers[0].state, two.manager.peers[0].state} == {"connected"})
-                await settled(lambda: (len(one.events), len(two.events)))
-                assert (one.count("opened"), two.count("opened")) == (1, 1)
-                assert (one.count("closed"), two.count("closed")) == (0, 0)
-                assert one.link().peer.dialled == (first == "amsterdam")
-                assert one.refusals == two.refusals == []
+        with reserved_port() as port, reserved_port() as other:
+            async with site(first, f"127.0.0.1:{other}", listen=f"127.0.0.1:{port}") as one:
+                await until(lambda: one.manager.peers[0].attempts)
+                async with site(second, f"127.0.0.1:{port}", listen=f"127.0.0.1:{other}") as two:
+                    await until(lambda: one.links and two.links)
+                    await until(
+                        lambda: one.manager.peers[0].state == two.manager.peers[0].state == "connected"
+                    )
+                    await settled(lambda: (len(one.events), len(two.events)))
+                    assert (one.count("opened"), two.count("opened")) == (1, 1)
+                    assert (one.count("closed"), two.count("closed")) == (0, 0)
+                    assert one.link().peer.dialled == (first == "amsterdam")
+                    assert one.refusals == two.refusals == []
 
     run(body())
 
 
 def test_the_larger_site_links_when_the_smaller_cannot_reach_it(run: Run) -> None:
     async def body() -> None:
-        async with (
-            site("amsterdam", f"127.0.0.1:{free_port()}") as amsterdam,
-            site("berlin", amsterdam.address) as berlin,
-        ):
-            await until(lambda: amsterdam.links and berlin.links)
-            assert amsterdam.link().peer.dialled is False
-            state = amsterdam.manager.peers[0]
-            assert state.state == "connecting"
-            assert "cannot connect" in state.failure
+        with reserved_port() as port:
+            async with (
+                site("amsterdam", f"127.0.0.1:{port}") as amsterdam,
+                site("berlin", amsterdam.address) as berlin,
+            ):
+                await until(lambda: amsterdam.links and berlin.links)
+                assert amsterdam.link().peer.dialled is False
+                state = amsterdam.manager.peers[0]
+                assert state.state == "connecting"
+                assert "cannot connect" in state.failure
 
     run(body())
 
@@ -349,10 +352,20 @@ def test_a_port_that_is_taken_is_named(run: Run) -> None:
     run(body())
 
 
+def test_a_site_can_stop_at_any_moment_of_a_greeting(run: Run) -> None:
+    async def body() -> None:
+        for turns in range(40):
+            async with site("berlin") as berlin, site("amsterdam", berlin.address):
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+
+    run(body())
+
+
 def test_an_error_in_the_body_comes_out_as_it_is(run: Run) -> None:
     async def body() -> None:
         with pytest.raises(KeyError):
-            async with site("amsterdam", f"127.0.0.1:{free_port()}"):
+            async with site("berlin") as berlin, site("amsterdam", berlin.address):
                 raise KeyError
 
     run(body())

@@ -1,5 +1,6 @@
 """Sites prove their names to each other, and certificates can be exchanged while links stand."""
 
+import asyncio
 import shutil
 from pathlib import Path
 from typing import Any
@@ -160,6 +161,17 @@ def test_certificates_are_exchanged_while_a_link_stands(
     broken = [record for record in caplog.records if "stay in use" in record.getMessage()]
     assert len(broken) == 1
     assert "overlay.tls_cert" in broken[0].getMessage()
+
+
+def test_a_site_can_stop_at_any_moment_of_a_handshake(run: Run, certificates: Path) -> None:
+    async def body() -> None:
+        async with site("berlin", **tls(certificates, "berlin")) as berlin:
+            for turns in range(0, 60, 3):
+                async with site("amsterdam", berlin.address, **tls(certificates, "amsterdam")):
+                    for _ in range(turns):
+                        await asyncio.sleep(0)
+
+    run(body())
 
 
 def test_files_that_cannot_be_used_at_the_start_are_named(

@@ -119,6 +119,7 @@ class Dialler:
     async def _connect(self, connection: SiteConnection) -> LinkRefusal | None:
         loop = asyncio.get_running_loop()
         host, port = self.address.host, self.address.port
+        connected = False
         try:
             async with asyncio.timeout(self._settings.hello_seconds):
                 if (context := self._context()) is None:
@@ -127,6 +128,7 @@ class Dialler:
                     await loop.create_connection(
                         lambda: connection, host, port, ssl=context, ssl_shutdown_timeout=LINGER_SECONDS
                     )
+                connected = True
         except ssl.SSLError as error:
             return LinkRefusal(refusals.TLS, f"TLS failed: {tls_words(error)}")
         except TimeoutError:
@@ -134,6 +136,9 @@ class Dialler:
             return LinkRefusal(refusals.LOST, words)
         except OSError as error:
             return LinkRefusal(refusals.LOST, f"cannot connect: {error.strerror or error}")
+        finally:
+            if not connected:
+                connection.abandon()
         return None
 
     async def _pause(self) -> None:

@@ -46,7 +46,6 @@ class Listener:
         self._context = context
         self._failed = failed
         self._sockets: list[socket.socket] = []
-        self._accepting: list[asyncio.Task[None]] = []
         self._waiting: dict[SiteConnection, asyncio.Task[None]] = {}  # oldest first
 
     async def open(self) -> None:
@@ -74,17 +73,21 @@ class Listener:
             raise InvalidConfiguration(words, field="overlay.listen") from error
 
     def start(self, group: asyncio.TaskGroup) -> None:
-        """Begins to accept; the group holds the tasks until ``close``."""
+        """Begins to accept; the group holds the tasks of greetings until ``close``."""
         self._group = group
-        self._accepting = [group.create_task(self._accept(sock)) for sock in self._sockets]
+        self._loop = asyncio.get_running_loop()
+        for sock in self._sockets:
+            self._loop.add_reader(sock, self._accept, sock)
 
     async def close(self) -> None:
         """Accepts nothing more, and drops sockets that have not become connections."""
-        tasks = [*self._accepting, *self._waiting.values()]
+        for sock in self._sockets:
+            self._loop.remove_reader(sock)
+        self._close_sockets()
+        tasks = list(self._waiting.values())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        self._close_sockets()
 
     def _close_sockets(self) -> None:
         for sock in self._sockets:
@@ -106,20 +109,27 @@ class Listener:
         self.port = sock.getsockname()[1]
         return sock
 
-    async def _accept(self, sock: socket.socket) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
-            try:
-                accepted, address = await loop.sock_accept(sock)
-            except OSError as error:
-                logger.warning("cannot accept a connection of another site: %s", error)
-                await asyncio.sleep(_PAUSE_SECONDS)
-                continue
-            host = f"[{address[0]}]" if ":" in address[0] else address[0]
-            connection = self._connection(f"{host}:{address[1]}")
-            if len(self._waiting) >= MOST_WAITING:
-                self._drop_oldest()
-            self._waiting[connection] = self._group.create_task(self._admit(connection, accepted))
+    def _accept(self, sock: socket.socket) -> None:
+        # `sock_accept` would lose a connection when it is cancelled at the wrong moment.
+        try:
+            accepted, address = sock.accept()
+        except (BlockingIOError, ConnectionAbortedError):
+            return
+        except OSError as error:
+            logger.warning("cannot accept a connection of another site: %s", error)
+            self._loop.remove_reader(sock)
+            self._loop.call_later(_PAUSE_SECONDS, self._accept_again, sock)
+            return
+        host = f"[{address[0]}]" if ":" in address[0] else address[0]
+        connection = self._connection(f"{host}:{address[1]}")
+        if len(self._waiting) >= MOST_WAITING:
+            self._drop_oldest()
+        task = self._waiting[connection] = self._group.create_task(self._admit(connection, accepted))
+        task.add_done_callback(lambda _: self._admitted(connection, accepted))
+
+    def _accept_again(self, sock: socket.socket) -> None:
+        if sock in self._sockets:
+            self._loop.add_reader(sock, self._accept, sock)
 
     async def _admit(self, connection: SiteConnection, accepted: socket.socket) -> None:
         """Lives until the greeting is over, one way or another."""
@@ -130,9 +140,11 @@ class Listener:
                 "ssl_handshake_timeout": self._settings.hello_seconds,
                 "ssl_shutdown_timeout": LINGER_SECONDS,
             }
+        connected = False
         try:
             accepted.setblocking(False)
-            await asyncio.get_running_loop().connect_accepted_socket(lambda: connection, accepted, **options)
+            await self._loop.connect_accepted_socket(lambda: connection, accepted, **options)
+            connected = True
             await connection.settled.wait()
         except OSError as error:
             if isinstance(error, ssl.SSLError):
@@ -141,9 +153,14 @@ class Listener:
                 refusal = LinkRefusal(refusals.LOST, f"no connection came about: {error.strerror or error}")
             self._failed(connection.address, refusal)
         finally:
-            if not connection.is_made:
-                accepted.close()
-            self._waiting.pop(connection, None)
+            if not connected:
+                connection.abandon()
+
+    def _admitted(self, connection: SiteConnection, accepted: socket.socket) -> None:
+        """The greeting is over, or its task was cancelled, even before it began."""
+        self._waiting.pop(connection, None)
+        if not connection.is_made:
+            accepted.close()
 
     def _drop_oldest(self) -> None:
         connection, task = next(iter(self._waiting.items()))

@@ -158,6 +158,13 @@ class SiteConnection(asyncio.Protocol):
         self.settled.set()
         self._loop.call_soon(self._owner.ended, self)
 
+    def abandon(self) -> None:
+        """Whoever waited for the connection was cancelled just after it was made. The event loop closes the socket
+        then, and uvloop does not tell the protocol."""
+        if self._made:
+            self._transport.abort()
+            self.connection_lost(None)
+
     # What asyncio calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -188,6 +195,8 @@ class SiteConnection(asyncio.Protocol):
         self._flush()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if self.gone.is_set():
+            return
         self.gone.set()
         self.end(self._end_by(exc), say=False)
         self._stop_timer()
