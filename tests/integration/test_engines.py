@@ -105,7 +105,7 @@ class SparkLife:
 
 
 @pytest.mark.spark
-@pytest.mark.slow(seconds=50)
+@pytest.mark.slow(seconds=45)
 def test_spark_site_gives_what_the_reference_gives_whatever_happens_between_its_starts(
     tmp_path: Path,
 ) -> None:

@@ -172,7 +172,7 @@ class Points:
         )
 
 
-@pytest.mark.slow(seconds=90)
+@pytest.mark.slow(seconds=45)
 def test_no_moment_of_a_kill_loses_or_repeats_anything(tmp_path: Path) -> None:
     # Spark tries a task of a local master once, unless told otherwise.
     pipeline = PipelineSettings(engine="spark", spark_master="local[2,4]", placement="hashed", slices=2)
