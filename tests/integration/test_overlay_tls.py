@@ -10,7 +10,8 @@ import pytest
 from culver.errors import InvalidConfiguration
 from support.linked_sites import Run, key_of, run_on, site
 from support.redis_servers import make_certificate
-from support.until import until
+from support.severable import severable
+from support.until import settled, until
 
 
 @pytest.fixture(params=["asyncio", "uvloop"])
@@ -53,6 +54,35 @@ def test_sites_with_certificates_link(run: Run, certificates: Path) -> None:
             berlin.link().send(large, urgent=True)
             await until(lambda: berlin.bodies and amsterdam.bodies)
             assert (berlin.bodies[0][1], amsterdam.bodies[0][1]) == (large, large)
+
+    run(body())
+
+
+def test_a_slow_reader_meets_the_same_bounds_over_tls(run: Run, certificates: Path) -> None:
+    async def body() -> None:
+        bounds = {"max_frame_bytes": 65_536, "queue_bytes": 262_144}
+        async with (
+            site("berlin", **bounds, **tls(certificates, "berlin")) as berlin,
+            severable(berlin.manager.port) as relay,
+            site(
+                "amsterdam", relay.url.removeprefix("http://"), **tls(certificates, "amsterdam")
+            ) as amsterdam,
+        ):
+            await until(lambda: berlin.links and amsterdam.links)
+            link = berlin.link()
+            relay.flowing.clear()
+            sent = 0
+            while True:
+                if link.send(bytes(65_000), urgent=False):
+                    sent += 1
+                    continue
+                before = link.bytes_sent
+                await settled(lambda: link.bytes_sent)
+                if link.bytes_sent == before:
+                    break
+            assert 65_536 < link.queued_bytes < 600_000
+            relay.flowing.set()
+            await until(lambda: len(amsterdam.bodies) == sent)
 
     run(body())
 

@@ -70,9 +70,11 @@ class LinkManager:
             task.cancel()
         if self._listener is not None:
             await self._listener.close()
-        # The group does not get the body's error, which it would wrap.
-        await self._group.__aexit__(None, None, None)
-        await self._table.close()
+        try:
+            # The group does not get the body's error, which it would wrap.
+            await self._group.__aexit__(None, None, None)
+        finally:
+            await self._table.close()
 
     @property
     def port(self) -> int:

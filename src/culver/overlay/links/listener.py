@@ -24,6 +24,7 @@ logger = logging.getLogger(__name__)
 _BACKLOG = 128
 _NO_SUCH_FAMILY = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
 _PAUSE_SECONDS = 0.1
+_WARNING_SECONDS = 60.0
 #: Connections that may wait for the end of their greeting. The oldest goes when there are more, so that whoever opens
 #: many and says nothing keeps nobody else out.
 MOST_WAITING = 128
@@ -46,6 +47,7 @@ class Listener:
         self._context = context
         self._failed = failed
         self._sockets: list[socket.socket] = []
+        self._next_warning = 0.0
         self._waiting: dict[SiteConnection, asyncio.Task[None]] = {}  # oldest first
 
     async def open(self) -> None:
@@ -116,7 +118,9 @@ class Listener:
         except (BlockingIOError, ConnectionAbortedError):
             return
         except OSError as error:
-            logger.warning("cannot accept a connection of another site: %s", error)
+            if self._loop.time() >= self._next_warning:
+                self._next_warning = self._loop.time() + _WARNING_SECONDS
+                logger.warning("cannot accept a connection of another site, and tries again: %s", error)
             self._loop.remove_reader(sock)
             self._loop.call_later(_PAUSE_SECONDS, self._accept_again, sock)
             return
@@ -143,6 +147,8 @@ class Listener:
         connected = False
         try:
             accepted.setblocking(False)
+            # asyncio does that for sockets that it has opened itself.
+            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             await self._loop.connect_accepted_socket(lambda: connection, accepted, **options)
             connected = True
             await connection.settled.wait()

@@ -11,6 +11,7 @@ import asyncio
 import logging
 import math
 import ssl
+import time
 from enum import Enum, auto
 from struct import Struct
 from typing import TYPE_CHECKING, Protocol, cast
@@ -149,7 +150,7 @@ class SiteConnection(asyncio.Protocol):
         self._stop_timer()
         self._queue.clear()
         if not self.gone.is_set():
-            if say and not self._transport.is_closing():
+            if say:
                 self._write(pack_frame(FrameKind.REFUSE, encode_refusal(refusal)))
                 self._transport.close()
                 self._timer = self._loop.call_later(LINGER_SECONDS, self._transport.abort)
@@ -214,7 +215,7 @@ class SiteConnection(asyncio.Protocol):
         elif kind is FrameKind.PONG and self.is_open and len(content) == _NUMBER.size:
             sent = self._pings.pop(_NUMBER.unpack(content)[0], None)
             if sent is not None:
-                self.rtt_seconds = self._loop.time() - sent
+                self.rtt_seconds = time.perf_counter() - sent
         elif kind is FrameKind.HELLO and self._phase is _Phase.GREETING:
             self._phase = _Phase.WAITING
             self._owner.greeted(self, content)
@@ -249,8 +250,9 @@ class SiteConnection(asyncio.Protocol):
         self._loop.call_soon(self._flush)
 
     def _write(self, data: bytes) -> None:
-        self.bytes_sent += len(data)
-        self._transport.write(data)
+        if not self._transport.is_closing():
+            self.bytes_sent += len(data)
+            self._transport.write(data)
 
     # Time and the end.
 
@@ -266,7 +268,8 @@ class SiteConnection(asyncio.Protocol):
         if len(self._pings) >= _MOST_PINGS:
             self._pings.clear()
         self._last_ping += 1
-        self._pings[self._last_ping] = self._loop.time()
+        # uvloop's own clock stands still within a turn and counts milliseconds.
+        self._pings[self._last_ping] = time.perf_counter()
         self._enqueue(pack_frame(FrameKind.PING, _NUMBER.pack(self._last_ping)), urgent=True)
 
     def _late(self) -> None:

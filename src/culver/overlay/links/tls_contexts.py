@@ -1,4 +1,8 @@
-"""TLS between sites: both show certificates of the same authorities, and files can be exchanged while links stand."""
+"""TLS between sites: both show certificates, and the files can be exchanged while links stand.
+
+A site's certificate carries its name as the common name or a DNS name, and may be used by servers and by clients: the
+same one is shown to those who dial this site and to those whom it dials.
+"""
 
 import logging
 import os
