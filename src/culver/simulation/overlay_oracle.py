@@ -53,7 +53,9 @@ class OverlayOracle(OverlayWatcher):
         received.append(event.offset)
         self.deliveries += 1
         if self._published[event.origin].get(event.offset) != event.number:
-            self._run.violate(f"{site.key} has another event {event.offset} of {event.origin} than was published")
+            self._run.violate(
+                f"{site.key} has another event {event.offset} of {event.origin} than was published"
+            )
         if not any(self._pool.encoded_matches(each, event.number) for each in self._advertised[site.key]):
             self._run.violate(f"{site.key} never asked for {event.offset} of {event.origin}")
 
@@ -79,7 +81,9 @@ class OverlayOracle(OverlayWatcher):
         assert node is not None
         distance = node.states.distance(message.origin)
         if distance is not None and message.origin != site.key and message.hops - 1 > distance:
-            self._run.violate(f"{message.origin} reaches {site.name} by {message.hops - 1} links, not {distance}")
+            self._run.violate(
+                f"{message.origin} reaches {site.name} by {message.hops - 1} links, not {distance}"
+            )
 
     def look(self, sites: list[SimulatedSite]) -> None:
         """Take note of what the sites promise at this moment."""

@@ -1,6 +1,6 @@
 """What happens to sites of an overlay: calm days, and everything that can break.
 
-    python -m culver.simulation culver.simulation.overlay_scenarios:stormy_overlay --seed 17
+python -m culver.simulation culver.simulation.overlay_scenarios:stormy_overlay --seed 17
 """
 
 from functools import lru_cache
@@ -79,8 +79,8 @@ POOL = EventPool(PAYLOADS, lambda predicate, event: event in _matched(predicate)
 
 
 class _World:
-    """Sites with random links between them, one dialling the other. `mesh` is how many links there are beside those of
-    a tree."""
+    """Sites with random links between them, one dialling the other. `mesh` is how many links there are beside those
+    of a tree."""
 
     def __init__(self, run: SeededRun, faults: SiteFaults, *, most_sites: int, watches_links: bool) -> None:
         self.run = run
@@ -88,7 +88,11 @@ class _World:
         self.oracle = OverlayOracle(run, POOL, _wants, watches_links=watches_links)
         quality = LinkQuality(latency_seconds=self.random.uniform(0.001, 0.03), jitter_seconds=0.002)
         self.network = SimulatedNetwork(
-            run.clock, run.random("network"), quality, connect_timeout_seconds=2.0, silence_timeout_seconds=3.0
+            run.clock,
+            run.random("network"),
+            quality,
+            connect_timeout_seconds=2.0,
+            silence_timeout_seconds=3.0,
         )
         count = _size(self.random, most_sites)
         links = _topology(self.random, count)
@@ -150,7 +154,8 @@ class _World:
 
 
 def calm_overlay(run: SeededRun) -> None:
-    """Sites, predicates and events at random, and no fault: every event takes the shortest ways, once over each link."""
+    """Sites, predicates and events at random, and no fault: every event takes the shortest ways, once over each
+    link."""
     world = _World(run, SiteFaults(), most_sites=100, watches_links=True)
     run.clock.run_for(10.0)
     world.live(5.0, 0.05)
@@ -185,7 +190,9 @@ def stormy_overlay(run: SeededRun) -> None:
 
 def _break_something(world: _World, random: Random, partitions: list[Partition]) -> None:
     site = random.choice(world.sites)
-    match random.choice(("crash", "crash", "crash", "partition", "mend", "reset", "half-open", "forget", "start")):
+    match random.choice(
+        ("crash", "crash", "crash", "partition", "mend", "reset", "half-open", "forget", "start")
+    ):
         case "crash" if site.is_running:
             world.run.record("crash", site.key)
             site.crash(silently=random.random() < 0.3)

@@ -1,7 +1,7 @@
 """A site of the overlay on virtual time: the node of production, with a disk, mailboxes and links around it.
 
-The disk outlives the process: the log, the registrations and cursors of other sites, the local subscriptions. What the
-process has not synced is gone when it is killed.
+The disk outlives the process: the log, the registrations and cursors of other sites, the local subscriptions. What
+the process has not synced is gone when it is killed.
 """
 
 from bisect import bisect_right
@@ -169,7 +169,8 @@ class SimulatedSite:
         for site, mailbox in disk.mailboxes.items():
             self.node.restore(site, mailbox.predicate, mailbox.since, mailbox.acknowledged)
         self._read = {
-            site: _after(mailbox.offsets, mailbox.acknowledged - 1) for site, mailbox in disk.mailboxes.items()
+            site: _after(mailbox.offsets, mailbox.acknowledged - 1)
+            for site, mailbox in disk.mailboxes.items()
         }
         self.advertised = frozenset()
         self.versions = {}
@@ -332,9 +333,7 @@ class SimulatedSite:
                 self._read[wanted.site] = 0
             mailbox.predicate, mailbox.since = wanted.predicate, position
             self._run(
-                node.registered(
-                    wanted.site, wanted.version, wanted.predicate, position, mailbox.acknowledged
-                )
+                node.registered(wanted.site, wanted.version, wanted.predicate, position, mailbox.acknowledged)
             )
 
         self._clock.after(self._random.uniform(0.002, 0.03), done)

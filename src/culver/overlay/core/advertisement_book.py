@@ -3,8 +3,9 @@
     own      version 7: predicate                          change -> version 8, sent as the difference from 7
     lyon     heard 31, in effect 30 from position 512      31 is being registered, or refused with a reason
 
-An advertisement is the encoded predicate of a site (B-DRP, section 2.2): its mailbox at every other site gets what that
-predicate matches. Versions only grow. A site that hears of its own version from an earlier run goes on above it.
+An advertisement is the encoded predicate of a site (B-DRP, section 2.2): its mailbox at every other site gets what
+that predicate matches. Versions only grow. A site that hears of its own version from an earlier run goes on above
+it.
 """
 
 from bisect import bisect_left
@@ -38,8 +39,8 @@ class AdvertisedSite:
 
 
 class AdvertisementBook:
-    """`open_limit` is how many sites may advertise a predicate that lets everything through, and `most_sites` how many
-    sites there may be."""
+    """`open_limit` is how many sites may advertise a predicate that lets everything through, and `most_sites` how
+    many sites there may be."""
 
     def __init__(self, own: str, version: int, open_limit: int, most_sites: int) -> None:
         self.own = own
@@ -149,8 +150,8 @@ class AdvertisementBook:
         return bool(site.own_refusal) or (bool(site.applied) and site.applied[-1][0] >= self.version)
 
     def in_effect_from(self, key: str, version: int) -> int | None:
-        """The position of another site's log from which a version of this site's own advertisement, or a later one, is
-        in effect there. None while it is not."""
+        """The position of another site's log from which a version of this site's own advertisement, or a later one,
+        is in effect there. None while it is not."""
         site = self.sites.get(key)
         if site is None:
             return None
@@ -159,6 +160,8 @@ class AdvertisementBook:
 
     def _open_sites(self, but: str) -> int:
         return sum(
-            key != but and site.registered_predicate is not None and site.registered_predicate.matches_everything
+            key != but
+            and site.registered_predicate is not None
+            and site.registered_predicate.matches_everything
             for key, site in self.sites.items()
         )

@@ -20,9 +20,9 @@ _NO_WINDOW = -1
 
 @dataclass(slots=True)
 class _Stream:
-    """`accepted` is how far complete windows go, and `durable` what the log has of them: it `is_appending` a piece, and
-    the `waiting` events come next. `window` is being put together from `parts`, each known by its first offset: a
-    packet may come twice."""
+    """`accepted` is how far complete windows go, and `durable` what the log has of them: it `is_appending` a piece,
+    and the `waiting` events come next. `window` is being put together from `parts`, each known by its first offset:
+    a packet may come twice."""
 
     accepted: int
     durable: int
@@ -78,7 +78,9 @@ class IncomingStreams:
         """Take a packet. Returns what can be appended now, or that the sender needs an answer."""
         stream = self._streams.setdefault(origin, _Stream(0, 0))
         if part.end <= stream.accepted:
-            return AnswerNeeded(stream.durable, wants_more=False) if stream.accepted == stream.durable else None
+            return (
+                AnswerNeeded(stream.durable, wants_more=False) if stream.accepted == stream.durable else None
+            )
         if part.previous > stream.accepted:
             return self._ask(stream, now)
         if stream.window != window:

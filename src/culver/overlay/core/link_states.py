@@ -1,15 +1,16 @@
 """Which site is linked with which, and the shortest ways between them.
 
-Every site floods its own links (link state, as in OSPF), so all of them see the same graph and work out the same trees:
+Every site floods its own links (link state, as in OSPF), so all of them see the same graph and work out the same
+trees:
 
     states   paris: (lyon 1) (bonn 4)      lyon: (paris 1) (bonn 1)      bonn: (paris 4) (lyon 1)
     tree of paris                paris -> lyon -> bonn
                                  parents {lyon: paris, bonn: lyon}
 
-A link counts if both ends tell of it, so a dead site's own words do not keep it in the graph. Of several shortest ways
-a tree has the one whose sites have the smaller keys, the same at every site. A packet follows the tree of its origin:
-it crosses each link of that tree at most once, however often it is divided on its way. Everything else follows the
-tree of the site that sends it on.
+A link counts if both ends tell of it, so a dead site's own words do not keep it in the graph. Of several shortest
+ways a tree has the one whose sites have the smaller keys, the same at every site. A packet follows the tree of its
+origin: it crosses each link of that tree at most once, however often it is divided on its way. Everything else
+follows the tree of the site that sends it on.
 """
 
 from collections.abc import Iterator

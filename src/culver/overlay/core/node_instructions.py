@@ -1,4 +1,5 @@
-"""What an overlay node wants done. The shell around it, or a simulation, carries the instructions out in their order."""
+"""What an overlay node wants done. The shell around it, or a simulation, carries the instructions out in their
+order."""
 
 from dataclasses import dataclass
 
@@ -32,8 +33,8 @@ class Unregister:
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """Append events of another site, (offset there, payload), to the log, and answer with `OverlayNode.appended`. `end`
-    is the position that this site has reached in the origin's log then."""
+    """Append events of another site, (offset there, payload), to the log, and answer with `OverlayNode.appended`.
+    `end` is the position that this site has reached in the origin's log then."""
 
     origin: str
     end: int
@@ -58,7 +59,8 @@ class Rewind:
 
 @dataclass(frozen=True, slots=True)
 class AnnounceGap:
-    """Events of another site with offsets in `[start, end)` may be missing here. Store it: the stream goes on at `end`."""
+    """Events of another site with offsets in `[start, end)` may be missing here. Store it: the stream goes on at
+    `end`."""
 
     origin: str
     start: int

@@ -123,7 +123,8 @@ class OutgoingStreams:
         return site in self._streams
 
     def open(self, site: str, acknowledged: int, first_window: int) -> None:
-        """Begin a stream at a position. Windows count on from `first_window`, which no earlier run may have reached."""
+        """Begin a stream at a position. Windows count on from `first_window`, which no earlier run may have
+        reached."""
         self._streams.setdefault(site, _Stream(acknowledged, acknowledged))
         self._windows = max(self._windows, first_window)
 
@@ -195,7 +196,8 @@ class OutgoingStreams:
         return self._send_again(stream)
 
     def tick(self, now: float) -> list[tuple[str, int]]:
-        """The sites that have not answered in time, each with the position from which its mailbox must be read again."""
+        """The sites that have not answered in time, each with the position from which its mailbox must be read
+        again."""
         late = []
         for site, stream in self._streams.items():
             if stream.flights and now - stream.heard_at >= stream.timeout_seconds:

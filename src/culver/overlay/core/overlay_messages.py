@@ -30,8 +30,8 @@ MOST_HOPS = 64
 
 
 class LinkState(msgspec.Struct, frozen=True, array_like=True, tag=1):
-    """`links` holds (site, cost) of every neighbour. A higher `sequence` replaces a lower one. `position` is the end of
-    the site's log when it was said."""
+    """`links` holds (site, cost) of every neighbour. A higher `sequence` replaces a lower one. `position` is the
+    end of the site's log when it was said."""
 
     site: str
     sequence: int
@@ -76,8 +76,7 @@ class AdvertisementCheck(msgspec.Struct, frozen=True, array_like=True, tag=10):
 
 class AdvertisementApplied(msgspec.Struct, frozen=True, array_like=True, tag=5):
     """Version `version` of the destination's advertisement is in effect at the source, for events from `position` on.
-    Where `refusal` is not empty it is not, for that reason. `gap_start` is below `position` where the source owed an
-    earlier data directory of the destination events from there on."""
+    Where `refusal` is not empty it is not, for that reason."""
 
     source: str
     destination: str
@@ -85,7 +84,6 @@ class AdvertisementApplied(msgspec.Struct, frozen=True, array_like=True, tag=5):
     version: int
     position: int
     refusal: str
-    gap_start: int
 
 
 class StreamAcknowledgement(msgspec.Struct, frozen=True, array_like=True, tag=6):
@@ -122,8 +120,8 @@ class StreamPart(msgspec.Struct, frozen=True, array_like=True):
 
 class Packet(msgspec.Struct, frozen=True, array_like=True, tag=8):
     """Events of `origin`, with their offsets there. Bit i of `destinations` stands for the site with the number i on
-    this link, and `streams` has an entry for each bit that is set, in their order. With `broadcast`, the packet goes to
-    every site of the origin's tree, and those without a bit ignore it (B-DRP, section 2.3)."""
+    this link, and `streams` has an entry for each bit that is set, in their order. With `broadcast`, the packet
+    goes to every site of the origin's tree, and those without a bit ignore it (B-DRP, section 2.3)."""
 
     origin: str
     window: int
@@ -150,4 +148,5 @@ def encode_message(message: OverlayMessage) -> bytes:
 
 def decode_message(body: bytes) -> OverlayMessage:
     """Raises msgspec.DecodeError for anything that is no message."""
-    return _decoder.decode(body)
+    message: OverlayMessage = _decoder.decode(body)
+    return message

@@ -64,7 +64,8 @@ _LOST_AFTER_ACKNOWLEDGEMENT = "acknowledged before, and missing since"
 
 @dataclass(frozen=True, slots=True)
 class NodeSettings:
-    """`broadcast_threshold` is the share of all other sites beyond which a packet goes to every site (section 2.3)."""
+    """`broadcast_threshold` is the share of all other sites beyond which a packet goes to every site (section
+    2.3)."""
 
     broadcast_threshold: float = 1.0
     open_limit: int = 16
@@ -79,9 +80,9 @@ class _Neighbour:
 
 
 class OverlayNode:
-    """`boot` is a number that no earlier run of the site has reached, such as the time in microseconds. `positions` are
-    those that the log has reached in other sites' logs. Every method returns instructions, to be carried out in their
-    order; `position`, the end of the log, is kept up to date by the owner."""
+    """`boot` is a number that no earlier run of the site has reached, such as the time in microseconds. `positions`
+    are those that the log has reached in other sites' logs. Every method returns instructions, to be carried out in
+    their order; `position`, the end of the log, is kept up to date by the owner."""
 
     def __init__(
         self, own: str, boot: int, position: int, positions: Mapping[str, int], settings: NodeSettings
@@ -98,7 +99,7 @@ class OverlayNode:
         self._links: dict[int, _Neighbour] = {}
         self._refreshed_at = float("-inf")
         self._checked_at = float("-inf")
-        # What the next registration of a site owes to its earlier data directory: the position from which.
+        # From which position on the earlier data directory of a site had not acknowledged, until it hears of that.
         self._owed: dict[str, int] = {}
         self._known_ends: dict[str, int] = {}
         # Sites that lost their data directories, and what they are now.
@@ -148,8 +149,8 @@ class OverlayNode:
     # --- predicates -----------------------------------------------------------------------------------
 
     def restore(self, site: str, predicate: EncodedPredicate, position: int, acknowledged: int) -> None:
-        """Take note, before anything else, of a site that has a mailbox from an earlier run: its predicate is in effect
-        from `position` on, and it has everything below `acknowledged`."""
+        """Take note, before anything else, of a site that has a mailbox from an earlier run: its predicate is in
+        effect from `position` on, and it has everything below `acknowledged`."""
         self.book.restore(site, predicate, position)
         self.outgoing.open(site, acknowledged, self._boot)
 
@@ -163,15 +164,15 @@ class OverlayNode:
     def registered(
         self, site: str, version: int, predicate: EncodedPredicate, position: int, acknowledged: int
     ) -> list[Instruction]:
-        """A Register is carried out: the predicate is in effect from `position` on. The site has acknowledged everything
-        below `acknowledged` of its mailbox, which is `position` for a new one."""
+        """A Register is carried out: the predicate is in effect from `position` on. The site has acknowledged
+        everything below `acknowledged` of its mailbox, which is `position` for a new one."""
         if site not in self.book.sites:
             return []
         self.book.registered(site, version, predicate, position)
         if site not in self.outgoing:
             self.outgoing.open(site, acknowledged, self._boot)
             self.outgoing.reach(site, self.states.reaches(site))
-            self._route(StreamStart(self.own, site, 0, acknowledged, acknowledged, ""))
+            self._start_stream(site, acknowledged)
         self._register_next(site)
         return self._take()
 
@@ -303,9 +304,7 @@ class OverlayNode:
 
     def _link_to(self, neighbour: str) -> int | None:
         """The cheapest link to a neighbour; of several, the oldest."""
-        links = [
-            (each.cost, number) for number, each in self._links.items() if each.site == neighbour
-        ]
+        links = [(each.cost, number) for number, each in self._links.items() if each.site == neighbour]
         return min(links)[1] if links else None
 
     def _flood(self, message: OverlayMessage, but: int | None = None) -> None:
@@ -373,15 +372,9 @@ class OverlayNode:
             self._out.append(Register(site, *wanted))
         elif known.refusal:
             self._refuse(site, known.refusal)
-            self._route(AdvertisementApplied(self.own, site, 0, known.heard, 0, known.refusal, 0))
-        elif known.registered and not known.registering:
-            if site not in self.outgoing:
-                return
-            position = known.position
-            gap_start = min(self._owed.pop(site, position), position)
-            self._route(
-                AdvertisementApplied(self.own, site, 0, known.registered, position, "", gap_start)
-            )
+            self._route(AdvertisementApplied(self.own, site, 0, known.heard, 0, known.refusal))
+        elif known.registered and not known.registering and site in self.outgoing:
+            self._route(AdvertisementApplied(self.own, site, 0, known.registered, known.position, ""))
 
     # --- packets --------------------------------------------------------------------------------------
 
@@ -389,7 +382,14 @@ class OverlayNode:
         others = sum(1 for _ in self.states.reachable())
         broadcast = len(window.streams) > self._settings.broadcast_threshold * others
         self._forward(
-            self.own, window.window, 0, window.streams, window.offsets, window.payloads, broadcast, came_from=None
+            self.own,
+            window.window,
+            0,
+            window.streams,
+            window.offsets,
+            window.payloads,
+            broadcast,
+            came_from=None,
         )
 
     def _forward(
@@ -524,8 +524,6 @@ class OverlayNode:
                 if not refusal:
                     self.book.applied(source, version, position)
                     self._heard_position(source, position)
-                if message.gap_start < position:
-                    self._out.append(AnnounceGap(source, message.gap_start, position, FORGOTTEN))
 
     def _on_acknowledgement(self, site: str, position: int, wants_more: bool, now: float) -> None:
         if site not in self.outgoing:
@@ -536,14 +534,23 @@ class OverlayNode:
         before = self.outgoing.acknowledged_position(site)
         if self.outgoing.acknowledge(site, position, now):
             self._out.append(MoveCursor(site, position - 1))
+        if position >= before:
+            self._owed.pop(site, None)
         if not wants_more:
             return
         if position < before:
-            reason = _LOST_AFTER_ACKNOWLEDGEMENT if position else ""
-            self._route(StreamStart(self.own, site, 0, position, before, reason))
+            self._start_stream(site, position)
         again = self.outgoing.resend(site, now)
         if again is not None:
             self._out.append(Rewind(site, again - 1))
+
+    def _start_stream(self, site: str, position: int) -> None:
+        """Tell a site, which has the stream up to a position, where it begins."""
+        begin = self.outgoing.acknowledged_position(site)
+        reason = _LOST_AFTER_ACKNOWLEDGEMENT if 0 < position < begin else ""
+        if site in self._owed:
+            position, reason = self._owed[site], FORGOTTEN
+        self._route(StreamStart(self.own, site, 0, position, begin, reason))
 
     # --- all of them ----------------------------------------------------------------------------------
 
