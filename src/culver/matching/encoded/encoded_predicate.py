@@ -111,6 +111,12 @@ class EncodedPredicate(msgspec.Struct, frozen=True):
             raise _refusal(f"has {len(self.forms)} forms and {len(self.vectors)} vectors")
         if any(len(vector) != self.bits // 8 for vector in self.vectors):
             raise _refusal(f"has a vector that is not of {self.bits} bits")
+        try:
+            longest = max((len(Form.parse(form).attribute) for form in self.forms), default=0)
+        except ValueError:
+            longest = _LONGEST_NAME + 1
+        if longest > _LONGEST_NAME:
+            raise _refusal("has a form that is none")
         for each in (self.forms, self.vectors):
             if any(left >= right for left, right in pairwise(each)):  # type: ignore[operator]
                 raise _refusal("is not sorted")
@@ -147,8 +153,6 @@ def _read_forms(written: str) -> tuple[str, ...]:
     for part in written.split(",", MOST_FORMS):
         name, _, codes = part.partition("=")
         attribute = unquote(name, errors="strict")
-        if len(attribute) > _LONGEST_NAME:
-            raise ValueError("an attribute's name is too long")
         found += [_form_of(code, attribute).text for code in codes.split(".", MOST_FORMS)]
     return tuple(sorted(found))
 
