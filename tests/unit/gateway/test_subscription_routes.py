@@ -136,10 +136,11 @@ def test_a_subscription_names_its_filtering_scheme_and_a_replacement_its_own() -
     run(scenario())
 
 
-def test_an_unknown_filtering_scheme_is_refused_with_the_known_ones_wherever_it_is_named() -> None:
+@pytest.mark.parametrize("scheme", ["magic", "encoded"])
+def test_a_filtering_scheme_that_clients_cannot_have_is_refused_wherever_it_is_named(scheme: str) -> None:
     async def scenario() -> None:
         site = FakeSite()
-        body = {"filter": "a = 1", "scheme": "magic"}
+        body = {"filter": "a = 1", "scheme": scheme}
         async with memory_client(site) as client:
             await client.post("/v1/subscriptions", json={"filter": "a = 1", "id": "s"})
             answers = [

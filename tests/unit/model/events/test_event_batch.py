@@ -11,9 +11,11 @@ from culver.model.columns.event_batch import (
     deserialise,
     encode,
     event_at,
+    from_elsewhere,
+    origins,
     serialise,
 )
-from culver.model.event import Event
+from culver.model.event import Event, Origin
 from culver.model.formats import event_from_object
 from culver.model.values import Kind, Value
 
@@ -239,3 +241,33 @@ def test_every_name_that_can_be_asked_for_is_listed() -> None:
     event = event_from_object(CLOUDEVENT | {"data": {"a": 1, "b": {"c": 2}}}, SETTINGS)
     names = tuple(only(encode([event], 0)).schema.names)
     assert attributes(names).keys() == set(CLOUDEVENT) | {"a", "data.a", "b.c", "data.b.c"}
+
+
+def test_an_origin_comes_back_and_no_filter_can_name_it() -> None:
+    here = plain(x=1, site="s")
+    there = Event({"offset": 2}, {"x": 2}, b"{}", Origin("lugano", 4711))
+    batch = only(encode([here, there], 0))
+    assert batch.schema.names[-2:] == ["o:s:site", "o:i:offset"]
+    assert [event_at(batch, row) for row in range(2)] == [here, there]
+    assert origins(batch) == ([None, "lugano"], [None, 4711])
+    assert set(attributes(tuple(batch.schema.names))) == {"x", "data.x", "site", "data.site", "offset"}
+    assert attribute(batch, "site")[Kind.STRING].to_pylist() == ["s", None]
+    again = deserialise(serialise(batch))
+    assert event_at(again, 1) == there
+
+
+def test_batches_with_and_without_origins_are_joined() -> None:
+    events = [plain(x=1), Event({}, {"x": 2}, b"{}", Origin("a", 0)), plain(y=3)]
+    batch = concat([only(encode([event], 0)) for event in events])
+    assert [event_at(batch, row) for row in range(3)] == events
+    assert origins(batch.slice(1)) == (["a", None], [0, None])
+    elsewhere = from_elsewhere(batch)
+    assert elsewhere is not None
+    assert elsewhere.tolist() == [False, True, False]
+
+
+def test_a_batch_of_local_events_has_no_columns_for_origins() -> None:
+    batch = only(encode([plain(x=1)], 0))
+    assert batch.schema.names == ["payload", "received_us", "d:i:x"]
+    assert origins(batch) == ([None], [None])
+    assert from_elsewhere(batch) is None
