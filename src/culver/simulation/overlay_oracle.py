@@ -85,20 +85,18 @@ class OverlayOracle(OverlayWatcher):
                 f"{message.origin} reaches {site.name} by {message.hops - 1} links, not {distance}"
             )
 
-    def look(self, sites: list[SimulatedSite]) -> None:
-        """Take note of what the sites promise at this moment."""
-        for site in sites:
-            node = site.node
-            if node is None:
+    def crashing(self, site: SimulatedSite) -> None:
+        """Take note of what the site has promised in this run."""
+        node = site.node
+        assert node is not None
+        for number, version in site.versions.items():
+            if number not in site.disk.subscriptions:
                 continue
-            for number, version in site.versions.items():
-                if number not in site.disk.subscriptions:
-                    continue
-                for origin in node.book.sites:
-                    position = node.book.in_effect_from(origin, version)
-                    if position is not None:
-                        promise = site.key, number, origin
-                        self._promised[promise] = min(position, self._promised.get(promise, position))
+            for origin in node.book.sites:
+                position = node.book.in_effect_from(origin, version)
+                if position is not None:
+                    promise = site.key, number, origin
+                    self._promised[promise] = min(position, self._promised.get(promise, position))
 
     def unsubscribed(self, site: str, number: int) -> None:
         """A subscription has ended, and nothing is promised to it any more."""
@@ -108,7 +106,8 @@ class OverlayOracle(OverlayWatcher):
     def check(self, sites: list[SimulatedSite], *, everything: bool) -> None:
         """Check all promises, after all faults are over and everything has arrived. With `everything`, every
         subscription must be in effect at every other site too."""
-        self.look(sites)
+        for site in sites:
+            self.crashing(site)
         keys = {site.key for site in sites}
         for site in sites:
             for number in site.disk.subscriptions:

@@ -87,6 +87,8 @@ class OverlayWatcher:
 
     def advertised(self, site: "SimulatedSite", predicate: EncodedPredicate) -> None: ...
 
+    def crashing(self, site: "SimulatedSite") -> None: ...
+
 
 @dataclass(frozen=True, slots=True)
 class SiteFaults:
@@ -138,21 +140,20 @@ class SimulatedSite:
         self._measures_bytes = measures_bytes
         self._boots = 0
         self.disk = SiteDisk(random.randbytes(8))
+        self.key = site_key(name, self.disk.identity)
         self.node: OverlayNode | None = None
         self._links: dict[int, ConnectionEnd] = {}
         self._ends: dict[ConnectionEnd, int] = {}
         self._numbers = 0
         self._read: dict[str, int] = {}
+        # The mailboxes that may have more than was read: a dict for its order.
+        self._unread: dict[str, None] = {}
         self._timers: list[VirtualTimer] = []
         self._flush: VirtualTimer | None = None
         self._narrowing: VirtualTimer | None = None
         self.advertised: frozenset[int] = frozenset()
         self.versions: dict[int, int] = {}
         """The version of the advertisement that first had each subscription, in this run."""
-
-    @property
-    def key(self) -> str:
-        return site_key(self.name, self.disk.identity)
 
     @property
     def is_running(self) -> bool:
@@ -172,6 +173,7 @@ class SimulatedSite:
             site: _after(mailbox.offsets, mailbox.acknowledged - 1)
             for site, mailbox in disk.mailboxes.items()
         }
+        self._unread = dict.fromkeys(self._read)
         self.advertised = frozenset()
         self.versions = {}
         self._network.listen(self.name, lambda peer: _Listener(self, 0))
@@ -183,6 +185,7 @@ class SimulatedSite:
     def crash(self, *, silently: bool = False) -> None:
         """Kill the process. What is not on disk is gone."""
         assert self.node is not None
+        self._watcher.crashing(self)
         self.node = None
         self._network.crash(self.name, silently=silently)
         self._links.clear()
@@ -201,6 +204,7 @@ class SimulatedSite:
         assert self.node is None
         subscriptions = self.disk.subscriptions
         self.disk = SiteDisk(self._random.randbytes(8))
+        self.key = site_key(self.name, self.disk.identity)
         self.disk.subscriptions = subscriptions
 
     def publish(self, number: int) -> None:
@@ -303,6 +307,7 @@ class SimulatedSite:
                 case Rewind(site, after):
                     if site in self.disk.mailboxes:
                         self._read[site] = _after(self.disk.mailboxes[site].offsets, after)
+                        self._unread[site] = None
                 case Register():
                     self._register(each)
                 case Unregister(site):
@@ -387,18 +392,22 @@ class SimulatedSite:
             self._watcher.appended(self, event)
             return
         self._watcher.published(self, offset)
-        for mailbox in self.disk.mailboxes.values():
+        for site, mailbox in self.disk.mailboxes.items():
             if offset >= mailbox.since and self._pool.encoded_matches(mailbox.predicate, event.number):
                 mailbox.offsets.append(offset)
+                self._unread[site] = None
 
     def _pump(self) -> None:
         """Offer what the mailboxes have, as far as it is wanted."""
         node = self.node
         if node is None:
             return
-        for site, mailbox in self.disk.mailboxes.items():
-            read = self._read[site]
-            if read == len(mailbox.offsets) or site not in node.outgoing:
+        for site in list(self._unread):
+            mailbox, read = self.disk.mailboxes.get(site), self._read.get(site, 0)
+            if mailbox is None or read == len(mailbox.offsets):
+                del self._unread[site]
+                continue
+            if site not in node.outgoing:
                 continue
             wanted = node.outgoing.wanted_bytes(site)
             items: list[tuple[int, bytes]] = []
