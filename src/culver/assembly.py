@@ -34,6 +34,7 @@ from culver.site import (
     channels_of,
     check_channels,
     check_gateways,
+    check_overlay,
     gateway_lock,
     listeners,
     serve,
@@ -51,6 +52,7 @@ async def open_site(settings: Settings, progress: Progress = lambda text: None) 
     engine_type = engine_named(pipeline.engine)
     check_gateways(settings.gateway, engine_type)
     check_channels(settings.channels)
+    check_overlay(settings.overlay)
     elasticity_settings(pipeline)
     with contextlib.ExitStack() as stack:
         stack.enter_context(site_lock(settings.data_dir))

@@ -5,6 +5,7 @@
     sessions        connect subscribers to their mailboxes
     slices          show and change the parts of the index
     channels        publish and subscribe on the channels of the site's channel service
+    overlay         show the other sites, and from where on a subscription gets their events
     observation     tell how the site is doing
 
 The running site, the remote site of a further gateway process and the tests' fake site implement the same roles and
@@ -21,6 +22,7 @@ from culver.control import SiteObservation, Slices
 from culver.delivery import Delivery, DeliveryGap
 from culver.errors import Conflict
 from culver.log import CommitReceipt
+from culver.messages import OverlayStatus
 from culver.model import Event
 from culver.registry import Block, BlockSpec, Registration, SetSummary, SubscriptionSpec
 
@@ -158,10 +160,24 @@ def no_channel_service(field: str) -> Conflict:
     )
 
 
+class WideArea(Protocol):
+    """A site's place in the overlay. A site that is in none knows no other sites."""
+
+    def status(self) -> OverlayStatus | None:
+        """None where the site is in no overlay. Belongs to the last `Observation.refresh`."""
+
+    async def positions(self, registrations: Sequence[Registration]) -> list[dict[str, int | None]]:
+        """For each registration, the position in every other site's log, by the site's name, from which its matching
+        events come here; None while the registration is not in effect there."""
+
+    async def wait(self, registrations: Sequence[Registration], timeout_seconds: float) -> bool:
+        """Wait until these are in effect at every site that can be reached; returns whether they are."""
+
+
 class Observation(Protocol):
     async def refresh(self) -> None:
-        """Bring the other members, and `Slices.view`, up to date if they come from another process. Raises
-        Unavailable."""
+        """Bring the other members, `Slices.view` and `WideArea.status` up to date if they come from another process.
+        Raises Unavailable."""
 
     @property
     def ready(self) -> bool:
@@ -187,5 +203,7 @@ class Site(Protocol):
     def slices(self) -> Slices: ...
     @property
     def channels(self) -> SiteChannels: ...
+    @property
+    def overlay(self) -> WideArea: ...
     @property
     def observation(self) -> Observation: ...

@@ -11,7 +11,13 @@ from pathlib import Path
 import pytest
 
 from culver.assembly import open_site
-from culver.config import ChannelSettings, PipelineSettings, RegistrySettings, Settings
+from culver.config import (
+    ChannelSettings,
+    OverlaySettings,
+    PipelineSettings,
+    RegistrySettings,
+    Settings,
+)
 from culver.control import Slices
 from culver.delivery import Delivery, DeliveryGap, Share
 from culver.errors import (
@@ -35,6 +41,7 @@ from culver.roles import (
     Site,
     SiteChannels,
     Subscriptions,
+    WideArea,
 )
 from culver.site import RemoteSite, channels_of
 from culver.site.peer import Peer
@@ -115,6 +122,12 @@ def play_with_channels(opened: "Open", settings: Settings, channels_url: str) ->
     return _player(opened, replace(settings, channels=ChannelSettings(url=channels_url)))
 
 
+@pytest.fixture
+def play_in_overlay(opened: "Open", settings: Settings) -> Play:
+    """Runs a scenario with a new site of an overlay, to which no other site belongs yet."""
+    return _player(opened, replace(settings, overlay=OverlaySettings(name="paris", listen="127.0.0.1:0")))
+
+
 Open = Callable[[Settings], AbstractAsyncContextManager[Site]]
 
 
@@ -174,6 +187,7 @@ async def names(site: Site) -> list[str]:
         Slices,
         SiteChannels,
         ChannelSession,
+        WideArea,
         Observation,
     ],
 )
@@ -545,5 +559,53 @@ def test_site_without_a_channel_service_refuses(play: Play) -> None:
                 await refused
             assert caught.value.field == "channel"
         assert site.channels.status().state == "off"
+
+    play(scenario)
+
+
+# --- overlay ------------------------------------------------------------------------------------------
+
+
+def test_site_of_an_overlay_that_is_alone_waits_for_nobody(play_in_overlay: Play) -> None:
+    async def scenario(site: Site) -> None:
+        registration = await add(site, "a > 1")
+        assert await site.overlay.wait([registration], WAIT_SECONDS)
+        assert await site.overlay.positions([registration, registration]) == [{}, {}]
+        await site.observation.refresh()
+        status = site.overlay.status()
+        assert status is not None
+        assert (status.site.name, status.site.routing) == ("paris", "b-drp")
+        assert status.site.key.startswith("paris~")
+        assert (status.sites, status.links) == ([], [])
+
+    play_in_overlay(scenario)
+
+
+def test_site_in_no_overlay_says_so(play: Play) -> None:
+    async def scenario(site: Site) -> None:
+        registration = await add(site, "a > 1")
+        await site.observation.refresh()
+        assert site.overlay.status() is None
+        assert await site.overlay.wait([registration], 0)
+        assert await site.overlay.positions([registration]) == [{}]
+
+    play(scenario)
+
+
+def test_mailboxes_of_other_sites_are_not_for_users(play: Play) -> None:
+    async def scenario(site: Site) -> None:
+        theirs = "site~lyon~0123456789abcdef"
+        with pytest.raises(InvalidRequest, match="site~") as caught:
+            await add(site, "a > 1", theirs)
+        assert caught.value.field == "id"
+        with pytest.raises(InvalidRequest):
+            await site.subscriptions.add([replace(spec("a > 1", theirs), scheme="encoded")])
+        with pytest.raises(InvalidRequest):
+            await site.subscriptions.add_block(block_spec("site~q", [["x", 1.0]]))
+        with pytest.raises(NotFound):
+            await site.subscriptions.replace(spec("a > 1", theirs))
+        for refused in (site.subscriptions.get, site.subscriptions.remove):
+            with pytest.raises(NotFound):
+                await refused(theirs)
 
     play(scenario)

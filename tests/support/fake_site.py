@@ -22,6 +22,7 @@ from culver.delivery.deliveries import Delivery, DeliveryGap
 from culver.errors import Conflict, CulverError, InvalidRequest, NotFound, TooManySubscriptions, Unavailable
 from culver.log.publication_log import CommitReceipt
 from culver.matching import compile_rows
+from culver.model import ENCODED
 from culver.model.columns.value_rows import values_at
 from culver.model.event import Event
 from culver.model.language.predicate import Predicate, evaluate
@@ -34,8 +35,9 @@ from culver.pipeline.engine_totals import (
 )
 from culver.registry.registration import Block, BlockSpec, Registration, SubscriptionSpec
 from culver.registry.registry import SetSummary
-from culver.registry.subscription_ids import new_ids, split_member
+from culver.registry.subscription_ids import check_id, check_set_name, new_ids, split_member
 from support.fake_channels import FakeChannels
+from support.fake_overlay import FakeOverlay
 from support.memory_slices import MemorySlices
 
 
@@ -52,6 +54,7 @@ class FakeSite:
         self.sessions = FakeSessions(self)
         self.slices = MemorySlices()
         self.channels = FakeChannels(self)
+        self.overlay = FakeOverlay(self)
         self.observation = FakeObservation(self)
         self.ready = True
         self.events: list[Event] = []
@@ -146,6 +149,11 @@ class FakeSubscriptions:
     async def add(self, specs: Sequence[SubscriptionSpec]) -> list[Registration]:
         site = self._site
         site.fail("add")
+        for spec in specs:
+            if spec.id is not None:
+                check_id(spec.id, durable=spec.durable, of_site=spec.scheme == ENCODED)
+        if any(spec.scheme == ENCODED for spec in specs):
+            raise InvalidRequest("the scheme is for other sites", field="scheme")
         self._check_room(len(specs))
         ids = [spec.id for spec in specs if spec.id is not None]
         for spec in specs:
@@ -156,6 +164,7 @@ class FakeSubscriptions:
     async def add_block(self, spec: BlockSpec) -> Block:
         site = self._site
         site.fail("add_block")
+        check_set_name(spec.name)
         self._check_room(len(spec))
         # This checks the values as the catalogue does.
         compile_rows(spec.prepared, np.arange(len(spec)), spec.columns)

@@ -9,7 +9,7 @@ The compactor merges segments of the index at the same time, and makes index ver
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -174,6 +174,14 @@ class Catalogue:
 
     async def count(self) -> int:
         return await self._in_registry_thread(self._registry.count)
+
+    def registrations(self) -> Iterator[Registration | Block]:
+        """All registrations that are not forgotten yet; see `Registry.registrations`. Blocks, in any thread."""
+        return self._registry.registrations()
+
+    def new_predicate(self, number: int) -> Predicate | None:
+        """The parsed filter of a registration that is not indexed yet."""
+        return self._predicates.get(number)
 
     async def forget(self, numbers: Sequence[int], blocks: Sequence[int] = ()) -> None:
         """Drop ended registrations that delivery no longer needs, as soon as the index knows of their end too: the

@@ -223,6 +223,11 @@ class Hub:
         slot = self.mailboxes.slot_of(subscription)
         return self.mailboxes.pending(slot) if slot != NONE else 0
 
+    def cursor(self, subscription: str) -> int:
+        """The offset up to which a durable subscription has acknowledged everything; -1 if nothing."""
+        slot = self.mailboxes.slot_of(subscription)
+        return self.mailboxes.cursor(slot) if slot != NONE else -1
+
     def needed_from(self) -> int:
         """The lowest offset that must stay in the log; the frontier if nobody waits for anything."""
         if not self._registered or self._keeper.unwritten:

@@ -18,6 +18,7 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from culver.control import SiteObservation, SlicesView
+from culver.messages import OverlayStatus
 from culver.model import Event
 from culver.pipeline import BATCH_SECONDS, SliceTotals
 from culver.roles import Site
@@ -67,6 +68,27 @@ _CHANNELS: Table = {
         "culver_channel_subscriptions_failing",
         "Those of them whose deliveries wait for the service",
     ),
+}
+_REMOTE_SITE: Table = {
+    "reachable": ("culver_overlay_site_reachable", "1 while there is a way to another site"),
+    "pending": ("culver_overlay_backlog_events", "Events that wait in another site's mailbox here"),
+    "bytes_under_way": ("culver_overlay_bytes_under_way", "Bytes sent to another site, without answer yet"),
+}
+_REMOTE_SITE_TOTALS: Table = {
+    "resends": ("culver_overlay_resends", "How often a stream to another site was sent again"),
+    "events_received": ("culver_overlay_events_received", "Events that came from another site"),
+    "false_positives": ("culver_overlay_false_positives", "Those of them that matched no subscription"),
+    "skipped": ("culver_overlay_events_skipped", "Events of another site that this site's limits refuse"),
+}
+_OVERLAY_TOTALS: Table = {
+    "packets_sent": ("culver_overlay_packets_sent", "Packets sent or forwarded to neighbours"),
+    "packets_received": ("culver_overlay_packets_received", "Packets that came from neighbours"),
+    "packets_dropped": ("culver_overlay_packets_dropped", "Packets dropped because a link's queue was full"),
+    "bytes_sent": ("culver_overlay_bytes_sent", "Bytes sent on links to other sites"),
+    "bytes_received": ("culver_overlay_bytes_received", "Bytes that came on them"),
+    "frames_dropped": ("culver_overlay_frames_dropped", "Frames of links that were dropped"),
+    "links_opened": ("culver_overlay_links_opened", "Links that were ever opened"),
+    "gaps": ("culver_overlay_gaps", "Gaps in the streams of other sites"),
 }
 _WRITTEN: Table = {
     "files": ("culver_written_files", "Notification files of Spark's workers"),
@@ -144,6 +166,9 @@ class GatewayMetrics(Collector):
         yield CounterMetricFamily(
             "culver_channel_deliveries_published", "Deliveries published on channels", channels.published
         )
+        overlay = self._site.overlay.status()
+        if overlay is not None:
+            yield from _overlay(overlay)
         yield from _pipeline(observation.observe())
         yield from _slices(self._site.slices.view())
 
@@ -181,6 +206,23 @@ def _pipeline(seen: SiteObservation) -> Iterator[Metric]:
     yield CounterMetricFamily("culver_batch_events", "Events in those batches", batches.events)
     text = "Where Spark spent the time of its last batch"
     yield _by_label("culver_batch_stage_seconds", text, "stage", batches.stages)
+
+
+def _overlay(seen: OverlayStatus) -> Iterator[Metric]:
+    yield GaugeMetricFamily("culver_overlay_links", "Open links to other sites", len(seen.links))
+    sites = [((each.name,), each) for each in seen.sites]
+    yield from _families(GaugeMetricFamily, _REMOTE_SITE, sites, "site")
+    yield from _families(CounterMetricFamily, _REMOTE_SITE_TOTALS, sites, "site")
+    yield from _families(CounterMetricFamily, _OVERLAY_TOTALS, [((), seen.totals)])
+    refusals: dict[str, int] = {}
+    for each in seen.refusals:
+        refusals[each.reason] = refusals.get(each.reason, 0) + each.count
+    family = CounterMetricFamily(
+        "culver_overlay_refusals", "What was refused or dropped, by reason", labels=["reason"]
+    )
+    for reason, count in refusals.items():
+        family.add_metric([reason], count)
+    yield family
 
 
 def _slices(seen: SlicesView) -> Iterator[Metric]:

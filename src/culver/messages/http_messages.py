@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from culver.model import DELIVERY_ID, DURABLE_ID, SET_NAME, SUBSCRIPTION_ID
 
@@ -42,6 +42,17 @@ FilterWithParameters = Annotated[
 Scheme = Annotated[str, Meta(description="The filtering scheme: the filter on the site that matches it")]
 Lifetime = Annotated[
     float, Meta(gt=0, le=100 * 365 * 24 * 3600, description="The subscription ends by itself then")
+]
+Awaited = Annotated[
+    Literal["sites"], Meta(description="Answer when it is in effect at every site that can be reached")
+]
+WaitSeconds = Annotated[float, Meta(ge=0, le=60, description="Longest time to wait")]
+SitePositions = Annotated[
+    dict[str, int | None],
+    Meta(
+        description="From which position of each other site's log on its events come too; null where not yet",
+        examples=[{"lyon": 512, "bonn": None}],
+    ),
 ]
 Next = Annotated[str | None, Meta(description="Give it as `after` to get the next page")]
 
@@ -121,6 +132,8 @@ class Replacement(SubscriptionOptions, frozen=True, kw_only=True):
     filter: Filter
     scheme: Scheme | None = None
     deliver: NewDeliveryTarget | None = None
+    wait: Awaited | None = None
+    wait_seconds: WaitSeconds = 10.0
 
 
 class NewSubscription(Replacement, frozen=True, kw_only=True):
@@ -135,7 +148,8 @@ NewSubscriptions = Annotated[list[NewSubscription], Meta(extra_json_schema={"min
 class Subscription(_Answer, frozen=True, kw_only=True):
     """A subscription as the site has it. Every matching event from position `since` on is delivered; of a
     durable one, `pending` wait, unacknowledged. A live one (another client's, while it is connected) has no
-    mailbox. `scheme` is the name of the site's filter that matches it."""
+    mailbox. `scheme` is the name of the site's filter that matches it. A site of an overlay also tells `sites`,
+    unless it lists many."""
 
     id: SubscriptionId
     filter: Filter
@@ -147,11 +161,13 @@ class Subscription(_Answer, frozen=True, kw_only=True):
     mailbox: Mailbox | None
     pending: Annotated[int, Meta(ge=0, description="Deliveries waiting to be acknowledged")]
     deliver: DeliveryTarget | None = None
+    sites: SitePositions | UnsetType = UNSET
 
 
 class CreatedSubscription(_Answer, frozen=True, kw_only=True):
     id: SubscriptionId
     since: Offset
+    sites: SitePositions | UnsetType = UNSET
 
 
 class CreatedSubscriptions(_Answer, frozen=True, kw_only=True):

@@ -1,7 +1,7 @@
 """The answer of `/v1/overlay`: a site's place in the overlay, and what it knows of the other sites.
 
-Sites appear by their names. A key is the name and a part of the data directory's identity: a site that was set up anew
-has the same name and another key.
+Sites appear by their names. A key is the name and a part of the data directory's identity: a site that was set up
+anew has the same name and another key.
 """
 
 from typing import Annotated

@@ -18,3 +18,4 @@ from culver.site.running_site import (
     stop_signal as stop_signal,
 )
 from culver.site.site_channels import channels_of as channels_of, check_channels as check_channels
+from culver.site.site_overlay import check_overlay as check_overlay

@@ -3,9 +3,12 @@
 committer --committing, committed-->  +-----------+  --foresee, follow-->  engine
 catalogue --register, head_moved--->  | EventFlow |
 engine    --accept----------------->  +-----------+  --register, accept--> hub and further gateways
+
+The overlay of a site watches all three.
 """
 
 from collections.abc import Iterable, Sequence
+from typing import Protocol
 
 import pyarrow as pa
 
@@ -17,11 +20,22 @@ from culver.registry import Block, Registration
 from culver.site.gateway_group import GatewayGroup
 
 
+class FlowWatcher(Protocol):
+    """Hears, on the event loop, what has just happened. It must not block."""
+
+    def committed(self, first_offset: int, events: Sequence[Event]) -> None: ...
+
+    def registered(self, registrations: Iterable[Registration | Block]) -> None: ...
+
+    def accepted(self, notifications: Notifications) -> None: ...
+
+
 class EventFlow:
     """Implements the log's CommitObserver, the engine's NotificationSink and the catalogue's RegistrationSink. Lives
     on the event loop; `engine` is set before anything runs."""
 
     engine: Engine
+    watcher: FlowWatcher | None = None
 
     def __init__(self, log: ReadableLog, hub: Hub, group: GatewayGroup, tracker: HeadTracker) -> None:
         self.tracker = tracker
@@ -37,12 +51,16 @@ class EventFlow:
     def committed(self, first_offset: int, events: Sequence[Event]) -> None:
         self._hub.payloads.remember(first_offset, [event.payload for event in events])
         self.tracker.committed(first_offset + len(events))
+        if self.watcher is not None:
+            self.watcher.committed(first_offset, events)
         self.head_moved()
 
     def register(self, registrations: Iterable[Registration | Block]) -> None:
         changed = list(registrations)
         self._hub.register(changed)
         self._group.register(changed)
+        if self.watcher is not None:
+            self.watcher.registered(changed)
 
     def accept(self, notifications: Notifications, *, stored: bool) -> None:
         before = self._hub.frontier
@@ -50,6 +68,8 @@ class EventFlow:
         frontier = self._hub.frontier
         if frontier > before:
             self._group.accepted(notifications.start, notifications.end, self._log.next_offset)
+            if self.watcher is not None:
+                self.watcher.accepted(notifications)
         self.tracker.accepted(frontier)
         self.head_moved()
 

@@ -18,9 +18,10 @@ from culver.config import Settings
 from culver.control import SiteObservation, Slices, SlicesView
 from culver.delivery import Hub, Share
 from culver.log import CommitReceipt
+from culver.messages import OverlayStatus
 from culver.model import Event
 from culver.registry import Registration, SubscriptionSpec
-from culver.roles import Site, SiteChannels, Subscriptions
+from culver.roles import Site, SiteChannels, Subscriptions, WideArea
 from culver.site.hub_sessions import HubSessions, LiveSubscriptions
 from culver.site.peer import Peer
 
@@ -69,17 +70,28 @@ class RemoteSlices(ForwardedRole):
         return self.seen
 
 
+class RemoteOverlay(ForwardedRole):
+    """`seen` is the status of the last refresh."""
+
+    seen: OverlayStatus | None = None
+
+    def status(self) -> OverlayStatus | None:
+        return self.seen
+
+
 class RemoteObservation:
     """Tells what the site told at the last refresh."""
 
-    def __init__(self, peer: Peer, slices: RemoteSlices) -> None:
+    def __init__(self, peer: Peer, slices: RemoteSlices, overlay: RemoteOverlay) -> None:
         self._peer = peer
         self._slices = slices
+        self._overlay = overlay
         self._status: dict[str, Any] = {"ready": False}
         self._seen: SiteObservation | None = None
 
     async def refresh(self) -> None:
-        self._status, self._seen, self._slices.seen = await self._peer.request("look")
+        answer = await self._peer.request("look")
+        self._status, self._seen, self._slices.seen, self._overlay.seen = answer
 
     @property
     def ready(self) -> bool:
@@ -113,9 +125,10 @@ class RemoteSite:
         self.live = LiveSubscriptions(self.subscriptions.remove)
         count_pending = partial(peer.request, "sessions.pending")
         self.sessions = HubSessions(hub, share, ports, self.live, count_pending)
-        slices = RemoteSlices("slices", peer)
+        slices, overlay = RemoteSlices("slices", peer), RemoteOverlay("overlay", peer)
         self.slices = cast(Slices, slices)
-        self.observation = RemoteObservation(peer, slices)
+        self.overlay = cast(WideArea, overlay)
+        self.observation = RemoteObservation(peer, slices, overlay)
 
 
 class ServedSite:
@@ -133,13 +146,14 @@ class ServedSite:
         self.subscriptions = ServedSubscriptions(site.subscriptions, live, is_gone)
         self.sessions = site.sessions
         self.slices = site.slices
+        self.overlay = site.overlay
         self._observation = site.observation
         self._sent_elsewhere = sent_elsewhere
 
-    def look(self) -> tuple[dict[str, Any], SiteObservation, SlicesView]:
+    def look(self) -> tuple[dict[str, Any], SiteObservation, SlicesView, OverlayStatus | None]:
         """Tell everything that the gateway's `observation.refresh` asks for, in one answer."""
         seen = replace(self._observation.observe(), deliveries_sent=self._sent_elsewhere())
-        return self._observation.status(), seen, self.slices.view()
+        return self._observation.status(), seen, self.slices.view(), self.overlay.status()
 
 
 class ServedSubscriptions:

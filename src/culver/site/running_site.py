@@ -38,8 +38,10 @@ from culver.site.gateway_supervisor import GatewayRun
 from culver.site.hub_sessions import HubSessions, LiveSubscriptions
 from culver.site.remote_site import ServedSite
 from culver.site.site_channels import channels_of
+from culver.site.site_overlay import overlay_of
+from culver.site.user_subscriptions import UserSubscriptions
 
-OnReady = Callable[[str, str | None], None]
+OnReady = Callable[[str, str | None, str | None], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +67,16 @@ class RunningSite:
         group, hub = parts.group, parts.hub
         self.settings = parts.settings
         self.publications = parts.committer
-        self.subscriptions = parts.catalogue
+        self.subscriptions = UserSubscriptions(parts.catalogue)
         self.live = LiveSubscriptions(parts.catalogue.remove)
         self.sessions = HubSessions(
             hub, group.share, group.ports, self.live, partial(group.count_pending, own=hub.pending)
         )
         self.channels = channels_of(parts.settings, hub, parts.identity)
-        self.observation = SiteObserver(parts, subscriptions)
+        self.overlay = overlay_of(
+            parts.settings, parts.log, parts.committer, parts.catalogue, hub, parts.identity
+        )
+        self.observation = SiteObserver(parts, subscriptions, lambda: self.overlay.mailboxes)
         self.slices = slices_of(
             parts.index, parts.catalogue, self.observation.observe, parts.log, parts.settings.pipeline
         )
@@ -92,6 +97,7 @@ class RunningSite:
             await parts.engine.start()
             await stack.enter_async_context(parts.committer)
             await stack.enter_async_context(self.channels.running())
+            await stack.enter_async_context(self.overlay.running(parts.flow))
             await stack.enter_async_context(repeated(self.keep_house))
             await stack.enter_async_context(repeated(self.slices.tick))
             yield
@@ -105,6 +111,7 @@ class RunningSite:
         finished = group.take_finished(await hub.housekeep(clock_us()))
         await parts.catalogue.forget(finished.numbers, finished.blocks)
         needed = min(hub.frontier, hub.needed_from(), group.needed_from())
+        needed = self.overlay.needed_from(needed)
         await asyncio.to_thread(parts.log.trim, needed)
         await parts.catalogue.retire(hub.mailboxes.index_version)
         # This comes last because it writes: a full disk must not keep the steps above from making room.
@@ -146,10 +153,12 @@ class RunningSite:
 
 
 class SiteObserver:
-    """Implements the role `observation`. Housekeeping counts the `subscriptions`."""
+    """Implements the role `observation`. Housekeeping counts the `subscriptions`. `remote_mailboxes` tells how many
+    of the hub's mailboxes are those of other sites."""
 
-    def __init__(self, parts: SiteParts, subscriptions: int) -> None:
+    def __init__(self, parts: SiteParts, subscriptions: int, remote_mailboxes: Callable[[], int]) -> None:
         self.subscriptions = subscriptions
+        self._remote_mailboxes = remote_mailboxes
         self._parts = parts
         self._began = time.monotonic()
 
@@ -182,6 +191,7 @@ class SiteObserver:
     def observe(self) -> SiteObservation:
         parts, hub, group = self._parts, self._parts.hub, self._parts.group
         pipeline, head, end = parts.engine.observe(), parts.flow.head, parts.log.next_offset
+        own = hub.subscriptions - self._remote_mailboxes()
         contents = parts.index.contents_of_slices()
         return SiteObservation(
             engine=parts.engine.name,
@@ -203,7 +213,7 @@ class SiteObserver:
             schemes=tuple(IndexScheme(name, *each) for name, each in sorted(parts.index.schemes().items())),
             deliveries_sent=group.deliveries_sent(without=0),
             gateways=(
-                GatewayInfo(0, group.ports[0], "running", hub.subscriptions, hub.sessions),
+                GatewayInfo(0, group.ports[0], "running", own, hub.sessions),
                 *group.infos(),
             ),
         )
@@ -227,7 +237,7 @@ def stop_signal(progress: Progress) -> asyncio.Event:
 
 async def serve(site: RunningSite, stop: asyncio.Event, on_ready: OnReady) -> None:
     """Serve clients with all gateways of the site until `stop` is set. Once events flow, `on_ready` gets the site's
-    address, and that of Spark's web interface if there is one."""
+    address, that of Spark's web interface if there is one, and where in an overlay the site is, if it is in one."""
     async with contextlib.AsyncExitStack() as stack:
         app = create_app(site)
         gateway = await stack.enter_async_context(GatewayServer(app, site.settings.gateway))
@@ -243,4 +253,4 @@ async def _announce(site: RunningSite, url: str, on_ready: OnReady) -> None:
     while not site.observation.ready:  # noqa: ASYNC110 - an engine's readiness can only be polled, as by /readyz
         await asyncio.sleep(0.02)
     freeze_objects()
-    on_ready(url, site.observation.observe().pipeline.spark_ui)
+    on_ready(url, site.observation.observe().pipeline.spark_ui, site.overlay.description)

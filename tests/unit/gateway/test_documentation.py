@@ -26,6 +26,7 @@ from culver.messages import (
     Items,
     NewRows,
     NewSubscription,
+    OverlayStatus,
     Problem,
     PublishedMessage,
     Refusal,
@@ -143,7 +144,7 @@ def test_the_messages_of_the_websocket_are_those_that_are_read_and_sent() -> Non
 
 ANSWERS = (
     AcceptedEvents, AcceptedRows, Acknowledged, ChannelsStatus, Clauses, EventItem, FilterTest, GapItem, Items,
-    Problem, PublishedMessage, Refusal, SiteObservation, SiteStatus, SlicesView, Subscription,
+    OverlayStatus, Problem, PublishedMessage, Refusal, SiteObservation, SiteStatus, SlicesView, Subscription,
 )  # fmt: skip
 
 

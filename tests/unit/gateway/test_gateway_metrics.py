@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+from culver.config import OverlaySettings, Settings
 from culver.gateway.gateway_metrics import GatewayMetrics
 from culver.model import Event
 from support.fake_site import FakeSite
@@ -30,7 +31,8 @@ def test_publications_are_counted_with_their_events_bytes_and_seconds() -> None:
 
 def test_the_documentation_names_every_metric() -> None:
     async def scenario() -> None:
-        families = GatewayMetrics(FakeSite()).registry.collect()
+        overlay = OverlaySettings(name="paris", listen="127.0.0.1:7401")
+        families = GatewayMetrics(FakeSite(Settings(overlay=overlay))).registry.collect()
         suffix = {"counter": "_total", "info": "_info"}
         served = {family.name + suffix.get(family.type, "") for family in families}
         named = set(re.findall(r"`(culver_\w+)", DOCUMENTATION.read_text(encoding="utf-8")))

@@ -8,6 +8,7 @@ import pytest
 from starlette.routing import Route, WebSocketRoute
 
 import culver
+from culver.config import OverlaySettings, Settings
 from culver.gateway.app import create_app
 from culver.gateway.problems import KINDS
 from support.described_api import DOCUMENT, check_answer, described_operations as operations, errors_of
@@ -198,6 +199,14 @@ def test_the_answers_of_a_site_fit_the_schemas() -> None:
             await ask("GET", "/metrics")
             site.ready = False
             await ask("GET", "/readyz")
+            await ask("GET", "/v1/overlay")
+        site = FakeSite(Settings(overlay=OverlaySettings(name="paris", listen="127.0.0.1:7401")))
+        site.overlay.positions_at = {"lyon": 512, "bonn": None}
+        async with memory_client(site) as client:
+            await ask("GET", "/v1/overlay")
+            await ask("POST", "/v1/subscriptions", {"filter": "n > 2", "id": "alerts"})
+            await ask("GET", "/v1/subscriptions/alerts")
+            await ask("GET", "/metrics")
 
     run(scenario())
     assert seen == set(operations())

@@ -7,12 +7,13 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from culver.control import SiteObservation, SlicesView
+from culver.errors import NotFound
 from culver.gateway.api import openapi
 from culver.gateway.api.delivery_encoding import encode
 from culver.gateway.api.operations import JSON, Operations
 from culver.gateway.gateway_context import gateway_of, url_of
 from culver.gateway.gateway_metrics import CONTENT_TYPE
-from culver.messages import GatewayEntry, Gateways, Health, NewSlice, SiteStatus
+from culver.messages import GatewayEntry, Gateways, Health, NewSlice, OverlayStatus, SiteStatus
 
 operations = Operations("operations", "For operators", takes_any_query=True)
 slice_operations = Operations("operations", "For operators")
@@ -70,6 +71,20 @@ async def gateways(request: Request) -> Gateways:
             for each in observation.observe().gateways
         ]
     )
+
+
+@slice_operations.add("GET /v1/overlay", problems=(404,))
+async def overlay(request: Request) -> OverlayStatus:
+    """Show the other sites, and the links to them."""
+    site = gateway_of(request).site
+    await site.observation.refresh()
+    status = site.overlay.status()
+    if status is None:
+        raise NotFound(
+            "this site is in no overlay: start it with culver serve --name NAME --overlay HOST:PORT",
+            field="overlay",
+        )
+    return status
 
 
 @slice_operations.add("GET /v1/slices")

@@ -2,16 +2,18 @@
 
 import asyncio
 import time
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import quote
 
+from msgspec import UNSET, UnsetType
 from starlette.requests import Request
 from starlette.responses import Response
 
 from culver.channels import check_channel_name
-from culver.errors import Conflict, CulverError, InvalidFilter, InvalidRequest, TooLarge
+from culver.errors import Conflict, CulverError, InvalidFilter, InvalidRequest, TooLarge, Unavailable
 from culver.gateway.api.delivery_encoding import encode
 from culver.gateway.api.operations import JSON, Operations
 from culver.gateway.api.request_reader import check_subscription_id, prefixed
@@ -34,6 +36,8 @@ from culver.plugins import EXACT_FILTERS
 from culver.registry import Registration, SubscriptionSpec, check_id
 from culver.roles import Session, Site, no_channel_service
 
+Sites = dict[str, int | None] | UnsetType
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 # A character of a filter costs about as much as this many bytes of an event.
@@ -51,7 +55,8 @@ _CREATED: dict[str, Any] = {
 async def create_subscription(request: Request, body: NewSubscription | NewSubscriptions) -> Response:
     """Make a durable subscription, or many.
 
-    An array makes all of its subscriptions or none.
+    An array makes all of its subscriptions or none. With `wait`, the answer comes when the subscription is in effect
+    at every other site that can be reached, or when the time is up: `sites` tells which.
     """
     gateway = gateway_of(request)
     if isinstance(body, list):
@@ -60,7 +65,8 @@ async def create_subscription(request: Request, body: NewSubscription | NewSubsc
     spec = SubscriptionSpec(await parse_filter(gateway, body.filter), **options)
     (registration,) = await gateway.site.subscriptions.add([spec])
     location = {"Location": f"/v1/subscriptions/{quote(registration.id)}"}
-    return Response(encode(_subscription(gateway, registration, 0)), 201, location, JSON)
+    (sites,) = await _sites(gateway, [registration], [body])
+    return Response(encode(_subscription(gateway, registration, 0, sites)), 201, location, JSON)
 
 
 @operations.add("GET /v1/subscriptions")
@@ -81,16 +87,24 @@ async def list_subscriptions(request: Request, query: PageQuery) -> Subscription
 async def read_subscription(request: Request) -> Subscription:
     """Read a subscription."""
     gateway = gateway_of(request)
-    return await _with_pending(gateway, await gateway.site.subscriptions.get(request.path_params["id"]))
+    registration = await gateway.site.subscriptions.get(request.path_params["id"])
+    (sites,) = await _sites(gateway, [registration])
+    return await _with_pending(gateway, registration, sites)
 
 
 @operations.add("PUT /v1/subscriptions/{id}", problems=(409,))
 async def replace_subscription(request: Request, body: Replacement) -> Subscription:
-    """Give a subscription another filter and other options."""
+    """Give a subscription another filter and other options.
+
+    With `wait`, the answer comes when that is in effect at every other site that can be reached, or when the time is
+    up.
+    """
     gateway = gateway_of(request)
     options = _spec_options(gateway, body) | {"id": request.path_params["id"]}
     spec = SubscriptionSpec(await parse_filter(gateway, body.filter), **options)
-    return await _with_pending(gateway, await gateway.site.subscriptions.replace(spec))
+    registration = await gateway.site.subscriptions.replace(spec)
+    (sites,) = await _sites(gateway, [registration], [body])
+    return await _with_pending(gateway, registration, sites)
 
 
 @operations.add("DELETE /v1/subscriptions/{id}", status=204, answer=None, result="Ended")
@@ -195,7 +209,9 @@ def _spec_options(gateway: Gateway, body: Replacement) -> dict[str, Any]:
     return options
 
 
-def _subscription(gateway: Gateway, registration: Registration, pending: int) -> Subscription:
+def _subscription(
+    gateway: Gateway, registration: Registration, pending: int, sites: Sites = UNSET
+) -> Subscription:
     mailbox, limits = None, gateway.settings.delivery
     if registration.durable:
         mailbox = Mailbox(
@@ -215,6 +231,7 @@ def _subscription(gateway: Gateway, registration: Registration, pending: int) ->
         mailbox=mailbox,
         pending=pending,
         deliver=None if registration.channel is None else DeliveryTarget(channel=registration.channel),
+        sites=sites,
     )
 
 
@@ -224,9 +241,25 @@ def timestamp_text(microseconds: int) -> Any:
     return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
-async def _with_pending(gateway: Gateway, registration: Registration) -> Subscription:
+async def _with_pending(gateway: Gateway, registration: Registration, sites: Sites) -> Subscription:
     (pending,) = await gateway.site.sessions.pending([registration])
-    return _subscription(gateway, registration, pending)
+    return _subscription(gateway, registration, pending, sites)
+
+
+async def _sites(
+    gateway: Gateway, registrations: Sequence[Registration], asked: Iterable[Replacement] = ()
+) -> Sequence[Sites]:
+    """The positions of subscriptions at other sites, once they are in effect there if a request asks for that. A
+    gateway that stops waits no longer."""
+    if not gateway.settings.overlay.is_on:
+        return [UNSET] * len(registrations)
+    overlay = gateway.site.overlay
+    seconds = [each.wait_seconds for each in asked if each.wait is not None]
+    if seconds:
+        with suppress(Unavailable):
+            async with gateway.long_request("wait"):
+                await overlay.wait(registrations, max(seconds))
+    return await overlay.positions(registrations)
 
 
 async def _create_all(gateway: Gateway, body: list[NewSubscription]) -> CreatedSubscriptions:
@@ -240,8 +273,12 @@ async def _create_all(gateway: Gateway, body: list[NewSubscription]) -> CreatedS
     # Weighed together: many small filters take as long as one huge one.
     specs = await compute(len(body) * 256, _specs, gateway, body)
     registrations = await gateway.site.subscriptions.add(specs)
+    sites = await _sites(gateway, registrations, body)
     return CreatedSubscriptions(
-        subscriptions=[CreatedSubscription(id=each.id, since=each.since) for each in registrations]
+        subscriptions=[
+            CreatedSubscription(id=each.id, since=each.since, sites=known)
+            for each, known in zip(registrations, sites, strict=True)
+        ]
     )
 
 

@@ -1,0 +1,182 @@
+"""The answer of `/v1/overlay`, from all parts of the overlay at one moment."""
+
+from typing import TYPE_CHECKING
+
+from culver.matching import EncodedPredicate
+from culver.messages import (
+    AdvertisementStatus,
+    DialledPeer,
+    LinkStatus,
+    OtherSite,
+    OverlayGap,
+    OverlayRefusal,
+    OverlayStatus,
+    OverlayTotals,
+    OwnSite,
+    SiteRoute,
+)
+from culver.overlay import Link, is_site_key, name_of
+
+if TYPE_CHECKING:
+    from culver.site.wide_area.overlay_runner import OverlayRunner
+
+_MOST_REFUSALS = 100
+
+
+class LinkTotals:
+    """Counts over all links, those that are closed too."""
+
+    def __init__(self) -> None:
+        self.packets_sent = self.packets_received = self.packets_dropped = 0
+        self.links_opened = 0
+        self._open: dict[int, Link] = {}
+        self._bytes_sent = self._bytes_received = self._frames_dropped = 0
+
+    def opened(self, link: Link) -> None:
+        self.links_opened += 1
+        self._open[link.number] = link
+
+    def closed(self, link: Link) -> None:
+        del self._open[link.number]
+        self._bytes_sent += link.bytes_sent
+        self._bytes_received += link.bytes_received
+        self._frames_dropped += link.frames_dropped
+
+    def bytes_sent(self) -> int:
+        return self._bytes_sent + sum(link.bytes_sent for link in self._open.values())
+
+    def bytes_received(self) -> int:
+        return self._bytes_received + sum(link.bytes_received for link in self._open.values())
+
+    def frames_dropped(self) -> int:
+        return self._frames_dropped + sum(link.frames_dropped for link in self._open.values())
+
+
+def report(runner: "OverlayRunner") -> OverlayStatus:
+    node, book, totals = runner.node, runner.node.book, runner.link_totals
+    links = {} if runner.links is None else runner.links.links
+    peers = () if runner.links is None else runner.links.peers
+    return OverlayStatus(
+        site=OwnSite(
+            name=runner.settings.name,
+            key=runner.key,
+            address=runner.address,
+            routing=runner.settings.routing,
+            advertisement=_advertisement(
+                book.version, book.predicate, _age(runner, runner.advertised_at), refusal=""
+            ),
+        ),
+        sites=[_site(runner, key) for key in runner.other_sites()],
+        links=[_link(link) for link in links.values()],
+        peers=[
+            DialledPeer(
+                address=each.address,
+                name=name_of(each.key) if is_site_key(each.key) else None,
+                state=each.state,
+                attempts=each.attempts,
+                failure=each.failure,
+            )
+            for each in peers
+        ],
+        routes=[
+            SiteRoute(site=name_of(state.site), neighbour=name_of(neighbour), cost=cost)
+            for state in sorted(node.states.states.values(), key=lambda each: each.site)
+            for neighbour, cost in state.links
+            if is_site_key(neighbour)
+        ],
+        gaps=[
+            OverlayGap(
+                site=name_of(gap.origin),
+                key=gap.origin,
+                start=gap.start,
+                end=gap.end,
+                reason=gap.reason,
+                at=gap.at,
+            )
+            for gap in runner.file.gaps
+        ],
+        refusals=[
+            OverlayRefusal(source=source, reason=reason, count=count)
+            for (source, reason), count in runner.refusals.most_common(_MOST_REFUSALS)
+        ],
+        totals=OverlayTotals(
+            packets_sent=totals.packets_sent,
+            packets_received=totals.packets_received,
+            packets_dropped=totals.packets_dropped,
+            bytes_sent=totals.bytes_sent(),
+            bytes_received=totals.bytes_received(),
+            frames_dropped=totals.frames_dropped(),
+            links_opened=totals.links_opened,
+            gaps=runner.file.gap_count,
+            refusals=runner.refusals.total(),
+        ),
+    )
+
+
+def _site(runner: "OverlayRunner", key: str) -> OtherSite:
+    node = runner.node
+    known = node.book.sites.get(key)
+    next_hop = node.states.next_hop(key)
+    has_stream = key in node.outgoing
+    flying, waiting, resends = node.outgoing.backlog(key) if has_stream else (0, 0, 0)
+    advertisement = None
+    if known is not None and known.heard:
+        advertisement = _advertisement(
+            known.heard, known.predicate, _age(runner, known.heard_at), known.refusal
+        )
+    return OtherSite(
+        name=name_of(key),
+        key=key,
+        reachable=node.states.reaches(key),
+        distance=node.states.distance(key),
+        next_hop=None if next_hop is None else name_of(next_hop),
+        path=[name_of(each) for each in node.states.path(key)],
+        advertisement=advertisement,
+        in_effect_from=known.position if known is not None and has_stream else None,
+        acknowledged=node.outgoing.acknowledged_position(key) if has_stream else None,
+        pending=runner.mailboxes_of_sites.pending(key),
+        bytes_under_way=flying,
+        bytes_waiting=waiting,
+        resends=resends,
+        applied_from=node.book.in_effect_from(key, node.book.version),
+        own_refusal=known.own_refusal if known is not None else "",
+        received=node.incoming.durable(key),
+        events_received=runner.imported.received[key],
+        false_positives=runner.false_positives.counts[key],
+        skipped=runner.imported.skipped[key],
+    )
+
+
+def _advertisement(
+    version: int, predicate: EncodedPredicate, age_seconds: float | None, refusal: str
+) -> AdvertisementStatus:
+    return AdvertisementStatus(
+        version=version,
+        vectors=len(predicate.vectors),
+        bytes=len(predicate.text),
+        age_seconds=age_seconds,
+        matches_everything=predicate.matches_everything,
+        refusal=refusal,
+    )
+
+
+def _link(link: Link) -> LinkStatus:
+    return LinkStatus(
+        peer=name_of(link.peer.key),
+        key=link.peer.key,
+        address=link.peer.address,
+        label=link.peer.label,
+        cost=link.peer.cost,
+        bytes_sent=link.bytes_sent,
+        bytes_received=link.bytes_received,
+        frames_sent=link.frames_sent,
+        frames_received=link.frames_received,
+        frames_dropped=link.frames_dropped,
+        queued_bytes=link.queued_bytes,
+        rtt_seconds=link.rtt_seconds,
+        since=link.since,
+    )
+
+
+def _age(runner: "OverlayRunner", since: float) -> float | None:
+    return max(0.0, runner.now() - since) if since else None

@@ -1,0 +1,393 @@
+"""A site's place in the overlay: the shell around `OverlayNode`.
+
+    links      --opened, received, closed-->  +------+  --Send, CloseLink-------> links
+    predicates --advertise----------------->  | node |  --Register, Unregister--> catalogue
+    mailboxes  --offered, flush------------>  |      |  --MoveCursor, Rewind----> mailboxes
+    log        --appended------------------>  +------+  --Append, AnnounceGap---> log, received file
+
+Everything runs on the event loop. Instructions are carried out at once and in their order; those that need the disk
+begin at once, and answer later. A gap is on disk before any acknowledgement that follows it leaves.
+"""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from random import Random
+from typing import Any
+
+import msgspec
+
+from culver.config import Settings
+from culver.control import Catalogue
+from culver.delivery import Hub
+from culver.errors import TooLarge
+from culver.log import Committer, PublicationLog
+from culver.matching import EncodedPredicate
+from culver.messages import OverlayStatus
+from culver.model import Event
+from culver.overlay import (
+    AnnounceGap,
+    Append,
+    CloseLink,
+    Instruction,
+    Link,
+    LinkManager,
+    LinkSettings,
+    MoveCursor,
+    NodeSettings,
+    OverlayMessage,
+    OverlayNode,
+    Packet,
+    Refuse,
+    Register,
+    Rewind,
+    Send,
+    StreamAcknowledgement,
+    Unregister,
+    decode_message,
+    encode_message,
+    name_of,
+    site_key,
+)
+from culver.pipeline import Notifications
+from culver.process_setup import clock_us
+from culver.registry import Block, Registration
+from culver.site.event_flow import EventFlow
+from culver.site.wide_area.false_positives import FalsePositives
+from culver.site.wide_area.imported_events import ImportedEvents
+from culver.site.wide_area.local_predicates import LocalPredicates
+from culver.site.wide_area.overlay_report import LinkTotals, report
+from culver.site.wide_area.received_file import ReceivedFile
+from culver.site.wide_area.remote_mailboxes import RemoteMailboxes
+
+logger = logging.getLogger(__name__)
+
+_TICK_SECONDS = 0.1
+_STORE_SECONDS = 3.0
+_RETRY_SECONDS = 1.0
+_MOST_REFUSALS = 1_000
+
+
+class OverlayRunner:
+    """Implements the role `overlay`, the observer of links, and the watcher of the event flow while it runs."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        links: LinkSettings,
+        log: PublicationLog,
+        committer: Committer,
+        catalogue: Catalogue,
+        hub: Hub,
+        identity: bytes,
+    ) -> None:
+        self.settings = settings.overlay
+        self.key = site_key(settings.overlay.name, identity)
+        self.file = ReceivedFile(settings.data_dir / "overlay" / "received.json")
+        self.imported = ImportedEvents(
+            log, committer, settings.events, self._appended, self._append_failed, self._store
+        )
+        self.false_positives = FalsePositives()
+        self.refusals: Counter[tuple[str, str]] = Counter()
+        self.link_totals = LinkTotals()
+        self.node: OverlayNode
+        self.mailboxes_of_sites: RemoteMailboxes
+        self.links: LinkManager | None = None
+        self.advertised_at = 0.0
+        self._link_settings = links
+        self._log = log
+        self._catalogue = catalogue
+        self._hub = hub
+        self._local = LocalPredicates(self.settings, catalogue.new_predicate, self._advertise)
+        self._waiters: set[asyncio.Future[None]] = set()
+        self._storing = asyncio.Lock()
+        self._last_encoded: tuple[OverlayMessage, bytes] | None = None
+        # Acknowledgements that wait until the gaps before them are on disk.
+        self._unstored_gaps = 0
+        self._held: list[Send] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @asynccontextmanager
+    async def running(self, flow: EventFlow) -> AsyncIterator[None]:
+        """Recover, advertise, and only then link with others: they would take an empty advertisement at its word."""
+        positions = await asyncio.to_thread(self.file.recover, self._log, clock_us())
+        settings = NodeSettings(
+            self.settings.broadcast_threshold, self.settings.open_limit, self.settings.most_sites
+        )
+        self.node = OverlayNode(self.key, self.file.boot, self._log.next_offset, positions, settings)
+        self.mailboxes_of_sites = RemoteMailboxes(
+            self._hub, self._catalogue, self.node, self._carry_out, self.now
+        )
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(self._stop)
+            flow.watcher = self
+            stack.callback(setattr, flow, "watcher", None)
+            of_sites = await asyncio.to_thread(self._registrations_of_sites)
+            await self.mailboxes_of_sites.restore(of_sites)
+            await self._local.start(self._catalogue.registrations)
+            manager = LinkManager(self._link_settings, self.key, self.file.boot, self, Random())
+            self.links = await stack.enter_async_context(manager)
+            for work in (self._tick, self._store_now_and_then):
+                self._start(work())
+            yield
+
+    async def _stop(self) -> None:
+        await self._local.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.imported.close()
+        await self.mailboxes_of_sites.close()
+        try:
+            await self._store()
+        except OSError as exc:
+            logger.warning("the log is searched at the next start: %s", exc)
+
+    def now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    # --- the role -------------------------------------------------------------------------------------
+
+    def status(self) -> OverlayStatus | None:
+        return report(self)
+
+    async def positions(self, registrations: Sequence[Registration]) -> list[dict[str, int | None]]:
+        return [self._positions_of(each) for each in registrations]
+
+    async def wait(self, registrations: Sequence[Registration], timeout_seconds: float) -> bool:
+        deadline = self.now() + timeout_seconds
+        while not self._is_in_effect(registrations):
+            if self.now() >= deadline:
+                return False
+            changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiters.add(changed)
+            try:
+                await asyncio.wait([changed], timeout=deadline - self.now())
+            finally:
+                self._waiters.discard(changed)
+        return True
+
+    @property
+    def description(self) -> str | None:
+        """The site's place in the overlay, as a line for its operator."""
+        where = f"listens for other sites on {self.address}" if self.address else "dials other sites"
+        return f"Site {self.settings.name} {where}"
+
+    @property
+    def address(self) -> str:
+        """Where other sites connect; empty where they cannot."""
+        listen = self._link_settings.listen
+        if not listen or self.links is None:
+            return listen
+        return f"{listen.rpartition(':')[0]}:{self.links.port}"
+
+    @property
+    def mailboxes(self) -> int:
+        """How many of the hub's mailboxes are those of other sites."""
+        return len(self.mailboxes_of_sites)
+
+    def needed_from(self, position: int) -> int:
+        """The lowest position that the log must keep, where everybody else needs it from `position` on."""
+        return min(self.file.position, position)
+
+    def other_sites(self) -> list[str]:
+        """The keys of all sites that this one knows of, by name; of several with one name, the one that is there."""
+        node = self.node
+        known = {*node.book.sites, *node.states.states} - {node.own}
+        chosen: dict[str, str] = {}
+        for key in sorted(known, key=lambda each: (node.states.reaches(each), each)):
+            chosen[name_of(key)] = key
+        return [chosen[name] for name in sorted(chosen)]
+
+    def _positions_of(self, registration: Registration) -> dict[str, int | None]:
+        version, book = self._local.version_of(registration), self.node.book
+        return {
+            name_of(site): None if version is None else book.in_effect_from(site, version)
+            for site in self.other_sites()
+        }
+
+    def _is_in_effect(self, registrations: Sequence[Registration]) -> bool:
+        versions = [self._local.version_of(each) for each in registrations]
+        for site in self.node.states.reachable():
+            known = self.node.book.sites.get(site)
+            if known is not None and known.own_refusal:
+                continue  # waiting would not help
+            for version in versions:
+                if version is None or self.node.book.in_effect_from(site, version) is None:
+                    return False
+        return True
+
+    # --- what happens at the site ---------------------------------------------------------------------
+
+    def committed(self, first_offset: int, events: Sequence[Event]) -> None:
+        self.node.position = first_offset + len(events)
+        self.false_positives.committed(first_offset, events)
+
+    def registered(self, registrations: Iterable[Registration | Block]) -> None:
+        self._local.register(registrations)
+
+    def accepted(self, notifications: Notifications) -> None:
+        self.false_positives.accepted(notifications)
+
+    def _advertise(self, predicate: EncodedPredicate) -> int:
+        before = self.node.book.version
+        self._carry_out(self.node.advertise(predicate))
+        if self.node.book.version != before:
+            self.advertised_at = self.now()
+        self._wake_waiters()
+        return self.node.book.version
+
+    def _appended(self, origin: str, end: int) -> None:
+        self._carry_out(self.node.appended(origin, end))
+
+    def _append_failed(self, origin: str) -> None:
+        self._carry_out(self.node.append_failed(origin))
+
+    # --- links ----------------------------------------------------------------------------------------
+
+    def opened(self, link: Link) -> None:
+        self.link_totals.opened(link)
+        logger.info("linked with %s at %s", link.peer.key, link.peer.address)
+        self._carry_out(self.node.link_opened(link.number, link.peer.key, link.peer.cost, self.now()))
+
+    def received(self, link: Link, body: bytes) -> None:
+        try:
+            message = decode_message(body)
+        except msgspec.DecodeError as exc:
+            self._refuse(link.peer.key, "a frame that is no message")
+            link.close(f"a frame that is no message: {exc}")
+            return
+        self.link_totals.packets_received += isinstance(message, Packet)
+        self._carry_out(self.node.received(link.number, message, self.now()))
+        if not isinstance(message, Packet):
+            self._wake_waiters()
+
+    def closed(self, link: Link, reason: str) -> None:
+        self.link_totals.closed(link)
+        logger.info("the link with %s at %s is closed: %s", link.peer.key, link.peer.address, reason)
+        self._carry_out(self.node.link_closed(link.number, self.now()))
+        self._wake_waiters()
+
+    def refused(self, address: str, reason: str) -> None:
+        logger.warning("no link with %s: %s", address, reason)
+        self.refusals["links", reason if len(self.refusals) < _MOST_REFUSALS else "other"] += 1
+
+    # --- instructions ---------------------------------------------------------------------------------
+
+    def _carry_out(self, instructions: list[Instruction]) -> None:
+        for each in instructions:
+            match each:
+                case Send():
+                    self._send(each)
+                case Append():
+                    self.imported.append(each)
+                case MoveCursor(site, offset):
+                    self.mailboxes_of_sites.move_cursor(site, offset)
+                case Rewind(site, after):
+                    self.mailboxes_of_sites.rewind(site, after)
+                case Register():
+                    self.mailboxes_of_sites.register(each)
+                case Unregister(site):
+                    self.mailboxes_of_sites.unregister(site)
+                case AnnounceGap():
+                    self._announce(each)
+                case Refuse(source, reason):
+                    self._refuse(source, reason)
+                case CloseLink(number, reason):
+                    link = None if self.links is None else self.links.links.get(number)
+                    if link is not None:
+                        link.close(reason)
+
+    def _send(self, instruction: Send) -> None:
+        message = instruction.message
+        if self._unstored_gaps and isinstance(message, StreamAcknowledgement) and message.source == self.key:
+            self._held.append(instruction)
+            return
+        link = None if self.links is None else self.links.links.get(instruction.link)
+        if link is None:
+            return
+        if self._last_encoded is None or self._last_encoded[0] is not message:
+            self._last_encoded = message, encode_message(message)
+        is_packet = isinstance(message, Packet)
+        try:
+            sent = link.send(self._last_encoded[1], urgent=not is_packet)
+        except TooLarge as exc:
+            self._refuse(self.key, f"a {type(message).__name__} that is too large for a frame: {exc.message}")
+            return
+        if is_packet:
+            self.link_totals.packets_sent += sent
+            self.link_totals.packets_dropped += not sent
+
+    def _announce(self, gap: AnnounceGap) -> None:
+        logger.warning(
+            "events of %s from offset %d to %d may be missing: %s",
+            gap.origin,
+            gap.start,
+            gap.end - 1,
+            gap.reason,
+        )
+        self.file.add_gap(gap.origin, gap.start, gap.end, gap.reason)
+        self._unstored_gaps += 1
+        self._start(self._store_gap())
+
+    async def _store_gap(self) -> None:
+        while True:
+            try:
+                await self._store()
+                break
+            except OSError as exc:
+                logger.error("a gap cannot be stored, and its origin waits: %s", exc)
+                await asyncio.sleep(_RETRY_SECONDS)
+        self._unstored_gaps -= 1
+        if not self._unstored_gaps:
+            held, self._held = self._held, []
+            for each in held:
+                self._send(each)
+
+    def _refuse(self, source: str, reason: str) -> None:
+        pair = (source, reason)
+        if pair not in self.refusals:
+            if len(self.refusals) >= _MOST_REFUSALS:
+                pair = ("others", "other")
+            logger.warning("%s: %s", source, reason)
+        self.refusals[pair] += 1
+
+    # --- time -----------------------------------------------------------------------------------------
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(_TICK_SECONDS)
+            try:
+                self._carry_out(self.node.tick(self.now()))
+            except Exception:
+                logger.exception("the overlay's tick failed and is tried again")
+
+    async def _store_now_and_then(self) -> None:
+        while True:
+            await asyncio.sleep(_STORE_SECONDS)
+            try:
+                await self._store()
+            except OSError as exc:
+                logger.error("the positions in other sites' logs cannot be stored: %s", exc)
+
+    async def _store(self) -> None:
+        """Store how far the log is in the logs of the others. Raises OSError."""
+        async with self._storing:
+            await self.file.store(self.imported.floor(), self.node.incoming.positions())
+
+    # --- all of them ----------------------------------------------------------------------------------
+
+    def _registrations_of_sites(self) -> list[Registration | Block]:
+        return [each for each in self._catalogue.registrations() if isinstance(each, Registration)]
+
+    def _wake_waiters(self) -> None:
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

@@ -1,0 +1,99 @@
+"""How far this site's log is in the logs of the other sites, as a file beside the log: `overlay/received.json`.
+
+    {"position": 4100, "positions": {"lyon~01..": 512}, "boot": 17..., "gaps": [...], "gap_count": 1}
+
+The log is the truth: every event of another site carries its origin. The file saves reading all of the log at the
+start: below `position` of the log, `positions` have everything, and from there on the log is read. The log must not
+be trimmed above the stored position before the next file is on disk.
+"""
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from culver.disk import write_whole
+from culver.log import ReadableLog
+from culver.model.columns import from_elsewhere, origins
+
+logger = logging.getLogger(__name__)
+
+_MOST_GAPS = 100
+
+
+class ReceivedGap(msgspec.Struct, frozen=True):
+    """Events of an origin with offsets in `[start, end)` may be missing; `at` is in seconds since the epoch."""
+
+    origin: str
+    start: int
+    end: int
+    reason: str
+    at: float
+
+
+class _Content(msgspec.Struct):
+    position: int = 0
+    positions: dict[str, int] = {}
+    boot: int = 0
+    gaps: list[ReceivedGap] = []
+    gap_count: int = 0
+
+
+class ReceivedFile:
+    """Its owner calls `recover` once, before anything else, and `store` one call at a time."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.position = 0
+        """The log must keep everything from here on."""
+        self.boot = 0
+        self.gaps: deque[ReceivedGap] = deque(maxlen=_MOST_GAPS)
+        self.gap_count = 0
+        self._stored: bytes = b""
+
+    def recover(self, log: ReadableLog, now_us: int) -> dict[str, int]:
+        """The positions that the log has reached. Also sets `boot`, which is above that of every earlier run.
+        Blocks."""
+        content = self._read()
+        self.gaps.extend(content.gaps)
+        self.gap_count = content.gap_count
+        self.boot = max(now_us, content.boot + 1)
+        positions = dict(content.positions)
+        start = max(content.position, log.first_offset)
+        for _, batch in log.read(start, log.next_offset):
+            if from_elsewhere(batch) is None:
+                continue
+            for site, offset in zip(*origins(batch), strict=True):
+                if site is not None and offset is not None:
+                    positions[site] = max(positions.get(site, 0), offset + 1)
+        self._write(log.next_offset, positions)
+        return positions
+
+    def add_gap(self, origin: str, start: int, end: int, reason: str) -> None:
+        self.gaps.append(ReceivedGap(origin, start, end, reason, time.time()))
+        self.gap_count += 1
+
+    async def store(self, position: int, positions: Mapping[str, int]) -> None:
+        """Have it on disk that `positions` hold everything below `position` of the log. Raises OSError."""
+        await asyncio.to_thread(self._write, position, dict(positions))
+
+    def _read(self) -> _Content:
+        try:
+            return msgspec.json.decode(self._path.read_bytes(), type=_Content)
+        except FileNotFoundError:
+            return _Content()
+        except msgspec.MsgspecError as exc:
+            logger.warning("%s cannot be read (%s): the whole log is searched instead", self._path, exc)
+            return _Content()
+
+    def _write(self, position: int, positions: dict[str, int]) -> None:
+        content = _Content(position, positions, self.boot, list(self.gaps), self.gap_count)
+        text = msgspec.json.encode(content)
+        if text != self._stored:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(self._path, [text], durable=True)
+            self._stored, self.position = text, position
