@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from culver.matching.encoded.bloom_vectors import vector_of
 from culver.matching.encoded.encoded_filter import EncodedFilter
 from culver.matching.encoded.encoded_predicate import EncodedPredicate, predicate_of
-from culver.matching.encoded.forms import Form, categories_of_event, hash_category
+from culver.matching.encoded.forms import CategoryForm, categories_of_event, hash_category
 from culver.matching.encoded.predicate_summary import PredicateSummary
 from culver.model.event import Event
 from culver.model.language.predicate import Predicate
@@ -25,7 +25,7 @@ def filter_of(predicates: Mapping[int, EncodedPredicate]) -> EncodedFilter:
     return made
 
 
-def event_vector(event: Event, forms: Sequence[Form], bits: int, hashes: int) -> int:
+def event_vector(event: Event, forms: Sequence[CategoryForm], bits: int, hashes: int) -> int:
     hashed = map(hash_category, categories_of_event(event, forms))
     return int.from_bytes(vector_of(hashed, bits, hashes), "little")
 
@@ -40,7 +40,7 @@ def slow_matches(predicates: Mapping[int, EncodedPredicate], event: Event) -> se
     found = set()
     for number, each in predicates.items():
         names = {name for other in predicates.values() if other.hashes == each.hashes for name in other.forms}
-        vector = event_vector(event, [Form.parse(name) for name in names], each.bits, each.hashes)
+        vector = event_vector(event, [CategoryForm.parse(name) for name in names], each.bits, each.hashes)
         if event.origin is None and is_within(each, vector):
             found.add(number)
     return found

@@ -15,7 +15,7 @@ from culver.matching.encoded.constraint_options import CategorySet
 from culver.matching.encoded.forms import (
     EXISTS,
     Category,
-    Form,
+    CategoryForm,
     coarsened,
     existence,
     hash_category,
@@ -29,18 +29,18 @@ HashedSet = frozenset[int]
 EVERYTHING: HashedSet = frozenset()
 
 
-def choose_forms(sets: Iterable[CategorySet], most_forms: int) -> dict[Form, Form | None]:
+def choose_forms(sets: Iterable[CategorySet], most_forms: int) -> dict[CategoryForm, CategoryForm | None]:
     """What becomes of each form: itself, a coarser one, or None for nothing at all. An event has categories of all
     forms that are used, so the rare ones are not worth it."""
     used = Counter(form for each in sets for form, _ in each)
-    families: dict[tuple[str, str, str], list[Form]] = defaultdict(list)
+    families: dict[tuple[str, str, str], list[CategoryForm]] = defaultdict(list)
     for form in used:
         families[form[:3]].append(form)
-    chosen: dict[Form, Form | None] = {}
+    chosen: dict[CategoryForm, CategoryForm | None] = {}
     for family in families.values():
         kept = sorted(family, key=lambda form: (-used[form], form))[:_MOST_LEVELS]
         chosen.update((form, form if form in kept else _coarser(form, kept)) for form in family)
-    weights: Counter[Form] = Counter()
+    weights: Counter[CategoryForm] = Counter()
     for form, becomes in chosen.items():
         assert becomes is not None
         weights[becomes] += used[form]
@@ -50,7 +50,7 @@ def choose_forms(sets: Iterable[CategorySet], most_forms: int) -> dict[Form, For
     )
 
 
-def _coarser(form: Form, kept: Collection[Form]) -> Form:
+def _coarser(form: CategoryForm, kept: Collection[CategoryForm]) -> CategoryForm:
     """The finest kept form that is coarser."""
     found = existence(form)
     for each in kept:
@@ -60,7 +60,7 @@ def _coarser(form: Form, kept: Collection[Form]) -> Form:
 
 
 def hashed_sets(
-    sets: Iterable[CategorySet], forms: dict[Form, Form | None]
+    sets: Iterable[CategorySet], forms: dict[CategoryForm, CategoryForm | None]
 ) -> tuple[set[HashedSet], dict[int, Category]]:
     """The sets in the chosen forms, as hashes, and what the hashes stand for."""
     categories: dict[int, Category] = {}
@@ -125,7 +125,7 @@ def reduced_to(most: int, sets: set[HashedSet], categories: dict[int, Category])
 
 def _with_existences(most: int, sets: set[HashedSet], categories: dict[int, Category]) -> set[HashedSet]:
     """At most so many sets, of one category each: those of the attributes with the most of them become existence."""
-    families: dict[Form, list[HashedSet]] = defaultdict(list)
+    families: dict[CategoryForm, list[HashedSet]] = defaultdict(list)
     for each in sets:
         (category,) = each
         families[existence(categories[category].form)].append(each)

@@ -38,7 +38,7 @@ from culver.matching.encoded.forms import (
     THRESHOLDS,
     TIMESTAMP,
     Category,
-    Form,
+    CategoryForm,
     canonical_number,
 )
 from culver.model import Timestamp, Value
@@ -105,7 +105,7 @@ def _existence(category: Category) -> Category:
 
 
 def _exists(domain: str, attribute: str) -> Category:
-    return Category(Form(EXISTS, domain, attribute))
+    return Category(CategoryForm(EXISTS, domain, attribute))
 
 
 def _options(constraint: Constraint, encoding: str) -> list[Option]:
@@ -115,7 +115,7 @@ def _options(constraint: Constraint, encoding: str) -> list[Option]:
         case Contains(attribute, value, negated):
             if negated:
                 return [(_exists(LIST, attribute),)]
-            return [(Category(Form(HOLDS, LIST, attribute), value.encode()),)]
+            return [(Category(CategoryForm(HOLDS, LIST, attribute), value.encode()),)]
         case Presence(attribute, present):
             return [(_exists(ANY, attribute),)] if present else [()]
         case Computed(comparison):
@@ -134,7 +134,7 @@ def _equalities(attribute: str, domain: str, values: tuple[Value, ...], negated:
         values, negated = (not values[0],), False
     if negated:
         return [(_exists(domain, attribute),)]
-    form = Form(EQUAL, domain, attribute)
+    form = CategoryForm(EQUAL, domain, attribute)
     return [(Category(form, _plain(value)),) for value in values]
 
 
@@ -175,15 +175,15 @@ def _interval(bounds: Between) -> list[Option]:
         cells = _cells(low, high, bounds.high_closed)
         if cells is not None:
             level, first, last = cells
-            form = Form(CELL, domain, bounds.attribute, level)
+            form = CategoryForm(CELL, domain, bounds.attribute, level)
             return [(Category(form, cell),) for cell in range(first, last + 1)]
     if domain == TIMESTAMP:
         return []
     sides = []
     if low is not None and (least := _threshold_below(low)) is not None:
-        sides.append(Category(Form(LEAST, NUMBER, bounds.attribute, least)))
+        sides.append(Category(CategoryForm(LEAST, NUMBER, bounds.attribute, least)))
     if high is not None and (most := _threshold_below(-high)) is not None:
-        sides.append(Category(Form(MOST, NUMBER, bounds.attribute, -most)))
+        sides.append(Category(CategoryForm(MOST, NUMBER, bounds.attribute, -most)))
     return [tuple(sides)] if sides else []
 
 
@@ -254,5 +254,7 @@ def _affix(kind: str, attribute: str, text: bytes) -> Option:
         return ()
     level = levels[-1]
     return (
-        Category(Form(kind, STRING, attribute, level), text[:level] if kind == PREFIX else text[-level:]),
+        Category(
+            CategoryForm(kind, STRING, attribute, level), text[:level] if kind == PREFIX else text[-level:]
+        ),
     )

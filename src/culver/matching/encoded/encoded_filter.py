@@ -16,7 +16,7 @@ import pyarrow as pa
 from culver.jit import Bytes
 from culver.matching.encoded.encoded_predicate import EncodedPredicate
 from culver.matching.encoded.event_vectors import EventEncoder
-from culver.matching.encoded.forms import Form
+from culver.matching.encoded.forms import CategoryForm
 from culver.matching.encoded.vector_table import VectorTable, find_within, table_of
 from culver.matching.filter import Matches
 from culver.matching.index.keys.batch_columns import BatchColumns
@@ -100,5 +100,5 @@ def _tables_of(predicates: dict[int, EncodedPredicate]) -> list[_Tables]:
             owners = np.repeat(np.arange(len(own)), [len(predicate.vectors) for predicate in own])
             tables.append(table_of(vectors, bits, owners, np.array(numbers, np.int64)))
             names.update(name for predicate in own for name in predicate.forms)
-        groups.append(_Tables(hashes, tables[-1].bits, EventEncoder(map(Form.parse, names)), tables))
+        groups.append(_Tables(hashes, tables[-1].bits, EventEncoder(map(CategoryForm.parse, names)), tables))
     return groups

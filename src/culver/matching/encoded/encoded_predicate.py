@@ -38,7 +38,7 @@ from culver.matching.encoded.forms import (
     MOST,
     PREFIX,
     SUFFIX,
-    Form,
+    CategoryForm,
 )
 from culver.model import ENCODED
 from culver.model.language import Constant, Predicate, parse
@@ -112,7 +112,7 @@ class EncodedPredicate(msgspec.Struct, frozen=True):
         if any(len(vector) != self.bits // 8 for vector in self.vectors):
             raise _refusal(f"has a vector that is not of {self.bits} bits")
         try:
-            longest = max((len(Form.parse(form).attribute) for form in self.forms), default=0)
+            longest = max((len(CategoryForm.parse(form).attribute) for form in self.forms), default=0)
         except ValueError:
             longest = _LONGEST_NAME + 1
         if longest > _LONGEST_NAME:
@@ -136,7 +136,7 @@ def predicate_of(text: str, scheme: str) -> Predicate:
 
 def _written_forms(texts: Iterable[str]) -> str:
     by_attribute: dict[str, list[str]] = {}
-    for form in map(Form.parse, texts):
+    for form in map(CategoryForm.parse, texts):
         letter = _LETTERS[form.kind] + (_DOMAIN_LETTERS[form.domain] if form.has_choice else "")
         by_attribute.setdefault(form.attribute, []).append(
             letter + (str(form.level) if form.has_levels else "")
@@ -157,17 +157,17 @@ def _read_forms(written: str) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def _form_of(code: str, attribute: str) -> Form:
+def _form_of(code: str, attribute: str) -> CategoryForm:
     kind = _KINDS.get(code[:1])
     if kind is None:
         raise ValueError(f"no form: {code[:20]!r}")
-    form = Form(kind, DOMAINS_OF_KIND[kind][0], attribute)
+    form = CategoryForm(kind, DOMAINS_OF_KIND[kind][0], attribute)
     rest = code[1:]
     if form.has_choice:
         form, rest = form._replace(domain=_DOMAINS.get(rest[:1], "")), rest[1:]
     if form.has_levels:
         form, rest = form._replace(level=int(rest)), ""
-    return Form.parse(form.text + rest)
+    return CategoryForm.parse(form.text + rest)
 
 
 def _refusal(what: str) -> InvalidFilter:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from culver.jit import Bytes, Integers, Masks, Reals, compiled, read_only
 from culver.matching.encoded import forms as categories
-from culver.matching.encoded.forms import Form, seed_of, threshold
+from culver.matching.encoded.forms import CategoryForm, seed_of, threshold
 from culver.matching.index.intrinsics.raw_memory import bit_at, bytes_at, long_at, short_at
 from culver.matching.index.keys.batch_columns import BatchColumns
 from culver.matching.index.keys.key_kernels import head_of
@@ -54,11 +54,11 @@ class FormTable(NamedTuple):
 class EventEncoder:
     """Makes the vectors of events from the categories of some forms."""
 
-    def __init__(self, forms: Iterable[Form]) -> None:
-        by_attribute: dict[str, list[Form]] = {}
+    def __init__(self, forms: Iterable[CategoryForm]) -> None:
+        by_attribute: dict[str, list[CategoryForm]] = {}
         for form in sorted(set(forms)):
             by_attribute.setdefault(form.attribute, []).append(form)
-        laid_out: list[Form] = []
+        laid_out: list[CategoryForm] = []
         # For each attribute, the forms of each type of value, as a range.
         self._ranges: dict[str, list[tuple[int, int]]] = {}
         for attribute, own in by_attribute.items():
@@ -96,7 +96,7 @@ class EventEncoder:
         return np.array([len(starts), *(head + start for start in (*starts, len(steps))), *steps], np.int64)
 
 
-def _table_of(forms: Sequence[Form]) -> FormTable:
+def _table_of(forms: Sequence[CategoryForm]) -> FormTable:
     bounds = [
         threshold(form.level) if form.kind in (categories.LEAST, categories.MOST) else 2.0**-form.level
         for form in forms

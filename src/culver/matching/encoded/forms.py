@@ -76,7 +76,7 @@ REAL_MARK = 0x5851_F42D_4C95_7F2D
 """Keeps the bits of a real apart from an integer with the same bits."""
 
 
-class Form(NamedTuple):
+class CategoryForm(NamedTuple):
     kind: str
     domain: str
     attribute: str
@@ -97,7 +97,7 @@ class Form(NamedTuple):
         return f"{start}:{self.level}" if self.has_levels else start
 
     @classmethod
-    def parse(cls, text: str) -> "Form":
+    def parse(cls, text: str) -> "CategoryForm":
         """Raises ValueError for what is no form's text."""
         kind, domain, attribute = text.split(":", 2)
         level = "0"
@@ -114,7 +114,7 @@ class Category(NamedTuple):
     """`value` is the number of a cell, the bytes of a string, a boolean's, timestamp's or whole number's integer, any
     other number's real, or None where the form says everything."""
 
-    form: Form
+    form: CategoryForm
     value: int | float | bytes | None = None
 
 
@@ -126,12 +126,12 @@ def threshold(level: int) -> float:
 THRESHOLDS = tuple(threshold(level) for level in _THRESHOLD_LEVELS)
 
 
-def is_coarser(form: Form, than: Form) -> bool:
+def is_coarser(form: CategoryForm, than: CategoryForm) -> bool:
     """Whether each category of one form lies within one of the other; both differ in their levels only."""
     return form.level > than.level if form.kind in _COARSER_UPWARDS else form.level < than.level
 
 
-def coarsened(category: Category, form: Form) -> Category:
+def coarsened(category: Category, form: CategoryForm) -> Category:
     """The category of a coarser form, which differs in its level or is an `exists`, that holds all of this one."""
     kind, value = category.form.kind, category.value
     if form.kind == EXISTS or kind in (LEAST, MOST):
@@ -143,8 +143,8 @@ def coarsened(category: Category, form: Form) -> Category:
     return Category(form, value[: form.level] if kind == PREFIX else value[-form.level :])
 
 
-def existence(form: Form) -> Form:
-    return Form(EXISTS, form.domain, form.attribute)
+def existence(form: CategoryForm) -> CategoryForm:
+    return CategoryForm(EXISTS, form.domain, form.attribute)
 
 
 # --- hashes ---------------------------------------------------------------------------------------------
@@ -174,7 +174,7 @@ def hash_bytes(data: bytes) -> int:
 
 
 @lru_cache(maxsize=1 << 14)
-def seed_of(form: Form) -> int:
+def seed_of(form: CategoryForm) -> int:
     return hash_bytes(form.text.encode())
 
 
@@ -215,7 +215,7 @@ def cell_of(value: int | float, level: int) -> int | None:
     return cell if -(2**62) < cell < 2**62 else None
 
 
-def categories_of_event(event: Event, forms: Iterable[Form]) -> Iterator[Category]:
+def categories_of_event(event: Event, forms: Iterable[CategoryForm]) -> Iterator[Category]:
     """The reference for `event_vectors`."""
     for form in forms:
         value = event.value(form.attribute)
@@ -223,7 +223,7 @@ def categories_of_event(event: Event, forms: Iterable[Form]) -> Iterator[Categor
             yield from _categories_of_value(value, form)
 
 
-def _categories_of_value(value: Value, form: Form) -> Iterator[Category]:
+def _categories_of_value(value: Value, form: CategoryForm) -> Iterator[Category]:
     domain = DOMAIN_NAMES[domain_of(value)]
     if form.domain not in (domain, ANY):
         return

@@ -14,7 +14,7 @@ from culver.matching.encoded.forms import (
     DOMAINS_OF_KIND,
     HIGHEST_THRESHOLD,
     Category,
-    Form,
+    CategoryForm,
     categories_of_event,
     coarsened,
     existence,
@@ -42,16 +42,16 @@ LEVELS = {
 }
 
 
-def every_form(attribute: str) -> list[Form]:
+def every_form(attribute: str) -> list[CategoryForm]:
     return [
-        Form(kind, domain, attribute, level)
+        CategoryForm(kind, domain, attribute, level)
         for kind, domains in DOMAINS_OF_KIND.items()
         for domain in domains
         for level in LEVELS.get(kind, (0,))
     ]
 
 
-def some_forms(seed: int) -> list[Form]:
+def some_forms(seed: int) -> list[CategoryForm]:
     rng = random.Random(seed)
     names = (*NAMES, *(f"data.{name}" for name in NAMES), "type", "x", "nested.a")
     return rng.sample([form for name in names for form in every_form(name)], 150)
@@ -61,7 +61,7 @@ def test_hashes_are_the_same_in_every_version() -> None:
     assert hash_integer(0) == 0xE220A8397B1DCDAF  # the first number of SplitMix64 with the seed 0
     assert hash_bytes(b"") == 0
     assert hash_bytes(b"symbol ABC") == 0xA13976AADC90D1DC
-    category = Category(Form("equal", "string", "symbol"), b"ABC")
+    category = Category(CategoryForm("equal", "string", "symbol"), b"ABC")
     assert hash_category(category) == 0x435747F75E610AA1
     assert bit_places(hash_category(category), 256, 3) == [161, 152, 143]
     # Another program for the same hash.
@@ -117,7 +117,7 @@ def test_equal_numbers_have_the_same_categories_of_every_form(values: tuple[Valu
 
 
 def test_integers_beyond_2_to_53_have_categories_of_their_own() -> None:
-    form = Form("equal", "number", "x")
+    form = CategoryForm("equal", "number", "x")
     values = (2**53, 2**53 + 1, 2.0**63, -(2**63))
     found = [hash_category(*categories_of_event(Event({}, {"x": value}, b"{}"), [form])) for value in values]
     assert len(set(found)) == len(values)
@@ -145,8 +145,8 @@ def test_thresholds_are_powers_of_two_of_both_signs_in_order() -> None:
 
 
 @pytest.mark.parametrize("form", every_form("a:b,c=d é%"), ids=str)
-def test_a_form_is_read_from_its_text(form: Form) -> None:
-    assert Form.parse(form.text) == form
+def test_a_form_is_read_from_its_text(form: CategoryForm) -> None:
+    assert CategoryForm.parse(form.text) == form
 
 
 @pytest.mark.parametrize(
@@ -157,4 +157,4 @@ def test_a_form_is_read_from_its_text(form: Form) -> None:
 )  # fmt: skip
 def test_what_is_no_form_is_refused(text: str) -> None:
     with pytest.raises(ValueError):
-        Form.parse(text)
+        CategoryForm.parse(text)

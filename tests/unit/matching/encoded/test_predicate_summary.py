@@ -12,7 +12,7 @@ import pytest
 from culver.errors import InvalidConfiguration, InvalidFilter
 from culver.matching.encoded import row_widening
 from culver.matching.encoded.encoded_predicate import NOTHING, EncodedPredicate
-from culver.matching.encoded.forms import Form
+from culver.matching.encoded.forms import CategoryForm
 from culver.matching.encoded.predicate_delta import apply_delta, delta
 from culver.matching.encoded.predicate_summary import PredicateSummary
 from culver.model.columns import column_of_values, values_at
@@ -36,7 +36,7 @@ def summary_of(*texts: str, max_vectors: int = 4096) -> PredicateSummary:
 
 
 def matches(predicate: EncodedPredicate, event: Event) -> bool:
-    forms = [Form.parse(form) for form in predicate.forms]
+    forms = [CategoryForm.parse(form) for form in predicate.forms]
     return is_within(predicate, event_vector(event, forms, predicate.bits, predicate.hashes))
 
 
@@ -153,7 +153,7 @@ def test_rarely_used_levels_become_coarser_ones() -> None:
     widths = [(0, 2**level - 1) for level in (2, 4, 6, 8, 10, 12, 14)]
     texts = [f"kind = {low + 5 * n} AND x BETWEEN {low} AND {high}" for n, (low, high) in enumerate(widths)]
     found = summary_of(*texts, *(f"kind = {n} AND x BETWEEN 0 AND 15" for n in range(100, 110))).encode()
-    levels = [Form.parse(form).level for form in found.forms if form.startswith("cell")]
+    levels = [CategoryForm.parse(form).level for form in found.forms if form.startswith("cell")]
     assert len(levels) == 4
     assert 4 in levels
     for n, (low, high) in enumerate(widths):
