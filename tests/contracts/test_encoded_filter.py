@@ -12,8 +12,9 @@ from culver.errors import InvalidFilter
 from culver.matching import NOTHING, Entry, Index, IndexWriter
 from culver.matching.encoded import encoded_filter
 from culver.matching.encoded.encoded_filter import EncodedFilter
-from culver.matching.encoded.encoded_predicate import EncodedPredicate, predicate_of
+from culver.matching.encoded.encoded_predicate import EncodedPredicate
 from culver.matching.filter import Matches
+from culver.matching.filter_texts import predicate_of
 from culver.matching.filters.columnar import ColumnarFilter
 from culver.model.columns import concat, encode
 from culver.model.event import Event, Origin

@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 
 from culver.matching.encoded.bloom_vectors import vector_of
 from culver.matching.encoded.encoded_filter import EncodedFilter
-from culver.matching.encoded.encoded_predicate import EncodedPredicate, predicate_of
+from culver.matching.encoded.encoded_predicate import EncodedPredicate
 from culver.matching.encoded.forms import CategoryForm, categories_of_event, hash_category
 from culver.matching.encoded.predicate_summary import PredicateSummary
+from culver.matching.filter_texts import predicate_of
 from culver.model.event import Event
 from culver.model.language.predicate import Predicate
 

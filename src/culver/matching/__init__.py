@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from culver.matching.encoded.encoded_predicate import (
         NOTHING as NOTHING,
         EncodedPredicate as EncodedPredicate,
-        predicate_of as predicate_of,
     )
     from culver.matching.encoded.predicate_delta import (
         PredicateDelta as PredicateDelta,
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
         MatchList as MatchList,
         Rows as Rows,
     )
+    from culver.matching.filter_texts import predicate_of as predicate_of
     from culver.matching.filters.columnar import ColumnarFilter as ColumnarFilter
     from culver.matching.index.compile.bulk_compiler import (
         compile_rows as compile_rows,

@@ -172,7 +172,7 @@ def _interval(bounds: Between) -> list[Option]:
         return _string_interval(bounds)
     low, high = _number(bounds.low), _number(bounds.high)
     if low is not None and high is not None:
-        cells = _cells(low, high, bounds.high_closed)
+        cells = _cells(Fraction(low), Fraction(high), bounds.high_closed)
         if cells is not None:
             level, first, last = cells
             form = CategoryForm(CELL, domain, bounds.attribute, level)
@@ -187,11 +187,11 @@ def _interval(bounds: Between) -> list[Option]:
     return [tuple(sides)] if sides else []
 
 
-def _number(bound: Value | None) -> Fraction | None:
+def _number(bound: Value | None) -> int | float | None:
     if isinstance(bound, Timestamp):
-        return Fraction(bound.microseconds)
+        return bound.microseconds
     assert bound is None or isinstance(bound, int | float)
-    return None if bound is None else Fraction(bound)
+    return bound
 
 
 def _cells(low: Fraction, high: Fraction, high_closed: bool) -> tuple[int, int, int] | None:
@@ -211,7 +211,7 @@ def _cells(low: Fraction, high: Fraction, high_closed: bool) -> tuple[int, int, 
     return None
 
 
-def _threshold_below(bound: Fraction) -> int | None:
+def _threshold_below(bound: int | float) -> int | None:
     """The level of the greatest threshold that is not above a bound."""
     above = bisect_right(THRESHOLDS, bound)
     return above - 1 - HIGHEST_THRESHOLD if above else None

@@ -24,7 +24,6 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from culver.config import UNLIMITED_FILTERS
 from culver.errors import InvalidFilter
 from culver.matching.encoded.bloom_vectors import BITS, FEWEST_BITS, HASHES, MOST_HASHES, bit_matrix
 from culver.matching.encoded.constraint_options import CELLS, ENCODINGS
@@ -41,7 +40,6 @@ from culver.matching.encoded.forms import (
     CategoryForm,
 )
 from culver.model import ENCODED
-from culver.model.language import Constant, Predicate, parse
 
 MOST_VECTORS = 1 << 14
 MOST_FORMS = 1 << 12
@@ -124,14 +122,6 @@ class EncodedPredicate(msgspec.Struct, frozen=True):
 
 NOTHING = EncodedPredicate(CELLS, FEWEST_BITS, HASHES[0], (), ())
 """Matches no event."""
-
-
-def predicate_of(text: str, scheme: str) -> Predicate:
-    """The predicate of a registration's filter. That of an encoded one has an empty clause, so that whatever divides
-    subscriptions by their clauses sends it every event; the filter of the scheme reads the text."""
-    if scheme == ENCODED:
-        return Predicate(text, Constant(True), ((),))
-    return parse(text, UNLIMITED_FILTERS)
 
 
 def _written_forms(texts: Iterable[str]) -> str:

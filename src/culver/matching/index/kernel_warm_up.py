@@ -4,8 +4,8 @@ import numpy as np
 import pyarrow as pa
 
 from culver.matching.encoded.encoded_filter import EncodedFilter
-from culver.matching.encoded.encoded_predicate import predicate_of
 from culver.matching.encoded.predicate_summary import PredicateSummary
+from culver.matching.filter_texts import predicate_of
 from culver.matching.index.compile.compiler import Entry, compile_entries
 from culver.matching.index.compile.key_lines import KeyLine
 from culver.matching.index.keys.batch_columns import BatchColumns

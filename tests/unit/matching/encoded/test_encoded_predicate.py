@@ -10,9 +10,9 @@ from culver.matching.encoded.encoded_predicate import (
     MOST_CHARACTERS,
     NOTHING,
     EncodedPredicate,
-    predicate_of,
 )
 from culver.matching.encoded.predicate_summary import PredicateSummary
+from culver.matching.filter_texts import predicate_of
 from culver.model.language import Constant, Predicate, parse
 from support.encoding import encoded
 from support.filters import random_filter

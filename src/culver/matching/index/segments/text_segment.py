@@ -22,8 +22,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from culver.jit import Bytes, Integers
-from culver.matching.encoded.encoded_predicate import predicate_of
 from culver.matching.filter import Filter, Matches
+from culver.matching.filter_texts import predicate_of
 from culver.matching.index.compile.clause_table import ClauseTable, find_numbers, pack_texts, unpack_texts
 from culver.matching.index.compile.compiler import Entry, compile_entries
 from culver.matching.index.segments import container
