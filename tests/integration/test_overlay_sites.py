@@ -1,0 +1,365 @@
+"""Real sites that feed each other over loopback: what is published at one reaches subscribers at the others, once."""
+
+import json
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from culver.assembly import open_site
+from culver.config import EventSettings, OverlaySettings, PipelineSettings, Settings
+from culver.delivery import Delivery
+from culver.errors import InvalidConfiguration
+from culver.messages import OtherSite, OverlayStatus
+from culver.model.formats import parse_event
+from culver.model.language import parse
+from culver.registry import Registration, SubscriptionSpec
+from culver.roles import Session
+from culver.site import RunningSite
+from support.gateway import run
+from support.service import free_port
+from support.subscriptions import block_spec
+from support.until import settled, until
+
+WAIT_SECONDS = 20.0
+
+
+class Overlay:
+    """Sites with names, data directories and ports of their own, which can be started again."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._ports: dict[str, int] = {}
+
+    def address(self, name: str) -> str:
+        return f"127.0.0.1:{self._ports.setdefault(name, free_port())}"
+
+    @asynccontextmanager
+    async def site(self, name: str, *peers: str, **sections: Any) -> AsyncIterator[RunningSite]:
+        overlay = OverlaySettings(
+            name=name, listen=self.address(name), peers=", ".join(map(self.address, peers))
+        )
+        settings = Settings(
+            data_dir=self.directory / name, pipeline=PipelineSettings(engine="inline"), overlay=overlay
+        )
+        async with open_site(replace(settings, **sections)) as site:
+            yield site
+
+
+@pytest.fixture
+def overlay(tmp_path: Path) -> Overlay:
+    return Overlay(tmp_path)
+
+
+async def publish(site: RunningSite, *numbers: int) -> int:
+    events = [
+        parse_event(b'{"a": %d, "from": "%s"}' % (n, site.settings.overlay.name.encode())) for n in numbers
+    ]
+    return (await site.publications.publish(events)).next_offset
+
+
+async def subscribe(site: RunningSite, text: str, name: str = "s") -> Registration:
+    """Returns once every site that can be reached knows of it."""
+    (registration,) = await site.subscriptions.add([SubscriptionSpec(parse(text), name)])
+    assert await site.overlay.wait([registration], WAIT_SECONDS)
+    return registration
+
+
+async def receive(session: Session, count: int) -> list[int]:
+    """The numbers of so many events, which are acknowledged."""
+    numbers: list[int] = []
+    while len(numbers) < count:
+        items = await session.receive(count - len(numbers), WAIT_SECONDS)
+        assert items, f"only {numbers} came"
+        deliveries = [item for item in items if isinstance(item, Delivery)]
+        assert len(deliveries) == len(items), items
+        numbers += [int(json.loads(item.payload)["a"]) for item in deliveries]
+        await session.acknowledge(deliveries[-1].offset)
+    return numbers
+
+
+def status_of(site: RunningSite) -> OverlayStatus:
+    status = site.overlay.status()
+    assert status is not None
+    return status
+
+
+def seen(site: RunningSite, name: str) -> OtherSite:
+    (found,) = [each for each in status_of(site).sites if each.name == name]
+    return found
+
+
+async def reached(site: RunningSite, *names: str) -> None:
+    def reaches() -> bool:
+        return {each.name for each in status_of(site).sites if each.reachable} >= set(names)
+
+    await until(reaches, WAIT_SECONDS)
+
+
+async def nothing_more(session: Session, *sites: RunningSite) -> None:
+    """Everything that was sent has been acknowledged, and the subscriber has nothing left."""
+    await until(
+        lambda: not any(each.pending for site in sites for each in status_of(site).sites), WAIT_SECONDS
+    )
+    await settled()
+    assert await session.receive(1, 0) == []
+
+
+def test_events_reach_durable_and_live_subscribers_of_another_site(overlay: Overlay) -> None:
+    async def scenario() -> None:
+        async with overlay.site("paris") as paris, overlay.site("lyon", "paris") as lyon:
+            await reached(paris, "lyon")
+            await reached(lyon, "paris")
+            durable = await subscribe(lyon, "a >= 10")
+            assert await lyon.overlay.positions([durable]) == [{"paris": 0}]
+            (live,) = await lyon.subscriptions.add(
+                [SubscriptionSpec(parse("a = 12"), lyon.sessions.new_live_id(), durable=False)]
+            )
+            assert await lyon.overlay.wait([live], WAIT_SECONDS)
+            sessions = [await lyon.sessions.open(each) for each in (durable, live)]
+            await publish(paris, 1, 10, 11, 12)
+            assert await receive(sessions[0], 3) == [10, 11, 12]
+            assert await receive(sessions[1], 1) == [12]
+            # A site's own events come without a detour, and go nowhere.
+            await publish(lyon, 99)
+            assert await receive(sessions[0], 1) == [99]
+            await nothing_more(sessions[0], paris, lyon)
+            assert seen(lyon, "paris").events_received == 3
+            assert seen(lyon, "paris").received == 4
+            assert status_of(lyon).totals.packets_sent == 0
+            assert await paris.subscriptions.page(None, 10) == []
+            await paris.keep_house()
+            assert paris.observation.status()["subscriptions"] == 0
+            assert paris.observation.observe().gateways[0].subscriptions == 0
+            for session in sessions:
+                await session.close()
+
+    run(scenario())
+
+
+def test_false_positives_are_received_counted_and_not_delivered(overlay: Overlay) -> None:
+    async def scenario() -> None:
+        async with overlay.site("paris") as paris, overlay.site("lyon", "paris") as lyon:
+            await reached(lyon, "paris")
+            # The encoding knows ranges by cells only, and tells 1000 from 1001 no better than any two in one cell.
+            session = await lyon.sessions.open(await subscribe(lyon, "a > 1000"))
+            end = await publish(paris, *range(990, 1010))
+            assert await receive(session, 9) == list(range(1001, 1010))
+            await until(lambda: seen(lyon, "paris").received == end)
+            received = seen(lyon, "paris").events_received
+            await until(lambda: seen(lyon, "paris").false_positives == received - 9)
+            await session.close()
+
+    run(scenario())
+
+
+def test_events_cross_a_site_in_between_and_leave_nothing_there(overlay: Overlay) -> None:
+    async def scenario() -> None:
+        async with (
+            overlay.site("paris") as paris,
+            overlay.site("lyon", "paris") as lyon,
+            overlay.site("bonn", "lyon") as bonn,
+        ):
+            await reached(paris, "lyon", "bonn")
+            await reached(bonn, "lyon", "paris")
+            session = await bonn.sessions.open(await subscribe(bonn, "a > 0"))
+            await publish(paris, *range(1, 51))
+            assert await receive(session, 50) == list(range(1, 51))
+            assert (seen(paris, "bonn").path, seen(paris, "bonn").distance) == (["lyon", "bonn"], 2)
+            assert lyon.observation.status()["log_next_offset"] == 0
+            # What bonn has from paris goes no further, although lyon wants it too.
+            other = await lyon.sessions.open(await subscribe(lyon, "a > 0"))
+            await publish(paris, 77)
+            await publish(bonn, 78)
+            assert sorted(await receive(other, 2)) == [77, 78]
+            assert await receive(session, 2) in ([77, 78], [78, 77])
+            await nothing_more(session, paris, lyon, bonn)
+            await nothing_more(other, paris, lyon, bonn)
+            await session.close()
+            await other.close()
+
+    run(scenario())
+
+
+def test_site_that_was_away_gets_what_it_missed_once(overlay: Overlay) -> None:
+    async def scenario() -> None:
+        async with overlay.site("paris") as paris:
+            async with overlay.site("lyon", "paris") as lyon:
+                await reached(lyon, "paris")
+                session = await lyon.sessions.open(await subscribe(lyon, "a > 0"))
+                await publish(paris, 1, 2)
+                assert await receive(session, 2) == [1, 2]
+                await session.close()
+            await publish(paris, *range(3, 300))
+            await until(lambda: not seen(paris, "lyon").reachable)
+            await until(lambda: seen(paris, "lyon").pending == 297)
+            async with overlay.site("lyon", "paris") as lyon:
+                session = await lyon.sessions.open(await lyon.subscriptions.get("s"))
+                assert await receive(session, 297) == list(range(3, 300))
+                await publish(paris, 300)
+                assert await receive(session, 1) == [300]
+                await nothing_more(session, paris)
+                assert (status_of(lyon).gaps, status_of(paris).gaps) == ([], [])
+                await session.close()
+
+    run(scenario())
+
+
+def test_source_that_was_away_goes_on_where_it_was(overlay: Overlay) -> None:
+    async def scenario() -> None:
+        async with overlay.site("lyon", "paris") as lyon:
+            registration = await subscribe(lyon, "a > 0")
+            session = await lyon.sessions.open(registration)
+            async with overlay.site("paris") as paris:
+                await reached(lyon, "paris")
+                assert await lyon.overlay.wait([registration], WAIT_SECONDS)
+                await publish(paris, 1, 2)
+                assert await receive(session, 2) == [1, 2]
+            async with overlay.site("paris") as paris:
+                # The predicate of lyon is in effect, whether there is a link or not.
+                await publish(paris, 3, 4)
+                assert await receive(session, 2) == [3, 4]
+                await nothing_more(session, paris)
+                assert seen(lyon, "paris").events_received == 4
+            await session.close()
+
+    run(scenario())
+
+
+def test_nothing_crosses_after_the_last_subscription_is_removed(overlay: Overlay) -> None:
+    async def scenario() -> None:
+        async with overlay.site("paris") as paris, overlay.site("lyon", "paris") as lyon:
+            await reached(lyon, "paris")
+            block = await lyon.subscriptions.add_block(block_spec("q", [["x", 1.0], ["y", 2.0]]))
+            session = await lyon.sessions.open(await subscribe(lyon, "a > 0"))
+            await publish(paris, 1)
+            assert await receive(session, 1) == [1]
+            await session.close()
+            assert block.count == 2
+            await lyon.subscriptions.remove("s")
+            await lyon.subscriptions.remove("q.0")
+            await lyon.subscriptions.remove("q.1")
+
+            def is_silent() -> bool:
+                own, theirs = status_of(lyon).site.advertisement, seen(paris, "lyon").advertisement
+                applied = seen(lyon, "paris").applied_from
+                return own.vectors == 0 and theirs is not None and theirs.vectors == 0 and applied is not None
+
+            await until(is_silent, 2.0)
+            await publish(paris, 2, 3)
+            await until(lambda: paris.observation.status()["delivered_offset"] == 3)
+            await settled()
+            assert status_of(paris).totals.packets_sent == 1
+            assert seen(paris, "lyon").pending == 0
+
+    run(scenario())
+
+
+def test_replaced_subscription_is_in_effect_at_other_sites(overlay: Overlay) -> None:
+    async def scenario() -> None:
+        async with overlay.site("paris") as paris, overlay.site("lyon", "paris") as lyon:
+            await reached(lyon, "paris")
+            await subscribe(lyon, "kind = 'old'")
+            replaced = await lyon.subscriptions.replace(SubscriptionSpec(parse("a > 0"), "s"))
+            assert await lyon.overlay.wait([replaced], WAIT_SECONDS)
+            session = await lyon.sessions.open(replaced)
+            await publish(paris, 5)
+            assert await receive(session, 1) == [5]
+            await session.close()
+
+    run(scenario())
+
+
+def test_waiting_ends_when_the_time_is_up(overlay: Overlay) -> None:
+    async def scenario() -> None:
+        async with overlay.site("paris") as paris:
+            async with overlay.site("lyon", "paris") as lyon:
+                await reached(lyon, "paris")
+            await until(lambda: not seen(paris, "lyon").reachable)
+            (registration,) = await paris.subscriptions.add([SubscriptionSpec(parse("a > 0"), "s")])
+            assert await paris.overlay.wait([registration], WAIT_SECONDS), "nobody can be reached"
+            assert await paris.overlay.positions([registration]) == [{"lyon": None}]
+
+    run(scenario())
+
+
+def test_new_data_directory_under_an_old_name_is_an_announced_gap(overlay: Overlay) -> None:
+    async def scenario() -> None:
+        async with overlay.site("paris") as paris:
+            async with overlay.site("lyon", "paris") as lyon:
+                await reached(lyon, "paris")
+                session = await lyon.sessions.open(await subscribe(lyon, "a > 0"))
+                await publish(paris, 1, 2)
+                assert await receive(session, 2) == [1, 2]
+                await session.close()
+                await until(lambda: seen(paris, "lyon").acknowledged == 2)
+            await publish(paris, 3, 4, 5)
+            shutil.rmtree(overlay.directory / "lyon")
+            async with overlay.site("lyon", "paris") as lyon:
+                await reached(lyon, "paris")
+                session = await lyon.sessions.open(await subscribe(lyon, "a > 0"))
+                await until(lambda: status_of(lyon).gaps, WAIT_SECONDS)
+                (gap,) = status_of(lyon).gaps
+                assert (gap.site, gap.start, gap.end) == ("paris", 2, 5)
+                assert "data directory" in gap.reason
+                await publish(paris, 6)
+                assert await receive(session, 1) == [6]
+                assert [each.name for each in status_of(paris).sites] == ["lyon"]
+                await session.close()
+            async with overlay.site("lyon", "paris") as lyon:
+                assert [(each.start, each.end) for each in status_of(lyon).gaps] == [(2, 5)]
+
+    run(scenario())
+
+
+def test_event_beyond_the_limits_of_a_site_is_skipped_there(overlay: Overlay) -> None:
+    async def scenario() -> None:
+        events = EventSettings(max_attributes=2)
+        async with overlay.site("paris") as paris, overlay.site("lyon", "paris", events=events) as lyon:
+            await reached(lyon, "paris")
+            session = await lyon.sessions.open(await subscribe(lyon, "a > 0"))
+            large = parse_event(b'{"a": 1, "b": 2, "c": 3}')
+            await paris.publications.publish([large])
+            await publish(paris, 2)
+            await paris.publications.publish([large])
+            assert await receive(session, 1) == [2]
+            await until(lambda: seen(paris, "lyon").acknowledged == 3)
+            assert (seen(lyon, "paris").skipped, seen(lyon, "paris").events_received) == (2, 1)
+            await session.close()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("settings", "field"),
+    [
+        (OverlaySettings(listen="127.0.0.1:7401"), "overlay.name"),
+        (OverlaySettings(peers="127.0.0.1:7401"), "overlay.name"),
+        (OverlaySettings(name="paris"), "overlay.listen"),
+        (OverlaySettings(name="../paris", listen="127.0.0.1:0"), "overlay.name"),
+        (OverlaySettings(name="paris", listen="nowhere"), "overlay.listen"),
+        (OverlaySettings(name="paris", peers="lyon"), "overlay.peers"),
+        (OverlaySettings(name="paris", peers="lyon:1?cost=0"), "overlay.peers"),
+        (OverlaySettings(name="paris", peers="lyon:1", tls_ca="ca.pem"), "overlay.tls_ca"),
+        (
+            OverlaySettings(name="paris", peers="lyon:1", false_positive_rate=1.0),
+            "overlay.false_positive_rate",
+        ),
+    ],
+)
+def test_impossible_settings_are_refused_before_anything_is_made(
+    tmp_path: Path, settings: OverlaySettings, field: str
+) -> None:
+    async def scenario() -> None:
+        site = Settings(data_dir=tmp_path / "data", overlay=settings)
+        with pytest.raises(InvalidConfiguration) as caught:
+            async with open_site(site):
+                pass
+        assert caught.value.field == field
+        assert not site.data_dir.exists()
+
+    run(scenario())
