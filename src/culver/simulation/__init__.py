@@ -11,10 +11,22 @@ delivery_oracle     what the channels promise, and every broken promise
 simulated_keeper    the process that keeps the plan
 simulated_channels  a world of all these
 channel_scenarios   what happens in it: channels that move, and everything that can break
+
+simulated_site      a site of the overlay with its disk, mailboxes and links
+overlay_oracle      what the overlay promises, and every broken promise
+overlay_scenarios   what happens to sites
+overlay_baselines   other ways to route than B-DRP's
 """
 
 from culver.simulation.core_host import CoreHost, HostTiming, node_of_server
 from culver.simulation.delivery_oracle import DeliveryOracle
+from culver.simulation.overlay_baselines import (
+    ROUTING_POLICIES,
+    RoutingPolicy,
+    encoded_of,
+    linked_sites,
+    without_destinations,
+)
 from culver.simulation.redis_keys import ErrorReply
 from culver.simulation.redis_node import RedisNode
 from culver.simulation.seeded_run import (
@@ -39,23 +51,29 @@ from culver.simulation.simulated_network import (
     SimulatedNetwork,
 )
 from culver.simulation.simulated_redis import OutputLimit, RedisPush, RedisSession, SimulatedRedis
+from culver.simulation.simulated_site import EventPool, LoggedEvent, OverlayWatcher, SimulatedSite
 from culver.simulation.virtual_clock import VirtualClock, VirtualTimer
 
 __all__ = [
+    "ROUTING_POLICIES",
     "ChannelWorld",
     "ConnectionEnd",
     "ConnectionListener",
     "CoreHost",
     "DeliveryOracle",
     "ErrorReply",
+    "EventPool",
     "HostTiming",
     "LinkQuality",
     "LinkTraffic",
+    "LoggedEvent",
     "OutputLimit",
+    "OverlayWatcher",
     "Partition",
     "RedisNode",
     "RedisPush",
     "RedisSession",
+    "RoutingPolicy",
     "RunOutcome",
     "RunsDiffer",
     "Scenario",
@@ -64,12 +82,16 @@ __all__ = [
     "SimulatedClient",
     "SimulatedNetwork",
     "SimulatedRedis",
+    "SimulatedSite",
     "TraceRecord",
     "VirtualClock",
     "VirtualTimer",
     "check_replay",
+    "encoded_of",
+    "linked_sites",
     "node_of_server",
     "replay_command",
     "run_seed",
     "run_seeds",
+    "without_destinations",
 ]

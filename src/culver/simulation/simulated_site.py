@@ -5,7 +5,7 @@ the process has not synced is gone when it is killed.
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import NamedTuple
@@ -111,8 +111,12 @@ class EventPool(NamedTuple):
     encode: Callable[[frozenset[int]], EncodedPredicate]
 
 
+NodeMaker = Callable[[str, int, int, Mapping[str, int], NodeSettings], OverlayNode]
+
+
 class SimulatedSite:
-    """`peers` are the nodes that it dials, each with the cost of the link."""
+    """`peers` are the nodes that it dials, each with the cost of the link. `make_node` may make a node that routes in
+    another way."""
 
     def __init__(
         self,
@@ -127,6 +131,7 @@ class SimulatedSite:
         settings: NodeSettings = NodeSettings(),  # noqa: B008  (frozen)
         *,
         measures_bytes: bool = False,
+        make_node: NodeMaker = OverlayNode,
     ) -> None:
         self.name = name
         self.peers = peers
@@ -138,6 +143,7 @@ class SimulatedSite:
         self._watcher = watcher
         self._settings = settings
         self._measures_bytes = measures_bytes
+        self._make_node = make_node
         self._boots = 0
         self.disk = SiteDisk(random.randbytes(8))
         self.key = site_key(name, self.disk.identity)
@@ -166,7 +172,7 @@ class SimulatedSite:
         self._boots += 1
         disk = self.disk
         boot = int(self._clock.now * 1_000_000) + self._boots
-        self.node = OverlayNode(self.key, boot, len(disk.log), disk.positions(), self._settings)
+        self.node = self._make_node(self.key, boot, len(disk.log), disk.positions(), self._settings)
         for site, mailbox in disk.mailboxes.items():
             self.node.restore(site, mailbox.predicate, mailbox.since, mailbox.acknowledged)
         self._read = {
