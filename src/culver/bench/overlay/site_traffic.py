@@ -1,0 +1,221 @@
+"""Bytes on the links of 42 sites with W3's predicates, one for each site, under each way to route.
+
+Simulated sites, with the nodes of production, publish W3's events. Every frame is counted as the bytes that it has on
+a link:
+
+    packets    events with their destinations, and the numbers of sites that they use
+    answers    acknowledgements and other messages between two sites
+    tables     advertisements and link states; they do not depend on the number of events
+
+An event that reaches a site which no predicate there wants is a false positive. Flooding is counted without
+destinations and answers, which it does not need.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from functools import partial
+from random import Random
+
+import msgspec
+import pyarrow as pa
+
+from culver.bench.bench_frame import BenchmarkFailed, Tell
+from culver.bench.overlay.broker_topologies import Topology, paper_topology
+from culver.bench.overlay.overlay_findings import SIMULATED, ExperimentResult, OverlayFinding
+from culver.bench.overlay.overlay_plan import SEED, OverlayPlan
+from culver.bench.workloads import named
+from culver.config import UNLIMITED_FILTERS
+from culver.matching import ColumnarFilter, EncodedPredicate
+from culver.model.language import Predicate, parse
+from culver.overlay.core.overlay_messages import (
+    Advertisement,
+    AdvertisementDigest,
+    AdvertisementRequest,
+    LinkState,
+    OverlayMessage,
+    Packet,
+    SiteNumbers,
+    encode_message,
+)
+from culver.simulation import (
+    ROUTING_POLICIES,
+    LoggedEvent,
+    OverlayWatcher,
+    RoutingPolicy,
+    SimulatedSite,
+    VirtualClock,
+    linked_sites,
+    without_destinations,
+)
+
+EXPERIMENT = "traffic"
+LINK_BYTES, FALSE_POSITIVES = "bytes on links", "false positives"
+PACKETS, ANSWERS, TABLES = "packets", "answers", "tables"
+
+# Frames have a header of 9 bytes; a simulated event begins with its number, in 8 digits.
+_HEADER_BYTES = 9
+_NUMBER_BYTES = 8
+_SETTLE_SECONDS = 5.0
+_DRAIN_SECONDS = 30.0
+
+
+def measure(plan: OverlayPlan, tell: Tell) -> ExperimentResult:
+    workload = named("W3")
+    topology = paper_topology(plan.traffic_sites, SEED)
+    predicates = [parse(text, UNLIMITED_FILTERS) for text in workload.filters(topology.brokers, SEED)]
+    batch = workload.event_batch(plan.traffic_events, SEED)
+    payloads = [
+        b"%08d" % number + msgspec.json.encode(event)
+        for number, event in enumerate(workload.events(plan.traffic_events, SEED))
+    ]
+    result = ExperimentResult()
+    totals: dict[str, TrafficCount] = {}
+    for name, policy in ROUTING_POLICIES.items():
+        tell(f"{EXPERIMENT}: {name}, {topology.brokers} sites, {plan.traffic_events} events")
+        totals[name] = count_traffic(policy, topology, payloads, batch, predicates)
+    for name, count in totals.items():
+        result.findings += _findings(name, count, plan, topology)
+    for rival, target in (("names-only", "<= 0.5"), ("exact", None), ("flooding", None)):
+        finding = partial(_finding, policy="b-drp", sites=topology.brokers)
+        result.findings.append(
+            finding(
+                what=f"bytes of packets, against {rival}",
+                unit="times",
+                ours=totals["b-drp"].bytes[PACKETS] / totals[rival].bytes[PACKETS],
+                target=target,
+                note="packets and answers against "
+                f"{rival}'s: {totals['b-drp'].event_bytes / totals[rival].event_bytes:.2f} times",
+            )
+        )
+    return result
+
+
+class TrafficCount(OverlayWatcher):
+    """Counts what crosses links, and what sites get."""
+
+    def __init__(self, wanted: Sequence[frozenset[int]], *, floods: bool) -> None:
+        self.bytes: Counter[str] = Counter({PACKETS: 0, ANSWERS: 0, TABLES: 0})
+        self.crossings = 0
+        self.received = 0
+        self.unwanted = 0
+        self.table_bytes = 0
+        self._wanted = wanted
+        self._floods = floods
+
+    @property
+    def event_bytes(self) -> int:
+        """Bytes that there are because of events."""
+        return self.bytes[PACKETS] + self.bytes[ANSWERS]
+
+    @property
+    def delivered(self) -> int:
+        return self.received - self.unwanted
+
+    def sent(self, site: SimulatedSite, peer: str, message: OverlayMessage) -> None:
+        match message:
+            case Packet():
+                self.crossings += len(message.offsets)
+                counted = without_destinations(message) if self._floods else message
+                own = len(message.offsets) * _NUMBER_BYTES
+                self.bytes[PACKETS] += len(encode_message(counted)) + _HEADER_BYTES - own
+            case LinkState() | Advertisement() | AdvertisementDigest() | AdvertisementRequest():
+                self.bytes[TABLES] += len(encode_message(message)) + _HEADER_BYTES
+            case SiteNumbers() if not self._floods:
+                self.bytes[PACKETS] += len(encode_message(message)) + _HEADER_BYTES
+            case _ if not self._floods:
+                self.bytes[ANSWERS] += len(encode_message(message)) + _HEADER_BYTES
+
+    def appended(self, site: SimulatedSite, event: LoggedEvent) -> None:
+        self.received += 1
+        (number,) = site.disk.subscriptions
+        self.unwanted += event.number not in self._wanted[number]
+
+    def advertised(self, site: SimulatedSite, predicate: EncodedPredicate) -> None:
+        self.table_bytes += len(predicate.text)
+
+
+def count_traffic(
+    policy: RoutingPolicy,
+    topology: Topology,
+    payloads: Sequence[bytes],
+    batch: pa.RecordBatch,
+    predicates: Sequence[Predicate],
+) -> TrafficCount:
+    """Publish every event once, site by site in turn. Raises BenchmarkFailed if a site misses one that it wants."""
+    wanted = wanted_events(batch, predicates)
+    clock, count = VirtualClock(), TrafficCount(wanted, floods=policy.name == "flooding")
+    pool = policy.pool(payloads, batch, predicates)
+    sites = linked_sites(policy, pool, topology.links, clock, Random(SEED), count)
+    for number, site in enumerate(sites):
+        site.disk.subscriptions.add(number)
+        site.start()
+    clock.run_for(_SETTLE_SECONDS)
+    # From here on, what is counted is due to events.
+    tables = count.bytes[TABLES]
+    count.bytes.clear()
+    count.bytes[TABLES] = tables
+    for number in range(len(payloads)):
+        sites[number % len(sites)].publish(number)
+        clock.run_for(0.01)
+    clock.run_for(_DRAIN_SECONDS)
+    due = sum(number % len(sites) != site for site, events in enumerate(wanted) for number in events)
+    if count.delivered != due:
+        raise BenchmarkFailed(f"{policy.name}: sites got {count.delivered} of {due} events that they want")
+    return count
+
+
+def wanted_events(batch: pa.RecordBatch, predicates: Sequence[Predicate]) -> list[frozenset[int]]:
+    """The events that each predicate matches."""
+    exact = ColumnarFilter()
+    exact.add(enumerate(predicates))
+    found = exact.match(batch)
+    events: list[list[int]] = [[] for _ in predicates]
+    for number in range(batch.num_rows):
+        for predicate in found.numbers[found.offsets[number] : found.offsets[number + 1]].tolist():
+            events[predicate].append(number)
+    return [frozenset(each) for each in events]
+
+
+def _findings(name: str, count: TrafficCount, plan: OverlayPlan, topology: Topology) -> list[OverlayFinding]:
+    finding = partial(_finding, policy=name, sites=topology.brokers)
+    events = plan.traffic_events
+    return [
+        finding(
+            what=f"{LINK_BYTES}, packets",
+            unit="bytes/event",
+            ours=count.bytes[PACKETS] / events,
+            note=f"{count.crossings / events:.1f} links an event",
+        ),
+        finding(what=f"{LINK_BYTES}, answers", unit="bytes/event", ours=count.bytes[ANSWERS] / events),
+        finding(what=f"{LINK_BYTES}, tables", unit="bytes", ours=count.bytes[TABLES], note="once"),
+        finding(
+            what=FALSE_POSITIVES,
+            unit="%",
+            ours=100 * count.unwanted / max(1, count.received),
+            note=f"of {count.received} events at sites of others",
+        ),
+    ]
+
+
+def _finding(
+    *,
+    what: str,
+    unit: str,
+    ours: float,
+    policy: str,
+    sites: int,
+    target: str | None = None,
+    note: str = "",
+) -> OverlayFinding:
+    return OverlayFinding(
+        experiment=EXPERIMENT,
+        what=what,
+        unit=unit,
+        ours=ours,
+        how=SIMULATED,
+        policy=policy,
+        brokers=sites,
+        setting="W3, one predicate a site",
+        target=target,
+        note=note,
+    )
