@@ -28,6 +28,7 @@ from culver.messages import (
     NewDeliveryTarget,
     NewSlice,
     NewSubscription,
+    OverlayStatus,
     Receipt,
     RemovedSet,
     Replacement,
@@ -207,9 +208,12 @@ class Client:
         mailbox: Mailbox | None = None,
         scheme: str | None = None,
         channel: str | None = None,
+        wait_for_sites_seconds: float | None = None,
     ) -> Subscription:
         """Make a durable subscription; without an id the site chooses one, and without a scheme the columnar. With
-        `channel`, the site publishes its deliveries on that channel."""
+        `channel`, the site publishes its deliveries on that channel. With `wait_for_sites_seconds`, the site answers
+        when the subscription is in effect at every site of the overlay that can be reached, or when that time is up.
+        """
         body = NewSubscription(
             id=id,
             filter=filter_text,
@@ -217,6 +221,7 @@ class Client:
             expires_in_seconds=expires_in_seconds,
             mailbox=_limits(mailbox),
             deliver=_target(channel),
+            **_waiting(wait_for_sites_seconds),
         )
         return await self._open_link().ask(Subscription, "POST", "/v1/subscriptions", body=body)
 
@@ -229,6 +234,7 @@ class Client:
         mailbox: Mailbox | None = None,
         scheme: str | None = None,
         channel: str | None = None,
+        wait_for_sites_seconds: float | None = None,
     ) -> Subscription:
         """Give a subscription a new filter and options; its mailbox stays. Events are matched with the new
         filter, by the new scheme, from position `since` of the answer on."""
@@ -238,6 +244,7 @@ class Client:
             expires_in_seconds=expires_in_seconds,
             mailbox=_limits(mailbox),
             deliver=_target(channel),
+            **_waiting(wait_for_sites_seconds),
         )
         return await self._open_link().ask(Subscription, "PUT", subscription_path(id), body=body)
 
@@ -355,6 +362,11 @@ class Client:
         """Have a slice's neighbours take over what it has; the slices that there are then, numbered anew."""
         return await self._open_link().ask(dict[str, Any], "DELETE", f"/v1/slices/{number}")
 
+    async def overlay(self) -> OverlayStatus:
+        """The other sites of the overlay, the links to them and what travels. Raises RequestRefused where the site is
+        in no overlay."""
+        return await self._open_link().ask(OverlayStatus, "GET", "/v1/overlay")
+
     # --- inside ---
 
     def _open_link(self) -> Link:
@@ -391,6 +403,10 @@ connect = Client
 
 def _target(channel: str | None) -> NewDeliveryTarget | None:
     return None if channel is None else NewDeliveryTarget(channel=channel)
+
+
+def _waiting(seconds: float | None) -> dict[str, Any]:
+    return {} if seconds is None else {"wait": "sites", "wait_seconds": seconds}
 
 
 def _limits(mailbox: Mailbox | None) -> MailboxLimits | None:

@@ -122,6 +122,7 @@ class SyncClient:
     slices = _blocking(Client.slices)
     add_slice = _blocking(Client.add_slice)
     remove_slice = _blocking(Client.remove_slice)
+    overlay = _blocking(Client.overlay)
 
     def _run(self, work: Coroutine[Any, Any, Result]) -> Result:
         return self._open_thread(work).run(work)
