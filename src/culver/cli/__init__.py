@@ -6,6 +6,8 @@ commands/         one module for each command, or group of commands
 client_calls      options, calls, answers and lists, shared by the commands that call a site
 line_publisher    reads standard input and publishes its lines
 site_text         one frame of `culver top`, and the page of `culver slices`
+overlay_text      the pages of `culver overlay`
+demo/             what `culver demo` starts and shows
 startup_progress  the line that shows how a start goes on; shell_hints the lines to paste after it
 """
 

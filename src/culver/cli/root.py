@@ -18,6 +18,7 @@ _COMMANDS = {
     "subs": ("cli.commands.subs:subs", "List, show, add and remove durable subscriptions."),
     "top": ("cli.commands.top:top", "Show what a site's pipeline does, live, until Ctrl-C."),
     "slices": ("cli.commands.slice_commands:slices", "List, add and remove slices of a site's index."),
+    "overlay": ("cli.commands.overlay_command:overlay", "Show the other sites that a site is linked with."),
     "filter": ("cli.commands.filter_command:filters", "Try out filters, without a site."),
     "channels": (
         "cli.commands.channels_command:channels",
@@ -27,6 +28,7 @@ _COMMANDS = {
         "cli.commands.cluster_command:cluster",
         "Start and stop a standalone Spark cluster on this machine.",
     ),
+    "demo": ("cli.commands.demo_command:demo", "See Culver at work: starts what it needs on this machine."),
     "bench": ("bench.bench_command:bench", "Measure Culver: a table for people, a JSON object for machines."),
 }
 

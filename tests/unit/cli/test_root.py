@@ -54,7 +54,7 @@ def test_an_unknown_command_lists_the_known_ones(capsys: pytest.CaptureFixture[s
     assert main(["publish"]) == 2
     assert capsys.readouterr().err == (
         "culver: there is no command 'publish'; "
-        "the commands are serve, pub, sub, subs, top, slices, filter, channels, cluster, bench\n"
+        "the commands are serve, pub, sub, subs, top, slices, overlay, filter, channels, cluster, demo, bench\n"
         "Try: culver --help\n"
     )
 
@@ -79,7 +79,7 @@ def test_help_is_fast_and_imports_no_command() -> None:
     assert _load(code) < 0.3
 
 
-@pytest.mark.parametrize("command", ["top", "slice_commands"])
+@pytest.mark.parametrize("command", ["top", "slice_commands", "overlay_command"])
 def test_looking_at_a_site_loads_neither_kernels_nor_arrow(command: str) -> None:
     code = (
         f"import sys, culver.cli.commands.{command};"

@@ -1,0 +1,240 @@
+"""What `culver overlay` prints: the overlay as one site sees it, as tables for people. Pure."""
+
+import time
+from collections.abc import Iterator, Sequence
+
+from culver.cli.site_text import duration, moment, percent, size
+from culver.messages import AdvertisementStatus, OtherSite, OverlayStatus, SiteRoute
+
+_NOTHING = "-"
+_ALONE = "No other site is known yet: `culver overlay links` shows whom this site dials."
+
+
+def sites_page(status: OverlayStatus) -> str:
+    """The other sites: the ways to them, what they get from here, and what came from there."""
+    own = status.site
+    where = f"listens for other sites on {own.address}" if own.address else "only dials other sites"
+    lines = [f"Site {own.name} ({own.key}) {where}; routing {own.routing}.", ""]
+    if not status.sites:
+        return "\n".join([*lines, _ALONE, *_gaps(status)])
+    lines += _table(
+        "<<><>>",
+        ("SITE", "REACHABLE", "DISTANCE", "WAY", "ADVERTISEMENT", "AGE"),
+        [
+            (
+                each.name,
+                "yes" if each.reachable else "no",
+                _number(each.distance),
+                " > ".join(each.path) or _NOTHING,
+                _NOTHING if each.advertisement is None else str(each.advertisement.version),
+                _age(each.advertisement),
+            )
+            for each in status.sites
+        ],
+    )
+    lines += ["", f"From {own.name} to them, by positions in the log here:", ""]
+    lines += _table(
+        "<>>>>>>",
+        ("SITE", "IN EFFECT FROM", "ACKNOWLEDGED", "BACKLOG", "UNDER WAY", "WAITING", "SENT AGAIN"),
+        [
+            (
+                each.name,
+                _number(each.in_effect_from),
+                _number(each.acknowledged),
+                f"{each.pending:,}",
+                size(each.bytes_under_way),
+                size(each.bytes_waiting),
+                f"{each.resends:,}",
+            )
+            for each in status.sites
+        ],
+    )
+    lines += ["", f"From them to {own.name}, by positions in their logs:", ""]
+    lines += _table(
+        "<>>>>>",
+        ("SITE", "IN EFFECT FROM", "RECEIVED UP TO", "EVENTS", "FALSE POSITIVES", "SKIPPED"),
+        [
+            (
+                each.name,
+                _number(each.applied_from),
+                f"{each.received:,}",
+                f"{each.events_received:,}",
+                _false_positives(each),
+                f"{each.skipped:,}",
+            )
+            for each in status.sites
+        ],
+    )
+    return "\n".join([*lines, *_refused_advertisements(status), *_gaps(status)])
+
+
+def links_page(status: OverlayStatus, now: float) -> str:
+    """The open links, the addresses that are dialled, and what was refused. `now` is in seconds since the epoch."""
+    lines: list[str] = []
+    if status.links:
+        lines += _table(
+            "<<<>>>>>>>",
+            (
+                "PEER", "ADDRESS", "LABEL", "COST", "SENT", "RECEIVED", "QUEUED", "DROPPED", "ROUND TRIP", "OPEN FOR",
+            ),
+            [
+                (
+                    each.peer,
+                    each.address,
+                    each.label or _NOTHING,
+                    str(each.cost),
+                    size(each.bytes_sent),
+                    size(each.bytes_received),
+                    size(each.queued_bytes),
+                    f"{each.frames_dropped:,}",
+                    _NOTHING if each.rtt_seconds is None else moment(each.rtt_seconds),
+                    duration(max(0.0, now - each.since)),
+                )
+                for each in status.links
+            ],
+        )  # fmt: skip
+    else:
+        lines.append("No link is open.")
+    if status.peers:
+        lines += [
+            "",
+            *_table(
+                "<<>",
+                ("DIALS", "SITE", "ATTEMPTS", "STATE"),
+                [
+                    (
+                        each.address,
+                        each.name or _NOTHING,
+                        f"{each.attempts:,}",
+                        _dialled(each.state, each.failure),
+                    )
+                    for each in status.peers
+                ],
+            ),
+        ]
+    totals = status.totals
+    lines += [
+        "",
+        f"since the start: {totals.links_opened:,} links opened; packets: {totals.packets_sent:,} sent, "
+        f"{totals.packets_received:,} received, {totals.packets_dropped:,} dropped",
+    ]
+    if status.refusals:
+        rows = [(f"{each.count:,}", each.source, each.reason) for each in status.refusals]
+        lines += ["", "Refused or dropped:", "", *_table("><", ("COUNT", "SOURCE", "REASON"), rows)]
+    return "\n".join(lines)
+
+
+def routes_page(status: OverlayStatus) -> str:
+    """The way to every site, and the links between all of them."""
+    own = status.site.name
+    if not status.sites:
+        return _ALONE
+    rows = [
+        (
+            each.name,
+            each.next_hop or _NOTHING,
+            _number(each.distance),
+            " > ".join((own, *each.path)) if each.reachable else "cannot be reached",
+        )
+        for each in status.sites
+    ]
+    lines = _table("<<>", ("DESTINATION", "NEXT HOP", "COST", "PATH"), rows)
+    links = list(_links(status.routes))
+    if links:
+        lines += ["", "Links between all sites:", "", *_table("<>", ("LINK", "COST", ""), links)]
+    return "\n".join(lines)
+
+
+def predicates_page(status: OverlayStatus) -> str:
+    """What every site asks for, as far as it is known here."""
+    own = status.site
+    rows = [_predicate(f"{own.name} (here)", own.advertisement, "told to all others")]
+    for each in status.sites:
+        if each.advertisement is None:
+            rows.append((each.name, *([_NOTHING] * 5), "not heard yet"))
+            continue
+        state = "not in effect yet"
+        if each.advertisement.refusal:
+            state = f"refused: {each.advertisement.refusal}"
+        elif each.in_effect_from is not None:
+            state = f"in effect from position {each.in_effect_from:,}"
+        rows.append(_predicate(each.name, each.advertisement, state))
+    heads = ("SITE", "VECTORS", "SIZE", "VERSION", "AGE", "ASKS FOR", "STATE")
+    return "\n".join([*_table("<>>>><", heads, rows), *_refused_advertisements(status)])
+
+
+def _predicate(name: str, seen: AdvertisementStatus, state: str) -> tuple[str, ...]:
+    asks = "everything" if seen.matches_everything else "some events" if seen.vectors else "nothing"
+    return name, f"{seen.vectors:,}", size(seen.bytes), str(seen.version), _age(seen), asks, state
+
+
+def _links(routes: Sequence[SiteRoute]) -> Iterator[tuple[str, str, str]]:
+    """Each pair of linked sites once. A link of which one end alone tells is in no way."""
+    told = {(each.site, each.neighbour): each.cost for each in routes}
+    for (site, neighbour), cost in sorted(told.items()):
+        back = told.get((neighbour, site))
+        if back is None:
+            yield f"{site} - {neighbour}", str(cost), f"not used: {neighbour} does not tell of it"
+        elif site < neighbour:
+            yield f"{site} - {neighbour}", str(cost), "" if back == cost else f"{back} the other way"
+
+
+def _dialled(state: str, failure: str) -> str:
+    return f"{state}: {failure}" if failure and failure not in state else state
+
+
+def _refused_advertisements(status: OverlayStatus) -> list[str]:
+    lines = [
+        f"{each.name} refuses what {status.site.name} asks for: {each.own_refusal}"
+        for each in status.sites
+        if each.own_refusal
+    ]
+    lines += [
+        f"{status.site.name} refuses what {each.name} asks for: {each.advertisement.refusal}"
+        for each in status.sites
+        if each.advertisement is not None and each.advertisement.refusal
+    ]
+    return ["", *lines] if lines else []
+
+
+def _gaps(status: OverlayStatus) -> list[str]:
+    if not status.gaps:
+        return []
+    rows = [
+        (
+            each.site,
+            f"{each.start:,}",
+            f"{each.end:,}",
+            time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(each.at)),
+            each.reason,
+        )
+        for each in status.gaps
+    ]
+    heads = ("SITE", "FROM", "TO BELOW", "NOTICED", "REASON")
+    return ["", "Gaps: events of other sites that may be missing here.", "", *_table("<>><", heads, rows)]
+
+
+def _false_positives(site: OtherSite) -> str:
+    if not site.events_received:
+        return f"{site.false_positives:,}"
+    return f"{site.false_positives:,} ({percent(site.false_positives / site.events_received)})"
+
+
+def _age(seen: AdvertisementStatus | None) -> str:
+    return _NOTHING if seen is None or seen.age_seconds is None else duration(seen.age_seconds)
+
+
+def _number(value: int | None) -> str:
+    return _NOTHING if value is None else f"{value:,}"
+
+
+def _table(alignments: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """`alignments` has < or > for each column; those that it leaves out are to the left."""
+    widths = [max(len(row[column]) for row in (heads, *rows)) for column in range(len(heads))]
+    sides = alignments.ljust(len(heads), "<")
+    return [
+        "  ".join(
+            f"{cell:{side}{width}}" for cell, side, width in zip(row, sides, widths, strict=True)
+        ).rstrip()
+        for row in (heads, *rows)
+    ]
