@@ -15,6 +15,7 @@ are set, and so has the table that events are matched against.
 
 import math
 from collections.abc import Collection, Iterable
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,9 +45,32 @@ def bit_places(hashed: int, bits: int, hashes: int) -> list[int]:
     return [(first + i * step) & (bits - 1) for i in range(hashes)]
 
 
-def bit_matrix(vectors: Collection[bytes], bits: int) -> NDArray[np.uint64]:
-    """One row of 64-bit words for each vector."""
-    return np.frombuffer(b"".join(vectors), "<u8").reshape(len(vectors), bits // 64)
+class SparseVectors(NamedTuple):
+    """Vectors by the places of their bits: `sizes` says how many each has, `places` has those of all in order."""
+
+    sizes: NDArray[np.int64]
+    places: NDArray[np.uint16]
+
+
+def sparse_vectors(vectors: Collection[bytes], bits: int) -> SparseVectors:
+    places = set_bits(vectors)
+    sizes = np.bincount(places // bits, minlength=len(vectors))
+    return SparseVectors(sizes, (places & (bits - 1)).astype(np.uint16))
+
+
+def set_bits(vectors: Iterable[bytes]) -> NDArray[np.int64]:
+    """The places of the bits that are set, in all vectors one after another."""
+    data = np.frombuffer(b"".join(vectors), np.uint8)
+    # Most bytes are zero: those are not unpacked.
+    filled = np.flatnonzero(data != 0)
+    which, place = np.nonzero(np.unpackbits(data[filled][:, None], axis=1, bitorder="little"))
+    found: NDArray[np.int64] = filled[which] * 8 + place
+    return found
+
+
+def bytes_of_bits(places: NDArray[np.int64], size: int) -> bytes:
+    """So many bytes with the bits at these places (distinct) set."""
+    return np.bincount(places >> 3, 1 << (places & 7), size).astype(np.uint8).tobytes()
 
 
 def choose_size(sizes: Collection[int], forms: int, attributes: int, rate: float) -> tuple[int, int]:

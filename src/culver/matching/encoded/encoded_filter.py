@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from culver.jit import Bytes
+from culver.matching.encoded.bloom_vectors import SparseVectors, sparse_vectors
 from culver.matching.encoded.encoded_predicate import EncodedPredicate
 from culver.matching.encoded.event_vectors import EventEncoder
 from culver.matching.encoded.forms import CategoryForm
@@ -29,6 +30,15 @@ _MAX_ROWS = 1_024
 _NONE_SKIPPED: Bytes = np.zeros(0, np.uint8)
 
 
+class _Registered(NamedTuple):
+    """What the filter keeps of an encoded predicate: a fraction of its bytes."""
+
+    bits: int
+    hashes: int
+    forms: tuple[str, ...]
+    vectors: SparseVectors
+
+
 class _Tables(NamedTuple):
     """The registrations with one number of hashes."""
 
@@ -40,13 +50,15 @@ class _Tables(NamedTuple):
 
 class EncodedFilter:
     def __init__(self) -> None:
-        self._predicates: dict[int, EncodedPredicate] = {}
+        self._predicates: dict[int, _Registered] = {}
         self._tables: list[_Tables] | None = []
 
     def add(self, subscriptions: Iterable[tuple[int, Predicate]]) -> None:
         """As every filter; a predicate's text must be that of an encoded one. Raises InvalidFilter."""
         for number, predicate in subscriptions:
-            self._predicates[number] = EncodedPredicate.parse(predicate.text)
+            read = EncodedPredicate.parse(predicate.text)
+            vectors = sparse_vectors(read.vectors, read.bits)
+            self._predicates[number] = _Registered(read.bits, read.hashes, read.forms, vectors)
             self._tables = None
 
     def remove(self, numbers: Iterable[int]) -> None:
@@ -86,7 +98,7 @@ class EncodedFilter:
         return join_matches(found)
 
 
-def _tables_of(predicates: dict[int, EncodedPredicate]) -> list[_Tables]:
+def _tables_of(predicates: dict[int, _Registered]) -> list[_Tables]:
     by_size: dict[tuple[int, int], list[int]] = {}
     for number, predicate in predicates.items():
         by_size.setdefault((predicate.hashes, predicate.bits), []).append(number)
@@ -96,8 +108,9 @@ def _tables_of(predicates: dict[int, EncodedPredicate]) -> list[_Tables]:
         for bits in sorted(bits for own, bits in by_size if own == hashes):
             numbers = by_size[hashes, bits]
             own = [predicates[number] for number in numbers]
-            vectors = [vector for predicate in own for vector in predicate.vectors]
-            owners = np.repeat(np.arange(len(own)), [len(predicate.vectors) for predicate in own])
+            parts = [predicate.vectors for predicate in own]
+            vectors = SparseVectors(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+            owners = np.repeat(np.arange(len(own)), [len(part.sizes) for part in parts])
             tables.append(table_of(vectors, bits, owners, np.array(numbers, np.int64)))
             names.update(name for predicate in own for name in predicate.forms)
         groups.append(_Tables(hashes, tables[-1].bits, EventEncoder(map(CategoryForm.parse, names)), tables))

@@ -25,7 +25,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culver.errors import InvalidFilter
-from culver.matching.encoded.bloom_vectors import BITS, FEWEST_BITS, HASHES, MOST_HASHES, bit_matrix
+from culver.matching.encoded.bloom_vectors import (
+    BITS,
+    FEWEST_BITS,
+    HASHES,
+    MOST_HASHES,
+    bytes_of_bits,
+    set_bits,
+)
 from culver.matching.encoded.constraint_options import CELLS, ENCODINGS
 from culver.matching.encoded.forms import (
     CELL,
@@ -70,7 +77,7 @@ class EncodedPredicate(msgspec.Struct, frozen=True):
         """One line of printable ASCII, the same for equal predicates."""
         forms = _written_forms(self.forms)
         parameters = f"{self.encoding} {self.bits} {self.hashes}"
-        return f"{_START} {parameters} {forms} {len(self.vectors)} {_pack(self.vectors, self.bits)}"
+        return f"{_START} {parameters} {forms} {len(self.vectors)} {_pack(self.vectors)}"
 
     @property
     def matches_everything(self) -> bool:
@@ -164,10 +171,8 @@ def _refusal(what: str) -> InvalidFilter:
     return InvalidFilter(f"the text of the encoded predicate {what}", field="filter")
 
 
-def _pack(vectors: tuple[bytes, ...], bits: int) -> str:
-    matrix = bit_matrix(vectors, bits)
-    flags = np.unpackbits(matrix.view(np.uint8).ravel(), bitorder="little")
-    distances = np.diff(np.flatnonzero(flags), prepend=-1)
+def _pack(vectors: tuple[bytes, ...]) -> str:
+    distances = np.diff(set_bits(vectors), prepend=-1)
     if not len(distances):
         return _NO_BITS
     pairs = np.empty((len(distances), 2), np.uint8)
@@ -180,12 +185,11 @@ def _pack(vectors: tuple[bytes, ...], bits: int) -> str:
 
 
 def _unpack(packed: str, count: int, bits: int) -> tuple[bytes, ...]:
-    flags = np.zeros(count * bits, np.uint8)
+    size = bits // 8
+    raw = bytes(count * size)
     if packed != _NO_BITS:
         data = base64.b64decode(packed + "=" * (-len(packed) % 4), validate=True)
-        flags[_places(np.frombuffer(data, np.uint8), len(flags))] = 1
-    raw = np.packbits(flags, bitorder="little").tobytes()
-    size = bits // 8
+        raw = bytes_of_bits(_places(np.frombuffer(data, np.uint8), count * bits), count * size)
     return tuple(raw[place : place + size] for place in range(0, count * size, size))
 
 

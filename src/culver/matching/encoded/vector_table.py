@@ -17,10 +17,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from culver.jit import Bytes, Integers, Masks, Ranks, Shorts, compiled, read_only
-from culver.matching.encoded.bloom_vectors import bit_matrix
+from culver.matching.encoded.bloom_vectors import SparseVectors, sparse_vectors
+from culver.matching.index.compile.clause_table import run_starts
 from culver.matching.index.intrinsics.vectors import lowest
 
 _HEAD = 4
@@ -40,39 +40,32 @@ class VectorTable(NamedTuple):
     numbers: Integers  # per registration
 
 
-def table_of(
-    vectors: Sequence[bytes], bits: int, owners: NDArray[np.int64], numbers: NDArray[np.int64]
-) -> VectorTable:
+def table_of(vectors: SparseVectors, bits: int, owners: Integers, numbers: Integers) -> VectorTable:
     """The table of some vectors; vector i belongs to registration `owners[i]`, whose number is
     `numbers[owners[i]]`."""
-    matrix = bit_matrix(vectors, bits)
-    empty = ~matrix.any(axis=1)
-    always, matrix, owners = owners[empty], matrix[~empty], owners[~empty]
-    vector, place = _set_bits(matrix)
-    counts = np.bincount(place, minlength=bits)
+    sizes = vectors.sizes
+    always, owners, sizes = owners[sizes == 0], owners[sizes > 0], sizes[sizes > 0]
+    count = len(sizes)
+    starts = run_starts(sizes)
     # By vector, the rarest bit first.
-    order = np.lexsort((place, counts[place], vector))
-    place = place[order]
-    sizes = np.bincount(vector, minlength=len(matrix))
-    starts = np.zeros(len(matrix) + 1, np.int64)
-    np.cumsum(sizes, out=starts[1:])
-    bucket = place[starts[:-1]] if len(matrix) else place
+    counts = np.bincount(vectors.places, minlength=bits)
+    order = np.lexsort((vectors.places, counts[vectors.places], np.repeat(np.arange(count), sizes)))
+    places = vectors.places[order]
+    bucket = places[starts[:-1]]
     by_bucket = np.argsort(bucket, kind="stable")
+    first, sizes = starts[:-1][by_bucket], sizes[by_bucket]
     # The bits of a vector after the first; where there are too few for a head, the first again.
-    ahead = starts[:-1, None] + np.arange(1, _HEAD + 1)
-    ahead = np.where(ahead < starts[1:, None], ahead, starts[:-1, None])
-    heads = place[ahead[by_bucket]] if len(matrix) else np.zeros((0, _HEAD), np.int64)
-    more = np.maximum(sizes - 1 - _HEAD, 0)[by_bucket]
-    rest_start = np.zeros(len(matrix) + 1, np.int64)
-    np.cumsum(more, out=rest_start[1:])
-    first = starts[:-1][by_bucket] + 1 + _HEAD
-    rest = place[np.repeat(first - rest_start[:-1], more) + np.arange(rest_start[-1])]
+    ahead = np.arange(1, _HEAD + 1)
+    heads = places[first[:, None] + np.where(ahead < sizes[:, None], ahead, 0)]
+    more = np.maximum(sizes - 1 - _HEAD, 0)
+    rest_start = run_starts(more)
+    rest = places[np.repeat(first + 1 + _HEAD - rest_start[:-1], more) + np.arange(rest_start[-1])]
     return VectorTable(
         bits,
         read_only(np.searchsorted(bucket[by_bucket], np.arange(bits + 1))),
-        read_only(heads.astype(np.uint16).ravel()),
+        read_only(heads.ravel()),
         read_only(rest_start),
-        read_only(rest.astype(np.uint16)),
+        read_only(rest),
         read_only(owners[by_bucket].astype(np.int32)),
         read_only(np.unique(always).astype(np.int32)),
         read_only(numbers),
@@ -81,22 +74,14 @@ def table_of(
 
 def minimal_vectors(vectors: Sequence[bytes], bits: int) -> list[bytes]:
     """Those of some distinct vectors that have no other one within them, in the same order."""
-    if not vectors:
-        return []
     every = np.arange(len(vectors))
-    table = table_of(vectors, bits, every, every)
-    words = (
-        bit_matrix(vectors, bits).ravel().copy()
-    )  # writeable, as the vectors of events: one kernel for both
+    table = table_of(sparse_vectors(vectors, bits), bits, every, every)
+    words = np.frombuffer(
+        bytearray().join(vectors), "<u8"
+    )  # writeable, as those of events: one kernel for both
     offsets, _ = find_within(table, words, bits // 64, len(vectors), _NONE_SKIPPED)
     # Each has itself within it.
     return [vector for vector, found in zip(vectors, np.diff(offsets).tolist(), strict=True) if found == 1]
-
-
-def _set_bits(matrix: Masks) -> tuple[Integers, Integers]:
-    flags = np.unpackbits(np.ascontiguousarray(matrix).view(np.uint8), axis=1, bitorder="little")
-    vector, place = np.nonzero(flags)
-    return vector, place
 
 
 @compiled
