@@ -1,17 +1,14 @@
 """Events of other sites on their way to the log.
 
-    Append lyon [512, 530) --parse, set the origin--> committer --on disk--> appended up to 530
+    Append lyon, up to 530 --parse, set the origin--> committer --on disk--> appended up to 530
 
-Events of one origin are appended in order, one publication at a time; what comes meanwhile shares the next. A
-publication that fails takes with it all that waits behind it, because the core then asks for the stream again from
-what is on disk.
+The core asks for the next events of an origin when it has heard of the last ones, so they are appended in order.
 """
 
 import asyncio
-import contextlib
 import logging
-from collections import Counter, deque
-from collections.abc import Awaitable, Callable
+from collections import Counter
+from collections.abc import Callable
 
 import msgspec
 
@@ -24,33 +21,29 @@ from culver.overlay import Append
 
 logger = logging.getLogger(__name__)
 
-_MOST_EVENTS = 10_000
 # Parsing more than this takes so long that others should not wait for it.
 _THREAD_BYTES = 64 * 1024
 
 
 class ImportedEvents:
-    """`appended` is told the origin and the position that is on disk now, `failed` the origin whose stream must come
-    again. `store` makes positions durable that the log does not show. Lives on the event loop."""
+    """`appended` is told the origin, the position that is on disk now, and whether events before it were skipped: the
+    log does not show that. `failed` is told the origin whose stream must come again. Lives on the event loop."""
 
     def __init__(
         self,
         log: ReadableLog,
         committer: Committer,
         settings: EventSettings,
-        appended: Callable[[str, int], None],
+        appended: Callable[[str, int, bool], None],
         failed: Callable[[str], None],
-        store: Callable[[], Awaitable[None]],
     ) -> None:
         self._log = log
         self._committer = committer
         self._settings = settings
         self._appended = appended
         self._failed = failed
-        self._store = store
-        self._queues: dict[str, deque[Append]] = {}
-        self._tasks: dict[str, asyncio.Task[None]] = {}
-        # Where the events of a publication without answer may be in the log, at least.
+        self._tasks: set[asyncio.Task[None]] = set()
+        # Where the events of a publication without answer may be in the log, at least, by origin.
         self._floors: dict[str, int] = {}
         self._complaints: set[tuple[str, str]] = set()
         self.received: Counter[str] = Counter()
@@ -59,51 +52,43 @@ class ImportedEvents:
         """The events of each origin that the site's limits refuse."""
 
     def append(self, instruction: Append) -> None:
-        origin = instruction.origin
-        self._queues.setdefault(origin, deque()).append(instruction)
-        if origin not in self._tasks:
-            self._tasks[origin] = asyncio.create_task(self._work(origin))
+        task = asyncio.create_task(self._work(instruction))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     def floor(self) -> int:
-        """The log may have events of other sites from here on that nobody was told of yet."""
+        """The log may have events of other sites from here on that the core was not told of yet."""
         return min(self._floors.values(), default=self._log.next_offset)
 
     async def close(self) -> None:
-        tasks = list(self._tasks.values())
-        for task in tasks:
+        for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _work(self, origin: str) -> None:
-        queue = self._queues[origin]
+    async def _work(self, instruction: Append) -> None:
+        origin = instruction.origin
         try:
-            while queue:
-                try:
-                    end = await self._append_next(origin, queue)
-                except CulverError as exc:
-                    self._give_up(origin, queue, exc)
-                else:
-                    self._appended(origin, end)
-                    self._floors.pop(origin, None)
+            has_skipped = await self._append(origin, instruction)
+        except CulverError as exc:
+            # None of the events is in the log.
+            self._floors.pop(origin, None)
+            if not isinstance(exc, Unavailable):
+                self._complain(origin, exc.code, f"events of {origin} wait at their site: {exc.message}")
+            self._failed(origin)
         except Exception:
             logger.exception("events of %s cannot be taken", origin)
-            queue.clear()
-            self._floors.pop(origin, None)
             self._failed(origin)
-        finally:
-            del self._tasks[origin]
-
-    async def _append_next(self, origin: str, queue: deque[Append]) -> int:
-        taken: list[Append] = []
-        count = 0
-        while queue and (not taken or count + len(queue[0].events) <= _MOST_EVENTS):
-            taken.append(queue.popleft())
-            count += len(taken[-1].events)
-        size = sum(len(payload) for each in taken for _, payload in each.events)
-        if size > _THREAD_BYTES:
-            events, refused = await asyncio.to_thread(self._parse, origin, taken)
         else:
-            events, refused = self._parse(origin, taken)
+            self._floors.pop(origin, None)
+            self._appended(origin, instruction.end, has_skipped)
+
+    async def _append(self, origin: str, instruction: Append) -> bool:
+        """Append what the site's limits allow; returns whether that was not everything."""
+        size = sum(len(payload) for _, payload in instruction.events)
+        if size > _THREAD_BYTES:
+            events, refused = await asyncio.to_thread(self._parse, instruction)
+        else:
+            events, refused = self._parse(instruction)
         if events:
             self._floors[origin] = self._log.next_offset
             await self._committer.publish(events)
@@ -111,31 +96,19 @@ class ImportedEvents:
         for offset, reason in refused:
             self.skipped[origin] += 1
             self._complain(origin, "skipped", f"event {offset} of {origin} is skipped: {reason}")
-        if refused:
-            # What is in the log must not fail any more: it would come, and be appended, a second time.
-            with contextlib.suppress(OSError):
-                await self._store()
-        return taken[-1].end
+        return bool(refused)
 
-    def _parse(self, origin: str, taken: list[Append]) -> tuple[list[Event], list[tuple[int, str]]]:
+    def _parse(self, instruction: Append) -> tuple[list[Event], list[tuple[int, str]]]:
         events: list[Event] = []
         refused: list[tuple[int, str]] = []
-        for instruction in taken:
-            for offset, payload in instruction.events:
-                try:
-                    event = parse_event(payload, self._settings)
-                except (InvalidInput, LimitExceeded) as exc:
-                    refused.append((offset, exc.message))
-                else:
-                    events.append(msgspec.structs.replace(event, origin=Origin(origin, offset)))
+        for offset, payload in instruction.events:
+            try:
+                event = parse_event(payload, self._settings)
+            except (InvalidInput, LimitExceeded) as exc:
+                refused.append((offset, exc.message))
+            else:
+                events.append(msgspec.structs.replace(event, origin=Origin(instruction.origin, offset)))
         return events, refused
-
-    def _give_up(self, origin: str, queue: deque[Append], error: CulverError) -> None:
-        queue.clear()
-        self._floors.pop(origin, None)
-        if not isinstance(error, Unavailable):
-            self._complain(origin, error.code, f"events of {origin} wait at their site: {error.message}")
-        self._failed(origin)
 
     def _complain(self, origin: str, kind: str, text: str) -> None:
         if (origin, kind) not in self._complaints:

@@ -14,6 +14,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import islice
 
 from culver.config import UNLIMITED_FILTERS, OverlaySettings
 from culver.matching import EncodedPredicate, PredicateSummary
@@ -27,6 +28,7 @@ logger = logging.getLogger(__name__)
 _WIDEN_SECONDS = 0.02
 _NARROW_SECONDS = 0.5
 _VERSIONS_KEPT = 1024
+_READ_AT_ONCE = 5_000
 
 _Addition = tuple[Registration | Block, Predicate | None]
 
@@ -72,14 +74,13 @@ class LocalPredicates:
     async def start(self, registrations: Callable[[], Iterable[Registration | Block]]) -> None:
         """Advertise everything that is in effect, then follow changes. `registrations` is called, and read, in a
         thread; changes that are told meanwhile may be among them."""
-
-        def read() -> list[Registration | Block]:
-            return [each for each in registrations() if each.until is None]
-
         loop = asyncio.get_running_loop()
-        self.register(await loop.run_in_executor(self._thread, read))
-        while self._added:
-            await self._apply()
+        every = iter(await loop.run_in_executor(self._thread, registrations))
+        while some := await loop.run_in_executor(self._thread, lambda: list(islice(every, _READ_AT_ONCE))):
+            self.register([each for each in some if each.until is None])
+            added, self._added = self._added, []
+            await loop.run_in_executor(self._thread, self._add, added)
+        await self._apply()
         self._task = asyncio.create_task(self._follow())
 
     async def close(self) -> None:
@@ -187,6 +188,12 @@ class LocalPredicates:
         return loop.time() - began
 
     def _change(self, added: list[_Addition], removed: list[int]) -> EncodedPredicate:
+        self._add(added)
+        for number in removed:
+            self._summary.remove(number)
+        return self._summary.encode()
+
+    def _add(self, added: list[_Addition]) -> None:
         for each, predicate in added:
             if isinstance(each, Block):
                 self._summary.add_rows(
@@ -195,6 +202,3 @@ class LocalPredicates:
             else:
                 predicate = predicate or parse(each.filter, UNLIMITED_FILTERS)
                 self._summary.add(each.number, predicate.clauses)
-        for number in removed:
-            self._summary.remove(number)
-        return self._summary.encode()

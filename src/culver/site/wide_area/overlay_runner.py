@@ -6,7 +6,8 @@
     log        --appended------------------>  +------+  --Append, AnnounceGap---> log, received file
 
 Everything runs on the event loop. Instructions are carried out at once and in their order; those that need the disk
-begin at once, and answer later. A gap is on disk before any acknowledgement that follows it leaves.
+begin at once, and answer later. A gap, or an event that was skipped, is on disk before any acknowledgement that
+follows it leaves.
 """
 
 import asyncio
@@ -86,9 +87,7 @@ class OverlayRunner:
         self.settings = settings.overlay
         self.key = site_key(settings.overlay.name, identity)
         self.file = ReceivedFile(settings.data_dir / "overlay" / "received.json")
-        self.imported = ImportedEvents(
-            log, committer, settings.events, self._appended, self._append_failed, self._store
-        )
+        self.imported = ImportedEvents(log, committer, settings.events, self._appended, self._append_failed)
         self.false_positives = FalsePositives()
         self.refusals: Counter[tuple[str, str]] = Counter()
         self.link_totals = LinkTotals()
@@ -104,8 +103,8 @@ class OverlayRunner:
         self._waiters: set[asyncio.Future[None]] = set()
         self._storing = asyncio.Lock()
         self._last_encoded: tuple[OverlayMessage, bytes] | None = None
-        # Acknowledgements that wait until the gaps before them are on disk.
-        self._unstored_gaps = 0
+        # Acknowledgements that wait for so many writes of the received file.
+        self._awaited_writes = 0
         self._held: list[Send] = []
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -124,8 +123,7 @@ class OverlayRunner:
             stack.push_async_callback(self._stop)
             flow.watcher = self
             stack.callback(setattr, flow, "watcher", None)
-            of_sites = await asyncio.to_thread(self._registrations_of_sites)
-            await self.mailboxes_of_sites.restore(of_sites)
+            await self.mailboxes_of_sites.restore()
             await self._local.start(self._catalogue.registrations)
             manager = LinkManager(self._link_settings, self.key, self.file.boot, self, Random())
             self.links = await stack.enter_async_context(manager)
@@ -239,7 +237,9 @@ class OverlayRunner:
         self._wake_waiters()
         return self.node.book.version
 
-    def _appended(self, origin: str, end: int) -> None:
+    def _appended(self, origin: str, end: int, has_skipped: bool) -> None:
+        if has_skipped:
+            self._hold_acknowledgements()
         self._carry_out(self.node.appended(origin, end))
 
     def _append_failed(self, origin: str) -> None:
@@ -302,7 +302,7 @@ class OverlayRunner:
 
     def _send(self, instruction: Send) -> None:
         message = instruction.message
-        if self._unstored_gaps and isinstance(message, StreamAcknowledgement) and message.source == self.key:
+        if self._awaited_writes and isinstance(message, StreamAcknowledgement) and message.source == self.key:
             self._held.append(instruction)
             return
         link = None if self.links is None else self.links.links.get(instruction.link)
@@ -329,19 +329,23 @@ class OverlayRunner:
             gap.reason,
         )
         self.file.add_gap(gap.origin, gap.start, gap.end, gap.reason)
-        self._unstored_gaps += 1
-        self._start(self._store_gap())
+        self._hold_acknowledgements()
 
-    async def _store_gap(self) -> None:
+    def _hold_acknowledgements(self) -> None:
+        """Send no acknowledgement before the received file has what the log does not show."""
+        self._awaited_writes += 1
+        self._start(self._store_and_acknowledge())
+
+    async def _store_and_acknowledge(self) -> None:
         while True:
             try:
                 await self._store()
                 break
             except OSError as exc:
-                logger.error("a gap cannot be stored, and its origin waits: %s", exc)
+                logger.error("%s cannot be written, and other sites wait: %s", self.file.path, exc)
                 await asyncio.sleep(_RETRY_SECONDS)
-        self._unstored_gaps -= 1
-        if not self._unstored_gaps:
+        self._awaited_writes -= 1
+        if not self._awaited_writes:
             held, self._held = self._held, []
             for each in held:
                 self._send(each)
@@ -378,9 +382,6 @@ class OverlayRunner:
             await self.file.store(self.imported.floor(), self.node.incoming.positions())
 
     # --- all of them ----------------------------------------------------------------------------------
-
-    def _registrations_of_sites(self) -> list[Registration | Block]:
-        return [each for each in self._catalogue.registrations() if isinstance(each, Registration)]
 
     def _wake_waiters(self) -> None:
         for waiter in self._waiters:

@@ -47,7 +47,7 @@ class ReceivedFile:
     """Its owner calls `recover` once, before anything else, and `store` one call at a time."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self.path = path
         self.position = 0
         """The log must keep everything from here on."""
         self.boot = 0
@@ -83,17 +83,17 @@ class ReceivedFile:
 
     def _read(self) -> _Content:
         try:
-            return msgspec.json.decode(self._path.read_bytes(), type=_Content)
+            return msgspec.json.decode(self.path.read_bytes(), type=_Content)
         except FileNotFoundError:
             return _Content()
         except msgspec.MsgspecError as exc:
-            logger.warning("%s cannot be read (%s): the whole log is searched instead", self._path, exc)
+            logger.warning("%s cannot be read (%s): the whole log is searched instead", self.path, exc)
             return _Content()
 
     def _write(self, position: int, positions: dict[str, int]) -> None:
         content = _Content(position, positions, self.boot, list(self.gaps), self.gap_count)
         text = msgspec.json.encode(content)
         if text != self._stored:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(self._path, [text], durable=True)
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(self.path, [text], durable=True)
             self._stored, self.position = text, position

@@ -2,7 +2,7 @@
 
     Register lyon  --> catalogue: subscription site~lyon~01..  --> registered, from position 512 on
     mailbox        --> offered, as much as the stream wants    --> flush, once for all mailboxes of a moment
-    MoveCursor     --> the mailbox's cursor, at most every 20 ms
+    MoveCursor     --> the mailbox's cursor, at most every 200 ms
 
 The core never takes for new what it has asked to read again: a `Rewind` moves the session before the loop turns, and
 what a session hands out is offered before the loop turns.
@@ -10,23 +10,24 @@ what a session hands out is offered before the loop turns.
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from culver.control import Catalogue
 from culver.delivery import Delivery, DeliveryGap, Hub
-from culver.errors import CulverError, InvalidFilter, NotFound, Unavailable
+from culver.errors import Conflict, CulverError, InvalidFilter, NotFound, Unavailable
 from culver.matching import NOTHING, EncodedPredicate, predicate_of
 from culver.model import ENCODED, SITE_PREFIX
 from culver.overlay import Instruction, MailboxGap, OverlayNode, Register, is_site_key
-from culver.registry import Block, Registration, SubscriptionSpec
+from culver.registry import Registration, SubscriptionSpec
 from culver.roles import Session
 
 logger = logging.getLogger(__name__)
 
-_CURSOR_SECONDS = 0.02
+# A write syncs the disk, which the log needs too: every 20 ms, it doubled the latency of events.
+_CURSOR_SECONDS = 0.2
 _FLUSH_SECONDS = 0.001
 _MOST_ITEMS = 512
 _FIRST_ITEM_BYTES = 512
@@ -77,15 +78,14 @@ class RemoteMailboxes:
         """How many events wait in a site's mailbox."""
         return self._hub.pending(SITE_PREFIX + site)
 
-    async def restore(self, registrations: Iterable[Registration | Block]) -> None:
+    async def restore(self) -> None:
         """Go on with the mailboxes of the last run. Call it before the node hears of anything."""
         first: dict[str, int] = {}
         newest: dict[str, Registration] = {}
-        for each in registrations:
-            if isinstance(each, Registration) and each.scheme == ENCODED and not each.removed:
-                first[each.id] = min(each.since, first.get(each.id, each.since))
-                if each.until is None:
-                    newest[each.id] = each
+        for each in await asyncio.to_thread(self._stored):
+            first[each.id] = min(each.since, first.get(each.id, each.since))
+            if each.until is None:
+                newest[each.id] = each
         for subscription, registration in newest.items():
             site = subscription.removeprefix(SITE_PREFIX)
             if not is_site_key(site):
@@ -138,6 +138,13 @@ class RemoteMailboxes:
 
     # --- registrations --------------------------------------------------------------------------------
 
+    def _stored(self) -> list[Registration]:
+        return [
+            each
+            for each in self._catalogue.registrations()
+            if isinstance(each, Registration) and each.scheme == ENCODED and not each.removed
+        ]
+
     def _change(self, site: str, change: Callable[[], Coroutine[Any, Any, None]]) -> None:
         before = self._changes.get(site)
 
@@ -162,7 +169,7 @@ class RemoteMailboxes:
         )
         try:
             if mailbox is None:
-                (registration,) = await self._catalogue.add([spec])
+                registration = await self._add(spec)
                 await self._open(site, registration)
             else:
                 mailbox.registration = registration = await self._catalogue.replace(spec)
@@ -174,6 +181,13 @@ class RemoteMailboxes:
         since = registration.since
         self._carry_out(self._node.registered(site, instruction.version, predicate, since, since))
         self._mailboxes[site].woken.set()
+
+    async def _add(self, spec: SubscriptionSpec) -> Registration:
+        try:
+            (registration,) = await self._catalogue.add([spec])
+        except Conflict:  # an earlier one could not be removed
+            registration = await self._catalogue.replace(spec)
+        return registration
 
     async def _unregister(self, site: str) -> None:
         mailbox = self._mailboxes.pop(site, None)
