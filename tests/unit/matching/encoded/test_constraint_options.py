@@ -6,7 +6,8 @@ from hypothesis import given, settings, strategies as st
 from culver.matching.encoded.constraint_options import category_sets
 from culver.matching.encoded.forms import categories_of_event
 from culver.model.event import Event
-from culver.model.language import matching_clause, parse
+from culver.model.language import Between, constraint_holds_for_value, matching_clause, parse
+from culver.model.values import Timestamp, Value, domain_of
 from support.events import events
 from support.filters import filter_texts
 
@@ -85,3 +86,37 @@ def test_an_event_that_satisfies_a_clause_has_all_categories_of_a_set(
             forms = {form for each in sets for form, _ in each}
             own = set(categories_of_event(event, forms))
             assert any(each <= own for each in sets)
+
+
+numbers = st.one_of(
+    st.integers(-(2**63), 2**63 - 1),
+    st.integers(-300, 300),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.floats(-300, 300),
+    st.builds(lambda sign, power: sign * 2.0**power, st.sampled_from([-1, 1]), st.integers(-30, 90)),
+)
+texts = st.text(st.sampled_from("abé\U0001f600"), max_size=5)
+moments = st.integers(-(2**40), 2**50).map(Timestamp)
+
+
+@settings(max_examples=400, deadline=None, derandomize=True)
+@given(
+    st.one_of(*(st.tuples(each, each, each) for each in (numbers, texts, moments))),
+    st.booleans(),
+    st.booleans(),
+)
+def test_whatever_lies_in_a_range_has_a_category_of_it(
+    drawn: tuple[Value, Value, Value], low_closed: bool, high_closed: bool
+) -> None:
+    low, value, high = sorted(drawn)
+    for bounds in ((low, high), (low, None), (None, high)):
+        if low == high and None not in bounds:
+            continue
+        interval = Between("x", domain_of(low), bounds[0], low_closed, bounds[1], high_closed)
+        for inside in (value, low, high):
+            if constraint_holds_for_value(interval, inside):
+                sets = category_sets((interval,), "cells")
+                own = set(
+                    categories_of_event(Event({}, {"x": inside}, b"{}"), {f for s in sets for f, _ in s})
+                )
+                assert any(each <= own for each in sets)
