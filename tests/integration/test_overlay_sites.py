@@ -5,6 +5,7 @@ import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from culver.errors import InvalidConfiguration
 from culver.messages import OtherSite, OverlayStatus
 from culver.model.formats import parse_event
 from culver.model.language import parse
+from culver.overlay import Link
 from culver.registry import Registration, SubscriptionSpec
 from culver.roles import Session
 from culver.site import RunningSite
@@ -361,5 +363,30 @@ def test_impossible_settings_are_refused_before_anything_is_made(
                 pass
         assert caught.value.field == field
         assert not site.data_dir.exists()
+
+    run(scenario())
+
+
+def test_lost_packets_are_sent_again(overlay: Overlay, monkeypatch: pytest.MonkeyPatch) -> None:
+    send, packets = Link.send, count()
+
+    def lossy(link: Link, body: bytes, *, urgent: bool) -> bool:
+        """Loses every third packet, without a word."""
+        return True if not urgent and next(packets) % 3 == 0 else send(link, body, urgent=urgent)
+
+    monkeypatch.setattr(Link, "send", lossy)
+
+    async def scenario() -> None:
+        async with overlay.site("paris") as paris, overlay.site("lyon", "paris") as lyon:
+            await reached(lyon, "paris")
+            session = await lyon.sessions.open(await subscribe(lyon, "a > 0"))
+            for first in range(1, 61, 5):
+                await publish(paris, *range(first, first + 5))
+                await settled()
+            assert await receive(session, 60) == list(range(1, 61))
+            await nothing_more(session, paris)
+            assert seen(lyon, "paris").events_received == 60
+            assert seen(paris, "lyon").resends > 0
+            await session.close()
 
     run(scenario())

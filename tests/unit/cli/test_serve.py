@@ -8,7 +8,7 @@ from types import ModuleType
 import pytest
 
 from culver.cli import main
-from culver.config import Settings
+from culver.config import OverlaySettings, Settings
 from culver.errors import InvalidConfiguration
 
 
@@ -18,14 +18,17 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
     settings_of: list[Settings] = []
 
     def run_site(
-        settings: Settings, progress: Callable[[str], None], on_ready: Callable[[str, str | None], None]
+        settings: Settings,
+        progress: Callable[[str], None],
+        on_ready: Callable[[str, str | None, str | None], None],
     ) -> int:
         settings_of.append(settings)
         if settings.pipeline.spark_master == "nowhere":
             raise InvalidConfiguration("there is no java here;\ninstall Java 17")
         progress("starting Spark (JVM)")
         ui = "http://127.0.0.1:4040" if settings.pipeline.spark_ui else None
-        on_ready(f"http://{settings.gateway.host}:{settings.gateway.port}", ui)
+        overlay = f"Site {settings.overlay.name} listens" if settings.overlay.is_on else None
+        on_ready(f"http://{settings.gateway.host}:{settings.gateway.port}", ui, overlay)
         return 0
 
     assembly = ModuleType("culver.assembly")
@@ -54,6 +57,18 @@ def test_address_of_sparks_web_interface_is_shown_where_it_is_asked_for(
     assert main(["serve", "--spark-ui"]) == 0
     assert started[0].pipeline.spark_ui is True
     assert capsys.readouterr().out.splitlines()[1] == "Spark's web interface is on http://127.0.0.1:4040"
+
+
+def test_place_in_an_overlay_is_a_setting_and_is_told(
+    started: list[Settings], capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["--name", "paris", "--overlay", "127.0.0.1:7401", "--routing", "b-drp"]
+    assert main(["serve", *arguments, "--peer", "127.0.0.1:7402", "--peer", "[::1]:7403?cost=5"]) == 0
+    assert started[0].overlay == OverlaySettings(
+        name="paris", listen="127.0.0.1:7401", peers="127.0.0.1:7402 [::1]:7403?cost=5"
+    )
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[1] == "Site paris listens: see http://127.0.0.1:8080/v1/overlay"
 
 
 def test_number_of_gateways_is_a_setting_and_is_told(

@@ -153,7 +153,7 @@ def _run(settings: Settings) -> int:
         startup.progress("loading")
         from culver.assembly import run_site
 
-        def on_ready(url: str, spark_ui: str | None, overlay: str | None = None) -> None:
+        def on_ready(url: str, spark_ui: str | None, overlay: str | None) -> None:
             seconds = startup.finish()
             click.echo(f"Culver is ready on {url} (engine {settings.pipeline.engine}, {seconds:.1f} s)")
             if settings.gateway.processes > 1:

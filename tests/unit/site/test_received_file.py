@@ -1,0 +1,71 @@
+"""The positions in other sites' logs survive: from the file, and from the log behind it."""
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from culver.log import ReadableLog
+from culver.model import Event, Origin
+from culver.model.columns import encode
+from culver.site.wide_area.received_file import ReceivedFile
+from support.gateway import run
+from support.memory_log import MemoryLog
+
+LYON, BONN = "lyon~0123456789abcdef", "bonn~fedcba9876543210"
+
+
+def events(*origins: Origin | None) -> list[Event]:
+    return [Event({}, {"a": 1}, b'{"a":1}', origin) for origin in origins]
+
+
+@pytest.fixture
+def log(request: pytest.FixtureRequest) -> MemoryLog:
+    log = MemoryLog.open(f"memory:{request.node.name}", None)  # type: ignore[arg-type]
+    first = events(Origin(LYON, 4), None, Origin(BONN, 70))
+    second = events(None, Origin(LYON, 9))
+    log.append(encode(first, 0))
+    log.append(encode(second, 0))
+    return log
+
+
+def test_log_alone_tells_the_positions(tmp_path: Path, log: ReadableLog) -> None:
+    file = ReceivedFile(tmp_path / "overlay" / "received.json")
+    assert file.recover(log, now_us=1_000) == {LYON: 10, BONN: 71}
+    assert (file.position, file.boot) == (5, 1_000)
+
+
+def test_log_is_searched_from_the_stored_position_on(tmp_path: Path, log: MemoryLog) -> None:
+    async def scenario() -> None:
+        file = ReceivedFile(tmp_path / "received.json")
+        file.recover(log, now_us=1_000)
+        file.add_gap(BONN, 71, 90, "away")
+        await file.store(3, {LYON: 5, BONN: 90})
+        assert file.position == 3
+
+    run(scenario())
+    again = ReceivedFile(tmp_path / "received.json")
+    assert again.recover(log, now_us=10) == {LYON: 10, BONN: 90}
+    assert again.boot == 1_001, "higher than before, although the clock went back"
+    assert [(each.origin, each.start, each.end, each.reason) for each in again.gaps] == [
+        (BONN, 71, 90, "away")
+    ]
+    assert again.gap_count == 1
+
+
+def test_damaged_file_is_named_and_the_log_searched(
+    tmp_path: Path, log: ReadableLog, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "received.json"
+    path.write_text('{"position": 3, "positi')
+    with caplog.at_level(logging.WARNING):
+        assert ReceivedFile(path).recover(log, now_us=1) == {LYON: 10, BONN: 71}
+    assert "received.json cannot be read" in caplog.text
+
+
+def test_only_the_last_hundred_gaps_are_kept(tmp_path: Path, log: ReadableLog) -> None:
+    file = ReceivedFile(tmp_path / "received.json")
+    file.recover(log, now_us=1)
+    for number in range(150):
+        file.add_gap(LYON, number, number + 1, "away")
+    assert (len(file.gaps), file.gaps[0].start, file.gap_count) == (100, 50, 150)
