@@ -40,6 +40,7 @@ class OverlayOracle(OverlayWatcher):
         self._crossings: Counter[tuple[str, int, str, str]] = Counter()
         self.refusals: Counter[str] = Counter()
         self.deliveries = 0
+        self.packets = 0
 
     def published(self, site: SimulatedSite, offset: int) -> None:
         self._published[site.key][offset] = site.disk.log[offset].number
@@ -73,6 +74,7 @@ class OverlayOracle(OverlayWatcher):
     def sent(self, site: SimulatedSite, peer: str, message: OverlayMessage) -> None:
         if not self._watches_links or not isinstance(message, Packet):
             return
+        self.packets += 1
         for offset in message.offsets:
             self._crossings[message.origin, offset, site.name, peer] += 1
             if self._crossings[message.origin, offset, site.name, peer] > 1:

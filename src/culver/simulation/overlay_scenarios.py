@@ -151,6 +151,20 @@ class _World:
         self.run.record("deliveries", self.oracle.deliveries)
 
 
+    def fall_silent(self) -> None:
+        """The last subscriber leaves: two seconds later nothing crosses a link any more, on cycles neither."""
+        for site in self.sites:
+            for number in sorted(site.disk.subscriptions):
+                site.unsubscribe(number)
+        self.run.clock.run_for(2.0)
+        before = self.oracle.packets
+        for site in self.sites:
+            site.publish(self.random.randrange(len(PAYLOADS)))
+        self.run.clock.run_for(2.0)
+        if self.oracle.packets > before:
+            self.run.violate(f"{self.oracle.packets - before} packets travel though nobody subscribes")
+
+
 def calm_overlay(run: SeededRun) -> None:
     """Sites, predicates and events at random, and no fault: every event takes the shortest ways, once over each
     link."""
@@ -158,6 +172,7 @@ def calm_overlay(run: SeededRun) -> None:
     run.clock.run_for(10.0)
     world.live(5.0, 0.05)
     world.finish()
+    world.fall_silent()
 
 
 def stormy_overlay(run: SeededRun) -> None:
