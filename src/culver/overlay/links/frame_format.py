@@ -44,6 +44,9 @@ _HEADER_AND_KIND = Struct(">IIB")
 _KINDS = {int(kind): kind for kind in FrameKind}
 _CRC_OF_KIND = {kind: zlib.crc32(bytes((kind,))) for kind in FrameKind}
 
+#: How the answer of a web server begins, read as a length.
+_HTTP = int.from_bytes(b"HTTP")
+
 #: The place of the kind in a packed frame.
 KIND_AT = _HEADER.size
 
@@ -104,6 +107,9 @@ class FrameStream:
     def _violation_of(self, length: int) -> LinkRefusal | None:
         if length == 0:
             return LinkRefusal(GARBAGE, "a frame has not even a kind")
+        if length == _HTTP:
+            words = "the peer speaks HTTP: this is the port of a gateway, and not the one for other sites"
+            return LinkRefusal(GARBAGE, words)
         if length - 1 > self.most_content_bytes:
             return LinkRefusal(OVERSIZED, f"a frame of {length - 1} bytes exceeds {self.most_content_bytes}")
         return None

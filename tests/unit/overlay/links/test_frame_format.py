@@ -85,3 +85,10 @@ def test_other_violations_are_told_apart(frame: bytes, code: str) -> None:
     assert list(stream.split(frame)) == []
     assert stream.violation is not None
     assert stream.violation.code == code
+
+
+def test_answer_of_a_web_server_is_called_by_its_name() -> None:
+    stream = FrameStream(300)
+    assert list(stream.split(b"HTTP/1.1 400 Bad Request\r\n\r\n")) == []
+    assert stream.violation is not None
+    assert stream.violation.words.startswith("the peer speaks HTTP")
