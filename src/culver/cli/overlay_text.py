@@ -115,7 +115,7 @@ def links_page(status: OverlayStatus, now: float) -> str:
     totals = status.totals
     lines += [
         "",
-        f"since the start: {totals.links_opened:,} links opened; packets: {totals.packets_sent:,} sent, "
+        f"links opened since the start: {totals.links_opened:,}; packets: {totals.packets_sent:,} sent, "
         f"{totals.packets_received:,} received, {totals.packets_dropped:,} dropped",
     ]
     if status.refusals:

@@ -40,7 +40,7 @@ oslo  127.0.0.1:7401  -         1  500 B     400 B     0 B        1       10 ms 
 DIALS           SITE  ATTEMPTS  STATE
 127.0.0.1:7402  -            2  connecting: lost
 
-since the start: 0 links opened; packets: 5 sent, 0 received, 0 dropped"""
+links opened since the start: 0; packets: 5 sent, 0 received, 0 dropped"""
 
 ROUTES = """\
 DESTINATION  NEXT HOP  COST  PATH

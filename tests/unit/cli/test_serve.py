@@ -68,7 +68,8 @@ def test_place_in_an_overlay_is_a_setting_and_is_told(
         name="paris", listen="127.0.0.1:7401", peers="127.0.0.1:7402 [::1]:7403?cost=5"
     )
     shown = capsys.readouterr().out.splitlines()
-    assert shown[1] == "Site paris listens: see http://127.0.0.1:8080/v1/overlay"
+    assert shown[1] == "Site paris listens. This shows them:"
+    assert shown[2].endswith(" overlay sites --url http://127.0.0.1:8080")
 
 
 def test_number_of_gateways_is_a_setting_and_is_told(

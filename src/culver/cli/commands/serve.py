@@ -163,7 +163,7 @@ def _run(settings: Settings) -> int:
             if spark_ui is not None:
                 click.echo(f"Spark's web interface is on {spark_ui}")
             if overlay is not None:
-                click.echo(f"{overlay}: see {url}/v1/overlay")
+                click.echo(f"{overlay}. This shows them:\n  {invocation()} overlay sites --url {url}")
             for line in try_out_lines(url, invocation(), os.environ):
                 click.echo(line)
 

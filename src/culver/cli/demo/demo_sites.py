@@ -63,6 +63,11 @@ class DemoSite:
             f"site {self.name} ended with code {self.process.returncode}; its last words:\n{text}"
         )
 
+    def doing(self) -> str:
+        """What the site said last of its start."""
+        lines = self._output.read_text(encoding="utf-8", errors="replace").splitlines()
+        return lines[-1].partition(" [")[0] if lines else "starting"
+
     def interrupt(self) -> None:
         if self._process is not None and self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
@@ -100,15 +105,17 @@ class DemoSites:
 
     async def wait_until_ready(self, progress: Callable[[str], None]) -> None:
         """Raises Unavailable if one ends before it is ready."""
-        waiting = list(self.sites)
+        waiting, told = list(self.sites), ""
         async with httpx.AsyncClient(trust_env=False, timeout=5.0) as http:
             while waiting:
-                progress(f"{len(self.sites) - len(waiting)} of {len(self.sites)} sites are ready")
-                before = len(waiting)
-                while len(waiting) == before:
-                    self.check()
-                    waiting = [site for site in waiting if not await _is_ready(http, site)]
-                    await asyncio.sleep(_POLL_SECONDS)
+                self.check()
+                done = f"{len(self.sites) - len(waiting)} of {len(self.sites)} sites are ready"
+                news = f"{done}; {waiting[0].name}: {waiting[0].doing()}"
+                if news != told:
+                    told = news
+                    progress(told)
+                waiting = [site for site in waiting if not await _is_ready(http, site)]
+                await asyncio.sleep(_POLL_SECONDS)
 
     def check(self) -> None:
         """Raises Unavailable if a site has ended by itself."""
