@@ -65,6 +65,8 @@ def test_all_walks_are_read_whole() -> None:
         list(range(1, 15)),
         list(range(1, 14)),
         list(range(1, 10)),
+        list(range(1, 15)),
+        list(range(1, 10)),
     ]
 
 
