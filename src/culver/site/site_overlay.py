@@ -11,11 +11,12 @@ from culver.delivery import Hub
 from culver.errors import InvalidConfiguration
 from culver.log import Committer, PublicationLog
 from culver.messages import OverlayStatus
-from culver.overlay import LinkSettings, site_key
+from culver.overlay import site_key
 from culver.registry import Registration
 from culver.site.event_flow import EventFlow
 
 if TYPE_CHECKING:
+    from culver.overlay import LinkSettings
     from culver.site.wide_area.overlay_runner import OverlayRunner
 
 _SEPARATORS = re.compile(r"[\s,]+")
@@ -48,7 +49,10 @@ def check_overlay(settings: OverlaySettings) -> None:
             raise InvalidConfiguration(f"overlay.{name} must be at least 1", field=f"overlay.{name}")
 
 
-def link_settings(settings: OverlaySettings) -> LinkSettings:
+def link_settings(settings: OverlaySettings) -> "LinkSettings":
+    # A site that is in no overlay need not load it.
+    from culver.overlay import LinkSettings
+
     return LinkSettings(
         listen=settings.listen,
         peers=_split(settings.peers),
@@ -70,7 +74,6 @@ def overlay_of(
     """The overlay of a site: it runs beside the parts that it is given. `identity` is the registry's."""
     if not settings.overlay.is_on:
         return NoOverlay()
-    # A site that is in no overlay need not load it.
     from culver.site.wide_area.overlay_runner import OverlayRunner
 
     return OverlayRunner(settings, link_settings(settings.overlay), log, committer, catalogue, hub, identity)
