@@ -23,39 +23,8 @@ if TYPE_CHECKING:
 _MOST_REFUSALS = 100
 
 
-class LinkTotals:
-    """Counts over all links, those that are closed too."""
-
-    def __init__(self) -> None:
-        self.packets_sent = self.packets_received = self.packets_dropped = 0
-        self.links_opened = 0
-        self._open: dict[int, Link] = {}
-        self._bytes_sent = self._bytes_received = self._frames_dropped = 0
-
-    def opened(self, link: Link) -> None:
-        self.links_opened += 1
-        self._open[link.number] = link
-
-    def closed(self, link: Link) -> None:
-        del self._open[link.number]
-        self._bytes_sent += link.bytes_sent
-        self._bytes_received += link.bytes_received
-        self._frames_dropped += link.frames_dropped
-
-    def bytes_sent(self) -> int:
-        return self._bytes_sent + sum(link.bytes_sent for link in self._open.values())
-
-    def bytes_received(self) -> int:
-        return self._bytes_received + sum(link.bytes_received for link in self._open.values())
-
-    def frames_dropped(self) -> int:
-        return self._frames_dropped + sum(link.frames_dropped for link in self._open.values())
-
-
 def report(runner: "OverlayRunner") -> OverlayStatus:
-    node, book, totals = runner.node, runner.node.book, runner.link_totals
-    links = {} if runner.links is None else runner.links.links
-    peers = () if runner.links is None else runner.links.peers
+    node, book, totals = runner.node, runner.node.book, runner.traffic
     return OverlayStatus(
         site=OwnSite(
             name=runner.settings.name,
@@ -67,7 +36,7 @@ def report(runner: "OverlayRunner") -> OverlayStatus:
             ),
         ),
         sites=[_site(runner, key) for key in runner.other_sites()],
-        links=[_link(link) for link in links.values()],
+        links=[_link(link) for link in runner.traffic.links.values()],
         peers=[
             DialledPeer(
                 address=each.address,
@@ -76,7 +45,7 @@ def report(runner: "OverlayRunner") -> OverlayStatus:
                 attempts=each.attempts,
                 failure=each.failure,
             )
-            for each in peers
+            for each in (() if runner.links is None else runner.links.peers)
         ],
         routes=[
             SiteRoute(site=name_of(state.site), neighbour=name_of(neighbour), cost=cost)

@@ -18,12 +18,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from random import Random
 from typing import Any
 
-import msgspec
-
 from culver.config import Settings
 from culver.control import Catalogue
 from culver.delivery import Hub
-from culver.errors import TooLarge
 from culver.log import Committer, PublicationLog
 from culver.matching import EncodedPredicate
 from culver.messages import OverlayStatus
@@ -38,7 +35,6 @@ from culver.overlay import (
     LinkSettings,
     MoveCursor,
     NodeSettings,
-    OverlayMessage,
     OverlayNode,
     Packet,
     Refuse,
@@ -47,8 +43,6 @@ from culver.overlay import (
     Send,
     StreamAcknowledgement,
     Unregister,
-    decode_message,
-    encode_message,
     name_of,
     site_key,
 )
@@ -58,8 +52,9 @@ from culver.registry import Block, Registration
 from culver.site.event_flow import EventFlow
 from culver.site.wide_area.false_positives import FalsePositives
 from culver.site.wide_area.imported_events import ImportedEvents
+from culver.site.wide_area.link_traffic import LinkTraffic
 from culver.site.wide_area.local_predicates import LocalPredicates
-from culver.site.wide_area.overlay_report import LinkTotals, report
+from culver.site.wide_area.overlay_report import report
 from culver.site.wide_area.received_file import ReceivedFile
 from culver.site.wide_area.remote_mailboxes import RemoteMailboxes
 
@@ -90,7 +85,7 @@ class OverlayRunner:
         self.imported = ImportedEvents(log, committer, settings.events, self._appended, self._append_failed)
         self.false_positives = FalsePositives()
         self.refusals: Counter[tuple[str, str]] = Counter()
-        self.link_totals = LinkTotals()
+        self.traffic = LinkTraffic(self.key, self._refuse)
         self.node: OverlayNode
         self.mailboxes_of_sites: RemoteMailboxes
         self.links: LinkManager | None = None
@@ -102,7 +97,6 @@ class OverlayRunner:
         self._local = LocalPredicates(self.settings, catalogue.new_predicate, self._advertise)
         self._waiters: set[asyncio.Future[None]] = set()
         self._storing = asyncio.Lock()
-        self._last_encoded: tuple[OverlayMessage, bytes] | None = None
         # Acknowledgements that wait for so many writes of the received file.
         self._awaited_writes = 0
         self._held: list[Send] = []
@@ -248,24 +242,19 @@ class OverlayRunner:
     # --- links ----------------------------------------------------------------------------------------
 
     def opened(self, link: Link) -> None:
-        self.link_totals.opened(link)
+        self.traffic.opened(link)
         logger.info("linked with %s at %s", link.peer.key, link.peer.address)
         self._carry_out(self.node.link_opened(link.number, link.peer.key, link.peer.cost, self.now()))
 
     def received(self, link: Link, body: bytes) -> None:
-        try:
-            message = decode_message(body)
-        except msgspec.DecodeError as exc:
-            self._refuse(link.peer.key, "a frame that is no message")
-            link.close(f"a frame that is no message: {exc}")
-            return
-        self.link_totals.packets_received += isinstance(message, Packet)
-        self._carry_out(self.node.received(link.number, message, self.now()))
-        if not isinstance(message, Packet):
-            self._wake_waiters()
+        message = self.traffic.read(link, body)
+        if message is not None:
+            self._carry_out(self.node.received(link.number, message, self.now()))
+            if not isinstance(message, Packet):
+                self._wake_waiters()
 
     def closed(self, link: Link, reason: str) -> None:
-        self.link_totals.closed(link)
+        self.traffic.closed(link)
         logger.info("the link with %s at %s is closed: %s", link.peer.key, link.peer.address, reason)
         self._carry_out(self.node.link_closed(link.number, self.now()))
         self._wake_waiters()
@@ -296,29 +285,14 @@ class OverlayRunner:
                 case Refuse(source, reason):
                     self._refuse(source, reason)
                 case CloseLink(number, reason):
-                    link = None if self.links is None else self.links.links.get(number)
-                    if link is not None:
-                        link.close(reason)
+                    self.traffic.close(number, reason)
 
     def _send(self, instruction: Send) -> None:
         message = instruction.message
         if self._awaited_writes and isinstance(message, StreamAcknowledgement) and message.source == self.key:
             self._held.append(instruction)
-            return
-        link = None if self.links is None else self.links.links.get(instruction.link)
-        if link is None:
-            return
-        if self._last_encoded is None or self._last_encoded[0] is not message:
-            self._last_encoded = message, encode_message(message)
-        is_packet = isinstance(message, Packet)
-        try:
-            sent = link.send(self._last_encoded[1], urgent=not is_packet)
-        except TooLarge as exc:
-            self._refuse(self.key, f"a {type(message).__name__} that is too large for a frame: {exc.message}")
-            return
-        if is_packet:
-            self.link_totals.packets_sent += sent
-            self.link_totals.packets_dropped += not sent
+        else:
+            self.traffic.send(instruction.link, message)
 
     def _announce(self, gap: AnnounceGap) -> None:
         logger.warning(
