@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from culver.assembly import open_site
-from culver.config import EventSettings, OverlaySettings, PipelineSettings, Settings
+from culver.config import DeliverySettings, EventSettings, OverlaySettings, PipelineSettings, Settings
 from culver.delivery import Delivery
 from culver.errors import InvalidConfiguration
 from culver.messages import OtherSite, OverlayStatus
@@ -388,5 +388,35 @@ def test_lost_packets_are_sent_again(overlay: Overlay, monkeypatch: pytest.Monke
             assert seen(lyon, "paris").events_received == 60
             assert seen(paris, "lyon").resends > 0
             await session.close()
+
+    run(scenario())
+
+
+def test_mailbox_that_overflows_while_a_site_is_away_is_an_announced_gap(overlay: Overlay) -> None:
+    async def scenario() -> None:
+        delivery = DeliverySettings(mailbox_count=10)
+        async with overlay.site("paris", delivery=delivery) as paris:
+            async with overlay.site("lyon", "paris") as lyon:
+                await reached(lyon, "paris")
+                session = await lyon.sessions.open(await subscribe(lyon, "a > 0"))
+                await publish(paris, 1)
+                assert await receive(session, 1) == [1]
+                await session.close()
+            await until(lambda: not seen(paris, "lyon").reachable)
+            await publish(paris, *range(2, 42))
+            await paris.keep_house()
+            await until(lambda: seen(paris, "lyon").pending == 10)
+            async with overlay.site("lyon", "paris") as lyon:
+                session = await lyon.sessions.open(await lyon.subscriptions.get("s"))
+                assert await receive(session, 10) == list(range(32, 42))
+                (gap,) = status_of(lyon).gaps
+                assert (gap.site, gap.start, gap.end, gap.reason) == (
+                    "paris",
+                    1,
+                    31,
+                    "the site's mailbox there was full",
+                )
+                await nothing_more(session, paris)
+                await session.close()
 
     run(scenario())
