@@ -23,10 +23,15 @@ Routed to many sites:
     Packet           events of one origin, for a set of destinations that is divided where their ways part
 """
 
+from typing import Annotated
+
 import msgspec
 
 MOST_HOPS = 64
 """A frame that has crossed so many links is in a loop."""
+
+Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 62)]
+"""A site counts on from numbers that others tell it. The bound leaves room for that: msgpack has 64 bits."""
 
 
 class LinkState(msgspec.Struct, frozen=True, array_like=True, tag=1):
@@ -34,9 +39,9 @@ class LinkState(msgspec.Struct, frozen=True, array_like=True, tag=1):
     end of the site's log when it was said."""
 
     site: str
-    sequence: int
-    links: tuple[tuple[str, int], ...]
-    position: int
+    sequence: Count
+    links: tuple[tuple[str, Count], ...]
+    position: Count
 
 
 class Advertisement(msgspec.Struct, frozen=True, array_like=True, tag=2):
@@ -44,14 +49,14 @@ class Advertisement(msgspec.Struct, frozen=True, array_like=True, tag=2):
     `base` to this one."""
 
     site: str
-    version: int
-    base: int
+    version: Count
+    base: Count
     predicate: str
     delta: bytes
 
 
 class AdvertisementDigest(msgspec.Struct, frozen=True, array_like=True, tag=9):
-    versions: tuple[tuple[str, int], ...]
+    versions: tuple[tuple[str, Count], ...]
 
 
 class AdvertisementRequest(msgspec.Struct, frozen=True, array_like=True, tag=3):
@@ -61,7 +66,7 @@ class AdvertisementRequest(msgspec.Struct, frozen=True, array_like=True, tag=3):
 class SiteNumbers(msgspec.Struct, frozen=True, array_like=True, tag=4):
     """The sites with the numbers from `first` on, in packets that follow on this link in this direction."""
 
-    first: int
+    first: Count
     sites: tuple[str, ...]
 
 
@@ -70,8 +75,8 @@ class AdvertisementCheck(msgspec.Struct, frozen=True, array_like=True, tag=10):
 
     source: str
     destination: str
-    hops: int
-    version: int
+    hops: Count
+    version: Count
 
 
 class AdvertisementApplied(msgspec.Struct, frozen=True, array_like=True, tag=5):
@@ -80,9 +85,9 @@ class AdvertisementApplied(msgspec.Struct, frozen=True, array_like=True, tag=5):
 
     source: str
     destination: str
-    hops: int
-    version: int
-    position: int
+    hops: Count
+    version: Count
+    position: Count
     refusal: str
 
 
@@ -92,8 +97,8 @@ class StreamAcknowledgement(msgspec.Struct, frozen=True, array_like=True, tag=6)
 
     source: str
     destination: str
-    hops: int
-    position: int
+    hops: Count
+    position: Count
     wants_more: bool
 
 
@@ -103,9 +108,9 @@ class StreamStart(msgspec.Struct, frozen=True, array_like=True, tag=7):
 
     source: str
     destination: str
-    hops: int
-    start: int
-    position: int
+    hops: Count
+    start: Count
+    position: Count
     reason: str
 
 
@@ -113,9 +118,9 @@ class StreamPart(msgspec.Struct, frozen=True, array_like=True):
     """What a packet means to one destination: its stream goes from `previous` to `end` in this window, which has
     `parts` packets for it."""
 
-    previous: int
-    end: int
-    parts: int
+    previous: Count
+    end: Count
+    parts: Count
 
 
 class Packet(msgspec.Struct, frozen=True, array_like=True, tag=8):
@@ -124,11 +129,11 @@ class Packet(msgspec.Struct, frozen=True, array_like=True, tag=8):
     goes to every site of the origin's tree, and those without a bit ignore it (B-DRP, section 2.3)."""
 
     origin: str
-    window: int
-    hops: int
+    window: Count
+    hops: Count
     destinations: bytes
     streams: tuple[StreamPart, ...]
-    offsets: tuple[int, ...]
+    offsets: tuple[Count, ...]
     payloads: tuple[bytes, ...]
     broadcast: bool = False
 
