@@ -16,13 +16,16 @@ from culver.overlay.core.overlay_messages import StreamPart
 
 _ASK_SECONDS = 0.2
 _NO_WINDOW = -1
+# An honest origin has less than half of this under way.
+_MOST_BYTES = 16 * 1024 * 1024
+_EVENT_BYTES = 64
 
 
 @dataclass(slots=True)
 class _Stream:
     """`accepted` is how far complete windows go, and `durable` what the log has of them: it `is_appending` a piece,
     and the `waiting` events come next. `window` is being put together from `parts`, each known by its first offset:
-    a packet may come twice."""
+    a packet may come twice. What waits takes `waiting_bytes`, and the packets of the window `window_bytes`."""
 
     accepted: int
     durable: int
@@ -31,10 +34,12 @@ class _Stream:
     window: int = _NO_WINDOW
     parts: set[int] = field(default_factory=set)
     events: dict[int, bytes] = field(default_factory=dict)
+    waiting_bytes: int = 0
+    window_bytes: int = 0
     asked_at: float = float("-inf")
 
     def begin(self, window: int) -> None:
-        self.window, self.parts, self.events = window, set(), {}
+        self.window, self.parts, self.events, self.window_bytes = window, set(), {}, 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +72,11 @@ class IncomingStreams:
         stream = self._streams.get(origin)
         return 0 if stream is None else stream.durable
 
+    def held_bytes(self, origin: str) -> int:
+        """What waits in memory of an origin: for the rest of its window, or for the log."""
+        stream = self._streams.get(origin)
+        return 0 if stream is None else stream.window_bytes + stream.waiting_bytes
+
     def receive(
         self,
         origin: str,
@@ -85,18 +95,23 @@ class IncomingStreams:
             return self._ask(stream, now)
         if stream.window != window:
             stream.begin(window)
+        stream.window_bytes += sum(len(payload) + _EVENT_BYTES for _, payload in events)
+        if stream.window_bytes + stream.waiting_bytes > _MOST_BYTES:
+            stream.begin(_NO_WINDOW)
+            return None
         stream.parts.add(events[0][0] if events else -1)
         for offset, payload in events:
             if stream.accepted <= offset < part.end:
                 stream.events[offset] = payload
         if len(stream.parts) < part.parts:
             return None
-        complete = sorted(stream.events.items())
+        complete, size = sorted(stream.events.items()), stream.window_bytes
         stream.begin(_NO_WINDOW)
         if not complete or complete[-1][0] != part.end - 1:
             return self._ask(stream, now)  # a window ends with an event: this one is not what it says
         stream.accepted = part.end
         stream.waiting += complete
+        stream.waiting_bytes += size
         return self._next_piece(stream)
 
     def appended(self, origin: str, end: int) -> StreamPiece | None:
@@ -114,6 +129,7 @@ class IncomingStreams:
         if stream is not None:
             stream.is_appending = False
             stream.waiting.clear()
+            stream.waiting_bytes = 0
             stream.accepted = stream.durable
             stream.begin(_NO_WINDOW)
 
@@ -137,6 +153,7 @@ class IncomingStreams:
         piece = StreamPiece(stream.accepted, tuple(stream.waiting))
         stream.is_appending = True
         stream.waiting.clear()
+        stream.waiting_bytes = 0
         return piece
 
     def _ask(self, stream: _Stream, now: float) -> AnswerNeeded | None:

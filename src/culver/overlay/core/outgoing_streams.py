@@ -9,9 +9,9 @@ travels once where ways are shared. Each packet tells every destination from whe
 window, and how many packets of the window are for it. A destination that misses one asks for the stream again from
 what it has, and a stream without acknowledgement is sent again from there after a while.
 
-How much of a stream may be under way follows from its acknowledgements: more with each, half after a loss (additive
-increase, multiplicative decrease). So a slow site holds up itself only: the others' windows go on without it, and it
-gets windows of its own until it has caught up.
+How much of a stream may be under way follows from its acknowledgements: it grows by what each of them covers, as in
+TCP's slow start, and is halved after a loss. So a slow site holds up itself only: the others' windows go on without
+it, and it gets windows of its own until it has caught up.
 """
 
 from collections import deque
@@ -191,7 +191,7 @@ class OutgoingStreams:
         if stream is None or not stream.flights:
             return None
         oldest = stream.flights[0].sent_at
-        if stream.resends and now - oldest < (stream.round_trip_seconds or 0.0):
+        if stream.resends and now - oldest < (stream.round_trip_seconds or _SHORTEST_TIMEOUT_SECONDS):
             return None
         return self._send_again(stream)
 
@@ -219,14 +219,15 @@ class OutgoingStreams:
             while stream.queue:
                 item = stream.queue[0]
                 if isinstance(item, MailboxGap):
-                    if not size and not stream.flights:
-                        gaps.append((site, item))
-                        stream.queue.popleft()
-                        stream.queued_bytes -= _size(item)
-                        stream.send(max(item.end, previous), 0, now)
-                    break
-                offset, payload = item
-                if offset >= previous:
+                    if item.end > previous:
+                        if not size and not stream.flights:
+                            gaps.append((site, item))
+                            stream.queue.popleft()
+                            stream.queued_bytes -= _size(item)
+                            stream.send(item.end, 0, now)
+                        break
+                elif item[0] >= previous:
+                    offset, payload = item
                     step = len(payload) + _EVENT_BYTES
                     if size + stream.flying_bytes + step > stream.allowed_bytes and (size or stream.flights):
                         break
