@@ -6,6 +6,10 @@
 An advertisement is the encoded predicate of a site (B-DRP, section 2.2): its mailbox at every other site gets what
 that predicate matches. Versions only grow. A site that hears of its own version from an earlier run goes on above
 it.
+
+After a restart the predicates in effect are known, and their versions are not. A neighbour that was cut off may tell
+of an older version then, which must not take the place of a newer one. So a restored predicate stays until its own
+site has said which version it has: a site that still waits for an answer asks for it every second.
 """
 
 from bisect import bisect_left
@@ -23,7 +27,8 @@ _VERSIONS_KEPT = 1024
 @dataclass(slots=True)
 class AdvertisedSite:
     """What is known of another site's advertisement. `registered` is the version in effect here, from `position` on;
-    0 where there is none. `registering` is on its way into the index."""
+    0 where there is none. `registering` is on its way into the index. `confirmed` is the newest version that the site
+    itself has named."""
 
     heard: int = 0
     heard_at: float = 0.0
@@ -32,6 +37,8 @@ class AdvertisedSite:
     registered: int = 0
     registered_predicate: EncodedPredicate | None = None
     registering: int = 0
+    confirmed: int = 0
+    is_restored: bool = False
     position: int = 0
     # The versions of this site's own advertisement that are in effect there, ascending, and from where.
     applied: list[tuple[int, int]] = field(default_factory=list)
@@ -47,6 +54,8 @@ class AdvertisementBook:
         self.version = version
         self.predicate = NOTHING
         self.sites: dict[str, AdvertisedSite] = {}
+        # Versions below may be those of an earlier run.
+        self._first_version = version
         self._open_limit = open_limit
         self._most_sites = most_sites
 
@@ -57,7 +66,7 @@ class AdvertisementBook:
         """Take note of a predicate that was in effect when the site stopped. Its version is not known any more."""
         site = self.site(key)
         site.predicate = site.registered_predicate = predicate
-        site.position = position
+        site.position, site.is_restored = position, True
 
     def change(self, predicate: EncodedPredicate) -> Advertisement | None:
         """Advertise this from now on. Returns what to flood; None where nothing has changed."""
@@ -65,13 +74,19 @@ class AdvertisementBook:
             return None
         base, change = self.version, delta(self.predicate, predicate)
         self.version, self.predicate = self.version + 1, predicate
+        for site in self.sites.values():
+            site.own_refusal = ""
         if change is None:
             return self.whole(self.own)
         return Advertisement(self.own, self.version, base, "", msgspec.msgpack.encode(change))
 
     def go_beyond(self, version: int) -> Advertisement:
-        """Another site has heard that version from an earlier run: go on above it."""
-        self.version = max(self.version, version + 1)
+        """Another site has heard that version from an earlier run: go on above it. Answers to versions up to it say
+        nothing about this run's predicate."""
+        self.version = self._first_version = max(self.version, version + 1)
+        for site in self.sites.values():
+            site.applied.clear()
+            site.own_refusal = ""
         whole = self.whole(self.own)
         assert whole is not None
         return whole
@@ -114,14 +129,17 @@ class AdvertisementBook:
         site.predicate, site.heard, site.heard_at = predicate, message.version, now
 
     def next_registration(self, key: str) -> tuple[int, EncodedPredicate] | None:
-        """What to register for a site now: at most one version at a time, and none that is in effect or refused."""
+        """What to register for a site now: at most one version at a time, and none that is in effect or refused, or
+        may be older than that in effect."""
         site = self.sites[key]
         if site.registering or site.registered == site.heard:
             return None
         if site.registered_predicate == site.predicate:
             site.registered, site.refusal = site.heard, ""
             return None
-        if site.predicate.matches_everything and self._open_sites(but=key) >= self._open_limit:
+        if site.heard < site.confirmed or (site.is_restored and not site.confirmed):
+            return None
+        if not self.may_register(key):
             site.refusal = (
                 f"it lets every event through, and {self._open_limit} sites with such a predicate are the limit "
                 "(overlay.open_limit)"
@@ -131,6 +149,17 @@ class AdvertisementBook:
         site.registering = site.heard
         return site.heard, site.predicate
 
+    def confirm(self, key: str, version: int) -> None:
+        """A site has said itself that its advertisement has this version."""
+        site = self.sites.get(key)
+        if site is not None:
+            site.confirmed = max(site.confirmed, version)
+
+    def may_register(self, key: str) -> bool:
+        """Whether the limit of open predicates leaves room for that of a site."""
+        is_open = self.sites[key].predicate.matches_everything
+        return not is_open or self._open_sites(but=key) < self._open_limit
+
     def registered(self, key: str, version: int, predicate: EncodedPredicate, position: int) -> None:
         """A version is in effect from a position of this site's log on."""
         site = self.sites[key]
@@ -138,11 +167,20 @@ class AdvertisementBook:
         site.registered_predicate, site.position = predicate, position
 
     def applied(self, key: str, version: int, position: int) -> None:
-        """A version of this site's own advertisement is in effect at another site, from a position there on."""
-        applied = self.site(key).applied
-        if not applied or applied[-1][0] < version:
-            applied.append((version, position))
-            del applied[:-_VERSIONS_KEPT]
+        """A version of this site's own advertisement is in effect at another site, from a position there on. Ignores
+        versions that this run has not had."""
+        if not self._first_version <= version <= self.version:
+            return
+        site = self.site(key)
+        site.own_refusal = ""
+        if not site.applied or site.applied[-1][0] < version:
+            site.applied.append((version, position))
+            del site.applied[:-_VERSIONS_KEPT]
+
+    def refused(self, key: str, version: int, reason: str) -> None:
+        """Another site refuses a version of this site's own advertisement. Ignores all but the newest."""
+        if version == self.version:
+            self.site(key).own_refusal = reason
 
     def is_answered(self, key: str) -> bool:
         """Whether another site has applied or refused this site's own version of now."""

@@ -22,25 +22,45 @@ _Parents = dict[str, str]
 
 
 class LinkStates:
-    """The newest link state of every site that was ever heard of, and what follows from them. `own` is this site."""
+    """Holds the newest link state of every site, and works out what follows from them. `own` is this site."""
 
     def __init__(self, own: str) -> None:
         self.own = own
         self.states: dict[str, LinkState] = {}
         self.changes = 0
         """Counts how often the graph has changed."""
+        self._taken_at: dict[str, float] = {}
+        self._costs: dict[str, dict[str, int]] = {}
         self._trees: dict[str, tuple[_Parents, dict[str, int]]] = {}
         self._ways: dict[str, dict[str, str | None]] = {}
 
-    def take(self, state: LinkState) -> bool:
+    def take(self, state: LinkState, now: float) -> bool:
         """Keep a state if it is newer than the one at hand; returns whether it is."""
         before = self.states.get(state.site)
         if before is not None and before.sequence >= state.sequence:
             return False
         self.states[state.site] = state
+        self._taken_at[state.site] = now
         if before is None or before.links != state.links:
+            self._costs[state.site] = dict(state.links)
             self._graph_changed()
         return True
+
+    def taken_since(self, time: float) -> list[LinkState]:
+        """The states that were new at a time or later, and this site's own."""
+        return [
+            state for site, state in self.states.items() if site == self.own or self._taken_at[site] >= time
+        ]
+
+    def forget(self, time: float) -> None:
+        """Drop the states of sites that cannot be reached and have said nothing since a time."""
+        old = [
+            site for site, taken_at in self._taken_at.items() if taken_at < time and not self.reaches(site)
+        ]
+        for site in old:
+            del self.states[site], self._taken_at[site], self._costs[site]
+        if old:
+            self._graph_changed()
 
     def reaches(self, site: str) -> bool:
         """Whether there is a way from this site to that one."""
@@ -62,6 +82,10 @@ class LinkStates:
         """The neighbour to which a packet of that origin goes on its way to a site. Where this site is not on that
         way, because the two know different graphs at the moment, the packet goes the shortest way from here."""
         return self._way(origin, site) or self._way(self.own, site)
+
+    def parent(self, origin: str) -> str | None:
+        """The neighbour before this site in an origin's tree."""
+        return self._tree(origin)[0].get(self.own)
 
     def children(self, origin: str) -> list[str]:
         """The neighbours behind this site in an origin's tree."""
@@ -111,15 +135,8 @@ class LinkStates:
             distances[site] = distance
             if site != origin:
                 parents[site] = parent
-            for neighbour, cost in self._links(site):
-                if neighbour not in distances:
-                    heappush(queue, (distance + cost, site, neighbour))
+            for neighbour, cost in self._costs.get(site, {}).items():
+                if neighbour not in distances and site in self._costs.get(neighbour, ()):
+                    heappush(queue, (distance + max(cost, 1), site, neighbour))
         del distances[origin]
         return parents, distances
-
-    def _links(self, site: str) -> Iterator[tuple[str, int]]:
-        state = self.states.get(site)
-        for neighbour, cost in state.links if state is not None else ():
-            back = self.states.get(neighbour)
-            if back is not None and any(each == site for each, _ in back.links):
-                yield neighbour, max(cost, 1)

@@ -9,8 +9,9 @@ A remote site is a durable subscriber. Its advertised predicate is a registratio
 holds what it has not acknowledged, and this log is the only store: sites in between forward packets and keep nothing.
 An event that came from elsewhere is never sent on but in transit, so there are no loops to break.
 
-Forwarding is B-DRP's dynamic receiver partitioning (section 2.2): a packet carries the set of its destinations, and
-each site divides the set by the next hop.
+Link states and advertisements are flooded (see `overlay_messages`). Whoever waits for an answer asks again every
+second, and every half minute neighbours compare what they have. So no message needs to arrive, and nothing is lost
+for longer than that.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,9 +24,11 @@ from culver.matching import EncodedPredicate
 from culver.overlay.core.advertisement_book import AdvertisementBook
 from culver.overlay.core.incoming_streams import AnswerNeeded, IncomingStreams, StreamPiece
 from culver.overlay.core.link_states import LinkStates
+from culver.overlay.core.neighbours import Neighbours
 from culver.overlay.core.node_instructions import (
     AnnounceGap,
     Append,
+    CloseLink,
     Instruction,
     MoveCursor,
     Refuse,
@@ -34,7 +37,7 @@ from culver.overlay.core.node_instructions import (
     Send,
     Unregister,
 )
-from culver.overlay.core.outgoing_streams import Offered, OutgoingStreams, WindowPacket
+from culver.overlay.core.outgoing_streams import Offered, OutgoingStreams
 from culver.overlay.core.overlay_messages import (
     MOST_HOPS,
     Advertisement,
@@ -51,15 +54,20 @@ from culver.overlay.core.overlay_messages import (
     StreamPart,
     StreamStart,
 )
-from culver.overlay.core.site_numbers import NumberTable, UnknownNumber
-from culver.overlay.site_key import is_site_key, name_of
+from culver.overlay.core.packet_forwarding import PacketForwarding, PacketRefused
+from culver.overlay.core.replaced_sites import ReplacedSites
+from culver.overlay.site_key import is_site_key
 
 _REFRESH_SECONDS = 30.0
+# A site that is there refreshes its link state. One that has not is not told of any more, and is forgotten later.
+_TOLD_SECONDS = 4 * _REFRESH_SECONDS
+_FORGET_SECONDS = 3600.0
 _CHECK_SECONDS = 1.0
 FORGOTTEN = "the site has lost its data directory"
 """The reason of a gap whose end is the last position that was known: behind it, nobody knows what there was."""
 
 _LOST_AFTER_ACKNOWLEDGEMENT = "acknowledged before, and missing since"
+_BEGUN_ANEW = "the site has begun the stream anew"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,17 +80,10 @@ class NodeSettings:
     most_sites: int = 1024
 
 
-@dataclass(slots=True)
-class _Neighbour:
-    site: str
-    cost: int
-    numbers: NumberTable
-
-
 class OverlayNode:
-    """`boot` is a number that no earlier run of the site has reached, such as the time in microseconds. `positions`
-    are those that the log has reached in other sites' logs. Every method returns instructions, to be carried out in
-    their order; `position`, the end of the log, is kept up to date by the owner."""
+    """`boot` is a number above 0 that no earlier run of the site has reached, such as the time in microseconds.
+    `positions` are those that the log has reached in other sites' logs. Every method returns instructions, to be
+    carried out in their order. The owner keeps `position`, the end of the log, up to date."""
 
     def __init__(
         self, own: str, boot: int, position: int, positions: Mapping[str, int], settings: NodeSettings
@@ -96,35 +97,37 @@ class OverlayNode:
         self._settings = settings
         self._boot = boot
         self._sequence = boot
-        self._links: dict[int, _Neighbour] = {}
+        # What others heard from an earlier run, if that is more than this run has said.
+        self._earlier_sequence = self._earlier_version = 0
+        self._neighbours = Neighbours()
+        self._forwarding = PacketForwarding(self.states, self._neighbours, settings.broadcast_threshold)
         self._refreshed_at = float("-inf")
         self._checked_at = float("-inf")
-        # From which position on the earlier data directory of a site had not acknowledged, until it hears of that.
-        self._owed: dict[str, int] = {}
         self._known_ends: dict[str, int] = {}
-        # Sites that lost their data directories, and what they are now.
-        self._replaced: dict[str, str] = {}
+        self._replaced = ReplacedSites(own)
         self._out: list[Instruction] = []
         self._originate()
 
     # --- links ----------------------------------------------------------------------------------------
 
     def link_opened(self, link: int, peer: str, cost: int, now: float) -> list[Instruction]:
-        self._links[link] = _Neighbour(peer, cost, NumberTable())
-        for state in list(self.states.states.values()):
-            self._send(link, state)
-        self._send(link, AdvertisementDigest(self.book.versions()))
-        self._links_changed(now)
+        self._neighbours.open(link, peer, cost)
+        self._tell_everything(link, now)
+        self._links_changed()
         return self._take()
 
     def link_closed(self, link: int, now: float) -> list[Instruction]:
-        if self._links.pop(link, None) is not None:
-            self._links_changed(now)
+        peer = self._neighbours.close(link)
+        if peer is not None:
+            other = self._neighbours.link_to(peer)
+            if other is not None:  # what was under way on the closed link may be lost
+                self._tell_everything(other, now)
+            self._links_changed()
         return self._take()
 
     def received(self, link: int, message: OverlayMessage, now: float) -> list[Instruction]:
         """Take a message of a neighbour. What is wrong with it is refused, and changes nothing."""
-        if link not in self._links:
+        if link not in self._neighbours:
             return []
         match message:
             case Packet():
@@ -140,8 +143,10 @@ class OverlayNode:
                 if whole is not None:
                     self._send(link, whole)
             case SiteNumbers():
-                if not self._links[link].numbers.learn(message):
-                    self._refuse(self._links[link].site, "site numbers out of turn")
+                if not self._neighbours[link].numbers.learn(message):
+                    # No later number would be right either. A new link begins at 0.
+                    self._refuse(self._neighbours[link].site, "site numbers out of turn")
+                    self._out.append(CloseLink(link, "site numbers out of turn"))
             case _:
                 self._on_routed(link, message, now)
         return self._take()
@@ -192,7 +197,7 @@ class OverlayNode:
         """Send what is offered, as far as it may be under way."""
         packets, gaps = self.outgoing.flush(now)
         for packet in packets:
-            self._send_packet(packet)
+            self._out += self._forwarding.send(packet)
         for site, gap in gaps:
             self._route(StreamStart(self.own, site, 0, gap.start, gap.end, gap.reason))
         return self._take()
@@ -220,107 +225,109 @@ class OverlayNode:
             self._out.append(Rewind(site, position - 1))
         if now - self._refreshed_at >= _REFRESH_SECONDS:
             self._refreshed_at = now
+            self.states.forget(now - _FORGET_SECONDS)
+            for site in self._known_ends.keys() - self.states.states.keys() - self.book.sites.keys():
+                del self._known_ends[site]
             self._originate()
-            for link in self._links:
+            for link in self._neighbours.links():
                 self._send(link, AdvertisementDigest(self.book.versions()))
         if now - self._checked_at >= _CHECK_SECONDS:
             self._checked_at = now
+            self._go_beyond()
             self._check_advertisements()
+            for site in self._replaced.owing():
+                if site in self.outgoing:
+                    self._start_stream(site, 0)
         return self._take()
+
+    def _go_beyond(self) -> None:
+        """Go on above what an earlier run has said. A copy of the data directory that runs elsewhere does the same,
+        so this waits for a tick: the two would flood the overlay."""
+        if self._earlier_sequence > self._sequence:
+            self._sequence = self._earlier_sequence
+            self._originate()
+        if self._earlier_version > self.book.version:
+            self._flood(self.book.go_beyond(self._earlier_version))
 
     # --- routes ---------------------------------------------------------------------------------------
 
-    def _links_changed(self, now: float) -> None:
+    def _tell_everything(self, link: int, now: float) -> None:
+        for state in self.states.taken_since(now - _TOLD_SECONDS):
+            self._send(link, state)
+        self._send(link, AdvertisementDigest(self.book.versions()))
+
+    def _links_changed(self) -> None:
         self._originate()
-        self._graph_changed(now)
+        self._graph_changed()
 
     def _originate(self) -> None:
         """Flood this site's own links."""
         self._sequence += 1
-        costs: dict[str, int] = {}
-        for neighbour in self._links.values():
-            costs[neighbour.site] = min(neighbour.cost, costs.get(neighbour.site, neighbour.cost))
-        state = LinkState(self.own, self._sequence, tuple(sorted(costs.items())), self.position)
-        self.states.take(state)
+        links = tuple(sorted(self._neighbours.costs().items()))
+        state = LinkState(self.own, self._sequence, links, self.position)
+        self.states.take(state, 0.0)
         self._flood(state)
 
     def _on_link_state(self, link: int, state: LinkState, now: float) -> None:
-        if not is_site_key(state.site) or len(state.links) > self._settings.most_sites:
-            self._refuse(self._links[link].site, "a link state that no site can have")
-        elif state.site == self.own:
-            if state.sequence > self._sequence:  # from an earlier run, whose clock was ahead, or forged
-                self._sequence = state.sequence
-                self._originate()
-        elif state.site not in self.states.states and len(self.states.states) >= self._settings.most_sites:
-            self._refuse(self._links[link].site, "more sites than overlay.most_sites")
+        peer = self._neighbours[link].site
+        before = self.states.states.get(state.site)
+        if state.site == self.own:
+            if state.sequence > self._sequence:
+                self._refuse(peer, "a link state of this site that this run did not send")
+                self._earlier_sequence = max(self._earlier_sequence, state.sequence)
+        elif before is not None and before.sequence >= state.sequence:
+            if before.sequence > state.sequence:
+                self._send(link, before)
+        elif before is None and len(self.states.states) >= self._settings.most_sites:
+            self._refuse(peer, "more sites than overlay.most_sites")
+        elif len(state.links) > self._settings.most_sites or not all(
+            is_site_key(site) for site in (state.site, *(site for site, _ in state.links))
+        ):
+            self._refuse(peer, "a link state that no site can have")
         else:
             changes = self.states.changes
-            if self.states.take(state):
-                self._flood(state, but=link)
-                self._heard_position(state.site, state.position)
+            self.states.take(state, now)
+            self._flood(state, but=link)
+            self._heard_position(state.site, state.position)
             if self.states.changes != changes:
-                self._graph_changed(now)
+                self._graph_changed()
 
-    def _graph_changed(self, now: float) -> None:
+    def _graph_changed(self) -> None:
         for site in list(self.book.sites):
             position = self.outgoing.reach(site, self.states.reaches(site))
             if position is not None:
                 self._out.append(Rewind(site, position - 1))
-        self._replace_forgotten()
-
-    def _replace_forgotten(self) -> None:
-        """Find sites that came back under their name with another data directory, and let the old ones go. Their link
-        states stay, so that nobody takes them for news again."""
-        # Only what can be reached counts: words of sites that are no more may come before those of their successors.
-        newest: dict[str, str] = {}
-        for site in self.states.reachable():
-            before = newest.setdefault(name_of(site), site)
-            if self.states.states[before].sequence < self.states.states[site].sequence:
-                newest[name_of(site)] = site
         known = dict.fromkeys([*self.states.states, *self.book.sites, *self.incoming.positions()])
-        self._replaced = {
-            site: successor
-            for site in known
-            if (successor := newest.get(name_of(site), site)) != site
-            and site != self.own
-            and not self.states.reaches(site)
-        }
-        for site, successor in self._replaced.items():
-            self._let_go(site, successor)
+        for site in self._replaced.look(self.states, known):
+            self._let_go(site)
 
-    def _let_go(self, site: str, successor: str) -> None:
-        known = self.book.sites.get(site)
-        expected = [position for _, position in known.applied[:1]] if known is not None else []
-        start = max([self.incoming.durable(site), *expected])
-        if start > 0 or known is not None:
+    def _let_go(self, site: str) -> None:
+        """End the streams from and to a site that is replaced. Its link state stays, so that nobody takes it for news
+        again."""
+        start = self.incoming.durable(site)
+        if start > 0 or site in self.book.sites:
+            # An earlier run of this site may have been promised something from there on.
             end = max(self._known_ends.pop(site, 0), start)
             self._out.append(AnnounceGap(site, start, end, FORGOTTEN))
         self.incoming.forget(site)
-        if site in self.outgoing:
-            self._owed[successor] = self.outgoing.acknowledged_position(site)
-            self.outgoing.close(site)
+        has_stream = site in self.outgoing
+        self._replaced.owe(site, self.outgoing.acknowledged_position(site) if has_stream else None)
+        self.outgoing.close(site)
         if self.book.sites.pop(site, None) is not None:
             self._out.append(Unregister(site))
 
-    def _link_to(self, neighbour: str) -> int | None:
-        """The cheapest link to a neighbour; of several, the oldest."""
-        links = [(each.cost, number) for number, each in self._links.items() if each.site == neighbour]
-        return min(links)[1] if links else None
-
     def _flood(self, message: OverlayMessage, but: int | None = None) -> None:
         """Send to every neighbour once, except to the one that a link leads to."""
-        source = self._links[but].site if but is not None else None
-        for neighbour in dict.fromkeys(each.site for each in self._links.values()):
-            if neighbour != source and (link := self._link_to(neighbour)) is not None:
-                self._send(link, message)
+        source = self._neighbours[but].site if but is not None else None
+        for link in self._neighbours.links(but=source):
+            self._send(link, message)
 
     # --- advertisements -------------------------------------------------------------------------------
 
     def _on_advertisement(self, link: int, message: Advertisement, now: float) -> None:
-        peer = self._links[link].site
+        peer = self._neighbours[link].site
         if message.site == self.own:
-            if message.version > self.book.version:
-                self._flood(self.book.go_beyond(message.version))
+            self._earlier_version = max(self._earlier_version, message.version)
             return
         if not self._is_news(message.site, message.version):
             return
@@ -333,32 +340,35 @@ class OverlayNode:
             if message.base:
                 self._send(link, AdvertisementRequest(message.site))
             else:
-                self._refuse(peer, f"an advertisement that cannot be taken: {exc.message}")
+                reason = f"an advertisement that cannot be taken: {exc.message}"
+                self._refuse(peer, reason)
+                self._route(AdvertisementApplied(self.own, message.site, 0, message.version, 0, reason))
             return
         self._flood(message, but=link)
         self._register_next(message.site)
 
     def _on_digest(self, link: int, message: AdvertisementDigest) -> None:
-        for site, version in message.versions:
+        for site, version in dict(message.versions).items():
             if site == self.own:
-                if version > self.book.version:
-                    self._flood(self.book.go_beyond(version))
+                self._earlier_version = max(self._earlier_version, version)
             elif self._is_news(site, version):
                 self._send(link, AdvertisementRequest(site))
 
     def _is_news(self, site: str, version: int) -> bool:
-        return is_site_key(site) and site not in self._replaced and self.book.is_news(site, version)
+        """Whether to take an advertisement: only of sites with a link state, whose number is limited."""
+        return site in self.states.states and site not in self._replaced and self.book.is_news(site, version)
 
     def _check_advertisements(self) -> None:
         """Ask again where an answer is missing, and register what could not be registered before."""
         for site, known in self.book.sites.items():
-            if known.heard != known.registered and not known.registering and not known.refusal:
+            if known.heard != known.registered and not known.registering and self.book.may_register(site):
                 self._register_next(site)
         for site in self.states.reachable():
             if site not in self.book.sites or not self.book.is_answered(site):
                 self._route(AdvertisementCheck(self.own, site, 0, self.book.version))
 
     def _on_check(self, link: int, site: str, version: int) -> None:
+        self.book.confirm(site, version)
         if self._is_news(site, version):
             self._send(link, AdvertisementRequest(site))
         elif site in self.book.sites and not self.book.sites[site].registering:
@@ -378,100 +388,19 @@ class OverlayNode:
 
     # --- packets --------------------------------------------------------------------------------------
 
-    def _send_packet(self, window: WindowPacket) -> None:
-        others = sum(1 for _ in self.states.reachable())
-        broadcast = len(window.streams) > self._settings.broadcast_threshold * others
-        self._forward(
-            self.own,
-            window.window,
-            0,
-            window.streams,
-            window.offsets,
-            window.payloads,
-            broadcast,
-            came_from=None,
-        )
-
-    def _forward(
-        self,
-        origin: str,
-        window: int,
-        hops: int,
-        streams: Mapping[str, StreamPart],
-        offsets: tuple[int, ...],
-        payloads: tuple[bytes, ...],
-        broadcast: bool,
-        came_from: str | None,
-    ) -> None:
-        """Send a packet on: to each next hop with the destinations behind it (B-DRP, figure 1)."""
-        parts: dict[str, dict[str, StreamPart]] = {}
-        if broadcast:
-            parts = {neighbour: dict(streams) for neighbour in self.states.children(origin)}
-        else:
-            for site, part in streams.items():
-                neighbour = self.states.next_hop_of(origin, site)
-                if neighbour is None or neighbour == came_from:
-                    self._refuse(origin, "no way to a destination")
-                else:
-                    parts.setdefault(neighbour, {})[site] = part
-        for neighbour, behind in parts.items():
-            link = self._link_to(neighbour)
-            if link is None:
-                self._refuse(origin, "no way to a destination")
-                continue
-            table = self._links[link].numbers
-            news = table.number(behind)
-            if news is not None:
-                self._send(link, news)
-            ordered = sorted(behind, key=table.number_of)
-            self._send(
-                link,
-                Packet(
-                    origin,
-                    window,
-                    hops + 1,
-                    table.bits(ordered),
-                    tuple(behind[site] for site in ordered),
-                    offsets,
-                    payloads,
-                    broadcast,
-                ),
-            )
-
     def _on_packet(self, link: int, packet: Packet, now: float) -> None:
-        peer = self._links[link].site
         try:
-            sites = self._links[link].numbers.sites(packet.destinations)
-        except UnknownNumber:
-            self._refuse(peer, "a packet for a site number that was never told")
+            streams = self._forwarding.destinations(link, packet)
+        except PacketRefused as exc:
+            self._refuse(exc.source, exc.reason)
             return
-        if len(sites) != len(packet.streams) or len(packet.offsets) != len(packet.payloads):
-            self._refuse(peer, "a packet whose parts do not fit together")
-            return
-        if packet.origin == self.own:
-            self._refuse(peer, "a packet of this site's own came back")
-            return
-        if packet.origin not in self.states.states:
-            self._refuse(peer, "a packet of an unknown origin")
-            return
-        if packet.hops >= MOST_HOPS:
-            self._refuse(packet.origin, "a packet in a loop")
-            return
-        streams = dict(zip(sites, packet.streams, strict=True))
+        if packet.origin in self._replaced:
+            return  # it was under way when the site came back as another
         own = streams.pop(self.own, None)
         if own is not None:
             self._receive(packet, own, now)
         if streams or packet.broadcast:
-            self._forward(
-                packet.origin,
-                packet.window,
-                packet.hops,
-                streams,
-                packet.offsets,
-                packet.payloads,
-                packet.broadcast,
-                came_from=peer,
-            )
+            self._out += self._forwarding.forward(link, packet, streams)
 
     def _receive(self, packet: Packet, part: StreamPart, now: float) -> None:
         self._heard_position(packet.origin, part.end)
@@ -490,13 +419,15 @@ class OverlayNode:
     def _route(self, message: Routed) -> None:
         """Send a message one hop on. It is lost where there is no way: whoever waits for it asks again."""
         neighbour = self.states.next_hop(message.destination)
-        link = None if neighbour is None else self._link_to(neighbour)
+        link = None if neighbour is None else self._neighbours.link_to(neighbour)
         if link is not None:
             self._send(link, message)
 
     def _on_routed(self, link: int, message: Routed, now: float) -> None:
         if message.source == self.own or message.source not in self.states.states:
-            self._refuse(self._links[link].site, "a message of a forged or unknown source")
+            self._refuse(self._neighbours[link].site, "a message of a forged or unknown source")
+        elif message.source in self._replaced:
+            pass  # it was under way when the site came back as another
         elif message.destination == self.own:
             if isinstance(message, AdvertisementCheck):
                 self._on_check(link, message.source, message.version)
@@ -515,13 +446,18 @@ class OverlayNode:
             case StreamAcknowledgement(position=position):
                 self._on_acknowledgement(source, position, message.wants_more, now)
             case StreamStart(start=start, position=position, reason=reason):
+                if not reason and self.incoming.durable(source):
+                    # The site has let this one go, and come to know it again: nobody has what was between.
+                    start, reason = 0, _BEGUN_ANEW
                 missing = self.incoming.skip(source, start, position)
-                if missing is not None and reason:
+                if missing is not None and reason and missing[0] < missing[1]:
                     self._out.append(AnnounceGap(source, *missing, reason))
                 self._acknowledge(source, self.incoming.durable(source), wants_more=False)
             case AdvertisementApplied(version=version, position=position, refusal=refusal):
-                self.book.site(source).own_refusal = refusal
-                if not refusal:
+                self._earlier_version = max(self._earlier_version, version)
+                if refusal:
+                    self.book.refused(source, version, refusal)
+                else:
                     self.book.applied(source, version, position)
                     self._heard_position(source, position)
 
@@ -535,7 +471,7 @@ class OverlayNode:
         if self.outgoing.acknowledge(site, position, now):
             self._out.append(MoveCursor(site, position - 1))
         if position >= before:
-            self._owed.pop(site, None)
+            self._replaced.told(site)
         if not wants_more:
             return
         if position < before:
@@ -548,8 +484,9 @@ class OverlayNode:
         """Tell a site, which has the stream up to a position, where it begins."""
         begin = self.outgoing.acknowledged_position(site)
         reason = _LOST_AFTER_ACKNOWLEDGEMENT if 0 < position < begin else ""
-        if site in self._owed:
-            position, reason = self._owed[site], FORGOTTEN
+        owed = self._replaced.owed(site)
+        if owed is not None:
+            position, reason = owed, FORGOTTEN
         self._route(StreamStart(self.own, site, 0, position, begin, reason))
 
     # --- all of them ----------------------------------------------------------------------------------
