@@ -4,7 +4,8 @@
   acknowledged at or behind that position.
 - No site has an event of another twice, and events of one origin are in its order.
 - An event reaches only sites that advertised a predicate for it.
-- Where a site lost its data directory, what is missing lies in an announced gap.
+- Where a site lost its data directory, what is missing lies in an announced gap. That has no end if the site was
+  the origin: nobody knows what it had.
 - With `watches_links`, a packet crosses each link once at most, and takes shortest ways.
 """
 
@@ -119,16 +120,16 @@ class OverlayOracle(OverlayWatcher):
                         if everything and origin in keys:
                             self._run.violate(f"{number} of {site.key} is not in effect at {origin}")
                         continue
-                    self._check_stream(site.key, number, origin, position)
+                    self._check_stream(site.key, number, origin, position, is_gone=origin not in keys)
 
-    def _check_stream(self, site: str, number: int, origin: str, position: int) -> None:
+    def _check_stream(self, site: str, number: int, origin: str, position: int, *, is_gone: bool) -> None:
         received = set(self._received[site, origin])
         gaps = self._gaps[site, origin]
         for offset, event in self._published[origin].items():
             if offset < position or offset in received or not self._matches(number, event):
                 continue
             if not any(
-                gap.start <= offset < gap.end or (gap.reason == FORGOTTEN and offset >= gap.start)
+                gap.start <= offset < gap.end or (is_gone and gap.reason == FORGOTTEN and offset >= gap.start)
                 for gap in gaps
             ):
                 self._run.violate(f"{site} has no event {offset} of {origin}, which {number} wants")
