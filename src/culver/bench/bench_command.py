@@ -397,3 +397,43 @@ def channels(
             experiments=chosen, proxies=proxies, wide_area=wide_area, tiles_across=tiles
         )
     return run(plan, plots, bench_frame.tell)
+
+
+@benchmark("overlay")
+@click.option(
+    "--paper",
+    type=click.Choice(["b-drp"], case_sensitive=False),
+    default="b-drp",
+    show_default=True,
+    help="The paper whose evaluation to repeat.",
+)
+@_choices(
+    "--figure",
+    "figures",
+    ["2", "3", "4", "5", "6", "7"],
+    "Figure of the paper; may be given several times. All, and --routing, unless told otherwise.",
+)
+@click.option(
+    "--routing", is_flag=True, help="The comparison of ways to route on W3: bytes on links, and tables."
+)
+@_plots("overlay-plots")
+@_DATA_DIR
+@_QUICK
+def overlay(
+    paper: str, figures: tuple[str, ...], routing: bool, plots: Path, data_dir: Path | None, quick: bool
+) -> list[bench_frame.Record]:
+    """The evaluation of B-DRP's paper again, on W3: its figure, ours, and what is real and what simulated.
+
+    Figure 3, and figure 5 with few brokers, run real sites with limited links between them. The rest simulates up to
+    42 brokers as queues, with the real routes and packets, and with costs that the same run measures on real sites.
+    """
+    from culver.bench.overlay import overlay_plan as plans
+    from culver.bench.overlay.overlay_bench import run
+
+    chosen = figures if figures or routing else plans.FIGURES
+    compares = routing or not figures
+    if quick:
+        plan = plans.quick_plan(chosen, compares, data_dir)
+    else:
+        plan = plans.OverlayPlan(figures=chosen, compares_routing=compares, data_dir=data_dir)
+    return run(paper, plan, plots, bench_frame.tell)

@@ -12,14 +12,70 @@ SEED = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverlayPlan:
-    """Rates are events a second of all clients together, or of one where the name says so."""
+    """Rates are messages a second of all clients together."""
 
     figures: Sequence[str] = FIGURES
-    traffic: bool = True  # bytes on links and tables, on W3
-    traffic_sites: int = paper.LARGE_NETWORK
-    traffic_events: int = 2_100
+    # Bytes on links, and tables of predicates: beside the paper's figures.
+    compares_routing: bool = True
+    data_dir: Path | None = None  # where real sites keep their files; None: the system's temporary directory
 
+    # Simulated brokers.
+    cost_events: int = 8_000
+    messages: int = 1_000  # that all messages are drawn from
+    networks: Sequence[int] = paper.NETWORKS
+    ramp_seconds: int = 40
+    constant_rates: Sequence[int] = paper.CONSTANT_RATES
+    constant_seconds: int = 10
+    large_network: int = paper.LARGE_NETWORK
+    large_messages: int = 120
+    large_rate: float = 10.0 * paper.LARGE_CLIENTS
+    clients_per_broker: Sequence[int] = (10, 20, paper.MOST_CLIENTS_PER_BROKER)
+    filter_counts: Sequence[int] = (10, 20, 40)
+    constraint_counts: Sequence[int] = (1, 2, 5)
+    link_capacities: Sequence[int] = (
+        paper.SLOW_LINK_BYTES_PER_SECOND, paper.LINK_BYTES_PER_SECOND, 10 * paper.LINK_BYTES_PER_SECOND,
+    )  # fmt: skip
+
+    # Real brokers: as many as this machine bears beside their clients.
+    real_networks: Sequence[int] = (1, 2, 4)
+    real_seconds: float = 20.0
+    real_rate: float = 2_000.0
+    single_rate: float = 1_500.0
+
+    # Ways to route, on W3.
+    traffic_sites: int = paper.LARGE_NETWORK
+    traffic_events: int = 1_260
     table_sites: int = 1_000
     table_events: int = 8_192
     table_rounds: int = 7
-    data_dir: Path | None = None
+
+
+def quick_plan(figures: Sequence[str], compares_routing: bool, data_dir: Path | None = None) -> OverlayPlan:
+    """A plan that runs everything once, on little data, to show that it works. Its figures mean nothing."""
+    return OverlayPlan(
+        figures=figures,
+        compares_routing=compares_routing,
+        data_dir=data_dir,
+        cost_events=200,
+        messages=100,
+        networks=(1, 8),
+        ramp_seconds=3,
+        constant_rates=(1_600,),
+        constant_seconds=2,
+        large_network=8,
+        large_messages=20,
+        large_rate=200.0,
+        clients_per_broker=(10,),
+        filter_counts=(20,),
+        constraint_counts=(2,),
+        link_capacities=(paper.SLOW_LINK_BYTES_PER_SECOND,),
+        real_networks=(2,),
+        real_seconds=1.0,
+        real_rate=50.0,
+        single_rate=50.0,
+        traffic_sites=4,
+        traffic_events=40,
+        table_sites=50,
+        table_events=512,
+        table_rounds=1,
+    )
