@@ -20,7 +20,6 @@ import pyarrow as pa
 
 from culver.matching import ColumnarFilter, EncodedFilter, EncodedPredicate, PredicateSummary, predicate_of
 from culver.model.language import Clause, Computed, Predicate, Presence
-from culver.overlay.core.link_states import LinkStates
 from culver.overlay.core.node_instructions import Instruction, Send
 from culver.overlay.core.overlay_messages import OverlayMessage, Packet
 from culver.overlay.core.overlay_node import NodeSettings, OverlayNode
@@ -37,8 +36,16 @@ class FloodingNode(OverlayNode):
 
     def __init__(self, *arguments: object) -> None:
         super().__init__(*arguments)  # type: ignore[arg-type]
-        self.states = _FloodedLinks(self.own)
+        # A broadcast comes from any neighbour and follows every link, instead of the origin's tree.
+        self.states.children = self._all_neighbours  # type: ignore[method-assign]
+        self.states.parent = lambda origin: self._source  # type: ignore[method-assign]
+        self._source: str | None = None
+        self._peers: dict[int, str] = {}
         self._seen: dict[tuple[str, int, int], None] = {}
+
+    def link_opened(self, link: int, peer: str, cost: int, now: float) -> list[Instruction]:
+        self._peers[link] = peer
+        return super().link_opened(link, peer, cost, now)
 
     def received(self, link: int, message: OverlayMessage, now: float) -> list[Instruction]:
         if not isinstance(message, Packet):
@@ -47,6 +54,7 @@ class FloodingNode(OverlayNode):
         if name in self._seen or message.origin == self.own:
             return []
         self._seen[name] = None
+        self._source = self._peers[link]
         if len(self._seen) > _SEEN:
             del self._seen[next(iter(self._seen))]
         return [
@@ -55,12 +63,8 @@ class FloodingNode(OverlayNode):
             if not (isinstance(each, Send) and each.link == link and isinstance(each.message, Packet))
         ]
 
-
-class _FloodedLinks(LinkStates):
-    """A broadcast follows every link instead of a tree."""
-
-    def children(self, origin: str) -> list[str]:
-        state = self.states.get(self.own)
+    def _all_neighbours(self, origin: str) -> list[str]:
+        state = self.states.states.get(self.own)
         return [] if state is None else [site for site, _ in state.links]
 
 
