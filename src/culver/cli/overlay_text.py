@@ -204,7 +204,8 @@ def _gaps(status: OverlayStatus) -> list[str]:
         (
             each.site,
             f"{each.start:,}",
-            f"{each.end:,}",
+            # Of a site that lost its directory, nobody may know how far its log was.
+            f"{each.end:,}" if each.end > each.start else "unknown",
             time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(each.at)),
             each.reason,
         )

@@ -119,6 +119,12 @@ def test_gaps_and_refused_advertisements_are_told_with_the_sites() -> None:
     assert "everything   refused: 16 are the limit" in predicates_page(seen)
 
 
+def test_gap_may_have_an_end_that_nobody_knows() -> None:
+    lost = "the site has lost its data directory"
+    gap = OverlayGap(site="lyon", key="lyon~0123456789abcdef", start=3, end=3, reason=lost, at=0.0)
+    assert sites_page(replace(_status(), gaps=[gap])).splitlines()[-1].split()[:3] == ["lyon", "3", "unknown"]
+
+
 def test_site_that_cannot_be_reached_has_no_way() -> None:
     seen = _status()
     away = replace(seen.sites[0], reachable=False, distance=None, next_hop=None, path=[], advertisement=None)

@@ -159,7 +159,8 @@ class _OverlayShow:
 
     async def _show_way(self, subscribers: list[str]) -> None:
         origin = self._chain.names[0]
-        click.echo(f"\n2. Publish {json.dumps(_WANTED)} at {origin}, which both of them want.\n")
+        wants = f"{' and '.join(subscribers)} want{'s' if len(subscribers) == 1 else ''}"
+        click.echo(f"\n2. Publish {json.dumps(_WANTED)} at {origin}, which {wants}.\n")
         before = await self._observe()
         streams = {name: self._clients[name].subscribe(durable=_SUBSCRIPTION) for name in subscribers}
         for stream in streams.values():
