@@ -86,8 +86,8 @@ class ClientWorkload:
 
 
 #: Figure 2: with these pools a message is for 4.2 of 80 clients, and for 27 of 50.
-SPREAD = ClientWorkload(clients=paper.CLIENTS, filters=paper.FILTERS, names=265)
-SINGLE = ClientWorkload(clients=paper.SINGLE_CLIENTS, filters=paper.SINGLE_FILTERS, names=10, terms=9)
+SPREAD = ClientWorkload(clients=paper.CLIENTS, filters=paper.FILTERS, names=280)
+SINGLE = ClientWorkload(clients=paper.SINGLE_CLIENTS, filters=paper.SINGLE_FILTERS, names=10, terms=5)
 
 
 @dataclass(frozen=True, slots=True)
