@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
@@ -19,15 +20,22 @@ import psutil
 _WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 _PORTS = range(20_000 + 1_000 * (_WORKER % 12), 21_000 + 1_000 * (_WORKER % 12))
 
+_given: deque[int] = deque(maxlen=100)
+
 
 def free_port(count: int = 1) -> int:
     """The first of so many free ports in a row. Each worker of the test run has ports of its own, below those that
-    the system gives to clients: nobody takes one while the service that has it is being started again."""
+    the system gives to clients: nobody takes one while the service that has it is being started again. Nor is one
+    given out again soon: a test may ask for all its ports before it uses the first."""
     while True:
         port = random.randrange(_PORTS.start, _PORTS.stop - count)
+        wanted = range(port, port + count)
+        if any(each in _given for each in wanted):
+            continue
         with contextlib.ExitStack() as stack, contextlib.suppress(OSError):
             for number in range(count):
                 stack.enter_context(socket.socket()).bind(("127.0.0.1", port + number))
+            _given.extend(wanted)
             return port
 
 
