@@ -95,8 +95,8 @@ class Registry(Protocol):
         """The registration in effect. Raises NotFound."""
 
     def page(self, after: str | None, limit: int) -> list[Registration]:
-        """Up to `limit` registrations in effect with an id behind `after`, ordered by id as text, without those of other
-        sites."""
+        """Up to `limit` registrations in effect with an id behind `after`, ordered by id as text, without those of
+        other sites."""
 
     def count(self) -> int:
         """The number of subscriptions in effect, without those of other sites."""

@@ -17,8 +17,8 @@ _MEMBER = re.compile(r"(.+)\.(0|[1-9][0-9]{0,17})", re.ASCII)
 
 
 def check_id(text: str, *, durable: bool, of_site: bool = False) -> str:
-    """Return the id if a subscription of that kind may have it, unescaped in a URL; `of_site` is the mailbox of another
-    site. Raises InvalidRequest."""
+    """Return the id if a subscription of that kind may have it, unescaped in a URL; `of_site` is the mailbox of
+    another site. Raises InvalidRequest."""
     if not re.fullmatch(SUBSCRIPTION_ID, text):
         raise InvalidRequest(
             "a subscription id has 1 to 128 characters, letters, digits and . _ ~ - only, and starts with "
