@@ -17,7 +17,7 @@ from culver.overlay import (
     Refuse,
     Register,
     Rewind,
-    Send,
+    SendMessage,
     Unregister,
     decode_message,
     encode_message,
@@ -61,7 +61,9 @@ class Site:
 
     def sent(self, *kinds: type[OverlayMessage]) -> list[OverlayMessage]:
         return [
-            each.message for each in self.done if isinstance(each, Send) and isinstance(each.message, kinds)
+            each.message
+            for each in self.done
+            if isinstance(each, SendMessage) and isinstance(each.message, kinds)
         ]
 
     @property
@@ -167,7 +169,7 @@ class LinkedNodes:
         site.done += instructions
         for each in instructions:
             match each:
-                case Send(link, message) if link in site.links and not self.loses(message):
+                case SendMessage(link, message) if link in site.links and not self.loses(message):
                     peer, number = site.links[link]
                     self.frames.append((peer, number, encode_message(message)))
                 case Register() if site.registers:

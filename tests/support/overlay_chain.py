@@ -1,6 +1,6 @@
 """A chain of sites under traffic: publishers and readers in threads, and a link that can be cut.
 
-    s0 --- s1 --- s2 --- s3 -relay- s4      every site has a durable subscription to everything
+s0 --- s1 --- s2 --- s3 -relay- s4      every site has a durable subscription to everything
 """
 
 import contextlib
@@ -237,7 +237,9 @@ async def _kept(
 @contextlib.contextmanager
 def publishing(chain: SiteChain, events_per_second: float, *sites: int) -> Iterator[None]:
     """Publishers at some sites, which share the rate."""
-    chain.publishers = [PacedPublisher(chain.services[each], events_per_second / len(sites)) for each in sites]
+    chain.publishers = [
+        PacedPublisher(chain.services[each], events_per_second / len(sites)) for each in sites
+    ]
     for publisher in chain.publishers:
         publisher.start()
     try:

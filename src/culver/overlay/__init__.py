@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         Refuse as Refuse,
         Register as Register,
         Rewind as Rewind,
-        Send as Send,
+        SendMessage as SendMessage,
         Unregister as Unregister,
     )
     from culver.overlay.core.outgoing_streams import MailboxGap as MailboxGap

@@ -27,6 +27,7 @@ from culver.simulation.overlay_baselines import (
     linked_sites,
     without_destinations,
 )
+from culver.simulation.overlay_oracle import OverlayOracle
 from culver.simulation.redis_keys import ErrorReply
 from culver.simulation.redis_node import RedisNode
 from culver.simulation.seeded_run import (
@@ -51,7 +52,15 @@ from culver.simulation.simulated_network import (
     SimulatedNetwork,
 )
 from culver.simulation.simulated_redis import OutputLimit, RedisPush, RedisSession, SimulatedRedis
-from culver.simulation.simulated_site import EventPool, LoggedEvent, OverlayWatcher, SimulatedSite
+from culver.simulation.simulated_site import (
+    EventPool,
+    LoggedEvent,
+    OverlayWatcher,
+    SimulatedSite,
+    SiteDisk,
+    SiteFaults,
+    SiteMailbox,
+)
 from culver.simulation.virtual_clock import VirtualClock, VirtualTimer
 
 __all__ = [
@@ -68,6 +77,7 @@ __all__ = [
     "LinkTraffic",
     "LoggedEvent",
     "OutputLimit",
+    "OverlayOracle",
     "OverlayWatcher",
     "Partition",
     "RedisNode",
@@ -83,6 +93,9 @@ __all__ = [
     "SimulatedNetwork",
     "SimulatedRedis",
     "SimulatedSite",
+    "SiteDisk",
+    "SiteFaults",
+    "SiteMailbox",
     "TraceRecord",
     "VirtualClock",
     "VirtualTimer",

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from culver.matching import ColumnarFilter, EncodedFilter, EncodedPredicate, PredicateSummary, predicate_of
 from culver.model.language import Clause, Computed, Predicate, Presence
-from culver.overlay.core.node_instructions import Instruction, Send
+from culver.overlay.core.node_instructions import Instruction, SendMessage
 from culver.overlay.core.overlay_messages import OverlayMessage, Packet
 from culver.overlay.core.overlay_node import NodeSettings, OverlayNode
 from culver.simulation.simulated_network import SimulatedNetwork
@@ -60,7 +60,7 @@ class FloodingNode(OverlayNode):
         return [
             each
             for each in super().received(link, message, now)
-            if not (isinstance(each, Send) and each.link == link and isinstance(each.message, Packet))
+            if not (isinstance(each, SendMessage) and each.link == link and isinstance(each.message, Packet))
         ]
 
     def _all_neighbours(self, origin: str) -> list[str]:

@@ -4,6 +4,7 @@ python -m culver.simulation culver.simulation.overlay_scenarios:stormy_overlay -
 """
 
 from functools import lru_cache
+from hashlib import blake2b
 from random import Random
 
 from culver.config import UNLIMITED_FILTERS
@@ -81,7 +82,15 @@ POOL = EventPool(PAYLOADS, lambda predicate, event: event in _matched(predicate)
 class _World:
     """Sites with random links between them, one dialling the other."""
 
-    def __init__(self, run: SeededRun, faults: SiteFaults, *, most_sites: int, watches_links: bool) -> None:
+    def __init__(
+        self,
+        run: SeededRun,
+        faults: SiteFaults,
+        *,
+        least_sites: int = 2,
+        most_sites: int,
+        watches_links: bool,
+    ) -> None:
         self.run = run
         self.random = run.random("world")
         self.oracle = OverlayOracle(run, POOL, _wants, watches_links=watches_links)
@@ -93,7 +102,7 @@ class _World:
             connect_timeout_seconds=2.0,
             silence_timeout_seconds=3.0,
         )
-        count = _size(self.random, most_sites)
+        count = _size(self.random, least_sites, most_sites)
         links = _topology(self.random, count)
         self.sites = [
             SimulatedSite(
@@ -149,7 +158,8 @@ class _World:
         for reason, count in sorted(self.oracle.refusals.items()):
             self.run.record("refused", reason, count)
         self.run.record("deliveries", self.oracle.deliveries)
-
+        logs = repr([site.disk.log for site in self.sites])
+        self.run.record("logs", blake2b(logs.encode(), digest_size=8).hexdigest())
 
     def fall_silent(self) -> None:
         """The last subscriber leaves: two seconds later nothing crosses a link any more, on cycles neither."""
@@ -168,7 +178,15 @@ class _World:
 def calm_overlay(run: SeededRun) -> None:
     """Sites, predicates and events at random, and no fault: every event takes the shortest ways, once over each
     link."""
-    world = _World(run, SiteFaults(), most_sites=100, watches_links=True)
+    _calm(run, _World(run, SiteFaults(), most_sites=24, watches_links=True))
+
+
+def large_overlay(run: SeededRun) -> None:
+    """A calm overlay of a hundred sites. Takes 15 seconds."""
+    _calm(run, _World(run, SiteFaults(), least_sites=100, most_sites=100, watches_links=True))
+
+
+def _calm(run: SeededRun, world: _World) -> None:
     run.clock.run_for(10.0)
     world.live(5.0, 0.05)
     world.finish()
@@ -238,9 +256,9 @@ def _start_later(world: _World, site: SimulatedSite, seconds: float) -> None:
     world.run.clock.after(seconds, lambda: site.start() if not site.is_running else None)
 
 
-def _size(random: Random, most: int) -> int:
+def _size(random: Random, least: int, most: int) -> int:
     """Mostly a few sites, now and then many."""
-    return min(most, max(2, int(random.paretovariate(1.1) * 2)))
+    return min(most, max(least, int(random.paretovariate(1.1) * 2)))
 
 
 def _topology(random: Random, count: int) -> dict[tuple[int, int], int]:

@@ -20,7 +20,7 @@ from culver.overlay.core.node_instructions import (
     Refuse,
     Register,
     Rewind,
-    Send,
+    SendMessage,
     Unregister,
 )
 from culver.overlay.core.overlay_messages import OverlayMessage, Packet, encode_message
@@ -304,7 +304,7 @@ class SimulatedSite:
     def _run(self, instructions: Sequence[Instruction]) -> None:
         for each in instructions:
             match each:
-                case Send(link, message):
+                case SendMessage(link, message):
                     self._transmit(link, message)
                 case Append():
                     self._import(each)

@@ -25,7 +25,7 @@ from culver.bench.overlay.client_workload import SPREAD
 from culver.bench.overlay.real_brokers import RealBrokers, real_brokers
 from culver.bench.site_process import deliveries
 from culver.overlay import site_key
-from culver.overlay.core.node_instructions import Send
+from culver.overlay.core.node_instructions import SendMessage
 from culver.overlay.core.overlay_messages import (
     LinkState,
     Packet,
@@ -194,6 +194,6 @@ def _forward_seconds(rounds: int) -> float:
     started = time.process_time()
     for _ in range(rounds):
         for each in node.received(1, decode_message(body), 0.0):
-            if isinstance(each, Send):
+            if isinstance(each, SendMessage):
                 pack_frame(FrameKind.DATA, encode_message(each.message))
     return (time.process_time() - started) / rounds

@@ -8,7 +8,7 @@ from culver.overlay.core.overlay_messages import OverlayMessage
 
 
 @dataclass(frozen=True, slots=True)
-class Send:
+class SendMessage:
     """Send a message on a link. Packets may be dropped where the link's queue is full; everything else is urgent."""
 
     link: int
@@ -82,4 +82,6 @@ class CloseLink:
     reason: str
 
 
-Instruction = Send | Register | Unregister | Append | MoveCursor | Rewind | AnnounceGap | Refuse | CloseLink
+Instruction = (
+    SendMessage | Register | Unregister | Append | MoveCursor | Rewind | AnnounceGap | Refuse | CloseLink
+)

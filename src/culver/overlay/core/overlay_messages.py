@@ -16,7 +16,7 @@ Routed, hop by hop, to one site:
     AdvertisementCheck     asks whether a version is in effect
     AdvertisementApplied   a version is in effect, from a position of the sender's log on; or why it is refused
     StreamAcknowledgement  the sender has a stream up to a position, on disk; or wants it again from there
-    StreamStart            the stream begins behind what the receiver has, and why
+    StreamBeginning        the stream begins behind what the receiver has, and why
 
 Routed to many sites:
 
@@ -102,7 +102,7 @@ class StreamAcknowledgement(msgspec.Struct, frozen=True, array_like=True, tag=6)
     wants_more: bool
 
 
-class StreamStart(msgspec.Struct, frozen=True, array_like=True, tag=7):
+class StreamBeginning(msgspec.Struct, frozen=True, array_like=True, tag=7):
     """The source has nothing for the destination below `position`, or has it no longer: then `reason` says why, and
     the events from `start` on may be missing."""
 
@@ -138,7 +138,7 @@ class Packet(msgspec.Struct, frozen=True, array_like=True, tag=8):
     broadcast: bool = False
 
 
-Routed = AdvertisementCheck | AdvertisementApplied | StreamAcknowledgement | StreamStart
+Routed = AdvertisementCheck | AdvertisementApplied | StreamAcknowledgement | StreamBeginning
 OverlayMessage = (
     LinkState | Advertisement | AdvertisementDigest | AdvertisementRequest | SiteNumbers | Routed | Packet
 )

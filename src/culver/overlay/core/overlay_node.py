@@ -1,6 +1,6 @@
 """One site of the overlay: what it knows of the others, and what it does about it. No input or output.
 
-    links      opened, closed, received                 -->  Send, CloseLink
+    links      opened, closed, received                 -->  SendMessage, CloseLink
     catalogue  local predicates change; registered      -->  Register, Unregister
     mailboxes  offered, for every other site            -->  MoveCursor, Rewind
     log        appended                                 -->  Append, AnnounceGap
@@ -34,7 +34,7 @@ from culver.overlay.core.node_instructions import (
     Refuse,
     Register,
     Rewind,
-    Send,
+    SendMessage,
     Unregister,
 )
 from culver.overlay.core.outgoing_streams import Offered, OutgoingStreams
@@ -51,8 +51,8 @@ from culver.overlay.core.overlay_messages import (
     Routed,
     SiteNumbers,
     StreamAcknowledgement,
+    StreamBeginning,
     StreamPart,
-    StreamStart,
 )
 from culver.overlay.core.packet_forwarding import PacketForwarding, PacketRefused
 from culver.overlay.core.replaced_sites import ReplacedSites
@@ -199,7 +199,7 @@ class OverlayNode:
         for packet in packets:
             self._out += self._forwarding.send(packet)
         for site, gap in gaps:
-            self._route(StreamStart(self.own, site, 0, gap.start, gap.end, gap.reason))
+            self._route(StreamBeginning(self.own, site, 0, gap.start, gap.end, gap.reason))
         return self._take()
 
     # --- log ------------------------------------------------------------------------------------------
@@ -439,13 +439,13 @@ class OverlayNode:
             self._route(msgspec.structs.replace(message, hops=message.hops + 1))
 
     def _on_own(
-        self, message: StreamAcknowledgement | StreamStart | AdvertisementApplied, now: float
+        self, message: StreamAcknowledgement | StreamBeginning | AdvertisementApplied, now: float
     ) -> None:
         source = message.source
         match message:
             case StreamAcknowledgement(position=position):
                 self._on_acknowledgement(source, position, message.wants_more, now)
-            case StreamStart(start=start, position=position, reason=reason):
+            case StreamBeginning(start=start, position=position, reason=reason):
                 if not reason and self.incoming.durable(source):
                     # The site has let this one go, and come to know it again: nobody has what was between.
                     start, reason = 0, _BEGUN_ANEW
@@ -487,7 +487,7 @@ class OverlayNode:
         owed = self._replaced.owed(site)
         if owed is not None:
             position, reason = owed, FORGOTTEN
-        self._route(StreamStart(self.own, site, 0, position, begin, reason))
+        self._route(StreamBeginning(self.own, site, 0, position, begin, reason))
 
     # --- all of them ----------------------------------------------------------------------------------
 
@@ -495,7 +495,7 @@ class OverlayNode:
         self._known_ends[site] = max(position, self._known_ends.get(site, 0))
 
     def _send(self, link: int, message: OverlayMessage) -> None:
-        self._out.append(Send(link, message))
+        self._out.append(SendMessage(link, message))
 
     def _refuse(self, source: str, reason: str) -> None:
         self._out.append(Refuse(source, reason))

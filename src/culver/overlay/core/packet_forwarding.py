@@ -15,7 +15,7 @@ import msgspec
 
 from culver.overlay.core.link_states import LinkStates
 from culver.overlay.core.neighbours import Neighbours
-from culver.overlay.core.node_instructions import Refuse, Send
+from culver.overlay.core.node_instructions import Refuse, SendMessage
 from culver.overlay.core.outgoing_streams import WindowPacket
 from culver.overlay.core.overlay_messages import MOST_HOPS, Packet, StreamPart
 from culver.overlay.core.site_numbers import UnknownNumber
@@ -39,7 +39,7 @@ class PacketForwarding:
         self._neighbours = neighbours
         self._threshold = broadcast_threshold
 
-    def send(self, window: WindowPacket) -> list[Send | Refuse]:
+    def send(self, window: WindowPacket) -> list[SendMessage | Refuse]:
         """Send a packet of this site's own."""
         others = sum(1 for _ in self._states.reachable())
         broadcast = len(window.streams) > self._threshold * others
@@ -65,7 +65,9 @@ class PacketForwarding:
             raise PacketRefused(packet.origin, "a packet in a loop")
         return dict(zip(sites, packet.streams, strict=True))
 
-    def forward(self, link: int, packet: Packet, streams: Mapping[str, StreamPart]) -> list[Send | Refuse]:
+    def forward(
+        self, link: int, packet: Packet, streams: Mapping[str, StreamPart]
+    ) -> list[SendMessage | Refuse]:
         """Send a packet on that came on a link, to those of its destinations that are not this site."""
         peer = self._neighbours[link].site
         if packet.broadcast and self._states.parent(packet.origin) != peer:
@@ -75,8 +77,8 @@ class PacketForwarding:
 
     def _divide(
         self, packet: Packet, streams: Mapping[str, StreamPart], came_from: str | None
-    ) -> list[Send | Refuse]:
-        out: list[Send | Refuse] = []
+    ) -> list[SendMessage | Refuse]:
+        out: list[SendMessage | Refuse] = []
         parts: dict[str | None, dict[str, StreamPart]] = {}
         if packet.broadcast:
             # Only sites that exist get numbers, whatever a neighbour makes up.
@@ -93,7 +95,7 @@ class PacketForwarding:
             numbers = self._neighbours[link].numbers
             news = numbers.number(behind)
             if news is not None:
-                out.append(Send(link, news))
+                out.append(SendMessage(link, news))
             ordered = sorted(behind, key=numbers.number_of)
             copy = msgspec.structs.replace(
                 packet,
@@ -101,5 +103,5 @@ class PacketForwarding:
                 destinations=numbers.bits(ordered),
                 streams=tuple(behind[site] for site in ordered),
             )
-            out.append(Send(link, copy))
+            out.append(SendMessage(link, copy))
         return out

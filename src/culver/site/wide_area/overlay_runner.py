@@ -1,6 +1,6 @@
 """A site's place in the overlay: the shell around `OverlayNode`.
 
-    links      --opened, received, closed-->  +------+  --Send, CloseLink-------> links
+    links      --opened, received, closed-->  +------+  --SendMessage, CloseLink-------> links
     predicates --advertise----------------->  | node |  --Register, Unregister--> catalogue
     mailboxes  --offered, flush------------>  |      |  --MoveCursor, Rewind----> mailboxes
     log        --appended------------------>  +------+  --Append, AnnounceGap---> log, received file
@@ -40,7 +40,7 @@ from culver.overlay import (
     Refuse,
     Register,
     Rewind,
-    Send,
+    SendMessage,
     StreamAcknowledgement,
     Unregister,
     name_of,
@@ -99,7 +99,7 @@ class OverlayRunner:
         self._storing = asyncio.Lock()
         # Acknowledgements that wait for so many writes of the received file.
         self._awaited_writes = 0
-        self._held: list[Send] = []
+        self._held: list[SendMessage] = []
         self._tasks: set[asyncio.Task[None]] = set()
 
     @asynccontextmanager
@@ -268,7 +268,7 @@ class OverlayRunner:
     def _carry_out(self, instructions: list[Instruction]) -> None:
         for each in instructions:
             match each:
-                case Send():
+                case SendMessage():
                     self._send(each)
                 case Append():
                     self.imported.append(each)
@@ -287,7 +287,7 @@ class OverlayRunner:
                 case CloseLink(number, reason):
                     self.traffic.close(number, reason)
 
-    def _send(self, instruction: Send) -> None:
+    def _send(self, instruction: SendMessage) -> None:
         message = instruction.message
         if self._awaited_writes and isinstance(message, StreamAcknowledgement) and message.source == self.key:
             self._held.append(instruction)

@@ -13,7 +13,7 @@ from culver.overlay import (
     Refuse,
     Register,
     Rewind,
-    Send,
+    SendMessage,
     StreamAcknowledgement,
     Unregister,
     site_key,
@@ -28,8 +28,8 @@ from culver.overlay.core.overlay_messages import (
     LinkState,
     OverlayMessage,
     SiteNumbers,
+    StreamBeginning,
     StreamPart,
-    StreamStart,
 )
 from culver.overlay.core.overlay_node import FORGOTTEN
 from support.linked_nodes import BONN, EVERYTHING, LYON, OSLO, PARIS, LinkedNodes, gaps, is_packet, predicate
@@ -190,7 +190,7 @@ def test_a_site_with_an_old_backup_hears_what_it_lost(pair: LinkedNodes) -> None
 
 def test_a_stream_that_begins_anew_behind_what_the_site_has_is_a_gap(pair: LinkedNodes) -> None:
     pair.publish(PARIS, b"one")
-    pair.receive(LYON, 1, StreamStart(PARIS, LYON, 0, 7, 7, ""))
+    pair.receive(LYON, 1, StreamBeginning(PARIS, LYON, 0, 7, 7, ""))
     assert gaps(pair[LYON]) == [AnnounceGap(PARIS, 1, 7, "the site has begun the stream anew")]
 
 
@@ -312,7 +312,7 @@ def test_a_site_goes_on_above_the_version_of_an_earlier_run(pair: LinkedNodes) -
 def test_a_stale_link_state_is_answered_with_the_newer_one(line: LinkedNodes) -> None:
     held = line[LYON].node.states.states[BONN]
     instructions = line[LYON].node.received(1, LinkState(BONN, 0, (), 0), 0.0)
-    assert instructions == [Send(1, held)]
+    assert instructions == [SendMessage(1, held)]
     assert line[LYON].node.received(1, held, 0.0) == []
 
 
@@ -339,7 +339,7 @@ def test_two_copies_of_a_data_directory_do_not_flood_the_overlay() -> None:
         for states in (nodes[LYON].node.states, nodes[PARIS].node.states):
             told += copy.received(1, states.states[PARIS], nodes.now)
         for each in told:
-            if isinstance(each, Send) and isinstance(each.message, LinkState):
+            if isinstance(each, SendMessage) and isinstance(each.message, LinkState):
                 sent += 1
                 nodes.receive(PARIS, 1, each.message)
         nodes.do(PARIS, nodes[PARIS].node.tick(nodes.now))
@@ -352,11 +352,11 @@ def test_the_cheapest_of_several_links_is_used_and_the_next_one_when_it_breaks(p
     cheap = pair.link(PARIS, LYON, cost=0)
     pair.settle()
     pair.publish(PARIS, b"one")
-    assert [each.link for each in pair[PARIS].of(Send) if is_packet(each.message)] == [cheap]  # type: ignore[union-attr]
+    assert [each.link for each in pair[PARIS].of(SendMessage) if is_packet(each.message)] == [cheap]  # type: ignore[union-attr]
     pair.unlink(cheap)
     pair.settle()
     pair.publish(PARIS, b"two")
-    assert [each.link for each in pair[PARIS].of(Send) if is_packet(each.message)] == [cheap, 1]  # type: ignore[union-attr]
+    assert [each.link for each in pair[PARIS].of(SendMessage) if is_packet(each.message)] == [cheap, 1]  # type: ignore[union-attr]
     assert pair[LYON].imported(PARIS) == [b"one", b"two"]
 
 
@@ -434,16 +434,16 @@ def test_a_successor_hears_of_its_gap_although_the_first_word_is_lost(pair: Link
     pair.publish(PARIS, b"one")
     lose_lyon(pair)
     pair.publish(PARIS, b"two")
-    pair.loses = lambda message: isinstance(message, StreamStart)
+    pair.loses = lambda message: isinstance(message, StreamBeginning)
     pair.link(PARIS, LYON_2)
     pair.settle()
     pair.loses = lambda message: False
     assert gaps(pair[LYON_2]) == []
     pair.pass_time(1.0)
     assert gaps(pair[LYON_2]) == [AnnounceGap(PARIS, 1, 2, FORGOTTEN)]
-    starts = len(pair[PARIS].sent(StreamStart))
+    starts = len(pair[PARIS].sent(StreamBeginning))
     pair.pass_time(3.0)
-    assert len(pair[PARIS].sent(StreamStart)) == starts
+    assert len(pair[PARIS].sent(StreamBeginning)) == starts
 
 
 def test_a_successor_hears_of_no_gap_where_its_predecessor_had_everything(pair: LinkedNodes) -> None:
@@ -459,7 +459,7 @@ def test_a_data_directory_that_is_lost_twice_leaves_one_gap_from_the_first_loss(
     pair.publish(PARIS, b"one")
     lose_lyon(pair)
     pair.publish(PARIS, b"two")
-    pair.loses = lambda message: isinstance(message, StreamStart)
+    pair.loses = lambda message: isinstance(message, StreamBeginning)
     pair.link(PARIS, LYON_2)
     pair.settle()
     lose_lyon(pair, LYON_3)
@@ -501,7 +501,7 @@ def test_late_words_of_a_site_that_was_replaced_are_dropped(pair: LinkedNodes) -
     before = len(pair[PARIS].done)
     pair.receive(PARIS, link, SiteNumbers(0, (PARIS,)))
     pair.receive(PARIS, link, Packet(LYON, 2, 1, b"\x01", (StreamPart(0, 1, 1),), (0,), (b"one",)))
-    pair.receive(PARIS, link, StreamStart(LYON, PARIS, 0, 0, 9, "full"))
+    pair.receive(PARIS, link, StreamBeginning(LYON, PARIS, 0, 0, 9, "full"))
     pair.receive(PARIS, link, Advertisement(LYON, 99, 0, EVERYTHING.text, b""))
     assert pair[PARIS].done[before:] == []
     assert pair[PARIS].imported(LYON) == [b"one"]
@@ -560,7 +560,7 @@ def test_a_digest_of_a_hundred_thousand_sites_asks_for_none_that_is_unknown(pair
     versions = tuple((made_up(number), 1) for number in range(100_000))
     assert pair[PARIS].node.received(1, AdvertisementDigest(versions), 0.0) == []
     news = AdvertisementDigest(((LYON, 99),) * 1000)
-    assert pair[PARIS].node.received(1, news, 0.0) == [Send(1, AdvertisementRequest(LYON))]
+    assert pair[PARIS].node.received(1, news, 0.0) == [SendMessage(1, AdvertisementRequest(LYON))]
 
 
 def test_a_request_for_what_is_unknown_has_no_answer(pair: LinkedNodes) -> None:

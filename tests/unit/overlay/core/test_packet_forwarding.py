@@ -2,7 +2,7 @@ import pytest
 
 from culver.overlay.core.link_states import LinkStates
 from culver.overlay.core.neighbours import Neighbours
-from culver.overlay.core.node_instructions import Refuse, Send
+from culver.overlay.core.node_instructions import Refuse, SendMessage
 from culver.overlay.core.outgoing_streams import WindowPacket
 from culver.overlay.core.overlay_messages import MOST_HOPS, LinkState, Packet, SiteNumbers, StreamPart
 from culver.overlay.core.packet_forwarding import PacketForwarding, PacketRefused
@@ -34,12 +34,12 @@ def packet(origin: str, *, hops: int = 1, bits: int, sites: int, broadcast: bool
 def test_a_packet_is_divided_by_the_next_hop() -> None:
     forwarding, _ = forwarding_at(PARIS)
     assert forwarding.send(window(BONN, LYON, OSLO)) == [
-        Send(1, SiteNumbers(0, (BONN, LYON))),
-        Send(1, packet(PARIS, bits=0b11, sites=2)),
-        Send(2, SiteNumbers(0, (OSLO,))),
-        Send(2, packet(PARIS, bits=0b1, sites=1)),
+        SendMessage(1, SiteNumbers(0, (BONN, LYON))),
+        SendMessage(1, packet(PARIS, bits=0b11, sites=2)),
+        SendMessage(2, SiteNumbers(0, (OSLO,))),
+        SendMessage(2, packet(PARIS, bits=0b1, sites=1)),
     ]
-    assert forwarding.send(window(LYON)) == [Send(1, packet(PARIS, bits=0b10, sites=1))]
+    assert forwarding.send(window(LYON)) == [SendMessage(1, packet(PARIS, bits=0b10, sites=1))]
 
 
 def test_a_packet_goes_on_to_the_rest_of_its_destinations() -> None:
@@ -50,8 +50,8 @@ def test_a_packet_goes_on_to_the_rest_of_its_destinations() -> None:
     assert streams == {BONN: PART, LYON: PART}
     del streams[LYON]
     assert forwarding.forward(2, came, streams) == [
-        Send(1, SiteNumbers(0, (BONN,))),
-        Send(1, packet(PARIS, hops=2, bits=0b1, sites=1)),
+        SendMessage(1, SiteNumbers(0, (BONN,))),
+        SendMessage(1, packet(PARIS, hops=2, bits=0b1, sites=1)),
     ]
 
 
@@ -64,12 +64,12 @@ def test_a_packet_does_not_go_back_where_it_came_from() -> None:
 
 def test_a_packet_for_more_than_the_threshold_goes_to_every_site() -> None:
     forwarding, _ = forwarding_at(PARIS, threshold=0.5)
-    assert [each.link for each in forwarding.send(window(BONN)) if isinstance(each, Send)] == [1, 1]
+    assert [each.link for each in forwarding.send(window(BONN)) if isinstance(each, SendMessage)] == [1, 1]
     assert forwarding.send(window(BONN, LYON)) == [
-        Send(1, SiteNumbers(1, (LYON,))),
-        Send(1, packet(PARIS, bits=0b11, sites=2, broadcast=True)),
-        Send(2, SiteNumbers(0, (BONN, LYON))),
-        Send(2, packet(PARIS, bits=0b11, sites=2, broadcast=True)),
+        SendMessage(1, SiteNumbers(1, (LYON,))),
+        SendMessage(1, packet(PARIS, bits=0b11, sites=2, broadcast=True)),
+        SendMessage(2, SiteNumbers(0, (BONN, LYON))),
+        SendMessage(2, packet(PARIS, bits=0b11, sites=2, broadcast=True)),
     ]
 
 
@@ -77,7 +77,7 @@ def test_a_broadcast_goes_on_along_the_tree_only() -> None:
     forwarding, _ = forwarding_at(LYON)
     came = packet(PARIS, bits=0b1, sites=1, broadcast=True)
     sends = forwarding.forward(2, came, {OSLO: PART})
-    assert [each.link for each in sends if isinstance(each, Send)] == [1, 1]
+    assert [each.link for each in sends if isinstance(each, SendMessage)] == [1, 1]
     assert forwarding.forward(1, came, {OSLO: PART}) == [
         Refuse(PARIS, "a broadcast packet that came another way")
     ]
