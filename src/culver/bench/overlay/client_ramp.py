@@ -49,16 +49,16 @@ class Ramp:
 
 @dataclass(slots=True)
 class RampResult:
-    """Counts by second. `delivered_after` is by the second of arrival; what came after the last second of the ramp
-    and one more is late. `link_use` is that of the busiest link, as bytes in each second."""
+    """Counts by second, for the time of the ramp and one second more; `delivered` is by the second of arrival.
+    `link_use` is that of the busiest link, as bytes in each second."""
 
     published: list[int]
     due: list[int]
     delivered: list[int]
-    missing: int
     behind_seconds: float
     cpu_seconds: list[float] = field(default_factory=list)
     link_use: list[float] = field(default_factory=list)
+    events_per_packet: float = 0.0
 
     @property
     def total_due(self) -> int:
@@ -108,6 +108,7 @@ async def _run(brokers: RealBrokers, draw: WorkloadDraw, ramp: Ramp) -> RampResu
         chosen = np.random.default_rng(1).integers(len(payloads), size=len(times))
         due = draw.spread(count).matched[chosen]
         cpu = brokers.cpu_seconds()
+        before = await asyncio.to_thread(brokers.events_and_packets) if count > 1 else (0, 0)
         start = time.perf_counter() + 0.05
         watching = tasks.create_task(_watch_links(brokers, start, seconds)) if count > 1 else None
         sending = [
@@ -123,6 +124,7 @@ async def _run(brokers: RealBrokers, draw: WorkloadDraw, ramp: Ramp) -> RampResu
         link_use = await watching if watching is not None else []
         await _until(lambda: int(delivered.sum()) >= int(due.sum()), _DRAIN_SECONDS)
         missing = int(due.sum()) - int(delivered.sum())
+        after = await asyncio.to_thread(brokers.events_and_packets) if count > 1 else (0, 0)
         for each in listening:
             each.cancel()
     if missing > 0:
@@ -131,10 +133,10 @@ async def _run(brokers: RealBrokers, draw: WorkloadDraw, ramp: Ramp) -> RampResu
         np.bincount(times.astype(int), minlength=seconds).tolist(),
         np.bincount(times.astype(int), due, minlength=seconds).astype(int).tolist(),
         delivered[:seconds].tolist(),
-        missing,
         max(behind),
-        [after - before for after, before in zip(brokers.cpu_seconds(), cpu, strict=True)],
+        [now - then for now, then in zip(brokers.cpu_seconds(), cpu, strict=True)],
         link_use,
+        (after[0] - before[0]) / max(1, after[1] - before[1]),
     )
 
 

@@ -39,7 +39,7 @@ class OverlayPlan:
     # Real brokers: as many as this machine bears beside their clients.
     real_networks: Sequence[int] = (1, 2, 4)
     real_seconds: float = 20.0
-    real_rate: float = 2_000.0
+    real_rate: float = 1_000.0
     single_rate: float = 1_500.0
 
     # Ways to route, on W3.

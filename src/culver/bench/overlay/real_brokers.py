@@ -78,6 +78,12 @@ class RealBrokers:
             for link in self.overlay(broker)["links"]
         }
 
+    def events_and_packets(self) -> tuple[int, int]:
+        """How many messages of others all sites have got so far, and in how many packets."""
+        documents = [self.overlay(broker) for broker in range(len(self.sites))]
+        events = sum(site["events_received"] for each in documents for site in each["sites"])
+        return events, sum(each["totals"]["packets_received"] for each in documents)
+
     def cpu_seconds(self) -> list[float]:
         return [site.cpu_seconds() for site in self.sites]
 

@@ -3,6 +3,7 @@
 Brokers and clients share the machine's cores, so the rates stay below the paper's.
 """
 
+import os
 import tempfile
 from functools import partial
 from pathlib import Path
@@ -87,7 +88,7 @@ def several_brokers(plan: OverlayPlan, brokers: int, tell: Tell) -> ExperimentRe
                 what=LINK_USE,
                 unit="%",
                 ours=use,
-                note="of 1 MB/s, one direction, all frames",
+                note=f"of 1 MB/s, one direction, all frames; {run.events_per_packet:.1f} messages in a packet",
             )
         )
     result.plots.append(_plot(f"figure-5-{brokers}-real", f"Figure 5: {brokers} brokers, real", run))
@@ -109,7 +110,7 @@ def _last_second(run: RampResult) -> int:
 
 def _cpu_note(run: RampResult, plan: OverlayPlan) -> str:
     cores = sum(run.cpu_seconds) / plan.real_seconds
-    return f"brokers took {cores:.2f} cores on average"
+    return f"brokers took {cores:.2f} cores on average; load {os.getloadavg()[0]:.1f}"
 
 
 def _late_note(run: RampResult) -> str:
