@@ -28,7 +28,7 @@ def _records(tmp_path: Path, *flags: str) -> list[dict[str, Any]]:
 def test_a_quick_run_has_a_real_broker_and_compares_ways_to_route(tmp_path: Path) -> None:
     records = _records(tmp_path, "--figure", "2", "--figure", "3", "--routing")
     found = {(record["experiment"], record["what"], record["policy"]): record for record in records}
-    assert {experiment for experiment, _, _ in found} == {"2", "3", "traffic", "tables"}
+    assert {experiment for experiment, _, _ in found} == {"2", "3", "traffic", "reach", "tables"}
     assert found["2", "matching clients", None]["paper"] == 4.2
     deliveries = found["3", "deliveries of a message", None]
     assert (deliveries["paper"], deliveries["how"]) == (27, "real")

@@ -25,6 +25,7 @@ from culver.simulation.overlay_baselines import (
     RoutingPolicy,
     encoded_of,
     linked_sites,
+    names_only,
     without_destinations,
 )
 from culver.simulation.overlay_oracle import OverlayOracle
@@ -102,6 +103,7 @@ __all__ = [
     "check_replay",
     "encoded_of",
     "linked_sites",
+    "names_only",
     "node_of_server",
     "replay_command",
     "run_seed",

@@ -26,7 +26,8 @@ from culver.bench.overlay.packet_routes import (
     route_table,
 )
 from culver.bench.overlay.simulated_figures import UNDELIVERED, SimulatedFigures
-from culver.bench.overlay.site_traffic import PACKETS, count_traffic
+from culver.bench.overlay.site_reach import sites_reached
+from culver.bench.overlay.site_traffic import PACKETS, count_traffic, wanted_events
 from culver.bench.workloads import named
 from culver.config import UNLIMITED_FILTERS
 from culver.model.language import parse
@@ -210,6 +211,17 @@ def test_ways_to_route_differ_in_what_they_send_and_none_loses_anything() -> Non
     assert found["exact"].unwanted == 0
     assert found["flooding"].crossings == events * topology.flooded_copies
     assert found["b-drp"].bytes[PACKETS] < found["flooding"].bytes[PACKETS]
+
+
+def test_an_event_reaches_more_sites_the_less_their_predicates_say() -> None:
+    workload = named("W3")
+    predicates = [parse(text, UNLIMITED_FILTERS) for text in workload.filters(12, 3)]
+    batch = workload.event_batch(200, 3)
+    reached = sites_reached([predicates[site::6] for site in range(6)], batch)
+    order = ("exact", "b-drp", "b-drp, paper's encoding", "names-only")
+    assert [reached[name] for name in order] == sorted(reached.values())
+    wanted = [frozenset.union(*wanted_events(batch, predicates[site::6])) for site in range(6)]
+    assert reached["exact"] == pytest.approx(sum(map(len, wanted)) / 200)
 
 
 # --- records ------------------------------------------------------------------------------------------

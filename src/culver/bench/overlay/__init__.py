@@ -17,5 +17,6 @@ packet_routes       the way of every message, by the objects of production
 broker_queues       hot: brokers and links as queues
 
 site_traffic        bytes on links of 42 sites, with B-DRP and other ways to route
+site_reach          how many sites an event reaches, by the number of predicates of a site
 encoded_tables      size of encoded predicates, and time to match against them
 """

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from culver.bench.bench_frame import Record, Tell
 from culver.bench.line_plot import check_plotting, save_plots
-from culver.bench.overlay import encoded_tables, real_figures, simulated_figures, site_traffic
+from culver.bench.overlay import encoded_tables, real_figures, simulated_figures, site_reach, site_traffic
 from culver.bench.overlay.broker_costs import BrokerCosts, measure_costs
 from culver.bench.overlay.overlay_findings import COMPUTED, REAL, ExperimentResult, OverlayFinding
 from culver.bench.overlay.overlay_plan import OverlayPlan
@@ -56,6 +56,7 @@ def _b_drp(plan: OverlayPlan, tell: Tell) -> Iterator[ExperimentResult]:
         yield simulated.large_network()
     if plan.compares_routing:
         yield site_traffic.measure(plan, tell)
+        yield site_reach.measure(plan, tell)
         yield encoded_tables.measure(plan, tell)
 
 

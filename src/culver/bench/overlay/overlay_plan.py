@@ -45,6 +45,8 @@ class OverlayPlan:
     # Ways to route, on W3.
     traffic_sites: int = paper.LARGE_NETWORK
     traffic_events: int = 1_260
+    predicates_per_site: Sequence[int] = (1, 2, 5, 10)
+    reach_events: int = 2_048
     table_sites: int = 1_000
     table_events: int = 8_192
     table_rounds: int = 7
@@ -75,6 +77,8 @@ def quick_plan(figures: Sequence[str], compares_routing: bool, data_dir: Path | 
         single_rate=50.0,
         traffic_sites=4,
         traffic_events=40,
+        predicates_per_site=(1, 2),
+        reach_events=256,
         table_sites=50,
         table_events=512,
         table_rounds=1,
