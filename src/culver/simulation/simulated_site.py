@@ -310,6 +310,7 @@ class SimulatedSite:
                     self._import(each)
                 case MoveCursor(site, offset):
                     self._move_cursor(site, offset + 1)
+                    self._flush_soon()
                 case Rewind(site, after):
                     if site in self.disk.mailboxes:
                         self._read[site] = _after(self.disk.mailboxes[site].offsets, after)
@@ -426,8 +427,11 @@ class SimulatedSite:
             if items:
                 self._read[site] = read
                 node.offered(site, node.outgoing.generation(site), items)
-                if self._flush is None:
-                    self._flush = self._clock.after(_FLUSH_SECONDS, self._flush_now)
+                self._flush_soon()
+
+    def _flush_soon(self) -> None:
+        if self._flush is None:
+            self._flush = self._clock.after(_FLUSH_SECONDS, self._flush_now)
 
     def _flush_now(self) -> None:
         self._flush = None

@@ -238,7 +238,8 @@ class OverlayNode:
             for site in self._replaced.owing():
                 if site in self.outgoing:
                     self._start_stream(site, 0)
-        return self._take()
+        # What waited for an acknowledgement may go now, though nothing more is offered.
+        return self.flush(now)
 
     def _go_beyond(self) -> None:
         """Go on above what an earlier run has said. A copy of the data directory that runs elsewhere does the same,

@@ -157,6 +157,18 @@ def test_a_site_that_notices_a_hole_asks_at_once(pair: LinkedNodes) -> None:
     assert pair[LYON].imported(PARIS) == [b"one", b"two"]
 
 
+def test_what_waits_for_an_acknowledgement_goes_without_another_offer(pair: LinkedNodes) -> None:
+    node, large = pair[PARIS].node, bytes(40_000)
+    node.position = 2
+    node.offered(LYON, node.outgoing.generation(LYON), [(0, large), (1, large)])
+    node.flush(0.0)
+    node.received(1, StreamAcknowledgement(LYON, PARIS, 0, 1, False), 0.1)
+    pair.do(PARIS, node.tick(0.2))
+    (packet,) = pair[PARIS].sent(Packet)
+    assert isinstance(packet, Packet)
+    assert packet.offsets == (1,)
+
+
 def test_a_disk_that_refuses_acknowledges_nothing(pair: LinkedNodes) -> None:
     pair[LYON].appends = False
     pair.publish(PARIS, b"one")
