@@ -74,7 +74,8 @@ class Site:
 class LinkedNodes:
     """`loses` decides whether a frame is lost on its way."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: NodeSettings | None = None) -> None:
+        self.settings = settings or NodeSettings()
         self.now = 0.0
         self.sites: dict[str, Site] = {}
         self.frames: deque[tuple[str, int, bytes]] = deque()
@@ -86,7 +87,7 @@ class LinkedNodes:
 
     def add(self, *keys: str, boot: int = 1, settings: NodeSettings | None = None) -> None:
         for key in keys:
-            self.sites[key] = Site(OverlayNode(key, boot, 0, {}, settings or NodeSettings()))
+            self.sites[key] = Site(OverlayNode(key, boot, 0, {}, settings or self.settings))
 
     def restart(self, key: str, boot: int) -> None:
         """Begin a new run with the log and the mailboxes of the old one; everything else is forgotten."""
@@ -97,7 +98,7 @@ class LinkedNodes:
         for _, origin, offset in old.log:
             if origin is not None:
                 positions[origin] = offset + 1
-        node = OverlayNode(key, boot, len(old.log), positions, NodeSettings())
+        node = OverlayNode(key, boot, len(old.log), positions, self.settings)
         for site, mailbox in old.mailboxes.items():
             acknowledged = old.node.outgoing.acknowledged_position(site)
             node.restore(site, mailbox.predicate, 0, acknowledged)
