@@ -40,6 +40,7 @@ class OverlayOracle(OverlayWatcher):
         self._gaps: dict[tuple[str, str], list[AnnounceGap]] = defaultdict(list)
         self._crossings: Counter[tuple[str, int, str, str]] = Counter()
         self.refusals: Counter[str] = Counter()
+        self.gap_reasons: Counter[str] = Counter()
         self.deliveries = 0
         self.packets = 0
 
@@ -64,6 +65,7 @@ class OverlayOracle(OverlayWatcher):
     def gap(self, site: SimulatedSite, gap: AnnounceGap) -> None:
         self._run.record("gap", site.key, gap.origin, gap.start, gap.end, gap.reason)
         self._gaps[site.key, gap.origin].append(gap)
+        self.gap_reasons[gap.reason] += 1
 
     def refused(self, site: SimulatedSite, refusal: Refuse) -> None:
         self.refusals[refusal.reason] += 1

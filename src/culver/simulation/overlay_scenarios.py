@@ -12,6 +12,7 @@ from culver.matching import EncodedFilter, EncodedPredicate, PredicateSummary, p
 from culver.model.columns import encode as encode_events
 from culver.model.formats import parse_event
 from culver.model.language import Predicate, evaluate, parse
+from culver.overlay.core.overlay_node import FORGOTTEN
 from culver.simulation.overlay_oracle import OverlayOracle
 from culver.simulation.seeded_run import SeededRun
 from culver.simulation.simulated_network import LinkQuality, Partition, SimulatedNetwork
@@ -155,6 +156,8 @@ class _World:
         """Let everything arrive, and check it."""
         self.run.clock.run_for(_CHECK_SECONDS)
         self.oracle.check(self.sites, everything=everything)
+        for reason in self.oracle.gap_reasons.keys() - {FORGOTTEN}:
+            self.run.violate(f"a gap is announced though no mailbox loses anything: {reason}")
         for reason, count in sorted(self.oracle.refusals.items()):
             self.run.record("refused", reason, count)
         self.run.record("deliveries", self.oracle.deliveries)

@@ -106,6 +106,7 @@ def test_a_loss_is_excused_by_an_announced_gap(
     story.receive(1, 2)
     story.oracle.gap(story.lyon, gap)
     assert (story.violations(paris_is_lost=paris_is_lost) == []) == is_excused
+    assert story.oracle.gap_reasons == {gap.reason: 1}
 
 
 def test_a_promise_outlives_the_run_that_was_given_it() -> None:
