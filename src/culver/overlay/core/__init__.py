@@ -10,5 +10,6 @@ outgoing_streams    from the mailboxes of other sites to packets
 incoming_streams    from packets to the log
 replaced_sites      sites that lost their data directories
 node_instructions   what the shell is asked to do
+outbox              the instructions of one call
 overlay_node        all of these as one site
 """

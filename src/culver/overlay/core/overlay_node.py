@@ -31,12 +31,11 @@ from culver.overlay.core.node_instructions import (
     CloseLink,
     Instruction,
     MoveCursor,
-    Refuse,
     Register,
     Rewind,
-    SendMessage,
     Unregister,
 )
+from culver.overlay.core.outbox import Outbox
 from culver.overlay.core.outgoing_streams import Offered, OutgoingStreams
 from culver.overlay.core.overlay_messages import (
     MOST_HOPS,
@@ -105,7 +104,7 @@ class OverlayNode:
         self._checked_at = float("-inf")
         self._known_ends: dict[str, int] = {}
         self._replaced = ReplacedSites(own)
-        self._out: list[Instruction] = []
+        self._out = Outbox(self.states, self._neighbours)
         self._originate()
 
     # --- links ----------------------------------------------------------------------------------------
@@ -114,7 +113,7 @@ class OverlayNode:
         self._neighbours.open(link, peer, cost)
         self._tell_everything(link, now)
         self._links_changed()
-        return self._take()
+        return self._out.take()
 
     def link_closed(self, link: int, now: float) -> list[Instruction]:
         peer = self._neighbours.close(link)
@@ -123,7 +122,7 @@ class OverlayNode:
             if other is not None:  # what was under way on the closed link may be lost
                 self._tell_everything(other, now)
             self._links_changed()
-        return self._take()
+        return self._out.take()
 
     def received(self, link: int, message: OverlayMessage, now: float) -> list[Instruction]:
         """Take a message of a neighbour. What is wrong with it is refused, and changes nothing."""
@@ -141,15 +140,15 @@ class OverlayNode:
             case AdvertisementRequest():
                 whole = self.book.whole(message.site)
                 if whole is not None:
-                    self._send(link, whole)
+                    self._out.send(link, whole)
             case SiteNumbers():
                 if not self._neighbours[link].numbers.learn(message):
                     # No later number would be right either. A new link begins at 0.
-                    self._refuse(self._neighbours[link].site, "site numbers out of turn")
+                    self._out.refuse(self._neighbours[link].site, "site numbers out of turn")
                     self._out.append(CloseLink(link, "site numbers out of turn"))
             case _:
                 self._on_routed(link, message, now)
-        return self._take()
+        return self._out.take()
 
     # --- predicates -----------------------------------------------------------------------------------
 
@@ -163,8 +162,8 @@ class OverlayNode:
         """This site's own subscribers want what the predicate matches, from now on."""
         message = self.book.change(predicate)
         if message is not None:
-            self._flood(message)
-        return self._take()
+            self._out.flood(message)
+        return self._out.take()
 
     def registered(
         self, site: str, version: int, predicate: EncodedPredicate, position: int, acknowledged: int
@@ -179,7 +178,7 @@ class OverlayNode:
             self.outgoing.reach(site, self.states.reaches(site))
             self._start_stream(site, acknowledged)
         self._register_next(site)
-        return self._take()
+        return self._out.take()
 
     def registration_failed(self, site: str) -> list[Instruction]:
         """A Register could not be carried out now; the next `tick` asks again."""
@@ -197,10 +196,10 @@ class OverlayNode:
         """Send what is offered, as far as it may be under way."""
         packets, gaps = self.outgoing.flush(now)
         for packet in packets:
-            self._out += self._forwarding.send(packet)
+            self._out.extend(self._forwarding.send(packet))
         for site, gap in gaps:
-            self._route(StreamBeginning(self.own, site, 0, gap.start, gap.end, gap.reason))
-        return self._take()
+            self._out.route(StreamBeginning(self.own, site, 0, gap.start, gap.end, gap.reason))
+        return self._out.take()
 
     # --- log ------------------------------------------------------------------------------------------
 
@@ -210,7 +209,7 @@ class OverlayNode:
         if piece is not None:
             self._out.append(Append(origin, piece.end, piece.events))
         self._acknowledge(origin, self.incoming.durable(origin), wants_more=False)
-        return self._take()
+        return self._out.take()
 
     def append_failed(self, origin: str) -> list[Instruction]:
         """An Append could not be carried out. The stream comes again, because nothing is acknowledged."""
@@ -230,7 +229,7 @@ class OverlayNode:
                 del self._known_ends[site]
             self._originate()
             for link in self._neighbours.links():
-                self._send(link, AdvertisementDigest(self.book.versions()))
+                self._out.send(link, AdvertisementDigest(self.book.versions()))
         if now - self._checked_at >= _CHECK_SECONDS:
             self._checked_at = now
             self._go_beyond()
@@ -248,14 +247,14 @@ class OverlayNode:
             self._sequence = self._earlier_sequence
             self._originate()
         if self._earlier_version > self.book.version:
-            self._flood(self.book.go_beyond(self._earlier_version))
+            self._out.flood(self.book.go_beyond(self._earlier_version))
 
     # --- routes ---------------------------------------------------------------------------------------
 
     def _tell_everything(self, link: int, now: float) -> None:
         for state in self.states.taken_since(now - _TOLD_SECONDS):
-            self._send(link, state)
-        self._send(link, AdvertisementDigest(self.book.versions()))
+            self._out.send(link, state)
+        self._out.send(link, AdvertisementDigest(self.book.versions()))
 
     def _links_changed(self) -> None:
         self._originate()
@@ -267,28 +266,28 @@ class OverlayNode:
         links = tuple(sorted(self._neighbours.costs().items()))
         state = LinkState(self.own, self._sequence, links, self.position)
         self.states.take(state, 0.0)
-        self._flood(state)
+        self._out.flood(state)
 
     def _on_link_state(self, link: int, state: LinkState, now: float) -> None:
         peer = self._neighbours[link].site
         before = self.states.states.get(state.site)
         if state.site == self.own:
             if state.sequence > self._sequence:
-                self._refuse(peer, "a link state of this site that this run did not send")
+                self._out.refuse(peer, "a link state of this site that this run did not send")
                 self._earlier_sequence = max(self._earlier_sequence, state.sequence)
         elif before is not None and before.sequence >= state.sequence:
             if before.sequence > state.sequence:
-                self._send(link, before)
+                self._out.send(link, before)
         elif before is None and len(self.states.states) >= self._settings.most_sites:
-            self._refuse(peer, "more sites than overlay.most_sites")
+            self._out.refuse(peer, "more sites than overlay.most_sites")
         elif len(state.links) > self._settings.most_sites or not all(
             is_site_key(site) for site in (state.site, *(site for site, _ in state.links))
         ):
-            self._refuse(peer, "a link state that no site can have")
+            self._out.refuse(peer, "a link state that no site can have")
         else:
             changes = self.states.changes
             self.states.take(state, now)
-            self._flood(state, but=link)
+            self._out.flood(state, but=link)
             self._heard_position(state.site, state.position)
             if self.states.changes != changes:
                 self._graph_changed()
@@ -317,12 +316,6 @@ class OverlayNode:
         if self.book.sites.pop(site, None) is not None:
             self._out.append(Unregister(site))
 
-    def _flood(self, message: OverlayMessage, but: int | None = None) -> None:
-        """Send to every neighbour once, except to the one that a link leads to."""
-        source = self._neighbours[but].site if but is not None else None
-        for link in self._neighbours.links(but=source):
-            self._send(link, message)
-
     # --- advertisements -------------------------------------------------------------------------------
 
     def _on_advertisement(self, link: int, message: Advertisement, now: float) -> None:
@@ -333,19 +326,19 @@ class OverlayNode:
         if not self._is_news(message.site, message.version):
             return
         if not self.book.fits(message):
-            self._send(link, AdvertisementRequest(message.site))
+            self._out.send(link, AdvertisementRequest(message.site))
             return
         try:
             self.book.take(message, now)
         except InvalidFilter as exc:
             if message.base:
-                self._send(link, AdvertisementRequest(message.site))
+                self._out.send(link, AdvertisementRequest(message.site))
             else:
                 reason = f"an advertisement that cannot be taken: {exc.message}"
-                self._refuse(peer, reason)
-                self._route(AdvertisementApplied(self.own, message.site, 0, message.version, 0, reason))
+                self._out.refuse(peer, reason)
+                self._out.route(AdvertisementApplied(self.own, message.site, 0, message.version, 0, reason))
             return
-        self._flood(message, but=link)
+        self._out.flood(message, but=link)
         self._register_next(message.site)
 
     def _on_digest(self, link: int, message: AdvertisementDigest) -> None:
@@ -353,7 +346,7 @@ class OverlayNode:
             if site == self.own:
                 self._earlier_version = max(self._earlier_version, version)
             elif self._is_news(site, version):
-                self._send(link, AdvertisementRequest(site))
+                self._out.send(link, AdvertisementRequest(site))
 
     def _is_news(self, site: str, version: int) -> bool:
         """Whether to take an advertisement: only of sites with a link state, whose number is limited."""
@@ -366,12 +359,12 @@ class OverlayNode:
                 self._register_next(site)
         for site in self.states.reachable():
             if site not in self.book.sites or not self.book.is_answered(site):
-                self._route(AdvertisementCheck(self.own, site, 0, self.book.version))
+                self._out.route(AdvertisementCheck(self.own, site, 0, self.book.version))
 
     def _on_check(self, link: int, site: str, version: int) -> None:
         self.book.confirm(site, version)
         if self._is_news(site, version):
-            self._send(link, AdvertisementRequest(site))
+            self._out.send(link, AdvertisementRequest(site))
         elif site in self.book.sites and not self.book.sites[site].registering:
             self._register_next(site)
 
@@ -382,10 +375,10 @@ class OverlayNode:
         if wanted is not None:
             self._out.append(Register(site, *wanted))
         elif known.refusal:
-            self._refuse(site, known.refusal)
-            self._route(AdvertisementApplied(self.own, site, 0, known.heard, 0, known.refusal))
+            self._out.refuse(site, known.refusal)
+            self._out.route(AdvertisementApplied(self.own, site, 0, known.heard, 0, known.refusal))
         elif known.registered and not known.registering and site in self.outgoing:
-            self._route(AdvertisementApplied(self.own, site, 0, known.registered, known.position, ""))
+            self._out.route(AdvertisementApplied(self.own, site, 0, known.registered, known.position, ""))
 
     # --- packets --------------------------------------------------------------------------------------
 
@@ -393,7 +386,7 @@ class OverlayNode:
         try:
             streams = self._forwarding.destinations(link, packet)
         except PacketRefused as exc:
-            self._refuse(exc.source, exc.reason)
+            self._out.refuse(exc.source, exc.reason)
             return
         if packet.origin in self._replaced:
             return  # it was under way when the site came back as another
@@ -401,7 +394,7 @@ class OverlayNode:
         if own is not None:
             self._receive(packet, own, now)
         if streams or packet.broadcast:
-            self._out += self._forwarding.forward(link, packet, streams)
+            self._out.extend(self._forwarding.forward(link, packet, streams))
 
     def _receive(self, packet: Packet, part: StreamPart, now: float) -> None:
         self._heard_position(packet.origin, part.end)
@@ -413,20 +406,13 @@ class OverlayNode:
                 self._acknowledge(packet.origin, position, wants_more)
 
     def _acknowledge(self, origin: str, position: int, wants_more: bool) -> None:
-        self._route(StreamAcknowledgement(self.own, origin, 0, position, wants_more))
+        self._out.route(StreamAcknowledgement(self.own, origin, 0, position, wants_more))
 
     # --- routed messages ------------------------------------------------------------------------------
 
-    def _route(self, message: Routed) -> None:
-        """Send a message one hop on. It is lost where there is no way: whoever waits for it asks again."""
-        neighbour = self.states.next_hop(message.destination)
-        link = None if neighbour is None else self._neighbours.link_to(neighbour)
-        if link is not None:
-            self._send(link, message)
-
     def _on_routed(self, link: int, message: Routed, now: float) -> None:
         if message.source == self.own or message.source not in self.states.states:
-            self._refuse(self._neighbours[link].site, "a message of a forged or unknown source")
+            self._out.refuse(self._neighbours[link].site, "a message of a forged or unknown source")
         elif message.source in self._replaced:
             pass  # it was under way when the site came back as another
         elif message.destination == self.own:
@@ -435,9 +421,9 @@ class OverlayNode:
             else:
                 self._on_own(message, now)
         elif message.hops >= MOST_HOPS:
-            self._refuse(message.source, "a message in a loop")
+            self._out.refuse(message.source, "a message in a loop")
         else:
-            self._route(msgspec.structs.replace(message, hops=message.hops + 1))
+            self._out.route(msgspec.structs.replace(message, hops=message.hops + 1))
 
     def _on_own(
         self, message: StreamAcknowledgement | StreamBeginning | AdvertisementApplied, now: float
@@ -466,7 +452,7 @@ class OverlayNode:
         if site not in self.outgoing:
             return
         if position > self.position:
-            self._refuse(site, "an acknowledgement of what does not exist")
+            self._out.refuse(site, "an acknowledgement of what does not exist")
             return
         before = self.outgoing.acknowledged_position(site)
         if self.outgoing.acknowledge(site, position, now):
@@ -488,19 +474,9 @@ class OverlayNode:
         owed = self._replaced.owed(site)
         if owed is not None:
             position, reason = owed, FORGOTTEN
-        self._route(StreamBeginning(self.own, site, 0, position, begin, reason))
+        self._out.route(StreamBeginning(self.own, site, 0, position, begin, reason))
 
     # --- all of them ----------------------------------------------------------------------------------
 
     def _heard_position(self, site: str, position: int) -> None:
         self._known_ends[site] = max(position, self._known_ends.get(site, 0))
-
-    def _send(self, link: int, message: OverlayMessage) -> None:
-        self._out.append(SendMessage(link, message))
-
-    def _refuse(self, source: str, reason: str) -> None:
-        self._out.append(Refuse(source, reason))
-
-    def _take(self) -> list[Instruction]:
-        out, self._out = self._out, []
-        return out
