@@ -54,7 +54,7 @@ def measure(plan: OverlayPlan, tell: Tell) -> ExperimentResult:
             how=COMPUTED,
             policy=name,
             brokers=sites,
-            setting="W3, one predicate a site",
+            setting="W3, predicates a site: 1",
         )
         result.findings += [
             finding(

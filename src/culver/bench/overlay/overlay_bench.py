@@ -74,8 +74,8 @@ def _cost_findings(costs: BrokerCosts) -> list[OverlayFinding]:
         for name, how, note in (
             ("take", REAL, "a message of a publisher, into the log"),
             ("deliver", REAL, "to one live subscriber"),
-            ("send", REAL, "more than take, where another site wants the message"),
             ("receive", REAL, "a message of another site, into the log"),
+            ("send", COMPUTED, "matched with another site's predicate, put into a packet"),
             ("forward", COMPUTED, "a packet to one neighbour"),
         )
     ]

@@ -23,6 +23,7 @@ class OverlayPlan:
     cost_events: int = 8_000
     messages: int = 1_000  # that all messages are drawn from
     networks: Sequence[int] = paper.NETWORKS
+    link_counts: Sequence[int] = (8, 10, 12, 14)  # of 8 brokers
     ramp_seconds: int = 40
     constant_rates: Sequence[int] = paper.CONSTANT_RATES
     constant_seconds: int = 10
@@ -61,6 +62,7 @@ def quick_plan(figures: Sequence[str], compares_routing: bool, data_dir: Path | 
         cost_events=200,
         messages=100,
         networks=(1, 8),
+        link_counts=(8, 12),
         ramp_seconds=3,
         constant_rates=(1_600,),
         constant_seconds=2,

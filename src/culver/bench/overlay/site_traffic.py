@@ -1,4 +1,4 @@
-"""Bytes on the links of 42 sites with W3's predicates, one for each site, under each way to route.
+"""Bytes on the links of 42 sites with W3's predicates, one or more for each site, under each way to route.
 
 Simulated sites, with the nodes of production, publish W3's events. Every frame is counted as the bytes that it has on
 a link:
@@ -60,33 +60,41 @@ _DRAIN_SECONDS = 30.0
 
 
 def measure(plan: OverlayPlan, tell: Tell) -> ExperimentResult:
-    workload = named("W3")
-    topology = paper_topology(plan.traffic_sites, SEED)
-    predicates = [parse(text, UNLIMITED_FILTERS) for text in workload.filters(topology.brokers, SEED)]
-    batch = workload.event_batch(plan.traffic_events, SEED)
-    payloads = [
-        b"%08d" % number + msgspec.json.encode(event)
-        for number, event in enumerate(workload.events(plan.traffic_events, SEED))
-    ]
+    workload, topology = named("W3"), paper_topology(plan.traffic_sites, SEED)
     result = ExperimentResult()
-    totals: dict[str, TrafficCount] = {}
-    for name, policy in ROUTING_POLICIES.items():
-        tell(f"{EXPERIMENT}: {name}, {topology.brokers} sites, {plan.traffic_events} events")
-        totals[name] = count_traffic(policy, topology, payloads, batch, predicates)
-    for name, count in totals.items():
-        result.findings += _findings(name, count, plan, topology)
-    for rival, target in (("names-only", "<= 0.5"), ("exact", None), ("flooding", None)):
-        finding = partial(_finding, policy="b-drp", sites=topology.brokers)
-        result.findings.append(
-            finding(
-                what=f"bytes of packets, against {rival}",
-                unit="times",
-                ours=totals["b-drp"].bytes[PACKETS] / totals[rival].bytes[PACKETS],
-                target=target,
-                note="packets and answers against "
-                f"{rival}'s: {totals['b-drp'].event_bytes / totals[rival].event_bytes:.2f} times",
+    for per_site in plan.predicates_per_site:
+        texts = workload.filters(per_site * topology.brokers, SEED)
+        predicates = [parse(text, UNLIMITED_FILTERS) for text in texts]
+        # All ways to route with one predicate a site, and the two that have a target with more.
+        names = tuple(ROUTING_POLICIES) if per_site == 1 else ("b-drp", "names-only")
+        events = plan.traffic_events if per_site == 1 else plan.traffic_events // 3
+        batch = workload.event_batch(events, SEED)
+        payloads = [
+            b"%08d" % number + msgspec.json.encode(event)
+            for number, event in enumerate(workload.events(events, SEED))
+        ]
+        totals: dict[str, TrafficCount] = {}
+        for name in names:
+            tell(
+                f"{EXPERIMENT}: {name}, {topology.brokers} sites with {per_site} predicates, {events} events"
             )
-        )
+            totals[name] = count_traffic(ROUTING_POLICIES[name], topology, payloads, batch, predicates)
+        for name, count in totals.items():
+            result.findings += _findings(name, count, events, topology, per_site)
+        ours = totals.pop("b-drp")
+        for name, other in totals.items():
+            result.findings.append(
+                _finding(
+                    what=f"bytes of packets, against {name}",
+                    unit="times",
+                    ours=ours.bytes[PACKETS] / other.bytes[PACKETS],
+                    policy="b-drp",
+                    sites=topology.brokers,
+                    per_site=per_site,
+                    target="<= 0.5" if name == "names-only" else None,
+                    note=f"with answers {ours.event_bytes / other.event_bytes:.2f} times",
+                )
+            )
     return result
 
 
@@ -127,8 +135,7 @@ class TrafficCount(OverlayWatcher):
 
     def appended(self, site: SimulatedSite, event: LoggedEvent) -> None:
         self.received += 1
-        (number,) = site.disk.subscriptions
-        self.unwanted += event.number not in self._wanted[number]
+        self.unwanted += not any(event.number in self._wanted[each] for each in site.disk.subscriptions)
 
     def advertised(self, site: SimulatedSite, predicate: EncodedPredicate) -> None:
         self.table_bytes += len(predicate.text)
@@ -141,13 +148,14 @@ def count_traffic(
     batch: pa.RecordBatch,
     predicates: Sequence[Predicate],
 ) -> TrafficCount:
-    """Publish every event once, site by site in turn. Raises BenchmarkFailed if a site misses one that it wants."""
+    """Spread predicates over sites in turn, and publish every event once, at each site in turn. Raises
+    BenchmarkFailed if a site misses one that it wants."""
     wanted = wanted_events(batch, predicates)
     clock, count = VirtualClock(), TrafficCount(wanted, floods=policy.name == "flooding")
     pool = policy.pool(payloads, batch, predicates)
     sites = linked_sites(policy, pool, topology.links, clock, Random(SEED), count)
     for number, site in enumerate(sites):
-        site.disk.subscriptions.add(number)
+        site.disk.subscriptions.update(range(number, len(predicates), len(sites)))
         site.start()
     clock.run_for(_SETTLE_SECONDS)
     # From here on, what is counted is due to events.
@@ -158,7 +166,10 @@ def count_traffic(
         sites[number % len(sites)].publish(number)
         clock.run_for(0.01)
     clock.run_for(_DRAIN_SECONDS)
-    due = sum(number % len(sites) != site for site, events in enumerate(wanted) for number in events)
+    due = 0
+    for place in range(len(sites)):
+        own = frozenset[int]().union(*wanted[place :: len(sites)])
+        due += sum(number % len(sites) != place for number in own)
     if count.delivered != due:
         raise BenchmarkFailed(f"{policy.name}: sites got {count.delivered} of {due} events that they want")
     return count
@@ -176,9 +187,10 @@ def wanted_events(batch: pa.RecordBatch, predicates: Sequence[Predicate]) -> lis
     return [frozenset(each) for each in events]
 
 
-def _findings(name: str, count: TrafficCount, plan: OverlayPlan, topology: Topology) -> list[OverlayFinding]:
-    finding = partial(_finding, policy=name, sites=topology.brokers)
-    events = plan.traffic_events
+def _findings(
+    name: str, count: TrafficCount, events: int, topology: Topology, per_site: int
+) -> list[OverlayFinding]:
+    finding = partial(_finding, policy=name, sites=topology.brokers, per_site=per_site)
     return [
         finding(
             what=f"{LINK_BYTES}, packets",
@@ -204,6 +216,7 @@ def _finding(
     ours: float,
     policy: str,
     sites: int,
+    per_site: int,
     target: str | None = None,
     note: str = "",
 ) -> OverlayFinding:
@@ -215,7 +228,7 @@ def _finding(
         how=SIMULATED,
         policy=policy,
         brokers=sites,
-        setting="W3, one predicate a site",
+        setting=f"W3, predicates a site: {per_site}",
         target=target,
         note=note,
     )
