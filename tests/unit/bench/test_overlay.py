@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from culver.bench.bench_command import overlay as overlay_command
-from culver.bench.overlay import bdrp_paper as paper, simulated_figures
+from culver.bench.overlay import bdrp_paper as paper, large_network, simulated_figures
 from culver.bench.overlay.broker_costs import BrokerCosts
 from culver.bench.overlay.broker_queues import run_queues
 from culver.bench.overlay.broker_topologies import SQUARE, Topology, paper_topology, waxman
@@ -245,7 +245,7 @@ def test_all_figures_are_simulated_with_given_costs() -> None:
         figures.growing_rate(FLOODING),
         figures.growing_rate(B_DRP),
         figures.constant_rates(),
-        figures.large_network(),
+        large_network.large_network(plan, COSTS, lambda text: None),
     ]
     findings = [finding for result in results for finding in result.findings] + figures.gain()
     assert {finding.experiment for finding in findings} == {"2", "4", "5", "6", "7", "4, 5"}

@@ -11,7 +11,8 @@ real_figures        figure 3, and figure 5 as far as one machine bears it
 real_brokers        linked sites in processes of their own; link_proxy limits their links
 client_ramp         clients that publish at a growing rate and count what they get
 
-simulated_figures   figures 2 and 4 to 7
+simulated_figures   figures 2 and 4 to 6
+large_network       figure 7
 broker_costs        what a message costs a real broker
 packet_routes       the way of every message, by the objects of production
 broker_queues       hot: brokers and links as queues

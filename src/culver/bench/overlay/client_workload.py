@@ -21,7 +21,7 @@ from culver.config import UNLIMITED_FILTERS
 from culver.matching import ColumnarFilter, EncodedFilter, EncodedPredicate, predicate_of
 from culver.model.columns import concat, encode
 from culver.model.formats import parse_event
-from culver.model.language import Predicate, parse
+from culver.model.language import parse
 from culver.simulation import encoded_of
 
 _LARGEST_INTEGER = 100
@@ -165,6 +165,3 @@ def batch_of_payloads(payloads: Sequence[bytes]) -> pa.RecordBatch:
 
 def varied(workload: ClientWorkload, **changes: int) -> ClientWorkload:
     return replace(workload, **changes)
-
-
-__all__ = ["SINGLE", "SPREAD", "ClientWorkload", "DrawnWorkload", "Predicate", "WorkloadDraw", "varied"]

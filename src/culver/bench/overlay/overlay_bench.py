@@ -7,7 +7,14 @@ from pathlib import Path
 
 from culver.bench.bench_frame import Record, Tell
 from culver.bench.line_plot import check_plotting, save_plots
-from culver.bench.overlay import encoded_tables, real_figures, simulated_figures, site_reach, site_traffic
+from culver.bench.overlay import (
+    encoded_tables,
+    large_network,
+    real_figures,
+    simulated_figures,
+    site_reach,
+    site_traffic,
+)
 from culver.bench.overlay.broker_costs import BrokerCosts, measure_costs
 from culver.bench.overlay.overlay_findings import COMPUTED, REAL, ExperimentResult, OverlayFinding
 from culver.bench.overlay.overlay_plan import OverlayPlan
@@ -53,7 +60,7 @@ def _b_drp(plan: OverlayPlan, tell: Tell) -> Iterator[ExperimentResult]:
     if "6" in wanted:
         yield simulated.constant_rates()
     if "7" in wanted:
-        yield simulated.large_network()
+        yield large_network.large_network(plan, costs, tell)
     if plan.compares_routing:
         yield site_traffic.measure(plan, tell)
         yield site_reach.measure(plan, tell)

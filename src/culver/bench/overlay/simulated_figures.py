@@ -1,4 +1,4 @@
-"""Figures 2 and 4 to 7 of B-DRP's paper, with brokers as queues whose costs this run has measured.
+"""Figures 2 and 4 to 6 of B-DRP's paper, with brokers as queues whose costs this run has measured.
 
 Figure 4 shows ActiveMQ, which floods (section 5.2.1). In its place stand our own brokers that flood: their costs are
 the same, so that routing alone differs.
@@ -16,7 +16,7 @@ from culver.bench.overlay import bdrp_paper as paper
 from culver.bench.overlay.broker_costs import BrokerCosts
 from culver.bench.overlay.broker_queues import QueueResult, run_queues
 from culver.bench.overlay.broker_topologies import paper_topology, waxman
-from culver.bench.overlay.client_workload import SPREAD, ClientWorkload, WorkloadDraw, varied
+from culver.bench.overlay.client_workload import SPREAD, WorkloadDraw
 from culver.bench.overlay.overlay_findings import COMPUTED, SIMULATED, ExperimentResult, OverlayFinding
 from culver.bench.overlay.overlay_plan import SEED, OverlayPlan
 from culver.bench.overlay.packet_routes import B_DRP, FLOODING, BrokerNetwork, RouteTable, route_table
@@ -26,7 +26,6 @@ UNDELIVERED, OUTPUT, LINK_USE = (
     "output at the last rate",
     "use of the busiest link",
 )
-IDEAL_SHARE, BEARABLE = "output at the last rate, of the ideal", "input that is delivered nearly whole"
 
 # Output that is at least this share of the ideal follows it.
 _NEARLY = 0.95
@@ -46,7 +45,7 @@ class SimulatedFigures:
 
     def model_of(self, brokers: int, rate: float, seconds: int) -> list[OverlayFinding]:
         """What the model says of a run on real brokers."""
-        run = self._run(brokers, B_DRP, _ramp(0.01 * rate, rate, seconds), seconds)
+        run = self._run(brokers, B_DRP, growing(0.01 * rate, rate, seconds), seconds)
         return list(self._growth_findings("5", B_DRP, brokers, rate, run))
 
     def growing_rate(self, policy: str) -> ExperimentResult:
@@ -59,7 +58,9 @@ class SimulatedFigures:
             self._tell(
                 f"figure {figure}: {policy}, {brokers} brokers, up to {last:,.0f} messages/s, simulated"
             )
-            run = self._run(brokers, policy, _ramp(paper.CLIENTS, last, plan.ramp_seconds), plan.ramp_seconds)
+            run = self._run(
+                brokers, policy, growing(paper.CLIENTS, last, plan.ramp_seconds), plan.ramp_seconds
+            )
             result.findings += self._growth_findings(figure, policy, brokers, last, run)
             name = f"figure-{figure}-{brokers}"
             title = f"Figure {figure}: {policy}, {brokers} brokers, simulated"
@@ -77,7 +78,7 @@ class SimulatedFigures:
         brokers, last = self._plan.networks[-1], paper.CLIENTS * paper.LAST_CLIENT_RATE
         seconds = self._plan.ramp_seconds
         ours, theirs = (
-            self._run(brokers, policy, _ramp(paper.CLIENTS, last, seconds), seconds)
+            self._run(brokers, policy, growing(paper.CLIENTS, last, seconds), seconds)
             for policy in (B_DRP, FLOODING)
         )
         finding = partial(
@@ -110,8 +111,8 @@ class SimulatedFigures:
         ]
 
     def _by_links(self, brokers: int) -> Iterator[OverlayFinding]:
-        """Other networks of the same diameter: flooding sends more copies the more links there are. The paper does not
-        tell how many its network has."""
+        """Other networks of the same diameter: flooding sends more copies the more links there are. How many the
+        paper's network has is not known."""
         drawn = self._spread.spread(brokers)
         rate, seconds = self._plan.constant_rates[0], self._plan.constant_seconds
         for links in self._plan.link_counts:
@@ -141,7 +142,7 @@ class SimulatedFigures:
             last, ramp = paper.CLIENTS * paper.LAST_CLIENT_RATE, self._plan.ramp_seconds
             for policy, table in zip((FLOODING, B_DRP), tables, strict=True):
                 run = run_queues(
-                    table, _ramp(paper.CLIENTS, last, ramp), ramp, paper.LINK_BYTES_PER_SECOND, SEED
+                    table, growing(paper.CLIENTS, last, ramp), ramp, paper.LINK_BYTES_PER_SECOND, SEED
                 )
                 yield finding(
                     what=UNDELIVERED,
@@ -181,48 +182,6 @@ class SimulatedFigures:
                     )
             title = f"Figure 6: output at constant rates, {policy}, simulated"
             result.plots.append(LinePlot(f"figure-6-{policy}", title, "messages/s", "deliveries/s", lines))
-        return result
-
-    def large_network(self) -> ExperimentResult:
-        """Figure 7."""
-        result = ExperimentResult()
-        plan = self._plan
-        network = BrokerNetwork(paper_topology(plan.large_network, SEED))
-        seconds, brokers = plan.ramp_seconds, plan.large_network
-        for name, settings in _variations(plan):
-            lines: dict[str, list[tuple[float, float]]] = {}
-            for setting, workload, bandwidth in settings:
-                self._tell(f"figure 7: {name}, {setting}, {brokers} brokers, simulated")
-                drawn = WorkloadDraw(workload, plan.large_messages, SEED).spread(brokers)
-                table = route_table(network, drawn, B_DRP, self._costs)
-                run = run_queues(table, _ramp(1.0, plan.large_rate, seconds), seconds, bandwidth, SEED)
-                lines[setting] = _points(run.published, run.delivered)
-                if name != "link capacity":
-                    lines[f"{setting}, ideal"] = _points(run.published, run.due)
-                elif "ideal" not in lines:
-                    lines["ideal"] = _points(run.published, run.due)
-                finding = partial(
-                    OverlayFinding,
-                    experiment="7",
-                    how=SIMULATED,
-                    policy=B_DRP,
-                    brokers=brokers,
-                    clients=workload.clients,
-                    setting=setting,
-                    rate=plan.large_rate,
-                )
-                share = 100 * int(run.delivered[-1]) / max(1, int(run.due[-1]))
-                to_brokers = drawn.broker_replication
-                note = f"a message is for {drawn.client_replication:.1f} clients, {to_brokers:.1f} brokers"
-                result.findings += [
-                    finding(what=IDEAL_SHARE, unit="%", ours=share, note=note),
-                    finding(
-                        what=BEARABLE, unit="messages/s", ours=bearable_rate(run), note=_paper_on(setting)
-                    ),
-                ]
-            title = f"Figure 7: {name}, {brokers} brokers, simulated"
-            slug = name.replace(" ", "-")
-            result.plots.append(LinePlot(f"figure-7-{slug}", title, "messages/s", "deliveries/s", lines))
         return result
 
     def _growth_findings(
@@ -302,43 +261,7 @@ def bearable_rate(run: QueueResult) -> float:
     return float(run.published[last - 1]) if last else 0.0
 
 
-def _variations(plan: OverlayPlan) -> Iterator[tuple[str, list[tuple[str, ClientWorkload, float]]]]:
-    per_broker = paper.LARGE_CLIENTS // paper.LARGE_NETWORK
-    base = varied(SPREAD, clients=per_broker * plan.large_network)
-    bandwidth = float(paper.LINK_BYTES_PER_SECOND)
-    clients = [varied(base, clients=each * plan.large_network) for each in plan.clients_per_broker]
-    yield (
-        "clients",
-        [(f"{each.clients // plan.large_network} clients a broker", each, bandwidth) for each in clients],
-    )
-    yield (
-        "filters",
-        [
-            (f"{count} filters a client", varied(base, filters=count), bandwidth)
-            for count in plan.filter_counts
-        ],
-    )
-    yield (
-        "filter complexity",
-        [
-            (_complexity(count), varied(base, constraints=count), bandwidth)
-            for count in plan.constraint_counts
-        ],
-    )
-    yield "link capacity", [(f"{size / 1_000:,.0f} KB/s", base, float(size)) for size in plan.link_capacities]
-
-
-def _complexity(most: int) -> str:
-    return "1 constraint a filter" if most == 1 else f"1 to {most} constraints a filter"
-
-
-def _paper_on(setting: str) -> str:
-    if setting in (f"{paper.MOST_CLIENTS_PER_BROKER} clients a broker", "100 KB/s"):
-        return "paper: markedly worse than ideal"
-    return "paper: nearly ideal"
-
-
-def _ramp(first: float, last: float, seconds: int) -> Callable[[NDArray[np.float64]], NDArray[np.float64]]:
+def growing(first: float, last: float, seconds: int) -> Callable[[NDArray[np.float64]], NDArray[np.float64]]:
     return lambda times: first + (last - first) * times / seconds
 
 
@@ -352,10 +275,6 @@ def _bytes_a_message(table: RouteTable) -> float:
 
 def _histogram(matches: NDArray[np.int64]) -> list[tuple[float, float]]:
     return [(number, count / len(matches)) for number, count in enumerate(np.bincount(matches).tolist())]
-
-
-def _points(across: NDArray[np.int64], values: NDArray[np.int64]) -> list[tuple[float, float]]:
-    return list(zip(across.tolist(), values.tolist(), strict=True))
 
 
 def _throughput_plot(name: str, title: str, run: QueueResult) -> LinePlot:
