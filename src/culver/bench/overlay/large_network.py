@@ -21,7 +21,7 @@ from culver.bench.overlay.overlay_plan import SEED, OverlayPlan
 from culver.bench.overlay.packet_routes import B_DRP, BrokerNetwork, route_table
 from culver.bench.overlay.simulated_figures import bearable_rate, growing
 
-IDEAL_SHARE, BEARABLE = "output at the last rate, of the ideal", "input that is delivered nearly whole"
+IDEAL_SHARE, BEARABLE = "output at the last rate, of the ideal", "input of which 95 % is delivered in time"
 
 
 def large_network(plan: OverlayPlan, costs: BrokerCosts, tell: Tell) -> ExperimentResult:
