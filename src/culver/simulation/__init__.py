@@ -4,8 +4,7 @@ virtual_clock       time, and the actions that wait for it
 simulated_network   connections between named nodes: latency, loss, resets, half-open ends, partitions
 seeded_run          runs of a scenario by a seed: trace, violations, exact replay
 
-simulated_redis     a Redis server in memory, with its order of replies and pushes
-redis_node          that server as a node of the network
+redis/              a Redis server in memory, with its order of replies and pushes
 core_host           the process of a client or a dispatcher: carries out its core's instructions
 delivery_oracle     what the channels promise, and every broken promise
 simulated_keeper    the process that keeps the plan
@@ -29,8 +28,8 @@ from culver.simulation.overlay_baselines import (
     without_destinations,
 )
 from culver.simulation.overlay_oracle import OverlayOracle
-from culver.simulation.redis_keys import ErrorReply
-from culver.simulation.redis_node import RedisNode
+from culver.simulation.redis.redis_keys import ErrorReply
+from culver.simulation.redis.redis_node import RedisNode
 from culver.simulation.seeded_run import (
     RunOutcome,
     RunsDiffer,
@@ -52,7 +51,7 @@ from culver.simulation.simulated_network import (
     Partition,
     SimulatedNetwork,
 )
-from culver.simulation.simulated_redis import OutputLimit, RedisPush, RedisSession, SimulatedRedis
+from culver.simulation.redis.simulated_redis import OutputLimit, RedisPush, RedisSession, SimulatedRedis
 from culver.simulation.simulated_site import (
     EventPool,
     LoggedEvent,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from culver.channels.core.message_order import LostMessages
-from culver.simulation.glob_pattern import matches_glob
+from culver.simulation.redis.glob_pattern import matches_glob
 
 
 @dataclass(slots=True)

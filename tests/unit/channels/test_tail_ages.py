@@ -11,7 +11,7 @@ from culver.channels.core.dispatcher_notes import decode_tails, encode_tail
 from culver.channels.core.instructions import Connect, Instruction, ReportGap, Send, ServerLink
 from culver.channels.core.publisher_core import TAIL_LIFE_SECONDS
 from culver.channels.core.reserved_names import earlier_tail_key, tail_key
-from culver.simulation.redis_keys import KEY_COMMANDS, ErrorReply, RedisKeys
+from culver.simulation.redis.redis_keys import KEY_COMMANDS, ErrorReply, RedisKeys
 
 CURRENT, EARLIER = tail_key(b"c"), earlier_tail_key(b"c")
 

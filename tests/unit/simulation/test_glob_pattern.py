@@ -1,6 +1,6 @@
 import pytest
 
-from culver.simulation.glob_pattern import matches_glob
+from culver.simulation.redis.glob_pattern import matches_glob
 
 
 @pytest.mark.parametrize(

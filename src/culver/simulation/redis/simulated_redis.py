@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
-from culver.simulation.glob_pattern import matches_glob
-from culver.simulation.redis_keys import KEY_COMMANDS, ErrorReply, RedisKeys
+from culver.simulation.redis.glob_pattern import matches_glob
+from culver.simulation.redis.redis_keys import KEY_COMMANDS, ErrorReply, RedisKeys
 
 RedisCommand = tuple[bytes, ...]
 
