@@ -23,6 +23,8 @@ from culver.model.columns import from_elsewhere, origins
 logger = logging.getLogger(__name__)
 
 _MOST_GAPS = 100
+# A run of the site counts versions and windows from its boot on, and not so many.
+_MOST_COUNTED = 1 << 32
 
 
 class ReceivedGap(msgspec.Struct, frozen=True):
@@ -61,7 +63,8 @@ class ReceivedFile:
         content = self._read()
         self.gaps.extend(content.gaps)
         self.gap_count = content.gap_count
-        self.boot = max(now_us, content.boot + 1)
+        # A clock that went back must not lead to numbers that the last run counted up to.
+        self.boot = max(now_us, content.boot + _MOST_COUNTED)
         positions = dict(content.positions)
         start = max(content.position, log.first_offset)
         for _, batch in log.read(start, log.next_offset):
