@@ -30,6 +30,7 @@ from culver.simulation.overlay_baselines import (
 from culver.simulation.overlay_oracle import OverlayOracle
 from culver.simulation.redis.redis_keys import ErrorReply
 from culver.simulation.redis.redis_node import RedisNode
+from culver.simulation.redis.simulated_redis import OutputLimit, RedisPush, RedisSession, SimulatedRedis
 from culver.simulation.seeded_run import (
     RunOutcome,
     RunsDiffer,
@@ -51,7 +52,6 @@ from culver.simulation.simulated_network import (
     Partition,
     SimulatedNetwork,
 )
-from culver.simulation.redis.simulated_redis import OutputLimit, RedisPush, RedisSession, SimulatedRedis
 from culver.simulation.simulated_site import (
     EventPool,
     LoggedEvent,

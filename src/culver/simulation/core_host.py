@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar, cast
 
 from culver.channels.core.instructions import Connect, Core, Disconnect, Instruction, Reply, Send, ServerLink
-from culver.simulation.simulated_network import ConnectionEnd, SimulatedNetwork
 from culver.simulation.redis.simulated_redis import RedisPush, encoded_bytes
+from culver.simulation.simulated_network import ConnectionEnd, SimulatedNetwork
 from culver.simulation.virtual_clock import VirtualClock, VirtualTimer
 
 #: These commands are answered by one push for each name.

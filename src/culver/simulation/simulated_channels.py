@@ -32,10 +32,10 @@ from culver.channels.core.message_order import TAIL_AGE_SECONDS
 from culver.simulation.core_host import CoreHost, HostTiming, node_of_server
 from culver.simulation.delivery_oracle import DeliveryOracle
 from culver.simulation.redis.redis_node import RedisNode
+from culver.simulation.redis.simulated_redis import OutputLimit
 from culver.simulation.seeded_run import SeededRun
 from culver.simulation.simulated_keeper import SimulatedKeeper
 from culver.simulation.simulated_network import LinkQuality, SimulatedNetwork
-from culver.simulation.redis.simulated_redis import OutputLimit
 
 _SECRET = b"the secret of a simulated service"
 _FETCH_SECONDS = 0.02

@@ -1,7 +1,7 @@
 """A simulated Redis server as a node of the simulated network."""
 
-from culver.simulation.simulated_network import ConnectionEnd, SimulatedNetwork
 from culver.simulation.redis.simulated_redis import OutputLimit, RedisSession, SimulatedRedis
+from culver.simulation.simulated_network import ConnectionEnd, SimulatedNetwork
 from culver.simulation.virtual_clock import VirtualClock
 
 
