@@ -70,10 +70,12 @@ class AnnounceGap:
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """Something was refused or dropped. `source` is who caused it, and `reason` why; both are few."""
+    """Something was refused or dropped. `source` is who caused it, and `reason` why; both are few. An operator must
+    act on a `severe` one."""
 
     source: str
     reason: str
+    severe: bool = False
 
 
 @dataclass(frozen=True, slots=True)

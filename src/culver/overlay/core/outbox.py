@@ -38,8 +38,8 @@ class Outbox:
         if link is not None:
             self.send(link, message)
 
-    def refuse(self, source: str, reason: str) -> None:
-        self.append(Refuse(source, reason))
+    def refuse(self, source: str, reason: str, *, severe: bool = False) -> None:
+        self.append(Refuse(source, reason, severe))
 
     def take(self) -> list[Instruction]:
         """Hand all instructions over, and begin anew."""

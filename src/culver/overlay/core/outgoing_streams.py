@@ -63,11 +63,12 @@ class _Flight:
 
 @dataclass(slots=True)
 class _Stream:
-    """`acknowledged` is the position up to which the site has everything, and `sent` that up to which it was sent.
-    What is offered waits in `queue`."""
+    """`acknowledged` is the position up to which the site has everything, `sent` that up to which it was sent, and
+    `begun` that where the stream began. What is offered waits in `queue`."""
 
     acknowledged: int
     sent: int
+    begun: int
     generation: int = 0
     is_reachable: bool = False
     allowed_bytes: int = _FIRST_BYTES
@@ -122,10 +123,11 @@ class OutgoingStreams:
     def __contains__(self, site: str) -> bool:
         return site in self._streams
 
-    def open(self, site: str, acknowledged: int, first_window: int) -> None:
-        """Begin a stream at a position. Windows count on from `first_window`, which no earlier run may have
-        reached."""
-        self._streams.setdefault(site, _Stream(acknowledged, acknowledged))
+    def open(self, site: str, acknowledged: int, first_window: int, begun: int | None = None) -> None:
+        """Begin a stream at a position, or go on with one that an earlier run has `begun`. Windows count on from
+        `first_window`, which no earlier run may have reached."""
+        begun = acknowledged if begun is None else min(begun, acknowledged)
+        self._streams.setdefault(site, _Stream(acknowledged, acknowledged, begun))
         self._windows = max(self._windows, first_window)
 
     def close(self, site: str) -> None:
@@ -137,6 +139,14 @@ class OutgoingStreams:
 
     def acknowledged_position(self, site: str) -> int:
         return self._streams[site].acknowledged
+
+    def begun_position(self, site: str) -> int:
+        return self._streams[site].begun
+
+    def next_number(self) -> int:
+        """A number that is above those of all windows so far, and below those of all later ones."""
+        self._windows += 1
+        return self._windows
 
     def backlog(self, site: str) -> tuple[int, int, int]:
         """The bytes under way and waiting, and how often the stream was sent again."""

@@ -36,12 +36,13 @@ Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 62)]
 
 class LinkState(msgspec.Struct, frozen=True, array_like=True, tag=1):
     """`links` holds (site, cost) of every neighbour. A higher `sequence` replaces a lower one. `position` is the
-    end of the site's log when it was said."""
+    end of the site's log when it was said, and `run` a number that each run of the site has for itself."""
 
     site: str
     sequence: Count
     links: tuple[tuple[str, Count], ...]
     position: Count
+    run: Count = 0
 
 
 class Advertisement(msgspec.Struct, frozen=True, array_like=True, tag=2):
@@ -93,18 +94,23 @@ class AdvertisementApplied(msgspec.Struct, frozen=True, array_like=True, tag=5):
 
 class StreamAcknowledgement(msgspec.Struct, frozen=True, array_like=True, tag=6):
     """The source has everything below `position` of the destination's log that is meant for it, on disk. With
-    `wants_more` it has missed something, and wants the stream again from there."""
+    `wants_more` it has missed something, and wants the stream again from there. With a `meeting`, it answers the
+    StreamBeginning of that number, before which it knew of the destination's log up to `had`."""
 
     source: str
     destination: str
     hops: Count
     position: Count
     wants_more: bool
+    meeting: Count = 0
+    had: Count = 0
 
 
 class StreamBeginning(msgspec.Struct, frozen=True, array_like=True, tag=7):
     """The source has nothing for the destination below `position`, or has it no longer: then `reason` says why, and
-    the events from `start` on may be missing."""
+    the events from `start` on may be missing. A `meeting` above 0 wants an answer of that `run` of the destination
+    (see `stream_meetings`), which can know of nothing beyond `floor`, unless the source runs on an older copy of its
+    data."""
 
     source: str
     destination: str
@@ -112,6 +118,9 @@ class StreamBeginning(msgspec.Struct, frozen=True, array_like=True, tag=7):
     start: Count
     position: Count
     reason: str
+    meeting: Count = 0
+    run: Count = 0
+    floor: Count = 0
 
 
 class StreamPart(msgspec.Struct, frozen=True, array_like=True):

@@ -19,10 +19,10 @@ from dataclasses import dataclass
 
 import msgspec
 
-from culver.errors import InvalidFilter
 from culver.matching import EncodedPredicate
 from culver.overlay.core.advertisement_book import AdvertisementBook
-from culver.overlay.core.incoming_streams import AnswerNeeded, IncomingStreams, StreamPiece
+from culver.overlay.core.advertisement_exchange import AdvertisementExchange
+from culver.overlay.core.incoming_streams import IncomingStreams
 from culver.overlay.core.link_states import LinkStates
 from culver.overlay.core.neighbours import Neighbours
 from culver.overlay.core.node_instructions import (
@@ -31,7 +31,6 @@ from culver.overlay.core.node_instructions import (
     CloseLink,
     Instruction,
     MoveCursor,
-    Register,
     Rewind,
     Unregister,
 )
@@ -51,11 +50,12 @@ from culver.overlay.core.overlay_messages import (
     SiteNumbers,
     StreamAcknowledgement,
     StreamBeginning,
-    StreamPart,
 )
 from culver.overlay.core.packet_forwarding import PacketForwarding, PacketRefused
-from culver.overlay.core.replaced_sites import ReplacedSites
-from culver.overlay.site_key import is_site_key
+from culver.overlay.core.replaced_sites import ForgottenSites, ReplacedSites, SharedNames, shared_name_text
+from culver.overlay.core.stream_arrivals import StreamArrivals
+from culver.overlay.core.stream_meetings import StreamMeetings
+from culver.overlay.site_key import is_site_key, name_of
 
 _REFRESH_SECONDS = 30.0
 # A site that is there refreshes its link state. One that has not is not told of any more, and is forgotten later.
@@ -65,8 +65,9 @@ _CHECK_SECONDS = 1.0
 FORGOTTEN = "the site has lost its data directory"
 """The reason of a gap whose end is the last position that was known: behind it, nobody knows what there was."""
 
+_BEHIND = "this site runs on an older copy of its data directory: the other one has more of its log"
+_REMOVED = "this site was forgotten there"
 _LOST_AFTER_ACKNOWLEDGEMENT = "acknowledged before, and missing since"
-_BEGUN_ANEW = "the site has begun the stream anew"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,14 +98,21 @@ class OverlayNode:
         self._boot = boot
         self._sequence = boot
         # What others heard from an earlier run, if that is more than this run has said.
-        self._earlier_sequence = self._earlier_version = 0
+        self._earlier_sequence = 0
         self._neighbours = Neighbours()
+        self._out = Outbox(self.states, self._neighbours)
         self._forwarding = PacketForwarding(self.states, self._neighbours, settings.broadcast_threshold)
         self._refreshed_at = float("-inf")
         self._checked_at = float("-inf")
         self._known_ends: dict[str, int] = {}
         self._replaced = ReplacedSites(own)
-        self._out = Outbox(self.states, self._neighbours)
+        self._forgotten = ForgottenSites()
+        self._shared_names = SharedNames(own)
+        self._meetings = StreamMeetings(position)
+        self._exchange = AdvertisementExchange(
+            self.book, self.states, self._out, self.is_gone, self._meetings.__contains__
+        )
+        self._arrivals = StreamArrivals(boot, self.incoming, self.book, self._out)
         self._originate()
 
     # --- links ----------------------------------------------------------------------------------------
@@ -134,13 +142,11 @@ class OverlayNode:
             case LinkState():
                 self._on_link_state(link, message, now)
             case Advertisement():
-                self._on_advertisement(link, message, now)
+                self._exchange.on_advertisement(link, self._neighbours[link].site, message, now)
             case AdvertisementDigest():
-                self._on_digest(link, message)
+                self._exchange.on_digest(link, message)
             case AdvertisementRequest():
-                whole = self.book.whole(message.site)
-                if whole is not None:
-                    self._out.send(link, whole)
+                self._exchange.on_request(link, message.site)
             case SiteNumbers():
                 if not self._neighbours[link].numbers.learn(message):
                     # No later number would be right either. A new link begins at 0.
@@ -152,11 +158,27 @@ class OverlayNode:
 
     # --- predicates -----------------------------------------------------------------------------------
 
-    def restore(self, site: str, predicate: EncodedPredicate, position: int, acknowledged: int) -> None:
+    def restore(
+        self,
+        site: str,
+        predicate: EncodedPredicate,
+        position: int,
+        acknowledged: int,
+        begun: int | None = None,
+    ) -> None:
         """Take note, before anything else, of a site that has a mailbox from an earlier run: its predicate is in
-        effect from `position` on, and it has everything below `acknowledged`."""
+        effect from `position` on, and it has everything below `acknowledged`. The stream began at `begun`."""
         self.book.restore(site, predicate, position)
-        self.outgoing.open(site, acknowledged, self._boot)
+        self.outgoing.open(site, acknowledged, self._boot, begun)
+
+    def restore_promises(self, ends: Mapping[str, int]) -> None:
+        """Take note, before anything else, of the `promised_ends` of an earlier run."""
+        self._arrivals.promised_ends.update(ends)
+
+    def promised_ends(self) -> dict[str, int]:
+        """The positions in other sites' logs of which this site was promised something. A site whose log is shorter
+        when it starts again runs on an older copy of its data directory."""
+        return dict(self._arrivals.promised_ends)
 
     def advertise(self, predicate: EncodedPredicate) -> list[Instruction]:
         """This site's own subscribers want what the predicate matches, from now on."""
@@ -175,9 +197,8 @@ class OverlayNode:
         self.book.registered(site, version, predicate, position)
         if site not in self.outgoing:
             self.outgoing.open(site, acknowledged, self._boot)
-            self.outgoing.reach(site, self.states.reaches(site))
-            self._start_stream(site, acknowledged)
-        self._register_next(site)
+            self._meet(site)
+        self._exchange.register_next(site)
         return self._out.take()
 
     def registration_failed(self, site: str) -> list[Instruction]:
@@ -208,7 +229,7 @@ class OverlayNode:
         piece = self.incoming.appended(origin, end)
         if piece is not None:
             self._out.append(Append(origin, piece.end, piece.events))
-        self._acknowledge(origin, self.incoming.durable(origin), wants_more=False)
+        self._arrivals.acknowledge(origin, self.incoming.durable(origin), wants_more=False)
         return self._out.take()
 
     def append_failed(self, origin: str) -> list[Instruction]:
@@ -233,10 +254,12 @@ class OverlayNode:
         if now - self._checked_at >= _CHECK_SECONDS:
             self._checked_at = now
             self._go_beyond()
-            self._check_advertisements()
-            for site in self._replaced.owing():
-                if site in self.outgoing:
-                    self._start_stream(site, 0)
+            self._exchange.check()
+            for site in self.book.sites:
+                if site not in self._meetings or self._replaced.owed(site) is not None:
+                    self._meet(site)
+            for sites in self._shared_names.look(self.states, now):
+                self._out.refuse(name_of(sites[0]), shared_name_text(sites), severe=True)
         # What waited for an acknowledgement may go now, though nothing more is offered.
         return self.flush(now)
 
@@ -246,8 +269,7 @@ class OverlayNode:
         if self._earlier_sequence > self._sequence:
             self._sequence = self._earlier_sequence
             self._originate()
-        if self._earlier_version > self.book.version:
-            self._out.flood(self.book.go_beyond(self._earlier_version))
+        self._exchange.go_beyond()
 
     # --- routes ---------------------------------------------------------------------------------------
 
@@ -264,7 +286,7 @@ class OverlayNode:
         """Flood this site's own links."""
         self._sequence += 1
         links = tuple(sorted(self._neighbours.costs().items()))
-        state = LinkState(self.own, self._sequence, links, self.position)
+        state = LinkState(self.own, self._sequence, links, self.position, self._boot)
         self.states.take(state, 0.0)
         self._out.flood(state)
 
@@ -289,17 +311,32 @@ class OverlayNode:
             self.states.take(state, now)
             self._out.flood(state, but=link)
             self._heard_position(state.site, state.position)
+            if self._meetings.heard_run(state.site, state.run):
+                self._reach(state.site)
+                self._meet(state.site)
             if self.states.changes != changes:
                 self._graph_changed()
 
     def _graph_changed(self) -> None:
+        self._forgotten.look(self.states)
         for site in list(self.book.sites):
-            position = self.outgoing.reach(site, self.states.reaches(site))
-            if position is not None:
-                self._out.append(Rewind(site, position - 1))
+            self._reach(site)
+            if site not in self._meetings and not self._meetings.is_asked(site):
+                self._meet(site)
         known = dict.fromkeys([*self.states.states, *self.book.sites, *self.incoming.positions()])
         for site in self._replaced.look(self.states, known):
             self._let_go(site)
+
+    def _reach(self, site: str) -> None:
+        """Have a stream go on or stop: a site must be reachable, and have said what it has."""
+        position = self.outgoing.reach(site, self.states.reaches(site) and site in self._meetings)
+        if position is not None:
+            self._out.append(Rewind(site, position - 1))
+
+    def _meet(self, site: str) -> None:
+        """Ask a site what it has of its stream, if there is a way. Every second asks again, until an answer comes."""
+        if site in self.outgoing and self.states.reaches(site):
+            self._start_stream(site)
 
     def _let_go(self, site: str) -> None:
         """End the streams from and to a site that is replaced. Its link state stays, so that nobody takes it for news
@@ -309,76 +346,36 @@ class OverlayNode:
             # An earlier run of this site may have been promised something from there on.
             end = max(self._known_ends.pop(site, 0), start)
             self._out.append(AnnounceGap(site, start, end, FORGOTTEN))
-        self.incoming.forget(site)
-        has_stream = site in self.outgoing
-        self._replaced.owe(site, self.outgoing.acknowledged_position(site) if has_stream else None)
+        self._arrivals.forget(site)
+        self._replaced.owe(site, self._end_stream(site))
+
+    def _end_stream(self, site: str) -> int | None:
+        """Remove the mailbox of a site; returns what it had acknowledged, None where it had no stream."""
+        acknowledged = self.outgoing.acknowledged_position(site) if site in self.outgoing else None
         self.outgoing.close(site)
+        self._meetings.leave(site)
         if self.book.sites.pop(site, None) is not None:
             self._out.append(Unregister(site))
+        return acknowledged
 
-    # --- advertisements -------------------------------------------------------------------------------
+    # --- sites that are gone --------------------------------------------------------------------------
 
-    def _on_advertisement(self, link: int, message: Advertisement, now: float) -> None:
-        peer = self._neighbours[link].site
-        if message.site == self.own:
-            self._earlier_version = max(self._earlier_version, message.version)
-            return
-        if not self._is_news(message.site, message.version):
-            return
-        if not self.book.fits(message):
-            self._out.send(link, AdvertisementRequest(message.site))
-            return
-        try:
-            self.book.take(message, now)
-        except InvalidFilter as exc:
-            if message.base:
-                self._out.send(link, AdvertisementRequest(message.site))
-            else:
-                reason = f"an advertisement that cannot be taken: {exc.message}"
-                self._out.refuse(peer, reason)
-                self._out.route(AdvertisementApplied(self.own, message.site, 0, message.version, 0, reason))
-            return
-        self._out.flood(message, but=link)
-        self._register_next(message.site)
+    def forget(self, site: str) -> list[Instruction]:
+        """Drop the mailbox of a site that cannot be reached, and what it has advertised. How far this log is in that
+        of the site stays known: if it comes back, it may send something again."""
+        self._forgotten.forget(site, self._end_stream(site))
+        return self._out.take()
 
-    def _on_digest(self, link: int, message: AdvertisementDigest) -> None:
-        for site, version in dict(message.versions).items():
-            if site == self.own:
-                self._earlier_version = max(self._earlier_version, version)
-            elif self._is_news(site, version):
-                self._out.send(link, AdvertisementRequest(site))
+    def is_gone(self, site: str) -> bool:
+        """Whether a site is replaced by another, or forgotten."""
+        return site in self._replaced or site in self._forgotten
 
-    def _is_news(self, site: str, version: int) -> bool:
-        """Whether to take an advertisement: only of sites with a link state, whose number is limited."""
-        return site in self.states.states and site not in self._replaced and self.book.is_news(site, version)
-
-    def _check_advertisements(self) -> None:
-        """Ask again where an answer is missing, and register what could not be registered before."""
-        for site, known in self.book.sites.items():
-            if known.heard != known.registered and not known.registering and self.book.may_register(site):
-                self._register_next(site)
-        for site in self.states.reachable():
-            if site not in self.book.sites or not self.book.is_answered(site):
-                self._out.route(AdvertisementCheck(self.own, site, 0, self.book.version))
-
-    def _on_check(self, link: int, site: str, version: int) -> None:
-        self.book.confirm(site, version)
-        if self._is_news(site, version):
-            self._out.send(link, AdvertisementRequest(site))
-        elif site in self.book.sites and not self.book.sites[site].registering:
-            self._register_next(site)
-
-    def _register_next(self, site: str) -> None:
-        """Register a site's newest predicate, or tell the site how that stands."""
-        known = self.book.sites[site]
-        wanted = self.book.next_registration(site)
-        if wanted is not None:
-            self._out.append(Register(site, *wanted))
-        elif known.refusal:
-            self._out.refuse(site, known.refusal)
-            self._out.route(AdvertisementApplied(self.own, site, 0, known.heard, 0, known.refusal))
-        elif known.registered and not known.registering and site in self.outgoing:
-            self._out.route(AdvertisementApplied(self.own, site, 0, known.registered, known.position, ""))
+    def troubles(self) -> list[str]:
+        """What an operator must see to, as sentences."""
+        return [
+            *(shared_name_text(sites) for sites in self._shared_names.lasting()),
+            *self._meetings.troubles(),
+        ]
 
     # --- packets --------------------------------------------------------------------------------------
 
@@ -388,36 +385,25 @@ class OverlayNode:
         except PacketRefused as exc:
             self._out.refuse(exc.source, exc.reason)
             return
-        if packet.origin in self._replaced:
+        if self.is_gone(packet.origin):
             return  # it was under way when the site came back as another
         own = streams.pop(self.own, None)
         if own is not None:
-            self._receive(packet, own, now)
+            self._heard_position(packet.origin, own.end)
+            self._arrivals.on_packet(packet, own, now)
         if streams or packet.broadcast:
             self._out.extend(self._forwarding.forward(link, packet, streams))
-
-    def _receive(self, packet: Packet, part: StreamPart, now: float) -> None:
-        self._heard_position(packet.origin, part.end)
-        events = list(zip(packet.offsets, packet.payloads, strict=True))
-        match self.incoming.receive(packet.origin, packet.window, part, events, now):
-            case StreamPiece(end, piece):
-                self._out.append(Append(packet.origin, end, piece))
-            case AnswerNeeded(position, wants_more):
-                self._acknowledge(packet.origin, position, wants_more)
-
-    def _acknowledge(self, origin: str, position: int, wants_more: bool) -> None:
-        self._out.route(StreamAcknowledgement(self.own, origin, 0, position, wants_more))
 
     # --- routed messages ------------------------------------------------------------------------------
 
     def _on_routed(self, link: int, message: Routed, now: float) -> None:
         if message.source == self.own or message.source not in self.states.states:
             self._out.refuse(self._neighbours[link].site, "a message of a forged or unknown source")
-        elif message.source in self._replaced:
+        elif self.is_gone(message.source):
             pass  # it was under way when the site came back as another
         elif message.destination == self.own:
             if isinstance(message, AdvertisementCheck):
-                self._on_check(link, message.source, message.version)
+                self._exchange.on_check(link, message.source, message.version)
             else:
                 self._on_own(message, now)
         elif message.hops >= MOST_HOPS:
@@ -430,51 +416,66 @@ class OverlayNode:
     ) -> None:
         source = message.source
         match message:
-            case StreamAcknowledgement(position=position):
-                self._on_acknowledgement(source, position, message.wants_more, now)
-            case StreamBeginning(start=start, position=position, reason=reason):
-                if not reason and self.incoming.durable(source):
-                    # The site has let this one go, and come to know it again: nobody has what was between.
-                    start, reason = 0, _BEGUN_ANEW
-                missing = self.incoming.skip(source, start, position)
-                if missing is not None and reason and missing[0] < missing[1]:
-                    self._out.append(AnnounceGap(source, *missing, reason))
-                self._acknowledge(source, self.incoming.durable(source), wants_more=False)
+            case StreamAcknowledgement():
+                self._on_acknowledgement(message, now)
+            case StreamBeginning():
+                self._arrivals.on_beginning(message)
             case AdvertisementApplied(version=version, position=position, refusal=refusal):
-                self._earlier_version = max(self._earlier_version, version)
+                self._exchange.heard_own(version)
                 if refusal:
                     self.book.refused(source, version, refusal)
                 else:
                     self.book.applied(source, version, position)
                     self._heard_position(source, position)
+                    self._arrivals.promised(source, version, position)
 
-    def _on_acknowledgement(self, site: str, position: int, wants_more: bool, now: float) -> None:
+    def _on_acknowledgement(self, message: StreamAcknowledgement, now: float) -> None:
+        site, position = message.source, message.position
         if site not in self.outgoing:
             return
+        if message.meeting:
+            if not self._meetings.answered(site, message.meeting, message.had):
+                return
+            if site in self._meetings.had:
+                self._out.refuse(site, _BEHIND, severe=True)
+        elif site not in self._meetings:
+            return  # it may be older than this run
         if position > self.position:
-            self._out.refuse(site, "an acknowledgement of what does not exist")
-            return
+            if site not in self._meetings.had:
+                self._out.refuse(site, "an acknowledgement of what does not exist")
+        else:
+            self._acknowledged(site, position, message.wants_more, now)
+        if message.meeting:
+            self._reach(site)
+            self._exchange.register_next(site)
+
+    def _acknowledged(self, site: str, position: int, wants_more: bool, now: float) -> None:
         before = self.outgoing.acknowledged_position(site)
         if self.outgoing.acknowledge(site, position, now):
             self._out.append(MoveCursor(site, position - 1))
         if position >= before:
             self._replaced.told(site)
+            self._forgotten.told(site)
         if not wants_more:
             return
         if position < before:
-            self._start_stream(site, position)
+            self._start_stream(site)
         again = self.outgoing.resend(site, now)
         if again is not None:
             self._out.append(Rewind(site, again - 1))
 
-    def _start_stream(self, site: str, position: int) -> None:
-        """Tell a site, which has the stream up to a position, where it begins."""
-        begin = self.outgoing.acknowledged_position(site)
-        reason = _LOST_AFTER_ACKNOWLEDGEMENT if 0 < position < begin else ""
-        owed = self._replaced.owed(site)
-        if owed is not None:
-            position, reason = owed, FORGOTTEN
-        self._out.route(StreamBeginning(self.own, site, 0, position, begin, reason))
+    def _start_stream(self, site: str) -> None:
+        """Tell a site where its stream begins. One that has not said yet what it has must answer."""
+        start, begin = self.outgoing.begun_position(site), self.outgoing.acknowledged_position(site)
+        reason = _LOST_AFTER_ACKNOWLEDGEMENT if start < begin else ""
+        for owed, why in ((self._forgotten.owed(site), _REMOVED), (self._replaced.owed(site), FORGOTTEN)):
+            if owed is not None:
+                start, reason = owed, why
+        meeting = run = floor = 0
+        if site not in self._meetings:
+            meeting = self._meetings.ask(site, self.outgoing.next_number())
+            run, floor = self._meetings.run_of(site), self._meetings.floor(site, self.position)
+        self._out.route(StreamBeginning(self.own, site, 0, start, begin, reason, meeting, run, floor))
 
     # --- all of them ----------------------------------------------------------------------------------
 

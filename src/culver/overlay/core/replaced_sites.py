@@ -1,16 +1,21 @@
-"""Sites that came back under their name with another data directory.
+"""Sites that came back under their name with another data directory, that do not come back, or share a name.
 
-    paris~01.. cannot be reached any more, paris~9f.. can: paris~9f.. is the successor of paris~01..
+    paris~01.. cannot be reached any more, paris~9f.. can     paris~9f.. is the successor of paris~01..
+    paris~01.. and paris~9f.. can be reached for a while      two sites share a name, which an operator must change
+    the operator has lyon~01.. forgotten                      neighbours may still tell of it, and nobody listens
 
-The old site is let go: its mailbox and its stream end. Both sides may miss something then, and say so. This site
-announces what it may miss of the old site's log. The successor hears from where on the old site had not acknowledged,
-until it has acknowledged something itself.
+A site that is replaced is let go: its mailbox and its stream end. Both sides may miss something then, and say so.
+This site announces what it may miss of the old site's log. The successor hears from where on the old site had not
+acknowledged, until it has acknowledged something itself. So does a forgotten site, if it comes back after all.
 """
 
 from collections.abc import Iterable
 
 from culver.overlay.core.link_states import LinkStates
 from culver.overlay.site_key import name_of
+
+# A link to a dead site takes some seconds to close: until then, it and its successor both seem to be there.
+_PATIENCE_SECONDS = 10.0
 
 
 class ReplacedSites:
@@ -58,3 +63,67 @@ class ReplacedSites:
 
     def told(self, site: str) -> None:
         self._owed.pop(site, None)
+
+
+class ForgottenSites:
+    """Remembers who is forgotten, and what they must hear if they come back, with this key or another. The list lasts
+    for a run: later on, a site that comes back notices the gap by itself."""
+
+    def __init__(self) -> None:
+        self._sites: set[str] = set()
+        self._owed: dict[str, int] = {}  # by name
+
+    def __contains__(self, site: str) -> bool:
+        return site in self._sites
+
+    def forget(self, site: str, acknowledged: int | None) -> None:
+        """`acknowledged` is what the site had of its stream; None where it had none."""
+        self._sites.add(site)
+        if acknowledged is not None:
+            name = name_of(site)
+            self._owed[name] = min(acknowledged, self._owed.get(name, acknowledged))
+
+    def look(self, states: LinkStates) -> None:
+        """A site that can be reached is not forgotten any more."""
+        if self._sites:
+            self._sites.difference_update(states.reachable())
+
+    def owed(self, site: str) -> int | None:
+        """The position from which on a site may miss something."""
+        return self._owed.get(name_of(site))
+
+    def told(self, site: str) -> None:
+        self._owed.pop(name_of(site), None)
+
+
+class SharedNames:
+    """Finds names that several sites have at once. `own` is this site."""
+
+    def __init__(self, own: str) -> None:
+        self._own = own
+        self._since: dict[tuple[str, ...], float] = {}
+        self._told: set[tuple[str, ...]] = set()
+
+    def look(self, states: LinkStates, now: float) -> list[tuple[str, ...]]:
+        """The keys of sites that have shared a name for a while; each such set of keys is returned once."""
+        keys: dict[str, list[str]] = {}
+        for site in (self._own, *states.reachable()):
+            keys.setdefault(name_of(site), []).append(site)
+        shared = [tuple(sorted(sites)) for sites in keys.values() if len(sites) > 1]
+        self._since = {sites: self._since.get(sites, now) for sites in shared}
+        found = [
+            sites
+            for sites, since in self._since.items()
+            if now - since >= _PATIENCE_SECONDS and sites not in self._told
+        ]
+        self._told.update(found)
+        return found
+
+    def lasting(self) -> list[tuple[str, ...]]:
+        """The sets of keys that share a name now, as far as `look` has told of them."""
+        return [sites for sites in self._since if sites in self._told]
+
+
+def shared_name_text(sites: tuple[str, ...]) -> str:
+    """What an operator must know of sites that share a name."""
+    return f"several sites are called {name_of(sites[0])} ({', '.join(sites)}): give each a name of its own"
