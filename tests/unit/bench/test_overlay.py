@@ -9,10 +9,8 @@ import pytest
 
 from culver.bench.bench_command import overlay as overlay_command
 from culver.bench.overlay import bdrp_paper as paper, large_network, simulated_figures
-from culver.bench.overlay.broker_costs import BrokerCosts
 from culver.bench.overlay.broker_queues import run_queues
 from culver.bench.overlay.broker_topologies import SQUARE, Topology, paper_topology, waxman
-from culver.bench.overlay.client_ramp import Ramp
 from culver.bench.overlay.client_workload import SINGLE, SPREAD, ClientWorkload, WorkloadDraw
 from culver.bench.overlay.overlay_bench import PAPERS
 from culver.bench.overlay.overlay_findings import SIMULATED, OverlayFinding
@@ -25,9 +23,11 @@ from culver.bench.overlay.packet_routes import (
     packet_bytes,
     route_table,
 )
+from culver.bench.overlay.real_sites.broker_costs import BrokerCosts
+from culver.bench.overlay.real_sites.client_ramp import Ramp
+from culver.bench.overlay.routing_comparison.site_reach import sites_reached
+from culver.bench.overlay.routing_comparison.site_traffic import PACKETS, count_traffic, wanted_events
 from culver.bench.overlay.simulated_figures import UNDELIVERED, SimulatedFigures
-from culver.bench.overlay.site_reach import sites_reached
-from culver.bench.overlay.site_traffic import PACKETS, count_traffic, wanted_events
 from culver.bench.workloads import named
 from culver.config import UNLIMITED_FILTERS
 from culver.model.language import parse

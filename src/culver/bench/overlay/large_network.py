@@ -12,22 +12,23 @@ from numpy.typing import NDArray
 from culver.bench.bench_frame import Tell
 from culver.bench.line_plot import LinePlot
 from culver.bench.overlay import bdrp_paper as paper
-from culver.bench.overlay.broker_costs import BrokerCosts
 from culver.bench.overlay.broker_queues import run_queues
 from culver.bench.overlay.broker_topologies import paper_topology
 from culver.bench.overlay.client_workload import SPREAD, ClientWorkload, WorkloadDraw, varied
-from culver.bench.overlay.overlay_findings import SIMULATED, ExperimentResult, OverlayFinding
+from culver.bench.overlay.overlay_findings import COMPUTED, SIMULATED, OverlayFinding, OverlayResult
 from culver.bench.overlay.overlay_plan import SEED, OverlayPlan
-from culver.bench.overlay.packet_routes import B_DRP, BrokerNetwork, route_table
+from culver.bench.overlay.packet_routes import B_DRP, FLOODING, BrokerNetwork, route_table
+from culver.bench.overlay.real_sites.broker_costs import BrokerCosts
 from culver.bench.overlay.simulated_figures import bearable_rate, growing
 
 IDEAL_SHARE, BEARABLE = "output at the last rate, of the ideal", "input of which 95 % is delivered in time"
 
 
-def large_network(plan: OverlayPlan, costs: BrokerCosts, tell: Tell) -> ExperimentResult:
-    result = ExperimentResult()
+def large_network(plan: OverlayPlan, costs: BrokerCosts, tell: Tell) -> OverlayResult:
+    result = OverlayResult()
     network = BrokerNetwork(paper_topology(plan.large_network, SEED))
     seconds, brokers = plan.ramp_seconds, plan.large_network
+    result.findings += _busiest_links(plan, network, costs)
     for name, settings in _variations(plan):
         lines: dict[str, list[tuple[float, float]]] = {}
         for setting, workload, bandwidth in settings:
@@ -63,9 +64,33 @@ def large_network(plan: OverlayPlan, costs: BrokerCosts, tell: Tell) -> Experime
     return result
 
 
-def _variations(plan: OverlayPlan) -> Iterator[tuple[str, list[tuple[str, ClientWorkload, float]]]]:
+def _busiest_links(plan: OverlayPlan, network: BrokerNetwork, costs: BrokerCosts) -> Iterator[OverlayFinding]:
+    """What a message puts on the link that gets the most, with either way to route and without acknowledgements."""
+    drawn = WorkloadDraw(_base(plan), plan.large_messages, SEED).spread(plan.large_network)
+    for policy in (B_DRP, FLOODING):
+        table = route_table(network, drawn, policy, costs)
+        by_link = np.bincount(table.hop_link, table.hop_bytes, table.links) / len(table.origin_seconds)
+        yield OverlayFinding(
+            experiment="7",
+            what="bytes on the busiest link",
+            unit="bytes/message",
+            ours=float(by_link.max()),
+            how=COMPUTED,
+            policy=policy,
+            brokers=plan.large_network,
+            clients=drawn.workload.clients,
+            note=f"all links {by_link.sum():,.0f}; "
+            f"{drawn.reached.sum(axis=1).mean():.1f} brokers reached, {drawn.broker_replication:.1f} want it",
+        )
+
+
+def _base(plan: OverlayPlan) -> ClientWorkload:
     per_broker = paper.LARGE_CLIENTS // paper.LARGE_NETWORK
-    base = varied(SPREAD, clients=per_broker * plan.large_network)
+    return varied(SPREAD, clients=per_broker * plan.large_network)
+
+
+def _variations(plan: OverlayPlan) -> Iterator[tuple[str, list[tuple[str, ClientWorkload, float]]]]:
+    base = _base(plan)
     bandwidth = float(paper.LINK_BYTES_PER_SECOND)
     clients = [varied(base, clients=each * plan.large_network) for each in plan.clients_per_broker]
     yield (

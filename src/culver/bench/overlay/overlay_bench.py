@@ -7,18 +7,13 @@ from pathlib import Path
 
 from culver.bench.bench_frame import Record, Tell
 from culver.bench.line_plot import check_plotting, save_plots
-from culver.bench.overlay import (
-    encoded_tables,
-    large_network,
-    real_figures,
-    simulated_figures,
-    site_reach,
-    site_traffic,
-)
-from culver.bench.overlay.broker_costs import BrokerCosts, measure_costs
-from culver.bench.overlay.overlay_findings import COMPUTED, REAL, ExperimentResult, OverlayFinding
+from culver.bench.overlay import large_network, simulated_figures
+from culver.bench.overlay.overlay_findings import COMPUTED, REAL, OverlayFinding, OverlayResult
 from culver.bench.overlay.overlay_plan import OverlayPlan
 from culver.bench.overlay.packet_routes import B_DRP, FLOODING
+from culver.bench.overlay.real_sites import real_figures
+from culver.bench.overlay.real_sites.broker_costs import BrokerCosts, measure_costs
+from culver.bench.overlay.routing_comparison import encoded_tables, site_reach, site_traffic
 from culver.bench.overlay.simulated_figures import SimulatedFigures
 
 _SIMULATED = frozenset("4567")
@@ -35,13 +30,13 @@ def run(paper: str, plan: OverlayPlan, plots: Path, tell: Tell) -> list[Record]:
     return records
 
 
-def _b_drp(plan: OverlayPlan, tell: Tell) -> Iterator[ExperimentResult]:
+def _b_drp(plan: OverlayPlan, tell: Tell) -> Iterator[OverlayResult]:
     wanted = set(plan.figures)
     if wanted & _SIMULATED:
         tell("measuring what a message costs a broker")
         with tempfile.TemporaryDirectory(prefix="culver-bench-", dir=plan.data_dir) as directory:
             costs = measure_costs(Path(directory), plan.cost_events)
-        yield ExperimentResult(_cost_findings(costs))
+        yield OverlayResult(_cost_findings(costs))
         simulated = SimulatedFigures(plan, costs, tell)
     if "2" in wanted:
         yield simulated_figures.distribution(plan)
@@ -56,7 +51,7 @@ def _b_drp(plan: OverlayPlan, tell: Tell) -> Iterator[ExperimentResult]:
             result.findings += simulated.model_of(brokers, plan.real_rate, round(plan.real_seconds))
             yield result
     if wanted >= {"4", "5"}:
-        yield ExperimentResult(simulated.gain())
+        yield OverlayResult(simulated.gain())
     if "6" in wanted:
         yield simulated.constant_rates()
     if "7" in wanted:
@@ -88,5 +83,5 @@ def _cost_findings(costs: BrokerCosts) -> list[OverlayFinding]:
     ]
 
 
-PAPERS: Mapping[str, Callable[[OverlayPlan, Tell], Iterator[ExperimentResult]]] = {"b-drp": _b_drp}
+PAPERS: Mapping[str, Callable[[OverlayPlan, Tell], Iterator[OverlayResult]]] = {"b-drp": _b_drp}
 """The papers that can be run again, by name."""

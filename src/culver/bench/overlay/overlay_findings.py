@@ -58,6 +58,6 @@ class OverlayFinding:
 
 
 @dataclass(slots=True)
-class ExperimentResult:
+class OverlayResult:
     findings: list[OverlayFinding] = field(default_factory=list)
     plots: list[LinePlot] = field(default_factory=list)

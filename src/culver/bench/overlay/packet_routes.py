@@ -17,9 +17,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from culver.bench.overlay.broker_costs import BrokerCosts
 from culver.bench.overlay.broker_topologies import Topology
 from culver.bench.overlay.client_workload import DrawnWorkload
+from culver.bench.overlay.real_sites.broker_costs import BrokerCosts
 from culver.jit import Integers, Reals, read_only
 from culver.overlay import site_key
 from culver.overlay.core.link_states import LinkStates

@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from culver.bench.bench_frame import Tell
 from culver.bench.line_plot import LinePlot
 from culver.bench.overlay import bdrp_paper as paper
-from culver.bench.overlay.broker_costs import BrokerCosts
 from culver.bench.overlay.broker_queues import QueueResult, run_queues
 from culver.bench.overlay.broker_topologies import paper_topology, waxman
 from culver.bench.overlay.client_workload import SPREAD, WorkloadDraw
-from culver.bench.overlay.overlay_findings import COMPUTED, SIMULATED, ExperimentResult, OverlayFinding
+from culver.bench.overlay.overlay_findings import COMPUTED, SIMULATED, OverlayFinding, OverlayResult
 from culver.bench.overlay.overlay_plan import SEED, OverlayPlan
 from culver.bench.overlay.packet_routes import B_DRP, FLOODING, BrokerNetwork, RouteTable, route_table
+from culver.bench.overlay.real_sites.broker_costs import BrokerCosts
 
 UNDELIVERED, OUTPUT, LINK_USE = (
     "later than 1 s, or undelivered",
@@ -48,11 +48,11 @@ class SimulatedFigures:
         run = self._run(brokers, B_DRP, growing(0.01 * rate, rate, seconds), seconds)
         return list(self._growth_findings("5", B_DRP, brokers, rate, run))
 
-    def growing_rate(self, policy: str) -> ExperimentResult:
+    def growing_rate(self, policy: str) -> OverlayResult:
         """Figure 5, and with flooding figure 4."""
         figure = "5" if policy == B_DRP else "4"
         plan, last = self._plan, paper.CLIENTS * paper.LAST_CLIENT_RATE
-        result = ExperimentResult()
+        result = OverlayResult()
         uses: dict[str, list[tuple[float, float]]] = {}
         for brokers in plan.networks:
             self._tell(
@@ -96,6 +96,7 @@ class SimulatedFigures:
         return [
             finding(
                 what="fewer brokers reached than flooding",
+                how=COMPUTED,
                 ours=(brokers - 1) / reached,
                 paper=paper.FEWER_BROKERS_REACHED,
                 target=f">= {paper.FEWER_BROKERS_REACHED:.2f}",
@@ -154,9 +155,9 @@ class SimulatedFigures:
                     note=f"95 % in time up to {bearable_rate(run):,.0f} messages/s",
                 )
 
-    def constant_rates(self) -> ExperimentResult:
+    def constant_rates(self) -> OverlayResult:
         """Figure 6."""
-        result = ExperimentResult()
+        result = OverlayResult()
         plan = self._plan
         for policy in (B_DRP, FLOODING):
             lines: dict[str, list[tuple[float, float]]] = {}
@@ -230,7 +231,7 @@ class SimulatedFigures:
         return run_queues(self._table(brokers, policy), rate, seconds, paper.LINK_BYTES_PER_SECOND, SEED)
 
 
-def distribution(plan: OverlayPlan) -> ExperimentResult:
+def distribution(plan: OverlayPlan) -> OverlayResult:
     """Figure 2."""
     drawn = WorkloadDraw(SPREAD, plan.messages, SEED).spread(8)
     finding = partial(
@@ -243,7 +244,7 @@ def distribution(plan: OverlayPlan) -> ExperimentResult:
         "brokers": _histogram(to_brokers),
         "brokers whose encoded predicates match": _histogram(drawn.reached.sum(axis=1)),
     }
-    return ExperimentResult(
+    return OverlayResult(
         [
             finding(what="matching clients", ours=drawn.client_replication, paper=paper.CLIENT_REPLICATION),
             finding(what="matching brokers", ours=drawn.broker_replication, paper=paper.BROKER_REPLICATION),

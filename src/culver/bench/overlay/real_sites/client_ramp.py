@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from culver.bench import wire_client
 from culver.bench.bench_frame import BenchmarkFailed
 from culver.bench.overlay.client_workload import WorkloadDraw
-from culver.bench.overlay.real_brokers import RealBrokers
+from culver.bench.overlay.real_sites.real_brokers import RealBrokers
 
 _WAIT_SECONDS = 0.001
 _DRAIN_SECONDS = 60.0

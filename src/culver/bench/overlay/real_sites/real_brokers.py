@@ -12,7 +12,7 @@ from typing import Any
 
 from culver.bench.bench_frame import BenchmarkFailed
 from culver.bench.overlay.broker_topologies import Topology
-from culver.bench.overlay.link_proxy import limited_link
+from culver.bench.overlay.real_sites.link_proxy import limited_link
 from culver.bench.site_process import SiteProcess
 
 _POLL_SECONDS = 0.1

@@ -13,7 +13,7 @@ import pyarrow as pa
 from culver.bench.bench_frame import Tell
 from culver.bench.matching.matching_bench import one_core
 from culver.bench.overlay import bdrp_paper as paper
-from culver.bench.overlay.overlay_findings import COMPUTED, ExperimentResult, OverlayFinding
+from culver.bench.overlay.overlay_findings import COMPUTED, OverlayFinding, OverlayResult
 from culver.bench.overlay.overlay_plan import SEED, OverlayPlan
 from culver.bench.workloads import named
 from culver.config import UNLIMITED_FILTERS
@@ -25,7 +25,7 @@ EXPERIMENT = "tables"
 TABLE_BYTES, MATCH_TIME = "table of predicates", "time to match an event"
 
 
-def measure(plan: OverlayPlan, tell: Tell) -> ExperimentResult:
+def measure(plan: OverlayPlan, tell: Tell) -> OverlayResult:
     workload, sites = named("W3"), plan.table_sites
     texts = workload.filters(sites, SEED)
     exact_bytes = sum(len(text.encode()) for text in texts)
@@ -46,7 +46,7 @@ def measure(plan: OverlayPlan, tell: Tell) -> ExperimentResult:
             name: min(_seconds(match, batch) for _ in range(plan.table_rounds))
             for name, match in matchers.items()
         }
-    result = ExperimentResult()
+    result = OverlayResult()
     for name in ("b-drp", "b-drp, paper's encoding", "exact"):
         finding = partial(
             OverlayFinding,

@@ -22,8 +22,8 @@ from culver.bench import wire_client
 from culver.bench.bench_frame import BenchmarkFailed
 from culver.bench.overlay.broker_topologies import Topology
 from culver.bench.overlay.client_workload import SPREAD, WorkloadDraw, batch_of_payloads
-from culver.bench.overlay.encoded_tables import encoded_filter
-from culver.bench.overlay.real_brokers import RealBrokers, real_brokers
+from culver.bench.overlay.real_sites.real_brokers import RealBrokers, real_brokers
+from culver.bench.overlay.routing_comparison.encoded_tables import encoded_filter
 from culver.bench.site_process import deliveries
 from culver.overlay import site_key
 from culver.overlay.core.node_instructions import SendMessage

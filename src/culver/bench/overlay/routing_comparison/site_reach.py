@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from culver.bench.bench_frame import Tell
-from culver.bench.overlay.encoded_tables import encoded_filter
-from culver.bench.overlay.overlay_findings import COMPUTED, ExperimentResult, OverlayFinding
+from culver.bench.overlay.overlay_findings import COMPUTED, OverlayFinding, OverlayResult
 from culver.bench.overlay.overlay_plan import SEED, OverlayPlan
+from culver.bench.overlay.routing_comparison.encoded_tables import encoded_filter
 from culver.bench.workloads import named
 from culver.config import UNLIMITED_FILTERS
 from culver.matching import ColumnarFilter
@@ -22,12 +22,12 @@ from culver.simulation import encoded_of, names_only
 EXPERIMENT = "reach"
 
 
-def measure(plan: OverlayPlan, tell: Tell) -> ExperimentResult:
+def measure(plan: OverlayPlan, tell: Tell) -> OverlayResult:
     workload, sites = named("W3"), plan.traffic_sites
     batch = workload.event_batch(plan.reach_events, SEED)
     texts = workload.filters(sites * max(plan.predicates_per_site), SEED)
     predicates = [parse(text, UNLIMITED_FILTERS) for text in texts]
-    result = ExperimentResult()
+    result = OverlayResult()
     for count in plan.predicates_per_site:
         tell(f"{EXPERIMENT}: {sites} sites with {count} predicates each")
         groups = [predicates[site::sites][:count] for site in range(sites)]

@@ -12,12 +12,12 @@ from culver.bench.bench_frame import Tell
 from culver.bench.line_plot import LinePlot
 from culver.bench.overlay import bdrp_paper as paper
 from culver.bench.overlay.broker_topologies import paper_topology
-from culver.bench.overlay.client_ramp import Ramp, RampResult, run_ramp
 from culver.bench.overlay.client_workload import SINGLE, SPREAD, WorkloadDraw
-from culver.bench.overlay.overlay_findings import REAL, ExperimentResult, OverlayFinding
+from culver.bench.overlay.overlay_findings import REAL, OverlayFinding, OverlayResult
 from culver.bench.overlay.overlay_plan import SEED, OverlayPlan
 from culver.bench.overlay.packet_routes import B_DRP
-from culver.bench.overlay.real_brokers import real_brokers
+from culver.bench.overlay.real_sites.client_ramp import Ramp, RampResult, run_ramp
+from culver.bench.overlay.real_sites.real_brokers import real_brokers
 from culver.bench.overlay.simulated_figures import LINK_USE, OUTPUT
 
 # Not the measure of the simulation, which counts what is late at any time.
@@ -26,7 +26,7 @@ UNDELIVERED_AT_END = "undelivered 1 s after the end"
 _FIRST_SHARE = 0.01  # of the last rate, as in the paper
 
 
-def single_broker(plan: OverlayPlan, tell: Tell) -> ExperimentResult:
+def single_broker(plan: OverlayPlan, tell: Tell) -> OverlayResult:
     """Figure 3: one broker, few and simple predicates, many deliveries of a message."""
     draw = WorkloadDraw(SINGLE, plan.messages, SEED)
     tell(f"figure 3: 1 real broker, up to {plan.single_rate:,.0f} messages/s")
@@ -36,7 +36,7 @@ def single_broker(plan: OverlayPlan, tell: Tell) -> ExperimentResult:
     )
     second = _last_second(run)
     replication = float(run.total_due / max(1, sum(run.published)))
-    result = ExperimentResult(
+    result = OverlayResult(
         [
             finding(
                 what="deliveries of a message",
@@ -58,7 +58,7 @@ def single_broker(plan: OverlayPlan, tell: Tell) -> ExperimentResult:
     return result
 
 
-def several_brokers(plan: OverlayPlan, brokers: int, tell: Tell) -> ExperimentResult:
+def several_brokers(plan: OverlayPlan, brokers: int, tell: Tell) -> OverlayResult:
     """Figure 5, up to the rate that this machine bears."""
     draw = WorkloadDraw(SPREAD, plan.messages, SEED)
     tell(f"figure 5: {brokers} real brokers, up to {plan.real_rate:,.0f} messages/s")
@@ -73,7 +73,7 @@ def several_brokers(plan: OverlayPlan, brokers: int, tell: Tell) -> ExperimentRe
         rate=plan.real_rate,
     )
     second = _last_second(run)
-    result = ExperimentResult(
+    result = OverlayResult(
         [
             finding(what=UNDELIVERED_AT_END, unit="%", ours=run.undelivered_percent, note=_late_note(run)),
             finding(

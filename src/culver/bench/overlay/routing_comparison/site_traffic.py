@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from culver.bench.bench_frame import BenchmarkFailed, Tell
 from culver.bench.overlay.broker_topologies import Topology, paper_topology
-from culver.bench.overlay.overlay_findings import SIMULATED, ExperimentResult, OverlayFinding
+from culver.bench.overlay.overlay_findings import SIMULATED, OverlayFinding, OverlayResult
 from culver.bench.overlay.overlay_plan import SEED, OverlayPlan
 from culver.bench.workloads import named
 from culver.config import UNLIMITED_FILTERS
@@ -59,9 +59,9 @@ _SETTLE_SECONDS = 5.0
 _DRAIN_SECONDS = 30.0
 
 
-def measure(plan: OverlayPlan, tell: Tell) -> ExperimentResult:
+def measure(plan: OverlayPlan, tell: Tell) -> OverlayResult:
     workload, topology = named("W3"), paper_topology(plan.traffic_sites, SEED)
-    result = ExperimentResult()
+    result = OverlayResult()
     for per_site in plan.predicates_per_site:
         texts = workload.filters(per_site * topology.brokers, SEED)
         predicates = [parse(text, UNLIMITED_FILTERS) for text in texts]

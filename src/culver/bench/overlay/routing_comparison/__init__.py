@@ -1,0 +1,6 @@
+"""B-DRP beside other ways to route, on W3.
+
+site_traffic     bytes on links of 42 sites
+site_reach       how many sites an event reaches, by the number of predicates of a site
+encoded_tables   size of encoded predicates, and time to match against them
+"""
