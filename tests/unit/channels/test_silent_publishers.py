@@ -3,6 +3,7 @@
 from random import Random
 
 import msgspec
+import pytest
 
 from culver.channels.core.channel_plan import MoveRoute, PlanEntry, Ring, ServerAddress, single
 from culver.channels.core.client_core import ClientCore
@@ -233,3 +234,23 @@ def test_dispatcher_asks_for_a_check_after_each_loss_of_the_link_that_it_listens
     dispatcher.run(dispatcher.core.disconnected(1, ServerLink.SUBSCRIBE, 2.0), 2.0)
     dispatcher.run(dispatcher.core.tick(3.0), 3.0)
     assert dispatcher.checked == [2, 2]
+
+
+def test_dispatcher_that_had_to_drop_messages_asks_for_a_check_when_it_has_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("culver.channels.core.dispatcher_core._MOST_FORWARDED", 2)
+    dispatcher = Dispatcher(None)
+    dispatcher.route = MoveRoute(b"c", single(2, 2), (single(1, 1),), active=False)
+    dispatcher.poke(1.0)
+    dispatcher.run(dispatcher.core.disconnected(2, ServerLink.PUBLISH, 1.5), 1.5)
+    unsent: list[Instruction] = []
+    for number in range(1, 5):
+        message = pack_message(PUBLISHER, 1, 1, number, b"x")
+        unsent += dispatcher.core.pushed(1, ServerLink.SUBSCRIBE, [b"message", b"c", message], 2.0)
+    assert dispatcher.core.overflowed == 2
+    assert dispatcher.checked == []
+    dispatcher.run(unsent, 2.0)
+    dispatcher.run(dispatcher.core.tick(9.0), 9.0)
+    dispatcher.run(dispatcher.core.tick(10.0), 10.0)
+    assert dispatcher.checked == [2]

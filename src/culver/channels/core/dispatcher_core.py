@@ -117,6 +117,8 @@ class DispatcherCore:
         self.heard = 0
         self.forwarded = 0
         self.overflowed = 0
+        # The channels of messages that were dropped because too many wait.
+        self._dropped: dict[bytes, None] = {}
 
     @property
     def routes(self) -> dict[bytes, MoveRoute]:
@@ -176,6 +178,7 @@ class DispatcherCore:
     def tick(self, now: float) -> list[Instruction]:
         out = self._links.tick(now)
         out += self._send_due_switches(now)
+        out += self._admit_drops(now)
         if now >= self._count_at + _COUNT_SECONDS:
             self._count_at = now
             out += self._count_subscribers()
@@ -315,6 +318,7 @@ class DispatcherCore:
         waiting = self._outgoing.setdefault(server, deque())
         if len(waiting) >= _MOST_FORWARDED:
             self.overflowed += 1
+            self._dropped[command[1]] = None
             return []
         waiting.append(command)
         if command[0] == b"PUBLISH" and (is_ours(command[2]) or command[1].startswith(names.RESERVED_PREFIX)):
@@ -322,6 +326,17 @@ class DispatcherCore:
         if self._links.is_up(server, ServerLink.PUBLISH):
             return [self._numbered(server, command)]
         return self._links.want(server, ServerLink.PUBLISH, now)
+
+    def _admit_drops(self, now: float) -> list[Instruction]:
+        """Asks for checks of channels whose messages were dropped, once there is room for them."""
+        if not self._dropped or max(map(len, self._outgoing.values()), default=0) > _MOST_FORWARDED // 2:
+            return []
+        dropped, self._dropped = self._dropped, {}
+        out: list[Instruction] = []
+        for channel in dropped:
+            if channel in self._routes:
+                out += self._ask_for_check(self._routes[channel], now)
+        return out
 
     def _tell_load(self, now: float) -> list[Instruction]:
         """Reports what this dispatcher has published on each server. The analyser counts the report itself."""
