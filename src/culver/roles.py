@@ -5,7 +5,7 @@
     sessions        connect subscribers to their mailboxes
     slices          show and change the parts of the index
     channels        publish and subscribe on the channels of the site's channel service
-    overlay         show the other sites, and from where on a subscription gets their events
+    overlay         show the other sites, and from where on a subscription gets their events; forget one
     observation     tell how the site is doing
 
 The running site, the remote site of a further gateway process and the tests' fake site implement the same roles and
@@ -20,9 +20,9 @@ from typing import Any, Protocol
 from culver.config import Settings
 from culver.control import SiteObservation, Slices
 from culver.delivery import Delivery, DeliveryGap
-from culver.errors import Conflict
+from culver.errors import Conflict, NotFound
 from culver.log import CommitReceipt
-from culver.messages import OverlayStatus
+from culver.messages import ForgottenSite, OverlayStatus
 from culver.model import Event
 from culver.registry import Block, BlockSpec, Registration, SetSummary, SubscriptionSpec
 
@@ -172,6 +172,18 @@ class WideArea(Protocol):
 
     async def wait(self, registrations: Sequence[Registration], timeout_seconds: float) -> bool:
         """Wait until these are in effect at every site that can be reached; returns whether they are."""
+
+    async def forget(self, name: str) -> ForgottenSite:
+        """Drop the mailbox of a site that does not come back, and what is known of it here. If it does come back, it
+        is as new as any other site, and hears that it may miss events. Raises NotFound for a name that is not known
+        here, and Conflict while the site can be reached."""
+
+
+def no_overlay() -> NotFound:
+    return NotFound(
+        "this site is in no overlay: start it with culver serve --name NAME --overlay HOST:PORT",
+        field="overlay",
+    )
 
 
 class Observation(Protocol):

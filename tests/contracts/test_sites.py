@@ -576,7 +576,10 @@ def test_site_of_an_overlay_that_is_alone_waits_for_nobody(play_in_overlay: Play
         assert status is not None
         assert (status.site.name, status.site.routing) == ("paris", "b-drp")
         assert status.site.key.startswith("paris~")
-        assert (status.sites, status.links) == ([], [])
+        assert (status.sites, status.links, status.troubles) == ([], [], [])
+        with pytest.raises(NotFound, match="lyon") as caught:
+            await site.overlay.forget("lyon")
+        assert caught.value.field == "name"
 
     play_in_overlay(scenario)
 
@@ -588,6 +591,8 @@ def test_site_in_no_overlay_says_so(play: Play) -> None:
         assert site.overlay.status() is None
         assert await site.overlay.wait([registration], 0)
         assert await site.overlay.positions([registration]) == [{}]
+        with pytest.raises(NotFound, match="in no overlay"):
+            await site.overlay.forget("lyon")
 
     play(scenario)
 

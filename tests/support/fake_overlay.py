@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from culver.errors import Conflict, NotFound
 from culver.messages import (
     AdvertisementStatus,
     DialledPeer,
+    ForgottenSite,
     LinkStatus,
     OtherSite,
     OverlayGap,
@@ -16,23 +18,26 @@ from culver.messages import (
     SiteRoute,
 )
 from culver.registry import Registration
+from culver.roles import no_overlay
 from support.until import until
 
 if TYPE_CHECKING:
     from support.fake_site import FakeSite
 
 ADVERTISEMENT = AdvertisementStatus(
-    version=17, vectors=2, bytes=80, age_seconds=1.5, matches_everything=False
+    version=17, vectors=2, bits=512, hashes=5, bytes=80, age_seconds=1.5, matches_everything=False
 )
 
 
 class FakeOverlay:
     """Implements the role `overlay`. `positions_at` has the position from which every subscription is in effect at
-    each other site, or None."""
+    each other site, or None. Those in `unreachable` can be forgotten."""
 
     def __init__(self, site: "FakeSite") -> None:
         self._site = site
         self.positions_at: dict[str, int | None] = {}
+        self.unreachable: set[str] = set()
+        self.troubles: list[str] = []
         self.waited_seconds: list[float] = []
 
     def status(self) -> OverlayStatus | None:
@@ -62,6 +67,7 @@ class FakeOverlay:
             refusals=[
                 OverlayRefusal(source=_key(name), reason="a loop", count=2) for name in self.positions_at
             ],
+            troubles=list(self.troubles),
             totals=OverlayTotals(packets_sent=5, bytes_sent=500, gaps=1, refusals=2),
         )
 
@@ -75,6 +81,16 @@ class FakeOverlay:
         except AssertionError:
             return False
         return True
+
+    async def forget(self, name: str) -> ForgottenSite:
+        if not self._site.settings.overlay.is_on:
+            raise no_overlay()
+        if name not in self.positions_at:
+            raise NotFound(f"this site knows no other site called {name}", field="name")
+        if name not in self.unreachable:
+            raise Conflict(f"{name} can be reached", field="name")
+        del self.positions_at[name]
+        return ForgottenSite(name=name, keys=[_key(name)], events=2)
 
 
 def _key(name: str) -> str:

@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterator, Sequence
 
 from culver.cli.site_text import duration, moment, percent, size
-from culver.messages import AdvertisementStatus, OtherSite, OverlayStatus, SiteRoute
+from culver.messages import AdvertisementStatus, ForgottenSite, OtherSite, OverlayStatus, SiteRoute
 
 _NOTHING = "-"
 _ALONE = "No other site is known yet: `culver overlay links` shows whom this site dials."
@@ -16,7 +16,7 @@ def sites_page(status: OverlayStatus) -> str:
     where = f"listens for other sites on {own.address}" if own.address else "only dials other sites"
     lines = [f"Site {own.name} ({own.key}) {where}; routing {own.routing}.", ""]
     if not status.sites:
-        return "\n".join([*lines, _ALONE, *_gaps(status)])
+        return "\n".join([*lines, _ALONE, *_troubles(status), *_gaps(status)])
     lines += _table(
         "<<><>>",
         ("SITE", "REACHABLE", "DISTANCE", "WAY", "ADVERTISEMENT", "AGE"),
@@ -65,7 +65,7 @@ def sites_page(status: OverlayStatus) -> str:
             for each in status.sites
         ],
     )
-    return "\n".join([*lines, *_refused_advertisements(status), *_gaps(status)])
+    return "\n".join([*lines, *_refused_advertisements(status), *_troubles(status), *_gaps(status)])
 
 
 def links_page(status: OverlayStatus, now: float) -> str:
@@ -121,7 +121,7 @@ def links_page(status: OverlayStatus, now: float) -> str:
     if status.refusals:
         rows = [(f"{each.count:,}", each.source, each.reason) for each in status.refusals]
         lines += ["", "Refused or dropped:", "", *_table("><", ("COUNT", "SOURCE", "REASON"), rows)]
-    return "\n".join(lines)
+    return "\n".join([*lines, *_troubles(status)])
 
 
 def routes_page(status: OverlayStatus) -> str:
@@ -151,7 +151,7 @@ def predicates_page(status: OverlayStatus) -> str:
     rows = [_predicate(f"{own.name} (here)", own.advertisement, "told to all others")]
     for each in status.sites:
         if each.advertisement is None:
-            rows.append((each.name, *([_NOTHING] * 5), "not heard yet"))
+            rows.append((each.name, *([_NOTHING] * 7), "not heard yet"))
             continue
         state = "not in effect yet"
         if each.advertisement.refusal:
@@ -159,13 +159,14 @@ def predicates_page(status: OverlayStatus) -> str:
         elif each.in_effect_from is not None:
             state = f"in effect from position {each.in_effect_from:,}"
         rows.append(_predicate(each.name, each.advertisement, state))
-    heads = ("SITE", "VECTORS", "SIZE", "VERSION", "AGE", "ASKS FOR", "STATE")
-    return "\n".join([*_table("<>>>><", heads, rows), *_refused_advertisements(status)])
+    heads = ("SITE", "VECTORS", "BITS", "HASHES", "SIZE", "VERSION", "AGE", "ASKS FOR", "STATE")
+    return "\n".join([*_table("<>>>>>><", heads, rows), *_refused_advertisements(status)])
 
 
 def _predicate(name: str, seen: AdvertisementStatus, state: str) -> tuple[str, ...]:
     asks = "everything" if seen.matches_everything else "some events" if seen.vectors else "nothing"
-    return name, f"{seen.vectors:,}", size(seen.bytes), str(seen.version), _age(seen), asks, state
+    encoding = f"{seen.vectors:,}", f"{seen.bits:,}", str(seen.hashes), size(seen.bytes)
+    return name, *encoding, str(seen.version), _age(seen), asks, state
 
 
 def _links(routes: Sequence[SiteRoute]) -> Iterator[tuple[str, str, str]]:
@@ -195,6 +196,18 @@ def _refused_advertisements(status: OverlayStatus) -> list[str]:
         if each.advertisement is not None and each.advertisement.refusal
     ]
     return ["", *lines] if lines else []
+
+
+def forgotten_text(forgotten: ForgottenSite, own: str) -> str:
+    """What a site has dropped of another one."""
+    events = (
+        "no event" if not forgotten.events else f"{forgotten.events:,} event{'s' * (forgotten.events > 1)}"
+    )
+    return f"{own} has forgotten {forgotten.name} ({', '.join(forgotten.keys)}): {events} waited for it."
+
+
+def _troubles(status: OverlayStatus) -> list[str]:
+    return ["", *(f"Trouble: {each}" for each in status.troubles)] if status.troubles else []
 
 
 def _gaps(status: OverlayStatus) -> list[str]:

@@ -5,6 +5,7 @@ import enum
 import functools
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Any, Literal, Self, TypedDict, TypeVar, Unpack, overload
+from urllib.parse import quote
 
 import msgspec
 
@@ -22,6 +23,7 @@ from culver.messages import (
     FilterTest,
     FilterText,
     FilterTrial,
+    ForgottenSite,
     Gap,
     Mailbox,
     MailboxLimits,
@@ -366,6 +368,13 @@ class Client:
         """The other sites of the overlay, the links to them and what travels. Raises RequestRefused where the site is
         in no overlay."""
         return await self._open_link().ask(OverlayStatus, "GET", "/v1/overlay")
+
+    async def forget_site(self, name: str) -> ForgottenSite:
+        """Have the site forget another one that does not come back, and drop what waits for it. Raises RequestRefused
+        for a name that the site does not know, and while it can reach the other one."""
+        return await self._open_link().ask(
+            ForgottenSite, "DELETE", f"/v1/overlay/sites/{quote(name, safe='')}"
+        )
 
     # --- inside ---
 

@@ -123,6 +123,7 @@ class SyncClient:
     add_slice = _blocking(Client.add_slice)
     remove_slice = _blocking(Client.remove_slice)
     overlay = _blocking(Client.overlay)
+    forget_site = _blocking(Client.forget_site)
 
     def _run(self, work: Coroutine[Any, Any, Result]) -> Result:
         return self._open_thread(work).run(work)

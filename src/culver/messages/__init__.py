@@ -63,6 +63,7 @@ from culver.messages.http_messages import (
 from culver.messages.overlay_status import (
     AdvertisementStatus as AdvertisementStatus,
     DialledPeer as DialledPeer,
+    ForgottenSite as ForgottenSite,
     LinkStatus as LinkStatus,
     OtherSite as OtherSite,
     OverlayGap as OverlayGap,

@@ -16,11 +16,13 @@ _Seconds = Annotated[float, Meta(ge=0)]
 
 
 class AdvertisementStatus(Struct, frozen=True, kw_only=True):
-    """The encoded predicate of a site. An advertisement that `matches_everything` lets every event through. `refusal`
-    says why it is not in effect, and is empty otherwise."""
+    """The encoded predicate of a site: Bloom filters of so many bits and hashes. An advertisement that
+    `matches_everything` lets every event through. `refusal` says why it is not in effect, and is empty otherwise."""
 
     version: _Count
     vectors: _Count
+    bits: Annotated[int, Meta(ge=0, description="Of each vector")]
+    hashes: _Count
     bytes: Annotated[int, Meta(ge=0, description="Of its text")]
     age_seconds: Annotated[_Seconds, Meta(description="Since it changed")] | None
     matches_everything: bool
@@ -138,7 +140,8 @@ class OverlayTotals(Struct, frozen=True, kw_only=True):
 
 
 class OverlayStatus(Struct, frozen=True, kw_only=True):
-    """The overlay as this site sees it. Of gaps and refusals, it lists the last hundred."""
+    """The overlay as this site sees it. Of gaps and refusals, it lists the last hundred. `troubles` says what an
+    operator must see to: names that several sites have, or data that is older than what others have."""
 
     site: OwnSite
     sites: list[OtherSite]
@@ -147,4 +150,13 @@ class OverlayStatus(Struct, frozen=True, kw_only=True):
     routes: list[SiteRoute]
     gaps: list[OverlayGap]
     refusals: list[OverlayRefusal]
+    troubles: list[str]
     totals: OverlayTotals
+
+
+class ForgottenSite(Struct, frozen=True, kw_only=True):
+    """A site that is forgotten here. `events` waited for it, and are dropped."""
+
+    name: SiteName
+    keys: list[SiteKey]
+    events: _Count

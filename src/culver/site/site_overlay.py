@@ -10,9 +10,10 @@ from culver.control import Catalogue
 from culver.delivery import Hub
 from culver.errors import InvalidConfiguration
 from culver.log import Committer, PublicationLog
-from culver.messages import OverlayStatus
+from culver.messages import ForgottenSite, OverlayStatus
 from culver.overlay import site_key
 from culver.registry import Registration
+from culver.roles import no_overlay
 from culver.site.event_flow import EventFlow
 
 if TYPE_CHECKING:
@@ -100,6 +101,9 @@ class NoOverlay:
 
     async def wait(self, registrations: Sequence[Registration], timeout_seconds: float) -> bool:
         return True
+
+    async def forget(self, name: str) -> ForgottenSite:
+        raise no_overlay()
 
 
 def _split(text: str) -> tuple[str, ...]:

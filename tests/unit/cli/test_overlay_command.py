@@ -55,10 +55,10 @@ lyon - paris     1
 paris - rome     4  not used: rome does not tell of it"""
 
 PREDICATES = """\
-SITE          VECTORS  SIZE  VERSION  AGE  ASKS FOR     STATE
-paris (here)        2  80 B       17  1 s  some events  told to all others
-lyon                2  80 B       17  1 s  some events  in effect from position 4
-oslo                2  80 B       17  1 s  some events  in effect from position 4"""
+SITE          VECTORS  BITS  HASHES  SIZE  VERSION  AGE  ASKS FOR     STATE
+paris (here)        2   512       5  80 B       17  1 s  some events  told to all others
+lyon                2   512       5  80 B       17  1 s  some events  in effect from position 4
+oslo                2   512       5  80 B       17  1 s  some events  in effect from position 4"""
 
 
 def _site() -> FakeSite:
@@ -165,8 +165,8 @@ def test_site_without_others_says_where_to_look() -> None:
 
 def test_every_page_has_its_part_of_the_answer_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     members = {
-        "sites": {"site", "sites", "gaps"},
-        "links": {"links", "peers", "refusals", "totals"},
+        "sites": {"site", "sites", "gaps", "troubles"},
+        "links": {"links", "peers", "refusals", "troubles", "totals"},
         "routes": {"site", "routes", "links"},
         "predicates": {"site", "advertisement", "sites"},
     }
@@ -178,6 +178,31 @@ def test_every_page_has_its_part_of_the_answer_as_json(capsys: pytest.CaptureFix
             assert shown.count("\n") == 1
         assert main(["overlay", "routes", "--url", url]) == 0
         assert capsys.readouterr().out.startswith("DESTINATION")
+
+
+def test_sites_and_links_tell_of_trouble() -> None:
+    seen = replace(_status(), troubles=["several sites are called lyon"])
+    for page in (sites_page(seen), sites_page(replace(seen, sites=[])), links_page(seen, 0.0)):
+        assert page.splitlines()[-1] == "Trouble: several sites are called lyon"
+
+
+def test_forgotten_site_is_named_with_what_waited_for_it(capsys: pytest.CaptureFixture[str]) -> None:
+    site = _site()
+    site.overlay.unreachable = {"lyon", "oslo"}
+    with site_in_thread(site) as url:
+        assert main(["overlay", "forget", "lyon", "--url", url]) == 0
+        told = "paris has forgotten lyon (lyon~0123456789abcdef): 2 events waited for it.\n"
+        assert capsys.readouterr().out == told
+        assert main(["overlay", "forget", "oslo", "--json", "--url", url]) == 0
+        assert json.loads(capsys.readouterr().out)["events"] == 2
+        assert main(["overlay", "forget", "lyon", "--url", url]) == 1
+        assert "no other site called lyon" in capsys.readouterr().err
+
+
+def test_site_that_can_be_reached_is_not_forgotten(capsys: pytest.CaptureFixture[str]) -> None:
+    with site_in_thread(_site()) as url:
+        assert main(["overlay", "forget", "lyon", "--url", url]) == 1
+    assert capsys.readouterr().err == "culver: lyon can be reached\n"
 
 
 def test_site_in_no_overlay_says_how_to_start_one(capsys: pytest.CaptureFixture[str]) -> None:

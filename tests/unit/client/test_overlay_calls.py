@@ -21,6 +21,15 @@ def test_other_sites_are_records() -> None:
     assert (seen.site.name, [each.name for each in seen.sites]) == ("paris", ["lyon"])
 
 
+def test_site_forgets_another() -> None:
+    site = _site(lyon=512)
+    site.overlay.unreachable = {"lyon"}
+    with site_in_thread(site) as url, culver.connect_sync(url) as client:
+        assert client.forget_site("lyon").events == 2
+        with pytest.raises(culver.RequestRefused, match="lyon"):
+            client.forget_site("lyon")
+
+
 def test_site_in_no_overlay_refuses() -> None:
     with (
         site_in_thread() as url,

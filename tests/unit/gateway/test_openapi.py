@@ -204,6 +204,10 @@ def test_the_answers_of_a_site_fit_the_schemas() -> None:
         site.overlay.positions_at = {"lyon": 512, "bonn": None}
         async with memory_client(site) as client:
             await ask("GET", "/v1/overlay")
+            await ask("DELETE", "/v1/overlay/sites/bonn")
+            site.overlay.unreachable = {"bonn"}
+            await ask("DELETE", "/v1/overlay/sites/bonn")
+            await ask("DELETE", "/v1/overlay/sites/bonn")
             await ask("POST", "/v1/subscriptions", {"filter": "n > 2", "id": "alerts"})
             await ask("GET", "/v1/subscriptions/alerts")
             await ask("GET", "/metrics")

@@ -42,6 +42,22 @@ def test_site_in_no_overlay_has_none_to_show() -> None:
     assert "--overlay" in problem["detail"]
 
 
+def test_site_that_is_gone_is_forgotten() -> None:
+    site = site_of_an_overlay(lyon=512, bonn=3)
+    site.overlay.unreachable = {"lyon"}
+    status, forgotten = ask(site, "DELETE", "/v1/overlay/sites/lyon")
+    assert (status, forgotten["name"], forgotten["events"]) == (200, "lyon", 2)
+    assert [each["name"] for each in ask(site, "GET", "/v1/overlay")[1]["sites"]] == ["bonn"]
+
+
+def test_site_that_is_there_or_unknown_is_not_forgotten() -> None:
+    site = site_of_an_overlay(bonn=3)
+    for name, expected in (("bonn", (409, "conflict")), ("lyon", (404, "not_found"))):
+        status, problem = ask(site, "DELETE", f"/v1/overlay/sites/{name}")
+        assert (status, problem["code"], problem["field"]) == (*expected, "name")
+    assert ask(FakeSite(), "DELETE", "/v1/overlay/sites/lyon")[0] == 404
+
+
 def test_subscription_has_positions_at_other_sites() -> None:
     site = site_of_an_overlay(lyon=512, bonn=None)
     status, made = ask(site, "POST", "/v1/subscriptions", {"filter": "a > 1", "id": "s"})

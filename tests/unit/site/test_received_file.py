@@ -40,7 +40,7 @@ def test_log_is_searched_from_the_stored_position_on(tmp_path: Path, log: Memory
         file = ReceivedFile(tmp_path / "received.json")
         file.recover(log, now_us=1_000)
         file.add_gap(BONN, 71, 90, "away")
-        await file.store(3, {LYON: 5, BONN: 90})
+        await file.store(3, {LYON: 5, BONN: 90}, {LYON: 4})
         assert file.position == 3
 
     run(scenario())
@@ -51,6 +51,7 @@ def test_log_is_searched_from_the_stored_position_on(tmp_path: Path, log: Memory
         (BONN, 71, 90, "away")
     ]
     assert again.gap_count == 1
+    assert again.promised == {LYON: 4}
 
 
 def test_damaged_file_is_named_and_the_log_searched(

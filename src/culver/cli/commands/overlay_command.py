@@ -1,4 +1,4 @@
-"""`culver overlay`: shows the other sites of the overlay, as a site knows them."""
+"""`culver overlay`: shows the other sites of the overlay, as a site knows them, and has it forget one."""
 
 import time
 from collections.abc import Callable
@@ -7,14 +7,14 @@ from typing import Any
 import click
 
 from culver.cli.client_calls import ask, json_line, json_option, url_option
-from culver.cli.overlay_text import links_page, predicates_page, routes_page, sites_page
+from culver.cli.overlay_text import forgotten_text, links_page, predicates_page, routes_page, sites_page
 from culver.client import Client
-from culver.messages import OverlayStatus
+from culver.messages import ForgottenSite, OverlayStatus
 
 
 @click.group(no_args_is_help=True)
 def overlay() -> None:
-    """Show the other sites that a site is linked with.
+    """Show the other sites that a site is linked with, or have it forget one.
 
     Sites of an overlay feed each other: an event that is published at one of them reaches the subscribers of all.
     `culver serve --name NAME --overlay HOST:PORT` starts such a site, and `culver demo overlay` shows several.
@@ -32,7 +32,17 @@ def sites(as_json: bool, url: str) -> None:
       culver overlay sites
       culver overlay sites --json | jq '.sites[] | select(.pending > 0) | .name'
     """
-    _show(url, as_json, sites_page, lambda seen: {"site": seen.site, "sites": seen.sites, "gaps": seen.gaps})
+    _show(
+        url,
+        as_json,
+        sites_page,
+        lambda seen: {
+            "site": seen.site,
+            "sites": seen.sites,
+            "gaps": seen.gaps,
+            "troubles": seen.troubles,
+        },
+    )
 
 
 @overlay.command()
@@ -54,6 +64,7 @@ def links(as_json: bool, url: str) -> None:
             "links": seen.links,
             "peers": seen.peers,
             "refusals": seen.refusals,
+            "troubles": seen.troubles,
             "totals": seen.totals,
         },
     )
@@ -83,6 +94,29 @@ def predicates(as_json: bool, url: str) -> None:
       culver overlay predicates
     """
     _show(url, as_json, predicates_page, _predicates_record)
+
+
+@overlay.command()
+@click.argument("name")
+@json_option
+@url_option
+def forget(name: str, as_json: bool, url: str) -> None:
+    """Have a site forget another one that does not come back.
+
+    What waits for it there is dropped. A site that can be reached is refused. Run it at every site that knows the
+    name.
+
+    \b
+    Example:
+      culver overlay forget lyon --url http://127.0.0.1:8081
+    """
+
+    async def work(client: Client) -> tuple[str, ForgottenSite]:
+        forgotten = await client.forget_site(name)
+        return (await client.overlay()).site.name, forgotten
+
+    own, forgotten = ask(url, work)
+    click.echo(json_line(forgotten) if as_json else forgotten_text(forgotten, own))
 
 
 def _routes_record(seen: OverlayStatus) -> dict[str, Any]:

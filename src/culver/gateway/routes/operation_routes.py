@@ -7,13 +7,13 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from culver.control import SiteObservation, SlicesView
-from culver.errors import NotFound
 from culver.gateway.api import openapi
 from culver.gateway.api.delivery_encoding import encode
 from culver.gateway.api.operations import JSON, Operations
 from culver.gateway.gateway_context import gateway_of, url_of
 from culver.gateway.gateway_metrics import CONTENT_TYPE
-from culver.messages import GatewayEntry, Gateways, Health, NewSlice, OverlayStatus, SiteStatus
+from culver.messages import ForgottenSite, GatewayEntry, Gateways, Health, NewSlice, OverlayStatus, SiteStatus
+from culver.roles import no_overlay
 
 operations = Operations("operations", "For operators", takes_any_query=True)
 slice_operations = Operations("operations", "For operators")
@@ -80,11 +80,17 @@ async def overlay(request: Request) -> OverlayStatus:
     await site.observation.refresh()
     status = site.overlay.status()
     if status is None:
-        raise NotFound(
-            "this site is in no overlay: start it with culver serve --name NAME --overlay HOST:PORT",
-            field="overlay",
-        )
+        raise no_overlay()
     return status
+
+
+@slice_operations.add("DELETE /v1/overlay/sites/{name}", problems=(404, 409))
+async def forget_site(request: Request) -> ForgottenSite:
+    """Forget a site that does not come back.
+
+    Its mailbox here is removed, and the events in it are dropped. A site that can be reached is refused.
+    """
+    return await gateway_of(request).site.overlay.forget(request.path_params["name"])
 
 
 @slice_operations.add("GET /v1/slices")

@@ -13,7 +13,7 @@ from culver.errors import InvalidFilter
 from culver.overlay.core.advertisement_book import AdvertisementBook
 from culver.overlay.core.link_states import LinkStates
 from culver.overlay.core.node_instructions import Register
-from culver.overlay.core.outbox import Outbox
+from culver.overlay.core.outbox import NodeOutbox
 from culver.overlay.core.overlay_messages import (
     Advertisement,
     AdvertisementApplied,
@@ -31,7 +31,7 @@ class AdvertisementExchange:
         self,
         book: AdvertisementBook,
         states: LinkStates,
-        out: Outbox,
+        out: NodeOutbox,
         is_gone: Callable[[str], bool],
         has_stream: Callable[[str], bool],
     ) -> None:

@@ -8,7 +8,7 @@ from culver.overlay.core.node_instructions import Instruction, Refuse, SendMessa
 from culver.overlay.core.overlay_messages import OverlayMessage, Routed
 
 
-class Outbox:
+class NodeOutbox:
     """Reads the states and the neighbours that its owner changes."""
 
     def __init__(self, states: LinkStates, neighbours: Neighbours) -> None:

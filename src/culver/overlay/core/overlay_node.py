@@ -34,7 +34,7 @@ from culver.overlay.core.node_instructions import (
     Rewind,
     Unregister,
 )
-from culver.overlay.core.outbox import Outbox
+from culver.overlay.core.outbox import NodeOutbox
 from culver.overlay.core.outgoing_streams import Offered, OutgoingStreams
 from culver.overlay.core.overlay_messages import (
     MOST_HOPS,
@@ -100,7 +100,7 @@ class OverlayNode:
         # What others heard from an earlier run, if that is more than this run has said.
         self._earlier_sequence = 0
         self._neighbours = Neighbours()
-        self._out = Outbox(self.states, self._neighbours)
+        self._out = NodeOutbox(self.states, self._neighbours)
         self._forwarding = PacketForwarding(self.states, self._neighbours, settings.broadcast_threshold)
         self._refreshed_at = float("-inf")
         self._checked_at = float("-inf")
@@ -366,6 +366,9 @@ class OverlayNode:
         self._forgotten.forget(site, self._end_stream(site))
         return self._out.take()
 
+    def is_forgotten(self, site: str) -> bool:
+        return site in self._forgotten
+
     def is_gone(self, site: str) -> bool:
         """Whether a site is replaced by another, or forgotten."""
         return site in self._replaced or site in self._forgotten
@@ -473,8 +476,8 @@ class OverlayNode:
                 start, reason = owed, why
         meeting = run = floor = 0
         if site not in self._meetings:
-            meeting = self._meetings.ask(site, self.outgoing.next_number())
-            run, floor = self._meetings.run_of(site), self._meetings.floor(site, self.position)
+            meeting, floor = self._meetings.ask(site, self.outgoing.next_number(), begin, self.position)
+            run = self._meetings.run_of(site)
         self._out.route(StreamBeginning(self.own, site, 0, start, begin, reason, meeting, run, floor))
 
     # --- all of them ----------------------------------------------------------------------------------

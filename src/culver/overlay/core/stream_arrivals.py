@@ -8,7 +8,7 @@ StreamBeginning, floor 5       and this site has 9: the origin runs on an older 
 from culver.overlay.core.advertisement_book import AdvertisementBook
 from culver.overlay.core.incoming_streams import AnswerNeeded, IncomingStreams, StreamPiece
 from culver.overlay.core.node_instructions import AnnounceGap, Append
-from culver.overlay.core.outbox import Outbox
+from culver.overlay.core.outbox import NodeOutbox
 from culver.overlay.core.overlay_messages import Packet, StreamAcknowledgement, StreamBeginning, StreamPart
 
 RESTORED = "the site runs on an older copy of its data directory, and gives these offsets anew"
@@ -21,7 +21,7 @@ class StreamArrivals:
     """`run` is the number of this run. Changes the incoming streams, and the answers in the book. `promised_ends` are
     the positions in other sites' logs from which this site's advertisement was ever said to be in effect."""
 
-    def __init__(self, run: int, incoming: IncomingStreams, book: AdvertisementBook, out: Outbox) -> None:
+    def __init__(self, run: int, incoming: IncomingStreams, book: AdvertisementBook, out: NodeOutbox) -> None:
         self._run = run
         self._incoming = incoming
         self._book = book

@@ -21,7 +21,8 @@ class StreamMeetings:
     def __init__(self, log_start: int) -> None:
         self._log_start = log_start
         self._runs: dict[str, int] = {}
-        self._numbers: dict[str, int] = {}  # of meetings that wait for an answer
+        self._meetings: dict[str, tuple[int, int]] = {}  # that wait for an answer: number and floor
+        self._told: dict[str, int] = {}
         self._over: set[str] = set()
         self._ever_met: set[str] = set()
         self.had: dict[str, int] = {}
@@ -32,23 +33,26 @@ class StreamMeetings:
         return site in self._over
 
     def is_asked(self, site: str) -> bool:
-        return site in self._numbers
+        return site in self._meetings
 
-    def ask(self, site: str, number: int) -> int:
-        """The number of the meeting that is under way: this one, where a new meeting begins."""
-        return self._numbers.setdefault(site, number)
-
-    def floor(self, site: str, position: int) -> int:
-        """The site can know of nothing beyond this, unless this site runs on an older copy of its data directory.
-        `position` is the end of the log."""
-        return position if site in self._ever_met else self._log_start
+    def ask(self, site: str, number: int, begin: int, position: int) -> tuple[int, int]:
+        """The number of the meeting that is under way, which is this one if a new meeting begins, and its floor: the
+        site can know of nothing beyond, unless this site runs on an older copy of its data directory. `begin` is
+        where the site hears that its stream begins, and `position` the end of the log."""
+        if site not in self._meetings:
+            # A site that answered in vain, and has started again since, knows where its stream begins.
+            floor = position if site in self._ever_met else max(self._log_start, self._told.get(site, 0))
+            self._meetings[site] = number, floor
+        self._told[site] = begin
+        return self._meetings[site]
 
     def answered(self, site: str, number: int, had: int) -> bool:
         """The site has said what it has; returns False where nobody asked for that any more."""
-        if self._numbers.get(site) != number:
+        expected, floor = self._meetings.get(site, (0, 0))
+        if expected != number:
             return False
-        del self._numbers[site]
-        if site not in self._ever_met and had > self._log_start:
+        del self._meetings[site]
+        if had > floor and site not in self._ever_met:
             self.had[site] = had
         self._over.add(site)
         self._ever_met.add(site)
@@ -60,7 +64,7 @@ class StreamMeetings:
         self._runs[site] = run
         if before == run:
             return False
-        self._numbers.pop(site, None)
+        self._meetings.pop(site, None)
         was_over = site in self._over
         self._over.discard(site)
         return was_over
@@ -71,7 +75,7 @@ class StreamMeetings:
 
     def leave(self, site: str) -> None:
         """The stream to a site has ended."""
-        self._numbers.pop(site, None)
+        self._meetings.pop(site, None)
         self._over.discard(site)
 
     def troubles(self) -> list[str]:

@@ -16,6 +16,7 @@ from culver.overlay.links.link_settings import MOST_COST, MOST_LABEL, is_label
 from culver.overlay.links.refusals import (
     CERTIFICATE,
     GARBAGE,
+    NAME_TAKEN,
     NOT_ALLOWED,
     OWN_KEY,
     UNREADABLE,
@@ -95,6 +96,8 @@ def check_peer(
     if hello.key == own_key:
         return LinkRefusal(OWN_KEY, f"the peer has this site's own key {own_key}")
     name = name_of(hello.key)
+    if name == name_of(own_key):
+        return LinkRefusal(NAME_TAKEN, f"the name {name} is taken by this site")
     if certificate_names is not None and name not in certificate_names:
         shown = printable(", ".join(sorted(certificate_names))) or "nobody"
         return LinkRefusal(CERTIFICATE, f"the peer calls itself {name}, and its certificate is for {shown}")

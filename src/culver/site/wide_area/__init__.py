@@ -1,7 +1,7 @@
 """The shell around the overlay's core: it joins the links, the log, the catalogue and the mailboxes of a site.
 
 overlay_runner      carries out what the core decides; start here
-link_traffic        messages on links
+message_traffic     messages on links
 remote_mailboxes    the registrations and mailboxes of the other sites
 local_predicates    what this site advertises
 imported_events     events of other sites on their way to the log

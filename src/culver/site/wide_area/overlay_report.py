@@ -50,6 +50,7 @@ def report(runner: "OverlayRunner") -> OverlayStatus:
         routes=[
             SiteRoute(site=name_of(state.site), neighbour=name_of(neighbour), cost=cost)
             for state in sorted(node.states.states.values(), key=lambda each: each.site)
+            if not node.is_forgotten(state.site)
             for neighbour, cost in state.links
             if is_site_key(neighbour)
         ],
@@ -68,6 +69,7 @@ def report(runner: "OverlayRunner") -> OverlayStatus:
             OverlayRefusal(source=source, reason=reason, count=count)
             for (source, reason), count in runner.refusals.most_common(_MOST_REFUSALS)
         ],
+        troubles=node.troubles(),
         totals=OverlayTotals(
             packets_sent=totals.packets_sent,
             packets_received=totals.packets_received,
@@ -122,6 +124,8 @@ def _advertisement(
     return AdvertisementStatus(
         version=version,
         vectors=len(predicate.vectors),
+        bits=predicate.bits,
+        hashes=predicate.hashes,
         bytes=len(predicate.text),
         age_seconds=age_seconds,
         matches_everything=predicate.matches_everything,

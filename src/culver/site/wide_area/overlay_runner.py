@@ -21,9 +21,10 @@ from typing import Any
 from culver.config import Settings
 from culver.control import Catalogue
 from culver.delivery import Hub
+from culver.errors import Conflict, NotFound
 from culver.log import Committer, PublicationLog
 from culver.matching import EncodedPredicate
-from culver.messages import OverlayStatus
+from culver.messages import ForgottenSite, OverlayStatus
 from culver.model import Event
 from culver.overlay import (
     AnnounceGap,
@@ -52,8 +53,8 @@ from culver.registry import Block, Registration
 from culver.site.event_flow import EventFlow
 from culver.site.wide_area.false_positives import FalsePositives
 from culver.site.wide_area.imported_events import ImportedEvents
-from culver.site.wide_area.link_traffic import LinkTraffic
 from culver.site.wide_area.local_predicates import LocalPredicates
+from culver.site.wide_area.message_traffic import MessageTraffic
 from culver.site.wide_area.overlay_report import report
 from culver.site.wide_area.received_file import ReceivedFile
 from culver.site.wide_area.remote_mailboxes import RemoteMailboxes
@@ -85,7 +86,7 @@ class OverlayRunner:
         self.imported = ImportedEvents(log, committer, settings.events, self._appended, self._append_failed)
         self.false_positives = FalsePositives()
         self.refusals: Counter[tuple[str, str]] = Counter()
-        self.traffic = LinkTraffic(self.key, self._refuse)
+        self.traffic = MessageTraffic(self.key, self._refuse)
         self.node: OverlayNode
         self.mailboxes_of_sites: RemoteMailboxes
         self.links: LinkManager | None = None
@@ -110,6 +111,7 @@ class OverlayRunner:
             self.settings.broadcast_threshold, self.settings.open_limit, self.settings.most_sites
         )
         self.node = OverlayNode(self.key, self.file.boot, self._log.next_offset, positions, settings)
+        self.node.restore_promises(self.file.promised)
         self.mailboxes_of_sites = RemoteMailboxes(
             self._hub, self._catalogue, self.node, self._carry_out, self.now
         )
@@ -161,6 +163,22 @@ class OverlayRunner:
                 self._waiters.discard(changed)
         return True
 
+    async def forget(self, name: str) -> ForgottenSite:
+        keys = self._keys_of(name)
+        if not keys:
+            raise NotFound(f"this site knows no other site called {name}", field="name")
+        if any(self.node.states.reaches(key) for key in keys):
+            raise Conflict(
+                f"{name} can be reached: stop it first, and then forget it at every other site", field="name"
+            )
+        events = sum(self.mailboxes_of_sites.pending(key) for key in keys)
+        for key in keys:
+            self._carry_out(self.node.forget(key))
+            await self.mailboxes_of_sites.settled(key)
+        logger.warning("%s is forgotten, and %d events that waited for it are dropped", name, events)
+        self._wake_waiters()
+        return ForgottenSite(name=name, keys=keys, events=events)
+
     @property
     def description(self) -> str | None:
         """The site's place in the overlay, as a line for its operator."""
@@ -187,11 +205,17 @@ class OverlayRunner:
     def other_sites(self) -> list[str]:
         """The keys of all sites that this one knows of, by name; of several with one name, the one that is there."""
         node = self.node
-        known = {*node.book.sites, *node.states.states} - {node.own}
         chosen: dict[str, str] = {}
-        for key in sorted(known, key=lambda each: (node.states.reaches(each), each)):
+        for key in sorted(self._known(), key=lambda each: (node.states.reaches(each), each)):
             chosen[name_of(key)] = key
         return [chosen[name] for name in sorted(chosen)]
+
+    def _known(self) -> set[str]:
+        known = {*self.node.book.sites, *self.node.states.states} - {self.node.own}
+        return {key for key in known if not self.node.is_forgotten(key)}
+
+    def _keys_of(self, name: str) -> list[str]:
+        return sorted(key for key in self._known() if name_of(key) == name)
 
     def _positions_of(self, registration: Registration) -> dict[str, int | None]:
         version, book = self._local.version_of(registration), self.node.book
@@ -282,8 +306,8 @@ class OverlayRunner:
                     self.mailboxes_of_sites.unregister(site)
                 case AnnounceGap():
                     self._announce(each)
-                case Refuse(source, reason):
-                    self._refuse(source, reason)
+                case Refuse(source, reason, severe):
+                    self._refuse(source, reason, severe=severe)
                 case CloseLink(number, reason):
                     self.traffic.close(number, reason)
 
@@ -295,12 +319,10 @@ class OverlayRunner:
             self.traffic.send(instruction.link, message)
 
     def _announce(self, gap: AnnounceGap) -> None:
+        # Of a site that lost its data directory, nobody may know how far its log was.
+        end = f"to {gap.end - 1}" if gap.end > gap.start else "on"
         logger.warning(
-            "events of %s from offset %d to %d may be missing: %s",
-            gap.origin,
-            gap.start,
-            gap.end - 1,
-            gap.reason,
+            "events of %s from offset %d %s may be missing: %s", gap.origin, gap.start, end, gap.reason
         )
         self.file.add_gap(gap.origin, gap.start, gap.end, gap.reason)
         self._hold_acknowledgements()
@@ -324,12 +346,12 @@ class OverlayRunner:
             for each in held:
                 self._send(each)
 
-    def _refuse(self, source: str, reason: str) -> None:
+    def _refuse(self, source: str, reason: str, *, severe: bool = False) -> None:
         pair = (source, reason)
         if pair not in self.refusals:
             if len(self.refusals) >= _MOST_REFUSALS:
                 pair = ("others", "other")
-            logger.warning("%s: %s", source, reason)
+            logger.log(logging.ERROR if severe else logging.WARNING, "%s: %s", source, reason)
         self.refusals[pair] += 1
 
     # --- time -----------------------------------------------------------------------------------------
@@ -353,7 +375,8 @@ class OverlayRunner:
     async def _store(self) -> None:
         """Store how far the log is in the logs of the others. Raises OSError."""
         async with self._storing:
-            await self.file.store(self.imported.floor(), self.node.incoming.positions())
+            node = self.node
+            await self.file.store(self.imported.floor(), node.incoming.positions(), node.promised_ends())
 
     # --- all of them ----------------------------------------------------------------------------------
 

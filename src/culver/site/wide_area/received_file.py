@@ -1,6 +1,7 @@
 """How far this site's log is in the logs of the other sites, as a file beside the log: `overlay/received.json`.
 
-    {"position": 4100, "positions": {"lyon~01..": 512}, "boot": 17..., "gaps": [...], "gap_count": 1}
+    {"position": 4100, "positions": {"lyon~01..": 512}, "promised": {"lyon~01..": 480}, "boot": 17..., "gaps": [...],
+     "gap_count": 1}
 
 The log is the truth: every event of another site carries its origin. The file saves reading all of the log at the
 start: below `position` of the log, `positions` have everything, and from there on the log is read. The log must not
@@ -43,6 +44,7 @@ class _Content(msgspec.Struct):
     boot: int = 0
     gaps: list[ReceivedGap] = []
     gap_count: int = 0
+    promised: dict[str, int] = {}
 
 
 class ReceivedFile:
@@ -53,6 +55,8 @@ class ReceivedFile:
         self.position = 0
         """The log must keep everything from here on."""
         self.boot = 0
+        self.promised: dict[str, int] = {}
+        """The positions in other sites' logs of which this site was promised something, when it was last stored."""
         self.gaps: deque[ReceivedGap] = deque(maxlen=_MOST_GAPS)
         self.gap_count = 0
         self._stored: bytes = b""
@@ -63,6 +67,7 @@ class ReceivedFile:
         content = self._read()
         self.gaps.extend(content.gaps)
         self.gap_count = content.gap_count
+        self.promised = content.promised
         # A clock that went back must not lead to numbers that the last run counted up to.
         self.boot = max(now_us, content.boot + _MOST_COUNTED)
         positions = dict(content.positions)
@@ -80,8 +85,10 @@ class ReceivedFile:
         self.gaps.append(ReceivedGap(origin, start, end, reason, time.time()))
         self.gap_count += 1
 
-    async def store(self, position: int, positions: Mapping[str, int]) -> None:
-        """Have it on disk that `positions` hold everything below `position` of the log. Raises OSError."""
+    async def store(self, position: int, positions: Mapping[str, int], promised: Mapping[str, int]) -> None:
+        """Have it on disk that `positions` hold everything below `position` of the log, and what was promised of the
+        other logs. Raises OSError."""
+        self.promised = dict(promised)
         await asyncio.to_thread(self._write, position, dict(positions))
 
     def _read(self) -> _Content:
@@ -94,7 +101,7 @@ class ReceivedFile:
             return _Content()
 
     def _write(self, position: int, positions: dict[str, int]) -> None:
-        content = _Content(position, positions, self.boot, list(self.gaps), self.gap_count)
+        content = _Content(position, positions, self.boot, list(self.gaps), self.gap_count, self.promised)
         text = msgspec.json.encode(content)
         if text != self._stored:
             self.path.parent.mkdir(parents=True, exist_ok=True)

@@ -97,7 +97,7 @@ class RemoteMailboxes:
                 logger.warning("the predicate of %s cannot be read: %s", site, exc)
                 predicate = NOTHING
             acknowledged = max(self._hub.cursor(subscription) + 1, first[subscription])
-            self._node.restore(site, predicate, registration.since, acknowledged)
+            self._node.restore(site, predicate, registration.since, acknowledged, first[subscription])
             await self._open(site, registration)
 
     async def close(self) -> None:
@@ -114,6 +114,12 @@ class RemoteMailboxes:
 
     def unregister(self, site: str) -> None:
         self._change(site, partial(self._unregister, site))
+
+    async def settled(self, site: str) -> None:
+        """Wait for what was asked to be registered or unregistered."""
+        change = self._changes.get(site)
+        if change is not None:
+            await asyncio.gather(change, return_exceptions=True)
 
     def move_cursor(self, site: str, offset: int) -> None:
         mailbox = self._mailboxes.get(site)

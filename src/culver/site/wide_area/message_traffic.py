@@ -8,7 +8,7 @@ from culver.errors import TooLarge
 from culver.overlay import Link, OverlayMessage, Packet, decode_message, encode_message
 
 
-class LinkTraffic:
+class MessageTraffic:
     """`refuse` hears of what cannot be sent or read. The counts include links that are closed."""
 
     def __init__(self, key: str, refuse: Callable[[str, str], None]) -> None:
