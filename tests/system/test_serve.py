@@ -36,13 +36,17 @@ def test_the_two_printed_lines_show_an_event_arriving_and_ctrl_c_leaves_nothing(
             stderr=subprocess.PIPE,
             text=True,
         ) as subscriber:
-            assert subscriber.stderr is not None
-            assert "listening" in subscriber.stderr.readline()
-            published = subprocess.run(
-                shlex.split(publish), capture_output=True, text=True, timeout=60, check=False
-            )
-            assert published.returncode == 0, published.stderr
-            received, _ = subscriber.communicate(timeout=60)
+            try:
+                assert subscriber.stderr is not None
+                assert "listening" in subscriber.stderr.readline()
+                published = subprocess.run(
+                    shlex.split(publish), capture_output=True, text=True, timeout=60, check=False
+                )
+                assert published.returncode == 0, published.stderr
+                received, _ = subscriber.communicate(timeout=60)
+            finally:
+                # Leaving the block waits for it, and without an event it would listen for ever.
+                subscriber.kill()
         assert '"price":21.5' in received.replace(" ", "")
         everything = service.processes()
         assert service.interrupt() == 0
@@ -58,12 +62,16 @@ def test_ctrl_c_works_with_connected_clients(tmp_path: Path) -> None:
         with subprocess.Popen(
             command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
         ) as subscriber:
-            assert subscriber.stderr is not None
-            assert "listening" in subscriber.stderr.readline()
-            with service.http.stream("GET", "/v1/stream", params={"filter": "TRUE"}):
-                assert service.interrupt(timeout_seconds=8) == 0
-            subscriber.send_signal(signal.SIGINT)
-            assert subscriber.wait(10) == 130
+            try:
+                assert subscriber.stderr is not None
+                assert "listening" in subscriber.stderr.readline()
+                with service.http.stream("GET", "/v1/stream", params={"filter": "TRUE"}):
+                    assert service.interrupt(timeout_seconds=8) == 0
+                subscriber.send_signal(signal.SIGINT)
+                assert subscriber.wait(10) == 130
+            finally:
+                # Leaving the block waits for it, and it would dial the site for ever.
+                subscriber.kill()
 
 
 @pytest.mark.system
