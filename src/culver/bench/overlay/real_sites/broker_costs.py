@@ -27,8 +27,8 @@ from culver.bench.overlay.routing_comparison.encoded_tables import encoded_filte
 from culver.bench.site_process import deliveries
 from culver.overlay import site_key
 from culver.overlay.core.node_instructions import SendMessage
+from culver.overlay.core.outgoing_streams import OutgoingStreams
 from culver.overlay.core.overlay_messages import (
-    Advertisement,
     LinkState,
     Packet,
     SiteNumbers,
@@ -177,26 +177,29 @@ def _with(payload: str, attribute: str) -> str:
 
 
 def _send_seconds(payloads: list[str]) -> float:
-    """Processor seconds in which a node matches a message with a site's predicate and makes a packet of it."""
+    """Processor seconds in which a message is matched with a site's predicate and becomes a packet of that site's
+    stream."""
     own, target = (site_key(f"broker-{number}", bytes([number] * 8)) for number in range(2))
-    predicate = WorkloadDraw(SPREAD, 1, 1).encoded(8)[0]
-    made = encoded_filter([predicate])
+    made = encoded_filter([WorkloadDraw(SPREAD, 1, 1).encoded(8)[0]])
     batch = batch_of_payloads([payload.encode() for payload in payloads])
     made.match(batch)
-    node = OverlayNode(own, 1, len(payloads), {}, NodeSettings())
-    node.link_opened(1, target, 1, 0.0)
-    node.received(1, LinkState(target, 1, ((own, 1),), 0), 0.0)
-    node.received(1, Advertisement(target, 1, 0, predicate.text, b""), 0.0)
-    node.registered(target, 1, predicate, 0, 0)
+    streams, packets = OutgoingStreams(), 0
+    streams.open(target, 0, 1)
+    streams.reach(target, True)
     started = time.process_time()
     made.match(batch)
     for number, payload in enumerate(payloads):
-        node.offered(target, node.outgoing.generation(target), [(number, payload.encode())])
-        for each in node.flush(0.0):
-            if isinstance(each, SendMessage):
-                pack_frame(FrameKind.DATA, encode_message(each.message))
-        node.outgoing.acknowledge(target, number + 1, 0.0)
-    return (time.process_time() - started) / len(payloads)
+        streams.offer(target, streams.generation(target), [(number, payload.encode())])
+        for each in streams.flush(0.0)[0]:
+            parts = tuple(each.streams.values())
+            packet = Packet(own, each.window, 1, b"\x01", parts, each.offsets, each.payloads)
+            pack_frame(FrameKind.DATA, encode_message(packet))
+            packets += 1
+        streams.acknowledge(target, number + 1, 0.0)
+    seconds = time.process_time() - started
+    if packets != len(payloads):
+        raise BenchmarkFailed(f"{len(payloads)} messages became {packets} packets")
+    return seconds / len(payloads)
 
 
 def _forward_seconds(rounds: int) -> float:
@@ -210,9 +213,14 @@ def _forward_seconds(rounds: int) -> float:
     payload = wire_client.encode(SPREAD.messages(1, 1))[0].encode()
     packet = Packet(source, 1, 1, b"\x01", (StreamPart(0, 1, 1),), (0,), (payload,))
     body = encode_message(packet)
+    packets = 0
     started = time.process_time()
     for _ in range(rounds):
         for each in node.received(1, decode_message(body), 0.0):
             if isinstance(each, SendMessage):
                 pack_frame(FrameKind.DATA, encode_message(each.message))
-    return (time.process_time() - started) / rounds
+                packets += isinstance(each.message, Packet)
+    seconds = time.process_time() - started
+    if packets != rounds:
+        raise BenchmarkFailed(f"a node sent {packets} of {rounds} packets on")
+    return seconds / rounds
