@@ -14,7 +14,7 @@ import pytest
 from culver.assembly import open_site
 from culver.config import DeliverySettings, EventSettings, OverlaySettings, PipelineSettings, Settings
 from culver.delivery import Delivery
-from culver.errors import InvalidConfiguration
+from culver.errors import Conflict, InvalidConfiguration, NotFound
 from culver.messages import OtherSite, OverlayStatus
 from culver.model.formats import parse_event
 from culver.model.language import parse
@@ -314,6 +314,93 @@ def test_new_data_directory_under_an_old_name_is_an_announced_gap(overlay: Overl
                 await session.close()
             async with overlay.site("lyon", "paris") as lyon:
                 assert [(each.start, each.end) for each in status_of(lyon).gaps] == [(2, 5)]
+
+    run(scenario())
+
+
+def test_site_that_is_gone_is_forgotten_and_hears_of_the_gap_if_it_comes_back(overlay: Overlay) -> None:
+    async def scenario() -> None:
+        async with overlay.site("paris") as paris:
+            async with overlay.site("lyon", "paris") as lyon:
+                await reached(lyon, "paris")
+                session = await lyon.sessions.open(await subscribe(lyon, "a > 0"))
+                await publish(paris, 1, 2)
+                assert await receive(session, 2) == [1, 2]
+                await session.close()
+                with pytest.raises(Conflict, match="lyon can be reached"):
+                    await paris.overlay.forget("lyon")
+            await until(lambda: not seen(paris, "lyon").reachable, WAIT_SECONDS)
+            await publish(paris, 3, 4, 5)
+            await until(lambda: seen(paris, "lyon").pending == 3, WAIT_SECONDS)
+            forgotten = await paris.overlay.forget("lyon")
+            assert (forgotten.name, len(forgotten.keys), forgotten.events) == ("lyon", 1, 3)
+            assert (status_of(paris).sites, paris.overlay.mailboxes) == ([], 0)
+            with pytest.raises(NotFound, match="lyon"):
+                await paris.overlay.forget("lyon")
+            async with overlay.site("lyon", "paris") as lyon:
+                await until(lambda: status_of(lyon).gaps, WAIT_SECONDS)
+                (gap,) = status_of(lyon).gaps
+                assert (gap.site, gap.start, gap.end) == ("paris", 2, 5)
+                assert gap.reason == "this site was forgotten there"
+                (registration,) = await lyon.subscriptions.page(None, 10)
+                assert isinstance(registration, Registration)
+                assert await lyon.overlay.wait([registration], WAIT_SECONDS)
+                await publish(paris, 6)
+                session = await lyon.sessions.open(registration)
+                assert await receive(session, 1) == [6]
+                await session.close()
+
+    run(scenario())
+
+
+def test_origin_on_an_older_copy_of_its_data_is_named_and_the_gap_announced(
+    overlay: Overlay, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        async with overlay.site("lyon") as lyon:
+            async with overlay.site("paris", "lyon") as paris:
+                await reached(lyon, "paris")
+                session = await lyon.sessions.open(await subscribe(lyon, "a > 0"))
+                await publish(paris, 1, 2)
+                assert await receive(session, 2) == [1, 2]
+            shutil.copytree(overlay.directory / "paris", overlay.directory / "copy")
+            async with overlay.site("paris", "lyon") as paris:
+                await publish(paris, 3, 4, 5)
+                assert await receive(session, 3) == [3, 4, 5]
+            shutil.rmtree(overlay.directory / "paris")
+            (overlay.directory / "copy").rename(overlay.directory / "paris")
+            async with overlay.site("paris", "lyon") as paris:
+                await until(lambda: status_of(lyon).gaps, WAIT_SECONDS)
+                (gap,) = status_of(lyon).gaps
+                assert (gap.site, gap.start, gap.end) == ("paris", 2, 5)
+                assert "older copy" in gap.reason
+                await until(lambda: status_of(paris).troubles, WAIT_SECONDS)
+                assert "lyon has its log up to 5" in status_of(paris).troubles[0]
+                assert "older copy" in status_of(paris).refusals[0].reason
+                # The offsets 2 to 4 are given anew, and nobody gets them. From 5 on, all is well.
+                await publish(paris, 13, 14, 15, 16)
+                assert await receive(session, 1) == [16]
+            await session.close()
+
+    run(scenario())
+    errors = [each.getMessage() for each in caplog.records if each.levelname == "ERROR"]
+    assert len(errors) == 1
+    assert "older copy of its data directory" in errors[0]
+
+
+def test_neighbour_with_the_same_name_is_refused(overlay: Overlay, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        other = Overlay(tmp_path / "elsewhere")
+        other.directory.mkdir()
+        async with overlay.site("paris") as paris:
+            address = overlay.address("paris")
+            named = OverlaySettings(name="paris", peers=address)
+            async with other.site("paris", overlay=named) as second:
+                taken = "the name paris is taken by this site"
+                await until(lambda: taken in str(status_of(second).peers[0].failure), WAIT_SECONDS)
+                await until(lambda: status_of(paris).refusals, WAIT_SECONDS)
+                assert [each.reason for each in status_of(paris).refusals] == [taken]
+                assert (status_of(paris).links, status_of(second).links) == ([], [])
 
     run(scenario())
 

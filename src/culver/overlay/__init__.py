@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         Register as Register,
         Rewind as Rewind,
         SendMessage as SendMessage,
+        StoreFloors as StoreFloors,
         Unregister as Unregister,
     )
     from culver.overlay.core.outgoing_streams import MailboxGap as MailboxGap

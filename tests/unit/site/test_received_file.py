@@ -40,7 +40,8 @@ def test_log_is_searched_from_the_stored_position_on(tmp_path: Path, log: Memory
         file = ReceivedFile(tmp_path / "received.json")
         file.recover(log, now_us=1_000)
         file.add_gap(BONN, 71, 90, "away")
-        await file.store(3, {LYON: 5, BONN: 90}, {LYON: 4})
+        file.promised, file.floors = {LYON: 4}, {BONN: 2}
+        await file.store(3, {LYON: 5, BONN: 90})
         assert file.position == 3
 
     run(scenario())
@@ -51,7 +52,19 @@ def test_log_is_searched_from_the_stored_position_on(tmp_path: Path, log: Memory
         (BONN, 71, 90, "away")
     ]
     assert again.gap_count == 1
-    assert again.promised == {LYON: 4}
+    assert (again.promised, again.floors) == ({LYON: 4}, {BONN: 2})
+
+
+def test_runs_on_one_copy_of_the_file_have_different_numbers(tmp_path: Path, log: ReadableLog) -> None:
+    path = tmp_path / "received.json"
+    ReceivedFile(path).recover(log, now_us=1_000)
+    copied, boots = path.read_bytes(), set()
+    for now_us in (2_000, 3_000):
+        path.write_bytes(copied)
+        file = ReceivedFile(path)
+        file.recover(log, now_us)
+        boots.add(file.boot)
+    assert len(boots) == 2
 
 
 def test_damaged_file_is_named_and_the_log_searched(

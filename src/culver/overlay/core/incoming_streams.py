@@ -66,6 +66,8 @@ class IncomingStreams:
 
     def __init__(self, positions: Mapping[str, int]) -> None:
         self._streams = {origin: _Stream(position, position) for origin, position in positions.items()}
+        # Their origins may be back later, and what is on its way to the log gets there.
+        self._forgotten: dict[str, _Stream] = {}
 
     def __contains__(self, origin: str) -> bool:
         return origin in self._streams
@@ -142,7 +144,7 @@ class IncomingStreams:
 
     def appended(self, origin: str, end: int) -> StreamPiece | None:
         """The log has everything up to a position on disk; returns what can be appended next."""
-        stream = self._streams.get(origin)
+        stream = self._streams.get(origin) or self._forgotten.get(origin)
         if stream is None:
             return None
         stream.is_appending = False
@@ -151,7 +153,7 @@ class IncomingStreams:
 
     def failed(self, origin: str) -> None:
         """The log has refused a piece: the stream must come again from what is on disk."""
-        stream = self._streams.get(origin)
+        stream = self._streams.get(origin) or self._forgotten.get(origin)
         if stream is not None:
             stream.is_appending = False
             stream.waiting.clear()
@@ -171,7 +173,14 @@ class IncomingStreams:
         return missing
 
     def forget(self, origin: str) -> None:
-        self._streams.pop(origin, None)
+        """End a stream. If it goes on later after all, it does so from where it was."""
+        if origin in self._streams:
+            self._forgotten[origin] = self._streams.pop(origin)
+
+    def resume(self, origin: str) -> None:
+        """Go on with a stream, if it was forgotten."""
+        if origin in self._forgotten:
+            self._streams[origin] = self._forgotten.pop(origin)
 
     def _next_piece(self, stream: _Stream) -> StreamPiece | None:
         if stream.is_appending or not stream.waiting:

@@ -69,6 +69,11 @@ class AnnounceGap:
 
 
 @dataclass(frozen=True, slots=True)
+class StoreFloors:
+    """Store `OverlayNode.floors` soon: a site has been met, and its old one would be wrong."""
+
+
+@dataclass(frozen=True, slots=True)
 class Refuse:
     """Something was refused or dropped. `source` is who caused it, and `reason` why; both are few. An operator must
     act on a `severe` one."""
@@ -85,5 +90,14 @@ class CloseLink:
 
 
 Instruction = (
-    SendMessage | Register | Unregister | Append | MoveCursor | Rewind | AnnounceGap | Refuse | CloseLink
+    SendMessage
+    | Register
+    | Unregister
+    | Append
+    | MoveCursor
+    | Rewind
+    | AnnounceGap
+    | StoreFloors
+    | Refuse
+    | CloseLink
 )

@@ -32,6 +32,7 @@ from culver.overlay.core.node_instructions import (
     Instruction,
     MoveCursor,
     Rewind,
+    StoreFloors,
     Unregister,
 )
 from culver.overlay.core.outbox import NodeOutbox
@@ -171,9 +172,18 @@ class OverlayNode:
         self.book.restore(site, predicate, position)
         self.outgoing.open(site, acknowledged, self._boot, begun)
 
-    def restore_promises(self, ends: Mapping[str, int]) -> None:
-        """Take note, before anything else, of the `promised_ends` of an earlier run."""
-        self._arrivals.promised_ends.update(ends)
+    def restore_meetings(self, promised_ends: Mapping[str, int], floors: Mapping[str, int]) -> None:
+        """Take note, before anything else, of the `promised_ends` and the `floors` of an earlier run."""
+        self._arrivals.promised_ends.update(promised_ends)
+        self._meetings.floors.update(floors)
+
+    def floors(self) -> dict[str, int]:
+        """What sites that this run has not met yet can know of this log at most."""
+        return {
+            site: self._meetings.floor(site)
+            for site in self.book.sites
+            if site in self.outgoing and not self._meetings.has_ever_met(site)
+        }
 
     def promised_ends(self) -> dict[str, int]:
         """The positions in other sites' logs of which this site was promised something. A site whose log is shorter
@@ -439,6 +449,7 @@ class OverlayNode:
         if message.meeting:
             if not self._meetings.answered(site, message.meeting, message.had):
                 return
+            self._out.append(StoreFloors())
             if site in self._meetings.had:
                 self._out.refuse(site, _BEHIND, severe=True)
         elif site not in self._meetings:

@@ -31,6 +31,7 @@ class StreamArrivals:
         self._restored: dict[str, tuple[int, int]] = {}
 
     def on_packet(self, packet: Packet, part: StreamPart, now: float) -> None:
+        self._incoming.resume(packet.origin)
         events = list(zip(packet.offsets, packet.payloads, strict=True))
         match self._incoming.receive(packet.origin, packet.window, part, events, now):
             case StreamPiece(end, piece):
@@ -45,6 +46,7 @@ class StreamArrivals:
         source, start, reason, meeting = message.source, message.start, message.reason, message.meeting
         if meeting and (message.run != self._run or not self._incoming.is_settled(source)):
             return  # it asks again
+        self._incoming.resume(source)
         has_begun, had = source in self._incoming, 0
         if meeting:
             is_new = not self._incoming.has_met(source, meeting)

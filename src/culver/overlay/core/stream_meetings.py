@@ -9,7 +9,8 @@
                                                <--    acknowledges 9 for meeting 17, had 9: paris is behind
 
 Nothing of a stream is sent before that. So a site that this run has not met knows nothing of this run, and can have
-nothing beyond the end that the log had at the start. Two sites meet again when one of them starts again.
+nothing beyond the end that the log had at the start; or at the start of an earlier run, if they did not meet in that
+one either. Two sites meet again when one of them starts again.
 """
 
 from culver.overlay.site_key import name_of
@@ -23,6 +24,8 @@ class StreamMeetings:
         self._runs: dict[str, int] = {}
         self._meetings: dict[str, tuple[int, int]] = {}  # that wait for an answer: number and floor
         self._told: dict[str, int] = {}
+        self.floors: dict[str, int] = {}
+        """The floors of sites that earlier runs have not met."""
         self._over: set[str] = set()
         self._ever_met: set[str] = set()
         self.had: dict[str, int] = {}
@@ -41,10 +44,16 @@ class StreamMeetings:
         where the site hears that its stream begins, and `position` the end of the log."""
         if site not in self._meetings:
             # A site that answered in vain, and has started again since, knows where its stream begins.
-            floor = position if site in self._ever_met else max(self._log_start, self._told.get(site, 0))
-            self._meetings[site] = number, floor
+            self._meetings[site] = number, position if site in self._ever_met else self.floor(site)
         self._told[site] = begin
         return self._meetings[site]
+
+    def floor(self, site: str) -> int:
+        """The floor of a site that this run has not met."""
+        return max(self.floors.get(site, self._log_start), self._told.get(site, 0))
+
+    def has_ever_met(self, site: str) -> bool:
+        return site in self._ever_met
 
     def answered(self, site: str, number: int, had: int) -> bool:
         """The site has said what it has; returns False where nobody asked for that any more."""

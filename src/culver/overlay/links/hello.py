@@ -96,11 +96,11 @@ def check_peer(
     if hello.key == own_key:
         return LinkRefusal(OWN_KEY, f"the peer has this site's own key {own_key}")
     name = name_of(hello.key)
-    if name == name_of(own_key):
-        return LinkRefusal(NAME_TAKEN, f"the name {name} is taken by this site")
     if certificate_names is not None and name not in certificate_names:
         shown = printable(", ".join(sorted(certificate_names))) or "nobody"
         return LinkRefusal(CERTIFICATE, f"the peer calls itself {name}, and its certificate is for {shown}")
+    if name == name_of(own_key):
+        return LinkRefusal(NAME_TAKEN, f"the name {name} is taken by this site")
     if allowed and name not in allowed:
         return LinkRefusal(NOT_ALLOWED, f"{name} is not among the sites that are allowed")
     return None

@@ -42,6 +42,7 @@ from culver.overlay import (
     Register,
     Rewind,
     SendMessage,
+    StoreFloors,
     StreamAcknowledgement,
     Unregister,
     name_of,
@@ -111,7 +112,7 @@ class OverlayRunner:
             self.settings.broadcast_threshold, self.settings.open_limit, self.settings.most_sites
         )
         self.node = OverlayNode(self.key, self.file.boot, self._log.next_offset, positions, settings)
-        self.node.restore_promises(self.file.promised)
+        self.node.restore_meetings(self.file.promised, self.file.floors)
         self.mailboxes_of_sites = RemoteMailboxes(
             self._hub, self._catalogue, self.node, self._carry_out, self.now
         )
@@ -306,6 +307,8 @@ class OverlayRunner:
                     self.mailboxes_of_sites.unregister(site)
                 case AnnounceGap():
                     self._announce(each)
+                case StoreFloors():
+                    self._hold_acknowledgements()
                 case Refuse(source, reason, severe):
                     self._refuse(source, reason, severe=severe)
                 case CloseLink(number, reason):
@@ -376,7 +379,8 @@ class OverlayRunner:
         """Store how far the log is in the logs of the others. Raises OSError."""
         async with self._storing:
             node = self.node
-            await self.file.store(self.imported.floor(), node.incoming.positions(), node.promised_ends())
+            self.file.promised, self.file.floors = node.promised_ends(), node.floors()
+            await self.file.store(self.imported.floor(), node.incoming.positions())
 
     # --- all of them ----------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 """How far this site's log is in the logs of the other sites, as a file beside the log: `overlay/received.json`.
 
-    {"position": 4100, "positions": {"lyon~01..": 512}, "promised": {"lyon~01..": 480}, "boot": 17..., "gaps": [...],
-     "gap_count": 1}
+    {"position": 4100, "positions": {"lyon~01..": 512}, "boot": 17..., "gaps": [...], "gap_count": 1,
+     "promised": {"lyon~01..": 480}, "floors": {"bonn~9f..": 4000}}
 
 The log is the truth: every event of another site carries its origin. The file saves reading all of the log at the
 start: below `position` of the log, `positions` have everything, and from there on the log is read. The log must not
@@ -45,6 +45,7 @@ class _Content(msgspec.Struct):
     gaps: list[ReceivedGap] = []
     gap_count: int = 0
     promised: dict[str, int] = {}
+    floors: dict[str, int] = {}
 
 
 class ReceivedFile:
@@ -56,7 +57,8 @@ class ReceivedFile:
         """The log must keep everything from here on."""
         self.boot = 0
         self.promised: dict[str, int] = {}
-        """The positions in other sites' logs of which this site was promised something, when it was last stored."""
+        """`OverlayNode.promised_ends`: its owner keeps them up to date, as the floors."""
+        self.floors: dict[str, int] = {}
         self.gaps: deque[ReceivedGap] = deque(maxlen=_MOST_GAPS)
         self.gap_count = 0
         self._stored: bytes = b""
@@ -67,9 +69,10 @@ class ReceivedFile:
         content = self._read()
         self.gaps.extend(content.gaps)
         self.gap_count = content.gap_count
-        self.promised = content.promised
-        # A clock that went back must not lead to numbers that the last run counted up to.
-        self.boot = max(now_us, content.boot + _MOST_COUNTED)
+        self.promised, self.floors = content.promised, content.floors
+        # A clock that went back must not lead to numbers that the last run counted up to. Otherwise the clock counts:
+        # two runs that begin with the same copy of the file must have different numbers.
+        self.boot = now_us if now_us > content.boot else content.boot + _MOST_COUNTED
         positions = dict(content.positions)
         start = max(content.position, log.first_offset)
         for _, batch in log.read(start, log.next_offset):
@@ -85,10 +88,8 @@ class ReceivedFile:
         self.gaps.append(ReceivedGap(origin, start, end, reason, time.time()))
         self.gap_count += 1
 
-    async def store(self, position: int, positions: Mapping[str, int], promised: Mapping[str, int]) -> None:
-        """Have it on disk that `positions` hold everything below `position` of the log, and what was promised of the
-        other logs. Raises OSError."""
-        self.promised = dict(promised)
+    async def store(self, position: int, positions: Mapping[str, int]) -> None:
+        """Have it on disk that `positions` hold everything below `position` of the log. Raises OSError."""
         await asyncio.to_thread(self._write, position, dict(positions))
 
     def _read(self) -> _Content:
@@ -101,7 +102,9 @@ class ReceivedFile:
             return _Content()
 
     def _write(self, position: int, positions: dict[str, int]) -> None:
-        content = _Content(position, positions, self.boot, list(self.gaps), self.gap_count, self.promised)
+        content = _Content(
+            position, positions, self.boot, list(self.gaps), self.gap_count, self.promised, self.floors
+        )
         text = msgspec.json.encode(content)
         if text != self._stored:
             self.path.parent.mkdir(parents=True, exist_ok=True)

@@ -142,3 +142,12 @@ def test_a_forgotten_origin_begins_at_its_start() -> None:
     assert streams.appended(PARIS, 9) is None
     streams.failed(PARIS)
     assert streams.positions() == {}
+
+
+def test_a_forgotten_stream_goes_on_from_where_it_was() -> None:
+    streams = IncomingStreams({PARIS: 12})
+    streams.forget(PARIS)
+    assert (PARIS in streams, streams.positions()) == (False, {})
+    streams.resume(PARIS)
+    streams.resume(PARIS)
+    assert streams.positions() == {PARIS: 12}

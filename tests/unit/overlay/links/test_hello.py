@@ -10,6 +10,7 @@ from culver.overlay.links.hello import Hello, certificate_names, check_peer, enc
 from culver.overlay.links.refusals import LinkRefusal
 
 PARIS, ROME = "paris~0123456789abcdef", "rome~0123456789abcdef"
+OTHER_ROME = "rome~fedcba9876543210"
 FIELDS: list[Any] = ["culver-overlay", 1, PARIS, 3, "fast", 2, 1 << 20]
 
 
@@ -54,6 +55,8 @@ def test_garbage_is_refused(content: bytes) -> None:
         (PARIS, ("paris",), None, None),
         (PARIS, ("rome", "paris"), {"paris"}, None),
         (ROME, (), None, "own key"),
+        (OTHER_ROME, ("paris",), None, "name taken"),
+        (OTHER_ROME, (), {"oslo"}, "certificate"),
         (PARIS, ("oslo",), None, "not allowed"),
         (PARIS, ("oslo",), {"paris"}, "not allowed"),
         (PARIS, (), {"oslo", "*"}, "certificate"),

@@ -1,0 +1,305 @@
+"""Sites that meet again: after restarts, on older copies of their data directories, and after they were forgotten."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from culver.overlay import AnnounceGap, Packet, Refuse, StreamAcknowledgement, Unregister, site_key
+from culver.overlay.core.overlay_messages import (
+    AdvertisementApplied,
+    LinkState,
+    OverlayMessage,
+    StreamBeginning,
+)
+from culver.overlay.core.stream_arrivals import RESTORED
+from culver.overlay.core.stream_meetings import StreamMeetings
+from support.linked_nodes import BONN, EVERYTHING, LYON, PARIS, LinkedNodes, gaps
+
+LYON_2 = site_key("lyon", bytes([2] * 8))
+BEHIND = "this site runs on an older copy of its data directory: the other one has more of its log"
+
+
+@pytest.fixture
+def pair() -> LinkedNodes:
+    """Paris and Lyon, linked; Lyon wants everything of Paris, and has three events."""
+    nodes = LinkedNodes()
+    nodes.add(PARIS, LYON)
+    nodes.link(PARIS, LYON)
+    nodes.advertise(LYON, EVERYTHING)
+    nodes.publish(PARIS, b"0", b"1", b"2")
+    return nodes
+
+
+def restore(nodes: LinkedNodes, key: str, length: int, boot: int, *, with_mailboxes: bool = True) -> None:
+    """Start a site on a copy of its data directory from when its log had that length."""
+    old = nodes[key]
+    del old.log[length:]
+    if not with_mailboxes:
+        old.mailboxes.clear()
+    floors, promised = old.node.floors(), old.node.promised_ends()
+    for mailbox in old.mailboxes.values():
+        mailbox.offsets = [offset for offset in mailbox.offsets if offset < length]
+    nodes.restart(key, boot)
+    nodes[key].node.restore_meetings(promised, floors)
+
+
+@contextmanager
+def losing(nodes: LinkedNodes, *kinds: type[OverlayMessage]) -> Iterator[None]:
+    nodes.loses = lambda message: isinstance(message, kinds)
+    yield
+    nodes.loses = lambda message: False
+
+
+def test_nothing_is_sent_before_the_site_has_said_what_it_has(pair: LinkedNodes) -> None:
+    pair.restart(PARIS, boot=9)
+    with losing(pair, StreamBeginning):
+        pair.link(PARIS, LYON)
+        pair.publish(PARIS, b"3")
+        assert pair[PARIS].sent(Packet) == []
+    pair.pass_time(1.2)
+    assert pair[LYON].imported(PARIS) == [b"0", b"1", b"2", b"3"]
+    assert not gaps(pair[LYON])
+
+
+def test_nobody_hears_what_is_in_effect_before_the_two_have_met() -> None:
+    nodes = LinkedNodes()
+    nodes.add(PARIS, LYON)
+    nodes.link(PARIS, LYON)
+    with losing(nodes, StreamBeginning):
+        nodes.advertise(LYON, EVERYTHING)
+        assert nodes[PARIS].sent(AdvertisementApplied) == []
+    nodes.pass_time(1.2)
+    assert nodes[LYON].node.book.in_effect_from(PARIS, 2) == 0
+
+
+def test_an_answer_to_another_meeting_counts_for_nothing(pair: LinkedNodes) -> None:
+    pair.restart(PARIS, boot=9)
+    with losing(pair, StreamBeginning):
+        link = pair.link(PARIS, LYON)
+        pair.settle()
+    pair.receive(PARIS, link, StreamAcknowledgement(LYON, PARIS, 0, 3, False, 8, 3))
+    pair.receive(PARIS, link, StreamAcknowledgement(LYON, PARIS, 0, 3, False))
+    pair.publish(PARIS, b"3")
+    assert pair[PARIS].sent(Packet) == []
+
+
+def test_a_question_to_an_earlier_run_gets_no_answer(pair: LinkedNodes) -> None:
+    before = len(pair[LYON].sent(StreamAcknowledgement))
+    pair.receive(LYON, 1, StreamBeginning(PARIS, LYON, 0, 0, 0, "", 99, 77, 0))
+    assert len(pair[LYON].sent(StreamAcknowledgement)) == before
+    assert not gaps(pair[LYON])
+
+
+def test_an_older_copy_of_an_origin_is_announced_as_a_gap_and_as_trouble(pair: LinkedNodes) -> None:
+    restore(pair, PARIS, 1, boot=9)
+    pair.link(PARIS, LYON)
+    pair.settle()
+    assert gaps(pair[LYON]) == [AnnounceGap(PARIS, 1, 3, RESTORED)]
+    assert pair[PARIS].of(Refuse) == [Refuse(LYON, BEHIND, severe=True)]
+    (trouble,) = pair[PARIS].node.troubles()
+    assert "lyon has its log up to 3" in trouble
+    pair.publish(PARIS, b"1 anew", b"2 anew", b"3")
+    pair.pass_time(3.0)
+    assert pair[LYON].imported(PARIS) == [b"0", b"1", b"2", b"3"]
+    assert pair[PARIS].node.outgoing.acknowledged_position(LYON) == 4
+    assert (len(gaps(pair[LYON])), pair[PARIS].reasons) == (1, [BEHIND])
+
+
+def test_an_older_copy_that_has_caught_up_before_the_two_meet_is_noticed(pair: LinkedNodes) -> None:
+    restore(pair, PARIS, 1, boot=9)
+    pair.publish(PARIS, b"1 anew", b"2 anew", b"3", b"4")
+    pair.link(PARIS, LYON)
+    pair.settle()
+    assert gaps(pair[LYON]) == [AnnounceGap(PARIS, 1, 3, RESTORED)]
+    assert pair[LYON].imported(PARIS) == [b"0", b"1", b"2", b"3", b"4"]
+
+
+def test_an_older_copy_that_starts_twice_before_the_two_meet_is_noticed(pair: LinkedNodes) -> None:
+    restore(pair, PARIS, 1, boot=9)
+    pair.publish(PARIS, b"1 anew", b"2 anew", b"3", b"4")
+    restore(pair, PARIS, 5, boot=19)
+    pair.link(PARIS, LYON)
+    pair.settle()
+    assert gaps(pair[LYON]) == [AnnounceGap(PARIS, 1, 3, RESTORED)]
+
+
+def test_an_older_copy_that_does_not_know_a_site_is_noticed(pair: LinkedNodes) -> None:
+    restore(pair, PARIS, 1, boot=9, with_mailboxes=False)
+    pair.publish(PARIS, b"1 anew", b"2 anew", b"3", b"4")
+    pair.link(PARIS, LYON)
+    pair.settle()
+    assert gaps(pair[LYON])[0] == AnnounceGap(PARIS, 1, 5, RESTORED)
+    pair.publish(PARIS, b"5")
+    assert pair[LYON].imported(PARIS)[-1] == b"5"
+
+
+def test_a_promise_is_enough_to_notice_an_older_copy() -> None:
+    nodes = LinkedNodes()
+    nodes.add(PARIS, LYON)
+    nodes.publish(PARIS, b"0", b"1", b"2")
+    nodes.link(PARIS, LYON)
+    nodes.advertise(LYON, EVERYTHING)
+    assert nodes[LYON].node.promised_ends() == {PARIS: 3}
+    restore(nodes, PARIS, 1, boot=9, with_mailboxes=False)
+    nodes.publish(PARIS, b"1 anew")
+    nodes.link(PARIS, LYON)
+    nodes.pass_time(2.0)
+    assert gaps(nodes[LYON])[0].reason == RESTORED  # type: ignore[union-attr]
+    assert gaps(nodes[LYON])[0].start == 1  # type: ignore[union-attr]
+
+
+def test_a_site_that_answered_in_vain_and_started_again_is_no_older_copy() -> None:
+    nodes = LinkedNodes()
+    nodes.add(PARIS, LYON)
+    nodes.link(PARIS, LYON)
+    nodes.publish(PARIS, b"0")
+    with losing(nodes, StreamAcknowledgement):
+        nodes.advertise(LYON, EVERYTHING)
+        nodes.pass_time(1.2)
+    positions = nodes[LYON].node.incoming.positions()
+    nodes.restart(LYON, boot=9)
+    nodes[LYON].node.incoming.skip(PARIS, 0, positions[PARIS])
+    nodes.link(PARIS, LYON)
+    nodes.advertise(LYON, EVERYTHING)
+    nodes.pass_time(1.2)
+    assert not gaps(nodes[LYON])
+    assert nodes[PARIS].node.troubles() == []
+
+
+def test_a_forged_acknowledgement_does_no_more_than_raise_an_alarm(pair: LinkedNodes) -> None:
+    pair.restart(PARIS, boot=9)
+    pair.loses = lambda message: isinstance(message, StreamAcknowledgement)
+    link = pair.link(PARIS, LYON)
+    pair.settle()
+    (asked,) = (each for each in pair[PARIS].sent(StreamBeginning) if isinstance(each, StreamBeginning))
+    pair.receive(PARIS, link, StreamAcknowledgement(LYON, PARIS, 0, 1 << 60, False, asked.meeting, 1 << 60))
+    pair.loses = lambda message: False
+    pair.publish(PARIS, b"3")
+    pair.pass_time(2.0)
+    assert pair[LYON].imported(PARIS) == [b"0", b"1", b"2", b"3"]
+    assert not gaps(pair[LYON])
+    assert pair[PARIS].node.outgoing.acknowledged_position(LYON) == 4
+
+
+def test_packets_from_before_a_meeting_are_dropped(pair: LinkedNodes) -> None:
+    old = pair[PARIS].sent(Packet)[-1]
+    restore(pair, PARIS, 3, boot=900)
+    pair.link(PARIS, LYON)
+    pair.settle()
+    assert isinstance(old, Packet)
+    assert not pair[LYON].node.incoming.has_met(PARIS, old.window)
+    assert pair[LYON].node.incoming.receive(PARIS, old.window, old.streams[0], [(9, b"x")], 0.0) is None
+
+
+def test_an_older_copy_of_a_receiver_announces_what_it_has_lost(pair: LinkedNodes) -> None:
+    restore(pair, LYON, 0, boot=9)
+    pair.link(PARIS, LYON)
+    pair.advertise(LYON, EVERYTHING)
+    assert gaps(pair[LYON]) == [AnnounceGap(PARIS, 0, 3, "acknowledged before, and missing since")]
+    assert pair[PARIS].node.troubles() == []
+
+
+def test_a_forgotten_site_leaves_nothing_but_its_position(pair: LinkedNodes) -> None:
+    pair.unlink(1)
+    pair.do(PARIS, pair[PARIS].node.forget(LYON))
+    assert pair[PARIS].of(Unregister) == [Unregister(LYON)]
+    assert (LYON in pair[PARIS].node.outgoing, LYON in pair[PARIS].node.book.sites) == (False, False)
+    assert pair[PARIS].node.is_forgotten(LYON)
+
+
+def test_a_forgotten_site_that_others_tell_of_stays_forgotten() -> None:
+    nodes = LinkedNodes()
+    nodes.add(PARIS, LYON, BONN)
+    link = nodes.link(LYON, PARIS)
+    nodes.advertise(LYON, EVERYTHING)
+    other = nodes.link(BONN, PARIS)
+    nodes.settle()
+    nodes.unlink(link)
+    nodes.settle()
+    nodes.do(PARIS, nodes[PARIS].node.forget(LYON))
+    nodes.unlink(other)
+    nodes.link(BONN, PARIS)
+    nodes.pass_time(31.0)
+    assert LYON not in nodes[PARIS].mailboxes
+    assert LYON in nodes[BONN].mailboxes
+
+
+def test_a_forgotten_site_that_comes_back_hears_of_a_gap(pair: LinkedNodes) -> None:
+    pair.unlink(1)
+    pair.publish(PARIS, b"3", b"4")
+    pair.do(PARIS, pair[PARIS].node.forget(LYON))
+    pair.publish(PARIS, b"5")
+    pair.link(PARIS, LYON)
+    pair.pass_time(2.0)
+    assert gaps(pair[LYON]) == [AnnounceGap(PARIS, 3, 6, "this site was forgotten there")]
+    pair.publish(PARIS, b"6")
+    assert pair[LYON].imported(PARIS) == [b"0", b"1", b"2", b"6"]
+    assert not pair[PARIS].node.is_forgotten(LYON)
+    assert pair[PARIS].node.troubles() == []
+
+
+def test_a_site_that_an_earlier_run_has_forgotten_announces_a_gap_by_itself(pair: LinkedNodes) -> None:
+    pair.unlink(1)
+    pair.do(PARIS, pair[PARIS].node.forget(LYON))
+    pair.publish(PARIS, b"3")
+    pair.restart(PARIS, boot=9)
+    pair.link(PARIS, LYON)
+    pair.pass_time(2.0)
+    assert gaps(pair[LYON]) == [AnnounceGap(PARIS, 3, 4, "the site has begun the stream anew")]
+
+
+def test_the_successor_of_a_forgotten_site_hears_of_the_gap(pair: LinkedNodes) -> None:
+    pair.unlink(1)
+    pair.publish(PARIS, b"3")
+    pair.do(PARIS, pair[PARIS].node.forget(LYON))
+    pair.add(LYON_2, boot=9)
+    pair.link(PARIS, LYON_2)
+    pair.advertise(LYON_2, EVERYTHING)
+    pair.pass_time(2.0)
+    (gap,) = gaps(pair[LYON_2])
+    assert gap == AnnounceGap(PARIS, 3, 4, "this site was forgotten there")
+
+
+def test_two_sites_with_one_name_are_named_once() -> None:
+    nodes = LinkedNodes()
+    nodes.add(PARIS, LYON, LYON_2, boot=5)
+    nodes.link(PARIS, LYON)
+    second = nodes.link(PARIS, LYON_2)
+    nodes.pass_time(9.0)
+    assert nodes[PARIS].of(Refuse) == []
+    nodes.pass_time(20.0)
+    text = f"several sites are called lyon ({LYON}, {LYON_2}): give each a name of its own"
+    for site in (PARIS, LYON, LYON_2):
+        assert nodes[site].of(Refuse) == [Refuse("lyon", text, severe=True)]
+        assert nodes[site].node.troubles() == [text]
+    nodes.unlink(second)
+    nodes.pass_time(2.0)
+    assert nodes[PARIS].node.troubles() == []
+
+
+def test_a_successor_that_comes_while_the_old_site_seems_to_be_there_is_no_trouble() -> None:
+    nodes = LinkedNodes()
+    nodes.add(PARIS, LYON, LYON_2, boot=5)
+    first = nodes.link(PARIS, LYON)
+    nodes.link(PARIS, LYON_2)
+    nodes.pass_time(4.0)
+    nodes.unlink(first)
+    nodes.pass_time(20.0)
+    assert nodes[PARIS].of(Refuse) == []
+
+
+def test_a_meeting_has_one_number_until_it_is_over() -> None:
+    meetings = StreamMeetings(5)
+    assert meetings.ask(LYON, 7, 3, 9) == (7, 5)
+    assert meetings.ask(LYON, 8, 3, 9) == (7, 5)
+    assert not meetings.answered(LYON, 8, 0)
+    assert meetings.answered(LYON, 7, 5)
+    assert (LYON in meetings, meetings.had) == (True, {})
+    assert not meetings.heard_run(LYON, 1)
+    assert meetings.heard_run(LYON, 2)
+    assert meetings.ask(LYON, 9, 3, 12) == (9, 12)
+
+
+def test_link_states_tell_the_run(pair: LinkedNodes) -> None:
+    assert {each.run for each in pair[PARIS].sent(LinkState) if isinstance(each, LinkState)} == {1}
