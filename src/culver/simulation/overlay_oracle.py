@@ -6,6 +6,8 @@
 - An event reaches only sites that advertised a predicate for it.
 - Where a site lost its data directory, what is missing lies in an announced gap. That has no end if the site was
   the origin: nobody knows what it had.
+- Where a site runs on an earlier copy of its disk, it gives offsets anew. What is missing of the events that have
+  them now lies in an announced gap. Nobody misses what only the lost state had.
 - With `watches_links`, a packet crosses each link once at most, and takes shortest ways.
 """
 
@@ -32,30 +34,39 @@ class OverlayOracle(OverlayWatcher):
         self._watches_links = watches_links
         # What each origin has published: its offsets and the numbers of the events there.
         self._published: dict[str, dict[int, int]] = defaultdict(dict)
-        # What each site has of each origin, in the order of its log.
-        self._received: dict[tuple[str, str], list[int]] = defaultdict(list)
+        # The same, with what it had before it went back to an earlier copy of its disk.
+        self._ever_published: dict[str, set[tuple[int, int]]] = defaultdict(set)
+        # What each site has of each origin, in the order of its log: offsets and numbers.
+        self._received: dict[tuple[str, str], dict[int, int]] = defaultdict(dict)
         self._advertised: dict[str, list[EncodedPredicate]] = defaultdict(list)
         # From where a subscription of a site is in effect at an origin: the earliest position ever told.
         self._promised: dict[tuple[str, int, str], int] = {}
+        # From where on sites have given offsets anew. One that loses its directory then may not have told everybody.
+        self._given_anew: dict[str, int] = {}
+        # Sites that went back to before the promise of an origin. Nobody knows of it if the origin did so too.
+        self._unknown: set[tuple[str, str]] = set()
         self._gaps: dict[tuple[str, str], list[AnnounceGap]] = defaultdict(list)
         self._crossings: Counter[tuple[str, int, str, str]] = Counter()
         self.refusals: Counter[str] = Counter()
         self.gap_reasons: Counter[str] = Counter()
+        self.has_restored = False
         self.deliveries = 0
         self.packets = 0
 
     def published(self, site: SimulatedSite, offset: int) -> None:
-        self._published[site.key][offset] = site.disk.log[offset].number
+        number = site.disk.log[offset].number
+        self._published[site.key][offset] = number
+        self._ever_published[site.key].add((offset, number))
 
     def appended(self, site: SimulatedSite, event: LoggedEvent) -> None:
         assert event.origin is not None
         received = self._received[site.key, event.origin]
-        if received and received[-1] >= event.offset:
+        if received and next(reversed(received)) >= event.offset:
             how = "twice" if event.offset in received else "out of order"
             self._run.violate(f"{site.key} has {event.offset} of {event.origin} {how}")
-        received.append(event.offset)
+        received[event.offset] = event.number
         self.deliveries += 1
-        if self._published[event.origin].get(event.offset) != event.number:
+        if (event.offset, event.number) not in self._ever_published[event.origin]:
             self._run.violate(
                 f"{site.key} has another event {event.offset} of {event.origin} than was published"
             )
@@ -103,6 +114,25 @@ class OverlayOracle(OverlayWatcher):
                     promise = site.key, number, origin
                     self._promised[promise] = min(position, self._promised.get(promise, position))
 
+    def restored(self, site: SimulatedSite) -> None:
+        """Forget what the site has lost: events that it published or received, and subscriptions."""
+        self.has_restored = True
+        published = self._published[site.key]
+        position = len(site.disk.log)
+        self._given_anew[site.key] = min(position, self._given_anew.get(site.key, position))
+        for offset in [each for each in published if each >= position]:
+            del published[offset]
+        for of_site, origin in self._received:
+            if of_site == site.key:
+                self._received[of_site, origin] = {
+                    event.offset: event.number for event in site.disk.log if event.origin == origin
+                }
+        for promise in [each for each in self._promised if each[0] == site.key]:
+            if promise[1] not in site.disk.subscriptions:
+                del self._promised[promise]
+            elif site.disk.promised.get(promise[2], -1) < self._promised[promise]:
+                self._unknown.add((site.key, promise[2]))
+
     def unsubscribed(self, site: str, number: int) -> None:
         """A subscription has ended, and nothing is promised to it any more."""
         for promise in [each for each in self._promised if each[:2] == (site, number)]:
@@ -122,16 +152,22 @@ class OverlayOracle(OverlayWatcher):
                         if everything and origin in keys:
                             self._run.violate(f"{number} of {site.key} is not in effect at {origin}")
                         continue
+                    is_lost = origin not in keys or origin in self._given_anew
+                    if is_lost and (site.key, origin) in self._unknown:
+                        continue
                     self._check_stream(site.key, number, origin, position, is_gone=origin not in keys)
 
     def _check_stream(self, site: str, number: int, origin: str, position: int, *, is_gone: bool) -> None:
-        received = set(self._received[site, origin])
-        gaps = self._gaps[site, origin]
+        received = self._received[site, origin]
+        gaps, given_anew = self._gaps[site, origin], self._given_anew.get(origin, 1 << 62)
         for offset, event in self._published[origin].items():
-            if offset < position or offset in received or not self._matches(number, event):
+            if offset < position or not self._matches(number, event):
+                continue
+            if offset in received and (received[offset] == event or not self.has_restored):
                 continue
             if not any(
-                gap.start <= offset < gap.end or (is_gone and gap.reason == FORGOTTEN and offset >= gap.start)
+                gap.start <= offset < gap.end
+                or (is_gone and gap.reason == FORGOTTEN and offset >= min(gap.start, given_anew))
                 for gap in gaps
             ):
                 self._run.violate(f"{site} has no event {offset} of {origin}, which {number} wants")

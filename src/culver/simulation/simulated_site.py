@@ -6,6 +6,7 @@ the process has not synced is gone when it is killed.
 
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from random import Random
 from typing import NamedTuple
@@ -21,6 +22,7 @@ from culver.overlay.core.node_instructions import (
     Register,
     Rewind,
     SendMessage,
+    StoreFloors,
     Unregister,
 )
 from culver.overlay.core.overlay_messages import OverlayMessage, Packet, encode_message
@@ -44,17 +46,20 @@ class LoggedEvent(NamedTuple):
 
 @dataclass(slots=True)
 class SiteMailbox:
-    """What a site must get, ascending, and how far it has. A filter is in effect from `since` on."""
+    """What a site must get, ascending, and how far it has. A filter is in effect from `since` on, and the first one
+    was from `begun` on."""
 
     predicate: EncodedPredicate
     since: int
     acknowledged: int
+    begun: int
     offsets: list[int] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class SiteDisk:
-    """What survives a crash. Events from `synced` on do not."""
+    """What survives a crash. Events from `synced` on do not. `skipped`, `promised` and `floors` are what production
+    has in its received file."""
 
     identity: bytes
     log: list[LoggedEvent] = field(default_factory=list)
@@ -62,6 +67,8 @@ class SiteDisk:
     mailboxes: dict[str, SiteMailbox] = field(default_factory=dict)
     subscriptions: set[int] = field(default_factory=set)
     skipped: dict[str, int] = field(default_factory=dict)
+    promised: dict[str, int] = field(default_factory=dict)
+    floors: dict[str, int] = field(default_factory=dict)
 
     def positions(self) -> dict[str, int]:
         """How far the log is in the logs of other sites."""
@@ -70,6 +77,18 @@ class SiteDisk:
             if event.origin is not None:
                 reached[event.origin] = max(event.offset + 1, reached.get(event.origin, 0))
         return reached
+
+    def lose_unsynced(self) -> None:
+        """What a power cut does."""
+        del self.log[self.synced :]
+        for mailbox in self.mailboxes.values():
+            del mailbox.offsets[bisect_right(mailbox.offsets, self.synced - 1) :]
+
+    def copy(self) -> "SiteDisk":
+        """A backup of this moment."""
+        copied = deepcopy(self)
+        copied.lose_unsynced()
+        return copied
 
 
 class OverlayWatcher:
@@ -88,6 +107,8 @@ class OverlayWatcher:
     def advertised(self, site: "SimulatedSite", predicate: EncodedPredicate) -> None: ...
 
     def crashing(self, site: "SimulatedSite") -> None: ...
+
+    def restored(self, site: "SimulatedSite") -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +195,8 @@ class SimulatedSite:
         boot = int(self._clock.now * 1_000_000) + self._boots
         self.node = self._make_node(self.key, boot, len(disk.log), disk.positions(), self._settings)
         for site, mailbox in disk.mailboxes.items():
-            self.node.restore(site, mailbox.predicate, mailbox.since, mailbox.acknowledged)
+            self.node.restore(site, mailbox.predicate, mailbox.since, mailbox.acknowledged, mailbox.begun)
+        self.node.restore_meetings(disk.promised, disk.floors)
         self._read = {
             site: _after(mailbox.offsets, mailbox.acknowledged - 1)
             for site, mailbox in disk.mailboxes.items()
@@ -200,10 +222,7 @@ class SimulatedSite:
             if timer is not None:
                 timer.cancel()
         self._flush = self._narrowing = None
-        disk = self.disk
-        del disk.log[disk.synced :]
-        for mailbox in disk.mailboxes.values():
-            del mailbox.offsets[bisect_right(mailbox.offsets, disk.synced - 1) :]
+        self.disk.lose_unsynced()
 
     def forget(self) -> None:
         """Lose the data directory; the process must not run."""
@@ -212,6 +231,13 @@ class SimulatedSite:
         self.disk = SiteDisk(self._random.randbytes(8))
         self.key = site_key(self.name, self.disk.identity)
         self.disk.subscriptions = subscriptions
+
+    def restore(self, copied: SiteDisk) -> None:
+        """Go back to an earlier copy of the disk; the process must not run."""
+        assert self.node is None
+        assert copied.identity == self.disk.identity
+        self.disk = copied.copy()
+        self._watcher.restored(self)
 
     def publish(self, number: int) -> None:
         """Append an event of a local publisher."""
@@ -248,6 +274,8 @@ class SimulatedSite:
         if self.node is node:
             self._run(node.tick(self._clock.now))
             self._pump()
+            self.disk.skipped.update(node.incoming.positions())
+            self.disk.promised, self.disk.floors = node.promised_ends(), node.floors()
             self._clock.after(_TICK_SECONDS, lambda: self._tick(node))
 
     # --- links ----------------------------------------------------------------------------------------
@@ -323,6 +351,8 @@ class SimulatedSite:
                 case AnnounceGap():
                     self.disk.skipped[each.origin] = max(each.end, self.disk.skipped.get(each.origin, 0))
                     self._watcher.gap(self, each)
+                case StoreFloors():
+                    self.disk.floors = {} if self.node is None else self.node.floors()
                 case Refuse():
                     self._watcher.refused(self, each)
                 case CloseLink(link):
@@ -340,7 +370,7 @@ class SimulatedSite:
             position = self.disk.synced
             mailbox = self.disk.mailboxes.get(wanted.site)
             if mailbox is None:
-                mailbox = SiteMailbox(wanted.predicate, position, position)
+                mailbox = SiteMailbox(wanted.predicate, position, position, position)
                 self.disk.mailboxes[wanted.site] = mailbox
                 self._read[wanted.site] = 0
             mailbox.predicate, mailbox.since = wanted.predicate, position
