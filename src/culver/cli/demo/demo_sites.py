@@ -25,8 +25,8 @@ class DemoSite:
         self.name = name
         self.url = f"http://127.0.0.1:{port}"
         self._output = directory / f"{name}.txt"
-        self._command = [sys.executable, "-m", "culver", "serve", "--engine", engine, "--port", str(port)]
-        self._command += ["--data-dir", str(directory / name), *options]
+        self._command = [sys.executable, "-m", "culver.cli.demo.attended_site", "serve", "--engine", engine]
+        self._command += ["--port", str(port), "--data-dir", str(directory / name), *options]
         self._process: asyncio.subprocess.Process | None = None
 
     @property
@@ -42,10 +42,11 @@ class DemoSite:
             if not name.startswith("CULVER_") or name == "CULVER_LOG_LEVEL"
         }
         with self._output.open("wb") as output:
-            # In a session of its own: Ctrl-C is for the demo, which stops its sites.
+            # In a session of its own: Ctrl-C is for the demo, which stops its sites. The pipe tells a site that the
+            # demo was killed.
             self._process = await asyncio.create_subprocess_exec(
                 *self._command,
-                stdin=asyncio.subprocess.DEVNULL,
+                stdin=asyncio.subprocess.PIPE,
                 stdout=output,
                 stderr=output,
                 env=environment,
