@@ -12,6 +12,7 @@ simulated_channels  a world of all these
 channel_scenarios   what happens in it: channels that move, and everything that can break
 
 simulated_site      a site of the overlay with its disk, mailboxes and links
+site_disk           what outlives its process
 overlay_oracle      what the overlay promises, and every broken promise
 overlay_scenarios   what happens to sites
 overlay_baselines   other ways to route than B-DRP's
@@ -54,13 +55,11 @@ from culver.simulation.simulated_network import (
 )
 from culver.simulation.simulated_site import (
     EventPool,
-    LoggedEvent,
     OverlayWatcher,
     SimulatedSite,
-    SiteDisk,
     SiteFaults,
-    SiteMailbox,
 )
+from culver.simulation.site_disk import LoggedEvent, SiteDisk, SiteMailbox
 from culver.simulation.virtual_clock import VirtualClock, VirtualTimer
 
 __all__ = [

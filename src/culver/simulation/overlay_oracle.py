@@ -19,7 +19,8 @@ from culver.overlay.core.node_instructions import AnnounceGap, Refuse
 from culver.overlay.core.overlay_messages import OverlayMessage, Packet
 from culver.overlay.core.overlay_node import FORGOTTEN
 from culver.simulation.seeded_run import SeededRun
-from culver.simulation.simulated_site import EventPool, LoggedEvent, OverlayWatcher, SimulatedSite
+from culver.simulation.simulated_site import EventPool, OverlayWatcher, SimulatedSite
+from culver.simulation.site_disk import LoggedEvent
 
 
 class OverlayOracle(OverlayWatcher):

@@ -16,7 +16,8 @@ from culver.overlay.core.overlay_node import FORGOTTEN
 from culver.simulation.overlay_oracle import OverlayOracle
 from culver.simulation.seeded_run import SeededRun
 from culver.simulation.simulated_network import LinkQuality, Partition, SimulatedNetwork
-from culver.simulation.simulated_site import EventPool, SimulatedSite, SiteDisk, SiteFaults
+from culver.simulation.simulated_site import EventPool, SimulatedSite, SiteFaults
+from culver.simulation.site_disk import SiteDisk
 
 _FILTERS = (
     "topic = 'a'",

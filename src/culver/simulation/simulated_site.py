@@ -6,8 +6,7 @@ the process has not synced is gone when it is killed.
 
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from random import Random
 from typing import NamedTuple
 
@@ -29,66 +28,12 @@ from culver.overlay.core.overlay_messages import OverlayMessage, Packet, encode_
 from culver.overlay.core.overlay_node import NodeSettings, OverlayNode
 from culver.overlay.site_key import site_key
 from culver.simulation.simulated_network import ConnectionEnd, ConnectionListener, SimulatedNetwork
+from culver.simulation.site_disk import LoggedEvent, SiteDisk, SiteMailbox
 from culver.simulation.virtual_clock import VirtualClock, VirtualTimer
 
 _TICK_SECONDS = 0.1
 _FLUSH_SECONDS = 0.001
 _RECONNECT_SECONDS = 0.5
-
-
-class LoggedEvent(NamedTuple):
-    """An event of a site's log: its number in the pool of events, and where it comes from, if from elsewhere."""
-
-    number: int
-    origin: str | None = None
-    offset: int = -1
-
-
-@dataclass(slots=True)
-class SiteMailbox:
-    """What a site must get, ascending, and how far it has. A filter is in effect from `since` on, and the first one
-    was from `begun` on."""
-
-    predicate: EncodedPredicate
-    since: int
-    acknowledged: int
-    begun: int
-    offsets: list[int] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class SiteDisk:
-    """What survives a crash. Events from `synced` on do not. `skipped`, `promised` and `floors` are what production
-    has in its received file."""
-
-    identity: bytes
-    log: list[LoggedEvent] = field(default_factory=list)
-    synced: int = 0
-    mailboxes: dict[str, SiteMailbox] = field(default_factory=dict)
-    subscriptions: set[int] = field(default_factory=set)
-    skipped: dict[str, int] = field(default_factory=dict)
-    promised: dict[str, int] = field(default_factory=dict)
-    floors: dict[str, int] = field(default_factory=dict)
-
-    def positions(self) -> dict[str, int]:
-        """How far the log is in the logs of other sites."""
-        reached = dict(self.skipped)
-        for event in self.log:
-            if event.origin is not None:
-                reached[event.origin] = max(event.offset + 1, reached.get(event.origin, 0))
-        return reached
-
-    def lose_unsynced(self) -> None:
-        """What a power cut does."""
-        del self.log[self.synced :]
-        for mailbox in self.mailboxes.values():
-            del mailbox.offsets[bisect_right(mailbox.offsets, self.synced - 1) :]
-
-    def copy(self) -> "SiteDisk":
-        """A backup of this moment."""
-        copied = deepcopy(self)
-        copied.lose_unsynced()
-        return copied
 
 
 class OverlayWatcher:
