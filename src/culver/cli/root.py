@@ -18,7 +18,10 @@ _COMMANDS = {
     "subs": ("cli.commands.subs:subs", "List, show, add and remove durable subscriptions."),
     "top": ("cli.commands.top:top", "Show what a site's pipeline does, live, until Ctrl-C."),
     "slices": ("cli.commands.slice_commands:slices", "List, add and remove slices of a site's index."),
-    "overlay": ("cli.commands.overlay_command:overlay", "Show the other sites that a site is linked with."),
+    "overlay": (
+        "cli.commands.overlay_command:overlay",
+        "Show the other sites that a site is linked with, or have it forget one.",
+    ),
     "filter": ("cli.commands.filter_command:filters", "Try out filters, without a site."),
     "channels": (
         "cli.commands.channels_command:channels",
