@@ -109,6 +109,39 @@ def test_a_loss_is_excused_by_an_announced_gap(
     assert story.oracle.gap_reasons == {gap.reason: 1}
 
 
+def go_back(story: Story, length: int) -> None:
+    """Paris runs on a copy of its disk from when its log had that length, and publishes other events at the offsets
+    from there on."""
+    del story.paris.disk.log[length:]
+    story.oracle.restored(story.paris)
+    story.paris.disk.log.extend(LoggedEvent(10 + number) for number in range(length, 6))
+    for offset in range(length, 6):
+        story.oracle.published(story.paris, offset)
+
+
+def test_an_offset_that_is_given_anew_is_another_event() -> None:
+    story = Story()
+    story.receive(1, 2, 3, 4, 5)
+    go_back(story, 4)
+    assert story.violations() == [f"{LYON} has no event 4 of {PARIS}, which {NUMBER} wants"]
+
+
+def test_offsets_that_are_given_anew_are_excused_by_an_announced_gap() -> None:
+    story = Story()
+    story.receive(1, 2, 3, 4, 5)
+    go_back(story, 4)
+    story.oracle.gap(story.lyon, AnnounceGap(PARIS, 4, 6, "older"))
+    assert story.violations() == []
+
+
+def test_nobody_misses_what_only_the_lost_state_had() -> None:
+    story = Story()
+    story.receive(1, 2, 3)
+    del story.paris.disk.log[4:]
+    story.oracle.restored(story.paris)
+    assert story.violations() == []
+
+
 def test_a_promise_outlives_the_run_that_was_given_it() -> None:
     story = Story()
     story.oracle.crashing(story.lyon)

@@ -261,6 +261,25 @@ def test_the_successor_of_a_forgotten_site_hears_of_the_gap(pair: LinkedNodes) -
     assert gap == AnnounceGap(PARIS, 3, 4, "this site was forgotten there")
 
 
+def test_a_site_that_was_let_go_by_mistake_goes_on_from_where_it_was() -> None:
+    nodes = LinkedNodes()
+    nodes.add(PARIS, LYON_2, LYON, boot=5)
+    nodes.link(PARIS, LYON)
+    nodes.advertise(PARIS, EVERYTHING)
+    nodes.publish(LYON, b"0", b"1")
+    nodes.unlink(1)
+    other = nodes.link(PARIS, LYON_2)
+    nodes.settle()
+    assert [each.origin for each in nodes[PARIS].of(AnnounceGap) if isinstance(each, AnnounceGap)] == [LYON]
+    nodes.unlink(other)
+    nodes.link(PARIS, LYON)
+    nodes.publish(LYON, b"2")
+    nodes.pass_time(2.0)
+    assert nodes[PARIS].imported(LYON) == [b"0", b"1", b"2"]
+    reasons = {each.reason for each in nodes[PARIS].of(AnnounceGap) if isinstance(each, AnnounceGap)}
+    assert reasons == {"the site has lost its data directory"}
+
+
 def test_two_sites_with_one_name_are_named_once() -> None:
     nodes = LinkedNodes()
     nodes.add(PARIS, LYON, LYON_2, boot=5)
