@@ -176,7 +176,7 @@ class OverlayRunner:
         for key in keys:
             self._carry_out(self.node.forget(key))
             await self.mailboxes_of_sites.settled(key)
-        logger.warning("%s is forgotten, and %d events that waited for it are dropped", name, events)
+        logger.warning("%s is forgotten; dropped events that waited for it: %d", name, events)
         self._wake_waiters()
         return ForgottenSite(name=name, keys=keys, events=events)
 
