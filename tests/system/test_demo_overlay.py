@@ -55,11 +55,11 @@ def test_sites_go_on_without_one_that_dies_until_the_demo_is_stopped(tmp_path: P
     with output.open("wb") as file:
         demo = subprocess.Popen(_DEMO, stdout=file, stderr=file, env=_environment(data))
     try:
-        _wait(lambda: "Ctrl-C stops" in output.read_text())
+        _wait(lambda: re.search(r"    kill (\d+)\n", output.read_text()))
+        killed = re.search(r"    kill (\d+)\n", output.read_text())
+        assert killed is not None
         sites = psutil.Process(demo.pid).children(recursive=True)
         assert len(sites) == 3
-        killed = re.search(r"    kill (\d+)", output.read_text())
-        assert killed is not None
         os.kill(int(killed[1]), signal.SIGKILL)
         _wait(lambda: "site lyon has ended with code -9; 2 go on" in output.read_text())
         assert demo.poll() is None

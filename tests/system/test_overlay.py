@@ -1,7 +1,6 @@
-"""Sites of an overlay as separate processes, killed under traffic: every subscriber gets everything, once."""
+"""Sites of an overlay as separate processes, on both engines and with several gateways."""
 
 import contextlib
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,8 +12,6 @@ import pytest
 from support.service import Service, free_port
 
 pytestmark = pytest.mark.system
-
-BATCH = 5
 
 
 @contextlib.contextmanager
@@ -65,86 +62,6 @@ def subscribe(service: Service, name: str, text: str) -> dict[str, Any]:
     made: dict[str, Any] = answer.json()
     assert None not in made["sites"].values()
     return made
-
-
-class Publisher(threading.Thread):
-    """Publishes numbered events at a site until it is stopped, and tells which are acknowledged. A publication
-    without an answer may or may not be in the log, and is not repeated."""
-
-    def __init__(self, service: Service) -> None:
-        super().__init__(name="publisher")
-        self.name_of_site = service.data_dir.name
-        self.acknowledged: list[int] = []
-        self.unknown: set[int] = set()
-        self._http = httpx.Client(base_url=service.url, timeout=10, trust_env=False)
-        self._stop_asked = threading.Event()
-
-    def run(self) -> None:
-        number = 0
-        while not self._stop_asked.is_set():
-            batch = list(range(number, number + BATCH))
-            number += BATCH
-            body = [{"n": each, "site": self.name_of_site} for each in batch]
-            try:
-                self._http.post("/v1/events", json=body).raise_for_status()
-                self.acknowledged += batch
-            except httpx.HTTPError:
-                self.unknown.update(batch)
-            self._stop_asked.wait(0.01)
-        self._http.close()
-
-    def stop(self) -> None:
-        self._stop_asked.set()
-        self.join()
-
-
-def check(service: Service, publishers: list[Publisher]) -> None:
-    """The mailbox of `all` gets what every publisher has published, in order, and nothing twice."""
-    got: dict[str, list[int]] = {each.name_of_site: [] for each in publishers}
-
-    def is_complete() -> bool:
-        for item in service.receive_all("all"):
-            assert item["type"] == "event", item
-            got[item["event"]["site"]].append(item["event"]["n"])
-        return all(set(got[each.name_of_site]) >= set(each.acknowledged) for each in publishers)
-
-    wait_for(is_complete, f"everything at {service.data_dir.name}")
-    for publisher in publishers:
-        numbers = got[publisher.name_of_site]
-        assert numbers == sorted(set(numbers)), "in order, and once"
-        assert set(numbers) <= {*publisher.acknowledged, *publisher.unknown}
-
-
-@pytest.mark.slow(seconds=15)
-def test_kills_of_sites_in_a_chain_lose_and_double_nothing(tmp_path: Path) -> None:
-    with chain(tmp_path, "paris", "lyon", "bonn") as (paris, lyon, bonn):
-        services = [paris, lyon, bonn]
-        for service, others in (
-            (paris, ("lyon", "bonn")),
-            (bonn, ("lyon", "paris")),
-            (lyon, ("bonn", "paris")),
-        ):
-            wait_until_linked(service, *others)
-            subscribe(service, "all", "n >= 0")
-        publishers = [Publisher(paris), Publisher(bonn)]
-        for publisher in publishers:
-            publisher.start()
-        try:
-            for victim in (lyon, bonn, paris):
-                before = sum(len(each.acknowledged) for each in publishers)
-                wait_for(
-                    lambda before=before: sum(len(each.acknowledged) for each in publishers) >= before + 200,  # type: ignore[misc]
-                    "traffic",
-                )
-                victim.kill()
-                victim.start()
-                victim.wait_until_ready()
-        finally:
-            for publisher in publishers:
-                publisher.stop()
-        for service in services:
-            check(service, publishers)
-            assert service.http.get("/v1/overlay").json()["gaps"] == []
 
 
 @pytest.mark.spark
