@@ -89,7 +89,9 @@ async def _run(
                 await asyncio.sleep(random.uniform(0.5, 1.5) * plan.change_seconds)
             await ended()
             seconds = asyncio.get_running_loop().time() - began
-            return await traffic.account(), kinds, seconds
+            # The rivals report no losses, so there would be nothing to wait for but the time limit.
+            late_seconds = 30 if system == "channels" else 5
+            return await traffic.account(late_seconds), kinds, seconds
 
 
 def _tasks(

@@ -15,7 +15,6 @@ from culver.bench.channels.clients.message_journal import REPORT_SECONDS, Messag
 from culver.bench.channels.clients.numbered_client import NumberedTask
 
 _READY_SECONDS = 30.0
-_LATE_SECONDS = 30
 _END_SECONDS = 20.0
 
 
@@ -90,7 +89,7 @@ class NumberedTraffic:
     ) -> None:
         await self._kill_all()
 
-    async def account(self) -> MessageAccount:
+    async def account(self, late_seconds: int = 30) -> MessageAccount:
         """Stops the publishers, waits until all losses are reported, stops the subscribers and counts. On a machine
         that has too much to do, what is late is waited for, so that it does not count as lost.
 
@@ -98,7 +97,7 @@ class NumberedTraffic:
         """
         await asyncio.gather(*(client.stop() for client in self._publishers))
         await asyncio.sleep(REPORT_SECONDS + 0.5)
-        for _ in range(_LATE_SECONDS):
+        for _ in range(late_seconds):
             if not (await self._account()).silently_lost:
                 break
             await asyncio.sleep(1.0)
