@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from culver.matching import NOTHING, EncodedPredicate
 from culver.overlay import (
@@ -23,6 +24,8 @@ from culver.overlay import (
     encode_message,
     site_key,
 )
+
+Kind = TypeVar("Kind", bound=Instruction)
 
 EVERYTHING = EncodedPredicate(NOTHING.encoding, NOTHING.bits, NOTHING.hashes, (), (bytes(8),))
 PARIS, LYON, BONN, OSLO = (site_key(name, bytes(8)) for name in ("paris", "lyon", "bonn", "oslo"))
@@ -56,8 +59,8 @@ class Site:
     def imported(self, origin: str) -> list[bytes]:
         return [payload for payload, source, _ in self.log if source == origin]
 
-    def of(self, *kinds: type[Instruction]) -> list[Instruction]:
-        return [each for each in self.done if isinstance(each, kinds)]
+    def of(self, kind: type[Kind]) -> list[Kind]:
+        return [each for each in self.done if isinstance(each, kind)]
 
     def sent(self, *kinds: type[OverlayMessage]) -> list[OverlayMessage]:
         return [
@@ -199,5 +202,5 @@ def is_packet(message: OverlayMessage) -> bool:
     return isinstance(message, Packet)
 
 
-def gaps(site: Site) -> list[Instruction]:
+def gaps(site: Site) -> list[AnnounceGap]:
     return site.of(AnnounceGap)

@@ -9,7 +9,7 @@ All but flooding differ in their `EventPool` alone. Flooding has a node of its o
 want everything, and packets follow all links.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from random import Random
 from typing import NamedTuple
@@ -19,7 +19,9 @@ import numpy as np
 import pyarrow as pa
 
 from culver.matching import ColumnarFilter, EncodedFilter, EncodedPredicate, PredicateSummary, predicate_of
+from culver.model import ENCODED
 from culver.model.language import Clause, Computed, Predicate, Presence
+from culver.overlay.core.link_states import LinkStates
 from culver.overlay.core.node_instructions import Instruction, SendMessage
 from culver.overlay.core.overlay_messages import OverlayMessage, Packet
 from culver.overlay.core.overlay_node import NodeSettings, OverlayNode
@@ -28,18 +30,31 @@ from culver.simulation.simulated_site import EventPool, NodeMaker, OverlayWatche
 from culver.simulation.virtual_clock import VirtualClock
 
 _SEEN = 1 << 16
-_ENCODED = "encoded"
+
+
+class _FloodedLinks(LinkStates):
+    """A broadcast comes from any neighbour, the `source`, and follows every link instead of the origin's tree."""
+
+    source: str | None = None
+
+    def children(self, origin: str) -> list[str]:
+        state = self.states.get(self.own)
+        return [] if state is None else [site for site, _ in state.links]
+
+    def parent(self, origin: str) -> str | None:
+        return self.source
 
 
 class FloodingNode(OverlayNode):
     """Passes a packet on to all neighbours but the one that it came from, the first time that it sees it."""
 
-    def __init__(self, *arguments: object) -> None:
-        super().__init__(*arguments)  # type: ignore[arg-type]
-        # A broadcast comes from any neighbour and follows every link, instead of the origin's tree.
-        self.states.children = self._all_neighbours  # type: ignore[method-assign]
-        self.states.parent = lambda origin: self._source  # type: ignore[method-assign]
-        self._source: str | None = None
+    states_type = _FloodedLinks
+    states: _FloodedLinks
+
+    def __init__(
+        self, own: str, boot: int, position: int, positions: Mapping[str, int], settings: NodeSettings
+    ) -> None:
+        super().__init__(own, boot, position, positions, settings)
         self._peers: dict[int, str] = {}
         self._seen: dict[tuple[str, int, int], None] = {}
 
@@ -54,7 +69,7 @@ class FloodingNode(OverlayNode):
         if name in self._seen or message.origin == self.own:
             return []
         self._seen[name] = None
-        self._source = self._peers[link]
+        self.states.source = self._peers[link]
         if len(self._seen) > _SEEN:
             del self._seen[next(iter(self._seen))]
         return [
@@ -62,10 +77,6 @@ class FloodingNode(OverlayNode):
             for each in super().received(link, message, now)
             if not (isinstance(each, SendMessage) and each.link == link and isinstance(each.message, Packet))
         ]
-
-    def _all_neighbours(self, origin: str) -> list[str]:
-        state = self.states.states.get(self.own)
-        return [] if state is None else [site for site, _ in state.links]
 
 
 class RoutingPolicy(NamedTuple):
@@ -108,7 +119,7 @@ def encoded_pool(
     @cache
     def matched(predicate: EncodedPredicate) -> frozenset[int]:
         made = EncodedFilter()
-        made.add([(0, predicate_of(predicate.text, _ENCODED))])
+        made.add([(0, predicate_of(predicate.text, ENCODED))])
         return frozenset(np.flatnonzero(np.diff(made.match(batch).offsets)).tolist())
 
     def encode(subscriptions: frozenset[int]) -> EncodedPredicate:

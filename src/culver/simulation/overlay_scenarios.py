@@ -9,6 +9,7 @@ from random import Random
 
 from culver.config import UNLIMITED_FILTERS
 from culver.matching import EncodedFilter, EncodedPredicate, PredicateSummary, predicate_of
+from culver.model import ENCODED
 from culver.model.columns import encode as encode_events
 from culver.model.formats import parse_event
 from culver.model.language import Predicate, evaluate, parse
@@ -66,7 +67,7 @@ def _matched(predicate: EncodedPredicate) -> frozenset[int]:
     events = [parse_event(payload[8:]) for payload in PAYLOADS]
     (batch,) = encode_events(events, 0)
     made = EncodedFilter()
-    made.add([(0, predicate_of(predicate.text, "encoded"))])
+    made.add([(0, predicate_of(predicate.text, ENCODED))])
     found = made.match(batch)
     return frozenset(
         number for number in range(len(events)) if found.offsets[number] < found.offsets[number + 1]

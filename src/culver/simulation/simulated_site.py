@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from culver.matching import NOTHING, EncodedPredicate
 from culver.overlay.core.node_instructions import (
@@ -431,7 +431,7 @@ class _Listener(ConnectionListener):
 
     def received(self, end: ConnectionEnd, message: object) -> None:
         if self._greeted:
-            self._site.received(end, message)  # type: ignore[arg-type]
+            self._site.received(end, cast(OverlayMessage, message))
             return
         assert isinstance(message, tuple)
         self._greeted = True

@@ -17,7 +17,6 @@ vectors, or one that has no bit, the last part is "-".
 import base64
 import binascii
 from collections.abc import Iterable
-from itertools import pairwise
 from urllib.parse import quote, unquote
 
 import msgspec
@@ -122,9 +121,8 @@ class EncodedPredicate(msgspec.Struct, frozen=True):
             longest = _LONGEST_NAME + 1
         if longest > _LONGEST_NAME:
             raise _refusal("has a form that is none")
-        for each in (self.forms, self.vectors):
-            if any(left >= right for left, right in pairwise(each)):  # type: ignore[operator]
-                raise _refusal("is not sorted")
+        if sorted(set(self.forms)) != list(self.forms) or sorted(set(self.vectors)) != list(self.vectors):
+            raise _refusal("is not sorted")
 
 
 NOTHING = EncodedPredicate(CELLS, FEWEST_BITS, HASHES[0], (), ())

@@ -16,6 +16,7 @@ for longer than that.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import msgspec
 
@@ -73,8 +74,7 @@ _LOST_AFTER_ACKNOWLEDGEMENT = "acknowledged before, and missing since"
 
 @dataclass(frozen=True, slots=True)
 class NodeSettings:
-    """`broadcast_threshold` is the share of all other sites beyond which a packet goes to every site (section
-    2.3)."""
+    """Beyond `broadcast_threshold`, a share of all other sites, a packet goes to every site (section 2.3)."""
 
     broadcast_threshold: float = 1.0
     open_limit: int = 16
@@ -84,14 +84,17 @@ class NodeSettings:
 class OverlayNode:
     """`boot` is a number above 0 that no earlier run of the site has reached, such as the time in microseconds.
     `positions` are those that the log has reached in other sites' logs. Every method returns instructions, to be
-    carried out in their order. The owner keeps `position`, the end of the log, up to date."""
+    carried out in their order. The owner keeps `position`, the end of the log, up to date. `states_type` is for
+    simulations of other routing."""
+
+    states_type: ClassVar[type[LinkStates]] = LinkStates
 
     def __init__(
         self, own: str, boot: int, position: int, positions: Mapping[str, int], settings: NodeSettings
     ) -> None:
         self.own = own
         self.position = position
-        self.states = LinkStates(own)
+        self.states = self.states_type(own)
         self.book = AdvertisementBook(own, boot, settings.open_limit, settings.most_sites)
         self.outgoing = OutgoingStreams()
         self.incoming = IncomingStreams(positions)

@@ -249,7 +249,7 @@ def test_a_refused_advertisement_tells_its_site_why_and_waits_for_room() -> None
     nodes.advertise(BONN, EVERYTHING)
     assert "overlay.open_limit" in nodes[BONN].node.book.sites[PARIS].own_refusal
     nodes.pass_time(5.0)
-    assert len([each for each in nodes[PARIS].of(Refuse) if each.source == BONN]) == 1  # type: ignore[union-attr]
+    assert len([each for each in nodes[PARIS].of(Refuse) if each.source == BONN]) == 1
     nodes.advertise(LYON, predicate(1))
     nodes.pass_time(1.0)
     assert nodes[BONN].node.book.sites[PARIS].own_refusal == ""
@@ -364,11 +364,11 @@ def test_the_cheapest_of_several_links_is_used_and_the_next_one_when_it_breaks(p
     cheap = pair.link(PARIS, LYON, cost=0)
     pair.settle()
     pair.publish(PARIS, b"one")
-    assert [each.link for each in pair[PARIS].of(SendMessage) if is_packet(each.message)] == [cheap]  # type: ignore[union-attr]
+    assert [each.link for each in pair[PARIS].of(SendMessage) if is_packet(each.message)] == [cheap]
     pair.unlink(cheap)
     pair.settle()
     pair.publish(PARIS, b"two")
-    assert [each.link for each in pair[PARIS].of(SendMessage) if is_packet(each.message)] == [cheap, 1]  # type: ignore[union-attr]
+    assert [each.link for each in pair[PARIS].of(SendMessage) if is_packet(each.message)] == [cheap, 1]
     assert pair[LYON].imported(PARIS) == [b"one", b"two"]
 
 

@@ -145,8 +145,8 @@ def test_a_promise_is_enough_to_notice_an_older_copy() -> None:
     nodes.publish(PARIS, b"1 anew")
     nodes.link(PARIS, LYON)
     nodes.pass_time(2.0)
-    assert gaps(nodes[LYON])[0].reason == RESTORED  # type: ignore[union-attr]
-    assert gaps(nodes[LYON])[0].start == 1  # type: ignore[union-attr]
+    assert gaps(nodes[LYON])[0].reason == RESTORED
+    assert gaps(nodes[LYON])[0].start == 1
 
 
 def test_a_site_that_answered_in_vain_and_started_again_is_no_older_copy() -> None:
