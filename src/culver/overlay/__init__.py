@@ -1,7 +1,7 @@
 """Sites joined across a wide area (B-DRP): each knows the others' encoded predicates, and packets carry the set of
 sites that they are for.
 
-site_key    the key by which sites know one another
+site_keys   the key by which sites know one another
 links/      the TCP connections between them
 core/       the decisions, without input or output
 """
@@ -9,14 +9,6 @@ core/       the decisions, without input or output
 from typing import TYPE_CHECKING
 
 from culver.lazy import lazy_names
-
-# Not lazily: whoever imports the module of this name first would find the module here instead of the function.
-from culver.overlay.site_key import (
-    NAME as NAME,
-    is_site_key as is_site_key,
-    name_of as name_of,
-    site_key as site_key,
-)
 
 if TYPE_CHECKING:
     from culver.overlay.core.node_instructions import (
@@ -48,6 +40,12 @@ if TYPE_CHECKING:
         LinkSettings as LinkSettings,
         Peer as Peer,
         PeerState as PeerState,
+    )
+    from culver.overlay.site_keys import (
+        NAME as NAME,
+        is_site_key as is_site_key,
+        name_of as name_of,
+        site_key as site_key,
     )
 else:
     __getattr__ = lazy_names(__name__)

@@ -11,6 +11,7 @@ from random import Random
 from typing import NamedTuple, cast
 
 from culver.matching import NOTHING, EncodedPredicate
+from culver.overlay import site_key
 from culver.overlay.core.node_instructions import (
     AnnounceGap,
     Append,
@@ -26,7 +27,6 @@ from culver.overlay.core.node_instructions import (
 )
 from culver.overlay.core.overlay_messages import OverlayMessage, Packet, encode_message
 from culver.overlay.core.overlay_node import NodeSettings, OverlayNode
-from culver.overlay.site_key import site_key
 from culver.simulation.simulated_network import ConnectionEnd, ConnectionListener, SimulatedNetwork
 from culver.simulation.site_disk import LoggedEvent, SiteDisk, SiteMailbox
 from culver.simulation.virtual_clock import VirtualClock, VirtualTimer

@@ -57,7 +57,7 @@ from culver.overlay.core.packet_forwarding import PacketForwarding, PacketRefuse
 from culver.overlay.core.replaced_sites import ForgottenSites, ReplacedSites, SharedNames, shared_name_text
 from culver.overlay.core.stream_arrivals import StreamArrivals
 from culver.overlay.core.stream_meetings import StreamMeetings
-from culver.overlay.site_key import is_site_key, name_of
+from culver.overlay.site_keys import is_site_key, name_of
 
 _REFRESH_SECONDS = 30.0
 # A site that is there refreshes its link state. One that has not is not told of any more, and is forgotten later.

@@ -12,7 +12,7 @@ acknowledged, until it has acknowledged something itself. So does a forgotten si
 from collections.abc import Iterable
 
 from culver.overlay.core.link_states import LinkStates
-from culver.overlay.site_key import name_of
+from culver.overlay.site_keys import name_of
 
 # A link to a dead site takes some seconds to close: until then, it and its successor both seem to be there.
 _PATIENCE_SECONDS = 10.0

@@ -10,7 +10,7 @@ No site needs to agree with any other than its neighbour on them.
 from collections.abc import Iterable, Sequence
 
 from culver.overlay.core.overlay_messages import SiteNumbers
-from culver.overlay.site_key import is_site_key
+from culver.overlay.site_keys import is_site_key
 
 _MOST_NUMBERS = 65_536
 

@@ -13,7 +13,7 @@ nothing beyond the end that the log had at the start; or at the start of an earl
 one either. Two sites meet again when one of them starts again.
 """
 
-from culver.overlay.site_key import name_of
+from culver.overlay.site_keys import name_of
 
 
 class StreamMeetings:

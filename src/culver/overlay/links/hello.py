@@ -24,7 +24,7 @@ from culver.overlay.links.refusals import (
     LinkRefusal,
     printable,
 )
-from culver.overlay.site_key import is_site_key, name_of
+from culver.overlay.site_keys import is_site_key, name_of
 
 MAGIC = "culver-overlay"
 VERSION = 1

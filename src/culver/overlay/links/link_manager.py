@@ -15,7 +15,7 @@ from culver.overlay.links.refusals import LOST, LinkRefusal
 from culver.overlay.links.site_connection import SiteConnection
 from culver.overlay.links.site_link import LinkObserver, SiteLink
 from culver.overlay.links.tls_contexts import TlsContexts
-from culver.overlay.site_key import is_site_key
+from culver.overlay.site_keys import is_site_key
 
 
 class LinkManager:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 from culver.errors import InvalidConfiguration
-from culver.overlay.site_key import NAME
+from culver.overlay.site_keys import NAME
 
 MOST_COST = 1_000_000
 MOST_LABEL = 64
