@@ -111,6 +111,15 @@ async def nothing_more(session: Session, *sites: RunningSite) -> None:
     assert await session.receive(1, 0) == []
 
 
+async def deliver_two(origin: RunningSite, site: RunningSite) -> None:
+    """Subscribe at a site that dials an origin, and see the origin's first two events arrive."""
+    await reached(site, "paris")
+    session = await site.sessions.open(await subscribe(site, "a > 0"))
+    await publish(origin, 1, 2)
+    assert await receive(session, 2) == [1, 2]
+    await session.close()
+
+
 def test_events_reach_durable_and_live_subscribers_of_another_site(overlay: Overlay) -> None:
     async def scenario() -> None:
         async with overlay.site("paris") as paris, overlay.site("lyon", "paris") as lyon:
@@ -191,11 +200,7 @@ def test_site_that_was_away_gets_what_it_missed_once(overlay: Overlay) -> None:
     async def scenario() -> None:
         async with overlay.site("paris") as paris:
             async with overlay.site("lyon", "paris") as lyon:
-                await reached(lyon, "paris")
-                session = await lyon.sessions.open(await subscribe(lyon, "a > 0"))
-                await publish(paris, 1, 2)
-                assert await receive(session, 2) == [1, 2]
-                await session.close()
+                await deliver_two(paris, lyon)
             await publish(paris, *range(3, 300))
             await until(lambda: not seen(paris, "lyon").reachable)
             await until(lambda: seen(paris, "lyon").pending == 297)
@@ -293,11 +298,7 @@ def test_new_data_directory_under_an_old_name_is_an_announced_gap(overlay: Overl
     async def scenario() -> None:
         async with overlay.site("paris") as paris:
             async with overlay.site("lyon", "paris") as lyon:
-                await reached(lyon, "paris")
-                session = await lyon.sessions.open(await subscribe(lyon, "a > 0"))
-                await publish(paris, 1, 2)
-                assert await receive(session, 2) == [1, 2]
-                await session.close()
+                await deliver_two(paris, lyon)
                 await until(lambda: seen(paris, "lyon").acknowledged == 2)
             await publish(paris, 3, 4, 5)
             shutil.rmtree(overlay.directory / "lyon")
@@ -322,11 +323,7 @@ def test_site_that_is_gone_is_forgotten_and_hears_of_the_gap_if_it_comes_back(ov
     async def scenario() -> None:
         async with overlay.site("paris") as paris:
             async with overlay.site("lyon", "paris") as lyon:
-                await reached(lyon, "paris")
-                session = await lyon.sessions.open(await subscribe(lyon, "a > 0"))
-                await publish(paris, 1, 2)
-                assert await receive(session, 2) == [1, 2]
-                await session.close()
+                await deliver_two(paris, lyon)
                 with pytest.raises(Conflict, match="lyon can be reached"):
                     await paris.overlay.forget("lyon")
             await until(lambda: not seen(paris, "lyon").reachable, WAIT_SECONDS)

@@ -151,7 +151,7 @@ def exact_pool(
 def encoded_of(
     predicates: Iterable[Predicate], encoding: str = "cells", widen: Callable[[Clause], Clause] = whole_clause
 ) -> EncodedPredicate:
-    """What a site with these predicates advertises."""
+    """The advertisement of a site with these predicates."""
     summary = PredicateSummary(encoding)
     for number, predicate in enumerate(predicates):
         summary.add(number, tuple(widen(clause) for clause in predicate.clauses))

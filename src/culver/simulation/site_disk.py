@@ -18,8 +18,8 @@ class LoggedEvent(NamedTuple):
 
 @dataclass(slots=True)
 class SiteMailbox:
-    """What a site must get, ascending, and how far it has. A filter is in effect from `since` on, and the first one
-    was from `begun` on."""
+    """The offsets that a site must get, ascending, and how far it has them. A filter is in effect from `since` on,
+    and the first one was from `begun` on."""
 
     predicate: EncodedPredicate
     since: int
@@ -30,7 +30,7 @@ class SiteMailbox:
 
 @dataclass(slots=True)
 class SiteDisk:
-    """What survives a crash. Events from `synced` on do not. `skipped`, `promised` and `floors` are what production
+    """Survives a crash, except for events from `synced` on. `skipped`, `promised` and `floors` are what production
     has in its received file."""
 
     identity: bytes
@@ -43,7 +43,7 @@ class SiteDisk:
     floors: dict[str, int] = field(default_factory=dict)
 
     def positions(self) -> dict[str, int]:
-        """How far the log is in the logs of other sites."""
+        """The positions that the log has reached in the logs of other sites."""
         reached = dict(self.skipped)
         for event in self.log:
             if event.origin is not None:
@@ -51,7 +51,7 @@ class SiteDisk:
         return reached
 
     def lose_unsynced(self) -> None:
-        """What a power cut does."""
+        """Does what a power cut does."""
         del self.log[self.synced :]
         for mailbox in self.mailboxes.values():
             del mailbox.offsets[bisect_right(mailbox.offsets, self.synced - 1) :]

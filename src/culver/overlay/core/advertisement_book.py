@@ -26,7 +26,7 @@ _VERSIONS_KEPT = 1024
 
 @dataclass(slots=True)
 class AdvertisedSite:
-    """What is known of another site's advertisement. `registered` is the version in effect here, from `position` on;
+    """The state of another site's advertisement. `registered` is the version in effect here, from `position` on;
     0 where there is none. `registering` is on its way into the index. `confirmed` is the newest version that the site
     itself has named."""
 
@@ -129,8 +129,8 @@ class AdvertisementBook:
         site.predicate, site.heard, site.heard_at = predicate, message.version, now
 
     def next_registration(self, key: str) -> tuple[int, EncodedPredicate] | None:
-        """What to register for a site now: at most one version at a time, and none that is in effect or refused, or
-        may be older than that in effect."""
+        """The next thing to register for a site: at most one version at a time, and none that is in effect or
+        refused, or may be older than that in effect."""
         site = self.sites[key]
         if site.registering or site.registered == site.heard:
             return None

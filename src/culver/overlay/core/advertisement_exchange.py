@@ -1,4 +1,5 @@
-"""How advertisements travel: flooded when they change, compared by neighbours, and answered by whoever applies them.
+"""Exchanges advertisements: they are flooded when they change, compared by neighbours, and answered by whoever
+applies them.
 
     lyon   Advertisement 31 -->             bonn takes it, floods it, registers it
     lyon   AdvertisementCheck 31 -->        bonn confirms that 31 is what lyon has now

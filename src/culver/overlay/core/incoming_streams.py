@@ -73,7 +73,7 @@ class IncomingStreams:
         return origin in self._streams
 
     def positions(self) -> dict[str, int]:
-        """What is on disk of every origin."""
+        """The position on disk in the log of every origin."""
         return {origin: stream.durable for origin, stream in self._streams.items()}
 
     def durable(self, origin: str) -> int:
@@ -99,7 +99,7 @@ class IncomingStreams:
         return stream is not None and stream.meeting == meeting
 
     def held_bytes(self, origin: str) -> int:
-        """What waits in memory of an origin: for the rest of its window, or for the log."""
+        """The bytes of an origin that wait in memory: for the rest of its window, or for the log."""
         stream = self._streams.get(origin)
         return 0 if stream is None else stream.window_bytes + stream.waiting_bytes
 

@@ -1,4 +1,4 @@
-"""Which site is linked with which, and the shortest ways between them.
+"""The graph of sites and links, and the shortest ways in it.
 
 Every site floods its own links (link state, as in OSPF), so all of them see the same graph and work out the same
 trees:

@@ -1,4 +1,4 @@
-"""What an overlay node wants done. The shell around it, or a simulation, carries the instructions out in their
+"""The instructions of an overlay node. The shell around it, or a simulation, carries them out in their
 order."""
 
 from dataclasses import dataclass

@@ -154,7 +154,8 @@ class OutgoingStreams:
         return stream.flying_bytes, stream.queued_bytes, stream.resends
 
     def wanted_bytes(self, site: str) -> int:
-        """How much more may be offered. 0 where the site cannot be reached, or enough is under way or waiting."""
+        """The bytes that may still be offered. 0 where the site cannot be reached, or enough is under way or
+        waiting."""
         stream = self._streams.get(site)
         if stream is None or not stream.is_reachable:
             return 0

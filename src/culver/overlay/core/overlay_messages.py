@@ -1,4 +1,4 @@
-"""What sites say to one another, as one frame each.
+"""The messages between sites, each one frame.
 
 Flooded, from link to link, so that every site knows them:
 
@@ -124,7 +124,7 @@ class StreamBeginning(msgspec.Struct, frozen=True, array_like=True, tag=7):
 
 
 class StreamPart(msgspec.Struct, frozen=True, array_like=True):
-    """What a packet means to one destination: its stream goes from `previous` to `end` in this window, which has
+    """The meaning of a packet for one destination: its stream goes from `previous` to `end` in this window, which has
     `parts` packets for it."""
 
     previous: Count

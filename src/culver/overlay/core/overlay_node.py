@@ -181,7 +181,7 @@ class OverlayNode:
         self._meetings.floors.update(floors)
 
     def floors(self) -> dict[str, int]:
-        """What sites that this run has not met yet can know of this log at most."""
+        """The most that sites can know of this log which this run has not met yet."""
         return {
             site: self._meetings.floor(site)
             for site in self.book.sites
@@ -347,7 +347,7 @@ class OverlayNode:
             self._out.append(Rewind(site, position - 1))
 
     def _meet(self, site: str) -> None:
-        """Ask a site what it has of its stream, if there is a way. Every second asks again, until an answer comes."""
+        """Ask a site what it has of its stream, if there is a way; `tick` repeats that until it answers."""
         if site in self.outgoing and self.states.reaches(site):
             self._start_stream(site)
 
@@ -387,7 +387,7 @@ class OverlayNode:
         return site in self._replaced or site in self._forgotten
 
     def troubles(self) -> list[str]:
-        """What an operator must see to, as sentences."""
+        """Everything that an operator must see to, as sentences."""
         return [
             *(shared_name_text(sites) for sites in self._shared_names.lasting()),
             *self._meetings.troubles(),

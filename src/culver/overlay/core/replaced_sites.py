@@ -125,5 +125,5 @@ class SharedNames:
 
 
 def shared_name_text(sites: tuple[str, ...]) -> str:
-    """What an operator must know of sites that share a name."""
+    """Tells an operator of sites that share a name."""
     return f"several sites are called {name_of(sites[0])} ({', '.join(sites)}): give each a name of its own"

@@ -1,4 +1,4 @@
-"""What reaches this site of other sites' streams: their packets, and where they begin.
+"""Takes what reaches this site of other sites' streams: their packets, and where they begin.
 
 StreamBeginning 50, "full"     announces a gap up to 50, and goes on from there
 StreamBeginning, floor 5       and this site has 9: the origin runs on an older copy of its data directory, and

@@ -88,7 +88,7 @@ class StreamMeetings:
         self._over.discard(site)
 
     def troubles(self) -> list[str]:
-        """What an operator must know of sites that have more of this log than this site, as sentences."""
+        """Tells an operator, in sentences, of sites that have more of this log than this site has."""
         return [
             f"this site runs on an older copy of its data directory: {name_of(site)} has its log up to {had}, and "
             "drops what is published here with a lower offset"

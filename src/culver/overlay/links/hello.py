@@ -34,7 +34,7 @@ MOST_HELLO_BYTES = 4_096
 
 
 class Hello(msgspec.Struct, array_like=True, frozen=True):
-    """What a site says of itself. Label and cost are the dialler's; the accepting side repeats them."""
+    """A site's greeting. Label and cost are the dialler's; the accepting side repeats them."""
 
     magic: str
     version: int

@@ -94,7 +94,7 @@ class TlsContexts:
 
 
 def tls_words(error: ssl.SSLError) -> str:
-    """What failed in TLS, without the place in OpenSSL's source."""
+    """The reason why TLS failed, without the place in OpenSSL's source."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"the peer's certificate is not accepted: {error.verify_message}"
     return _words(error)

@@ -1,4 +1,4 @@
-"""What a site sends on its links and receives from them: encoded, counted, dropped where a link's queue is full."""
+"""Sends messages on links and receives them: encodes, counts, and drops packets where a link's queue is full."""
 
 from collections.abc import Callable
 

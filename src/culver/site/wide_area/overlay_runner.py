@@ -188,7 +188,7 @@ class OverlayRunner:
 
     @property
     def address(self) -> str:
-        """Where other sites connect; empty where they cannot."""
+        """The address that other sites connect to; empty where they cannot."""
         listen = self._link_settings.listen
         if not listen or self.links is None:
             return listen
@@ -196,7 +196,7 @@ class OverlayRunner:
 
     @property
     def mailboxes(self) -> int:
-        """How many of the hub's mailboxes are those of other sites."""
+        """The number of the hub's mailboxes that belong to other sites."""
         return len(self.mailboxes_of_sites)
 
     def needed_from(self, position: int) -> int:

@@ -75,7 +75,7 @@ class RemoteMailboxes:
         return len(self._mailboxes)
 
     def pending(self, site: str) -> int:
-        """How many events wait in a site's mailbox."""
+        """The number of events that wait in a site's mailbox."""
         return self._hub.pending(SITE_PREFIX + site)
 
     async def restore(self) -> None:
