@@ -181,7 +181,7 @@ class OverlayNode:
         self._meetings.floors.update(floors)
 
     def floors(self) -> dict[str, int]:
-        """The most that sites can know of this log which this run has not met yet."""
+        """The most of this log that sites can know of, if this run has not met them yet."""
         return {
             site: self._meetings.floor(site)
             for site in self.book.sites
