@@ -9,9 +9,11 @@ travels once where ways are shared. Each packet tells every destination from whe
 window, and how many packets of the window are for it. A destination that misses one asks for the stream again from
 what it has, and a stream without acknowledgement is sent again from there after a while.
 
-How much of a stream may be under way follows from its acknowledgements: it grows by what each of them covers, as in
-TCP's slow start, and is halved after a loss. So a slow site holds up itself only: the others' windows go on without
-it, and it gets windows of its own until it has caught up.
+How much of a stream may be under way follows from its acknowledgements. While they come as fast as they ever did, it
+grows by what each of them covers, as in TCP's slow start. Where they come later, something waits on the way, and it
+shrinks, so that about 50 ms wait at most (LEDBAT, RFC 6817): a site that catches up leaves room for what is new. It
+is halved after a loss. So a slow site holds up itself only: the others' windows go on without it, and it gets windows
+of its own until it has caught up.
 """
 
 from collections import deque
@@ -26,6 +28,10 @@ _MOST_BYTES = 4 * 1024 * 1024
 _PACKET_BYTES = 64 * 1024
 # What an event takes besides its payload, in a packet and in memory.
 _EVENT_BYTES = 16
+# So much later than the shortest round trip an acknowledgement may come.
+_WAIT_SECONDS = 0.05
+# A way may become longer: the shortest round trip of so long ago no longer counts.
+_SHORTEST_KEPT_SECONDS = 60.0
 _FIRST_TIMEOUT_SECONDS = 1.0
 _SHORTEST_TIMEOUT_SECONDS = 0.3
 _LONGEST_TIMEOUT_SECONDS = 10.0
@@ -62,6 +68,22 @@ class _Flight:
 
 
 @dataclass(slots=True)
+class _ShortestRoundTrip:
+    """The shortest round trip of the last one or two minutes."""
+
+    _of_now: float = float("inf")
+    _of_before: float = float("inf")
+    _since: float = float("-inf")
+
+    def take(self, seconds: float, now: float) -> float:
+        """Take note of a round trip; returns the shortest one."""
+        if now - self._since >= _SHORTEST_KEPT_SECONDS:
+            self._of_before, self._of_now, self._since = self._of_now, seconds, now
+        self._of_now = min(self._of_now, seconds)
+        return min(self._of_now, self._of_before)
+
+
+@dataclass(slots=True)
 class _Stream:
     """`acknowledged` is the position up to which the site has everything, `sent` that up to which it was sent, and
     `begun` that where the stream began. What is offered waits in `queue`."""
@@ -77,6 +99,7 @@ class _Stream:
     flights: deque[_Flight] = field(default_factory=deque)
     flying_bytes: int = 0
     round_trip_seconds: float | None = None
+    shortest: _ShortestRoundTrip = field(default_factory=_ShortestRoundTrip)
     timeout_seconds: float = _FIRST_TIMEOUT_SECONDS
     heard_at: float = 0.0
     resends: int = 0
@@ -90,16 +113,16 @@ class _Stream:
 
     def land(self, position: int, now: float) -> None:
         """Take what was sent below a position off the flights, and learn from it."""
-        landed = 0
         while self.flights and self.flights[0].end <= position:
             flight = self.flights.popleft()
-            landed += flight.bytes
+            self.flying_bytes -= flight.bytes
             sample = now - flight.sent_at
             before = self.round_trip_seconds
             self.round_trip_seconds = sample if before is None else before + (sample - before) / 8
-        self.flying_bytes -= landed
+            waited = sample - self.shortest.take(sample, now)
+            growth = flight.bytes * max(1 - waited / _WAIT_SECONDS, -1.0)
+            self.allowed_bytes = min(max(self.allowed_bytes + int(growth), _LEAST_BYTES), _MOST_BYTES)
         self.heard_at = now
-        self.allowed_bytes = min(self.allowed_bytes + landed, _MOST_BYTES)
         if self.round_trip_seconds is not None:
             wanted = 4 * self.round_trip_seconds
             self.timeout_seconds = min(max(wanted, _SHORTEST_TIMEOUT_SECONDS), _LONGEST_TIMEOUT_SECONDS)

@@ -90,6 +90,32 @@ def test_an_acknowledgement_lets_more_be_under_way_and_a_loss_half_of_it() -> No
     assert streams.wanted_bytes(LYON) == 2 * 16 * 1024
 
 
+def test_later_acknowledgements_let_less_be_under_way_until_they_come_as_soon_as_before() -> None:
+    streams = opened(LYON)
+    wanted, now, offset = [], 0.0, 0
+    for round_trip in [0.01] * 3 + [0.5] * 6 + [0.01] * 2:
+        count = streams.wanted_bytes(LYON) // 2048
+        offer(streams, LYON, *range(offset, offset + count), payload=KILOBYTE)
+        sent(streams, now)
+        offset, now = offset + count, now + round_trip
+        streams.acknowledge(LYON, offset, now)
+        wanted.append(streams.wanted_bytes(LYON) // 2048)
+    assert wanted == [128, 256, 512, 16, 16, 16, 16, 16, 16, 32, 64]
+
+
+def test_a_way_that_has_become_longer_is_used_to_the_full_after_two_minutes() -> None:
+    streams = opened(LYON)
+    now, wanted = 0.0, []
+    for offset in range(520):
+        offer(streams, LYON, offset, payload=KILOBYTE)
+        sent(streams, now)
+        now += 0.01 if offset < 100 else 0.5
+        streams.acknowledge(LYON, offset + 1, now)
+        wanted.append(streams.wanted_bytes(LYON))
+    assert wanted[99] > wanted[250] == 2 * 16 * 1024
+    assert wanted[519] > wanted[99]
+
+
 def test_a_stream_without_an_answer_is_sent_again_ever_more_rarely() -> None:
     streams = opened(LYON)
     times: list[float] = []
