@@ -1,20 +1,18 @@
 """Time that passes only when the simulation says so, and the actions that wait for it."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from heapq import heappop, heappush
 
 #: So many actions at one moment mean that they schedule each other for ever.
 MOST_ACTIONS_AT_ONE_TIME = 1_000_000
 
 
-@dataclass(order=True, slots=True)
+@dataclass(slots=True)
 class VirtualTimer:
-    """An action that waits for its time. Timers of equal times run in the order in which they were set."""
+    """An action that waits for its time."""
 
-    time: float
-    number: int
-    action: Callable[[], None] | None = field(compare=False)
+    action: Callable[[], None] | None
 
     def cancel(self) -> None:
         """Makes sure that the action does not run. A timer that has run already does not mind."""
@@ -29,7 +27,8 @@ class VirtualClock:
 
     def __init__(self) -> None:
         self.now = 0.0
-        self._timers: list[VirtualTimer] = []
+        # By time; timers of equal times run in the order in which they were set.
+        self._timers: list[tuple[float, int, VirtualTimer]] = []
         self._numbers = 0
         self._actions_at_this_time = 0
 
@@ -41,8 +40,8 @@ class VirtualClock:
         if time < self.now:
             raise ValueError(f"{time} has passed: it is {self.now}")
         self._numbers += 1
-        timer = VirtualTimer(time, self._numbers, action)
-        heappush(self._timers, timer)
+        timer = VirtualTimer(action)
+        heappush(self._timers, (time, self._numbers, timer))
         return timer
 
     def after(self, delay_seconds: float, action: Callable[[], None]) -> VirtualTimer:
@@ -51,7 +50,7 @@ class VirtualClock:
 
     def run_until(self, time: float) -> None:
         """Runs everything up to and at ``time``, which is the clock's time afterwards."""
-        while self._timers and self._timers[0].time <= time:
+        while self._timers and self._timers[0][0] <= time:
             self._run_next()
         self.now = max(self.now, time)
 
@@ -65,19 +64,19 @@ class VirtualClock:
         """
         limit = self.now + limit_seconds
         while condition():
-            if not self._timers or self._timers[0].time > limit:
+            if not self._timers or self._timers[0][0] > limit:
                 self.now = limit
                 return not condition()
             self._run_next()
         return True
 
     def _run_next(self) -> None:
-        timer = heappop(self._timers)
+        time, _, timer = heappop(self._timers)
         action, timer.action = timer.action, None
         if action is None:
             return
-        if timer.time > self.now:
-            self.now = timer.time
+        if time > self.now:
+            self.now = time
             self._actions_at_this_time = 0
         self._actions_at_this_time += 1
         if self._actions_at_this_time > MOST_ACTIONS_AT_ONE_TIME:
