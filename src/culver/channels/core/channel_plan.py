@@ -13,7 +13,7 @@ Without an entry, a channel is served by its home: the server that consistent ha
 """
 
 from bisect import bisect_right
-from functools import cached_property
+from functools import cached_property, lru_cache
 from hashlib import blake2b
 
 import msgspec
@@ -37,7 +37,7 @@ class PlanEntry(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def servers(self) -> frozenset[int]:
-        return frozenset(server for group in self.groups for server in group)
+        return _servers_of(self.groups)
 
     def publish_group(self, publisher: int, sequence: int) -> tuple[int, ...]:
         """The servers that get this publication."""
@@ -128,6 +128,11 @@ class MoveRoute(msgspec.Struct, frozen=True):
 
     def entry_of(self, version: int) -> PlanEntry | None:
         return next((entry for entry in (self.current, *self.previous) if entry.version == version), None)
+
+
+@lru_cache(maxsize=65_536)
+def _servers_of(groups: tuple[tuple[int, ...], ...]) -> frozenset[int]:
+    return frozenset(server for group in groups for server in group)
 
 
 def _hash(data: bytes) -> int:
