@@ -40,6 +40,7 @@ class ChannelsPlan:
     changes: int = 100
     change_seconds: float = 1.5
     change_rate: float = 5_000.0
+    change_publishers: int = 8
     changed_channels: int = 40
     migration_ways: Sequence[MigrationWay] = tuple(MigrationWay)
 
@@ -84,6 +85,7 @@ def quick_plan(experiments: Sequence[str], *, proxies: bool, wide_area: bool) ->
         changes=6,
         change_seconds=0.3,
         change_rate=400.0,
+        change_publishers=2,
         changed_channels=10,
         migration_ways=(MigrationWay.SETSLOT,),
         analyser_players=10,

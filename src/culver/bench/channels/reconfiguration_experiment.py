@@ -29,7 +29,6 @@ from culver.errors import ServerError
 _SEED = 20151
 _SERVERS = 3
 _MOST_SERVERS = 6
-_PUBLISHERS = 8
 _SUBSCRIBERS = 4
 _END_SECONDS = 60.0
 
@@ -106,11 +105,11 @@ def _tasks(
             channels=channels,
             journal=str(folder / f"publisher-{number}"),
             system=system,
-            rate=plan.change_rate / _PUBLISHERS,
+            rate=plan.change_rate / plan.change_publishers,
             payload_bytes=plan.payload_bytes,
             seed=number,
         )
-        for number in range(_PUBLISHERS)
+        for number in range(plan.change_publishers)
     ]
     subscribers = [
         NumberedTask(
@@ -218,8 +217,8 @@ def _add(
     tell(f"{system}: {changes}; {account}")
     ours = system == "channels"
     how = (
-        f"{changes}; {_PUBLISHERS} publishers, {_SUBSCRIBERS} subscribers, {plan.changed_channels} channels, "
-        f"{plan.change_rate:,.0f} messages/s offered"
+        f"{changes}; {plan.change_publishers} publishers, {_SUBSCRIBERS} subscribers, "
+        f"{plan.changed_channels} channels, {plan.change_rate:,.0f} messages/s offered"
     )
     if not ours:
         how += "; subscribes again on redis-py's errors and whenever a server ends a subscription"
@@ -246,7 +245,7 @@ def _add(
                 ours=value,
                 system=system,
                 servers=_SERVERS,
-                clients=_PUBLISHERS + _SUBSCRIBERS,
+                clients=plan.change_publishers + _SUBSCRIBERS,
                 note=note,
             )
         )
