@@ -1,6 +1,6 @@
 """A chain of sites under traffic: publishers and readers in threads, and a link that can be cut.
 
-s0 --- s1 --- s2 --- s3 -relay- s4      every site has a durable subscription to everything
+s0 --- s1 --- ... -relay- s4      every site has a durable subscription to everything
 """
 
 import contextlib
@@ -124,7 +124,7 @@ class MailboxReaderThread(threading.Thread):
 
 
 class SiteChain:
-    """Five sites; the last link has a relay in it. Use `running_chain`."""
+    """The last link of the chain has a relay in it. Use `running_chain`."""
 
     def __init__(self, services: list[Service], relay: Severable, loop: LoopThread) -> None:
         self.services = services
@@ -194,7 +194,7 @@ def overlay(service: Service) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def running_chain(directory: Path, count: int = 5) -> Iterator[SiteChain]:
+def running_chain(directory: Path, count: int) -> Iterator[SiteChain]:
     """A chain whose sites know and serve one another."""
     with contextlib.ExitStack() as stack:
         ports = [free_port() for _ in range(count)]
