@@ -11,6 +11,7 @@ from culver.overlay import (
     Append,
     CloseLink,
     Instruction,
+    LeaveOverlay,
     NodeSettings,
     OverlayMessage,
     OverlayNode,
@@ -108,6 +109,17 @@ class LinkedNodes:
             mailbox.read = sum(offset < acknowledged for offset in mailbox.offsets)
         self.sites[key] = Site(node, old.log, old.mailboxes)
 
+    def renew(self, key: str, new_key: str, boot: int) -> None:
+        """Begin a new run under a new key, as a site does that was asked to leave."""
+        (leave,) = self[key].of(LeaveOverlay)
+        self[key].mailboxes.clear()
+        self.restart(key, boot)
+        old = self.sites.pop(key)
+        positions = old.node.incoming.positions()
+        node = OverlayNode(new_key, boot, len(old.log), positions, self.settings)
+        node.restore_meetings({}, {}, leave.given_anew)
+        self.sites[new_key] = Site(node, old.log)
+
     def link(self, one: str, other: str, cost: int = 1) -> int:
         self._links += 1
         for here, there in ((one, other), (other, one)):
@@ -189,6 +201,9 @@ class LinkedNodes:
                     self.do(key, site.node.appended(origin, end))
                 case CloseLink(link):
                     self.unlink(link)
+                case LeaveOverlay():
+                    for link in list(site.links):
+                        self.unlink(link)
 
     def register(self, key: str, wanted: Register) -> None:
         site = self[key]

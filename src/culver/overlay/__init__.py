@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         Append as Append,
         CloseLink as CloseLink,
         Instruction as Instruction,
+        LeaveOverlay as LeaveOverlay,
         MoveCursor as MoveCursor,
         Refuse as Refuse,
         Register as Register,

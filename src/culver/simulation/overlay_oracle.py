@@ -8,6 +8,8 @@
   the origin: nobody knows what it had.
 - Where a site runs on an earlier copy of its disk, it gives offsets anew. What is missing of the events that have
   them now lies in an announced gap. Nobody misses what only the lost state had.
+- A site that takes a new key keeps its subscriptions and what was promised to them. Its old key is that of an origin
+  that lost its directory.
 - With `watches_links`, a packet crosses each link once at most, and takes shortest ways.
 """
 
@@ -21,6 +23,8 @@ from culver.overlay.core.overlay_node import FORGOTTEN
 from culver.simulation.seeded_run import SeededRun
 from culver.simulation.simulated_site import EventPool, OverlayWatcher, SimulatedSite
 from culver.simulation.site_disk import LoggedEvent
+
+_NOTHING = 1 << 62
 
 
 class OverlayOracle(OverlayWatcher):
@@ -44,6 +48,8 @@ class OverlayOracle(OverlayWatcher):
         self._promised: dict[tuple[str, int, str], int] = {}
         # From where on sites have given offsets anew. One that loses its directory then may not have told everybody.
         self._given_anew: dict[str, int] = {}
+        # The new keys of sites that have told.
+        self._renewed: dict[str, str] = {}
         # Sites that went back to before the promise of an origin. Nobody knows of it if the origin did so too.
         self._unknown: set[tuple[str, str]] = set()
         self._gaps: dict[tuple[str, str], list[AnnounceGap]] = defaultdict(list)
@@ -134,6 +140,19 @@ class OverlayOracle(OverlayWatcher):
             elif site.disk.promised.get(promise[2], -1) < self._promised[promise]:
                 self._unknown.add((site.key, promise[2]))
 
+    def renewed(self, site: SimulatedSite, old_key: str) -> None:
+        """Hold the site to what its old key was promised."""
+        new_key = self._renewed[old_key] = site.key
+        self._run.record("renewed", old_key, new_key)
+        self._advertised[new_key] = self._advertised[old_key]
+        for promise in [each for each in self._promised if each[0] == old_key]:
+            self._promised[new_key, *promise[1:]] = self._promised[promise]
+        for of_site, origin in [each for each in self._received if each[0] == old_key]:
+            self._received[new_key, origin] = self._received[of_site, origin]
+        for of_site, origin in [each for each in self._gaps if each[0] == old_key]:
+            self._gaps[new_key, origin] = self._gaps[of_site, origin]
+        self._unknown |= {(new_key, origin) for key, origin in self._unknown if key == old_key}
+
     def unsubscribed(self, site: str, number: int) -> None:
         """A subscription has ended, and nothing is promised to it any more."""
         for promise in [each for each in self._promised if each[:2] == (site, number)]:
@@ -156,11 +175,19 @@ class OverlayOracle(OverlayWatcher):
                     is_lost = origin not in keys or origin in self._given_anew
                     if is_lost and (site.key, origin) in self._unknown:
                         continue
-                    self._check_stream(site.key, number, origin, position, is_gone=origin not in keys)
+                    has_told = self._newest_key(origin) in keys
+                    given_anew = _NOTHING if has_told else self._given_anew.get(origin, _NOTHING)
+                    self._check_stream(site.key, number, origin, position, given_anew, origin not in keys)
 
-    def _check_stream(self, site: str, number: int, origin: str, position: int, *, is_gone: bool) -> None:
-        received = self._received[site, origin]
-        gaps, given_anew = self._gaps[site, origin], self._given_anew.get(origin, 1 << 62)
+    def _newest_key(self, key: str) -> str:
+        while key in self._renewed:
+            key = self._renewed[key]
+        return key
+
+    def _check_stream(
+        self, site: str, number: int, origin: str, position: int, given_anew: int, is_gone: bool
+    ) -> None:
+        received, gaps = self._received[site, origin], self._gaps[site, origin]
         for offset, event in self._published[origin].items():
             if offset < position or not self._matches(number, event):
                 continue

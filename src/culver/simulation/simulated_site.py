@@ -17,6 +17,7 @@ from culver.overlay.core.node_instructions import (
     Append,
     CloseLink,
     Instruction,
+    LeaveOverlay,
     MoveCursor,
     Refuse,
     Register,
@@ -34,6 +35,7 @@ from culver.simulation.virtual_clock import VirtualClock, VirtualTimer
 _TICK_SECONDS = 0.1
 _FLUSH_SECONDS = 0.001
 _RECONNECT_SECONDS = 0.5
+_RENEW_SECONDS = 0.2
 
 
 class OverlayWatcher:
@@ -54,6 +56,8 @@ class OverlayWatcher:
     def crashing(self, site: "SimulatedSite") -> None: ...
 
     def restored(self, site: "SimulatedSite") -> None: ...
+
+    def renewed(self, site: "SimulatedSite", old_key: str) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +145,7 @@ class SimulatedSite:
         self.node = self._make_node(self.key, boot, len(disk.log), disk.positions(), self._settings)
         for site, mailbox in disk.mailboxes.items():
             self.node.restore(site, mailbox.predicate, mailbox.since, mailbox.acknowledged, mailbox.begun)
-        self.node.restore_meetings(disk.promised, disk.floors)
+        self.node.restore_meetings(disk.promised, disk.floors, disk.given_anew)
         self._read = {
             site: _after(mailbox.offsets, mailbox.acknowledged - 1)
             for site, mailbox in disk.mailboxes.items()
@@ -183,6 +187,15 @@ class SimulatedSite:
         assert copied.identity == self.disk.identity
         self.disk = copied.copy()
         self._watcher.restored(self)
+
+    def _renew(self, given_anew: int) -> None:
+        """Begin anew under a new key a moment later."""
+        old_key = self.key
+        self.crash()
+        self.disk.renew(self._random.randbytes(8), given_anew)
+        self.key = site_key(self.name, self.disk.identity)
+        self._watcher.renewed(self, old_key)
+        self._clock.after(_RENEW_SECONDS, lambda: None if self.is_running else self.start())
 
     def publish(self, number: int) -> None:
         """Append an event of a local publisher."""
@@ -298,6 +311,8 @@ class SimulatedSite:
                     self._watcher.gap(self, each)
                 case StoreFloors():
                     self.disk.floors = {} if self.node is None else self.node.floors()
+                case LeaveOverlay(given_anew):
+                    self._renew(given_anew)
                 case Refuse():
                     self._watcher.refused(self, each)
                 case CloseLink(link):

@@ -30,8 +30,8 @@ class SiteMailbox:
 
 @dataclass(slots=True)
 class SiteDisk:
-    """Survives a crash, except for events from `synced` on. `skipped`, `promised` and `floors` are what production
-    has in its received file."""
+    """Survives a crash, except for events from `synced` on. `skipped`, `promised`, `floors` and `given_anew` are what
+    production has in its received file."""
 
     identity: bytes
     log: list[LoggedEvent] = field(default_factory=list)
@@ -41,6 +41,7 @@ class SiteDisk:
     skipped: dict[str, int] = field(default_factory=dict)
     promised: dict[str, int] = field(default_factory=dict)
     floors: dict[str, int] = field(default_factory=dict)
+    given_anew: int | None = None
 
     def positions(self) -> dict[str, int]:
         """The positions that the log has reached in the logs of other sites."""
@@ -55,6 +56,13 @@ class SiteDisk:
         del self.log[self.synced :]
         for mailbox in self.mailboxes.values():
             del mailbox.offsets[bisect_right(mailbox.offsets, self.synced - 1) :]
+
+    def renew(self, identity: bytes, given_anew: int) -> None:
+        """Does what a site does that has left the overlay."""
+        self.identity = identity
+        self.given_anew = given_anew if self.given_anew is None else min(given_anew, self.given_anew)
+        self.mailboxes.clear()
+        self.floors.clear()
 
     def copy(self) -> "SiteDisk":
         """A backup of this moment."""

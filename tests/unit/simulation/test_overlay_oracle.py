@@ -6,7 +6,7 @@ from typing import cast
 import pytest
 
 from culver.matching import NOTHING, EncodedPredicate
-from culver.overlay import AnnounceGap, NodeSettings, OverlayNode, Packet, Refuse
+from culver.overlay import AnnounceGap, NodeSettings, OverlayNode, Packet, Refuse, site_key
 from culver.overlay.core.overlay_messages import LinkState, StreamPart
 from culver.overlay.core.overlay_node import FORGOTTEN
 from culver.simulation import EventPool, LoggedEvent, OverlayOracle, SeededRun, SimulatedSite
@@ -132,6 +132,39 @@ def test_offsets_that_are_given_anew_are_excused_by_an_announced_gap() -> None:
     go_back(story, 4)
     story.oracle.gap(story.lyon, AnnounceGap(PARIS, 4, 6, "older"))
     assert story.violations() == []
+
+
+PARIS_2, LYON_2 = site_key("paris", bytes([2] * 8)), site_key("lyon", bytes([2] * 8))
+
+
+@pytest.mark.parametrize(("start", "is_excused"), [(4, True), (5, False)])
+def test_a_new_key_must_tell_from_where_on_offsets_were_given_anew(start: int, is_excused: bool) -> None:
+    story = Story()
+    story.receive(1, 2, 3, 4)
+    go_back(story, 4)
+    story.paris.key = PARIS_2
+    story.oracle.renewed(story.paris, PARIS)
+    story.oracle.gap(story.lyon, AnnounceGap(PARIS, start, 6, FORGOTTEN))
+    assert (story.violations() == []) == is_excused
+
+
+def test_a_site_that_loses_its_directory_after_it_went_back_cannot_tell() -> None:
+    story = Story()
+    story.receive(1, 2, 3, 4)
+    go_back(story, 4)
+    story.oracle.gap(story.lyon, AnnounceGap(PARIS, 5, 6, FORGOTTEN))
+    assert story.violations(paris_is_lost=True) == []
+
+
+def test_a_promise_outlives_the_key_that_was_given_it() -> None:
+    story = Story()
+    story.receive(1, 2, 3)
+    story.oracle.crashing(story.lyon)
+    story.lyon.key = LYON_2
+    story.oracle.renewed(story.lyon, LYON)
+    story.lyon.node = OverlayNode(LYON_2, 90, 0, {}, NodeSettings())
+    story.lyon.versions.clear()
+    assert story.violations() == [f"{LYON_2} has no event 4 of {PARIS}, which {NUMBER} wants"]
 
 
 def test_nobody_misses_what_only_the_lost_state_had() -> None:

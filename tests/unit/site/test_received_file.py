@@ -55,6 +55,21 @@ def test_log_is_searched_from_the_stored_position_on(tmp_path: Path, log: Memory
     assert (again.promised, again.floors) == ({LYON: 4}, {BONN: 2})
 
 
+def test_new_identity_is_kept_and_the_floors_of_the_old_one_are_not(tmp_path: Path, log: MemoryLog) -> None:
+    path = tmp_path / "received.json"
+    file = ReceivedFile(path)
+    file.recover(log, now_us=1_000)
+    assert (file.identity, file.given_anew) == (b"", None)
+    file.promised, file.floors = {LYON: 4}, {"bonn": 2}
+    run(file.store(5, {LYON: 10}))
+    for identity, given_anew in ((bytes(16), 3), (bytes([7] * 16), 4)):
+        file.renew(identity, given_anew)
+        file = ReceivedFile(path)
+        assert file.recover(log, now_us=2_000) == {LYON: 10}
+        assert (file.identity, file.given_anew, file.floors) == (identity, 3, {})
+        assert file.promised == {LYON: 4}
+
+
 def test_runs_on_one_copy_of_the_file_have_different_numbers(tmp_path: Path, log: ReadableLog) -> None:
     path = tmp_path / "received.json"
     ReceivedFile(path).recover(log, now_us=1_000)

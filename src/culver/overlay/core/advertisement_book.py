@@ -182,13 +182,6 @@ class AdvertisementBook:
         if version == self.version:
             self.site(key).own_refusal = reason
 
-    def forget_answers(self, key: str) -> None:
-        """Another site no longer knows what it has answered."""
-        site = self.sites.get(key)
-        if site is not None:
-            site.applied.clear()
-            site.own_refusal = ""
-
     def is_answered(self, key: str) -> bool:
         """Whether another site has applied or refused this site's own version of now."""
         site = self.sites[key]

@@ -25,8 +25,7 @@ _EVENT_BYTES = 64
 class _Stream:
     """`accepted` is how far complete windows go, and `durable` what the log has of them: it `is_appending` a piece,
     and the `waiting` events come next. `window` is being put together from `parts`, each known by its first offset:
-    a packet may come twice. What waits takes `waiting_bytes`, and the packets of the window `window_bytes`. Windows
-    below `meeting` were sent before the two sites met; this one `had` the stream up to there then."""
+    a packet may come twice. What waits takes `waiting_bytes`, and the packets of the window `window_bytes`."""
 
     accepted: int
     durable: int
@@ -38,8 +37,6 @@ class _Stream:
     waiting_bytes: int = 0
     window_bytes: int = 0
     asked_at: float = float("-inf")
-    meeting: int = 0
-    had: int = 0
 
     def begin(self, window: int) -> None:
         self.window, self.parts, self.events, self.window_bytes = window, set(), {}, 0
@@ -85,19 +82,6 @@ class IncomingStreams:
         stream = self._streams.get(origin)
         return stream is None or stream.accepted == stream.durable
 
-    def meet(self, origin: str, meeting: int, had: int) -> int:
-        """Begin a meeting, unless it has begun already; returns what this site had then. Packets from before are
-        dropped: an origin that runs on older data has given their offsets anew."""
-        stream = self._streams.setdefault(origin, _Stream(0, 0))
-        if stream.meeting != meeting:
-            stream.meeting, stream.had = meeting, had
-            stream.begin(_NO_WINDOW)
-        return stream.had
-
-    def has_met(self, origin: str, meeting: int) -> bool:
-        stream = self._streams.get(origin)
-        return stream is not None and stream.meeting == meeting
-
     def held_bytes(self, origin: str) -> int:
         """The bytes of an origin that wait in memory: for the rest of its window, or for the log."""
         stream = self._streams.get(origin)
@@ -113,8 +97,6 @@ class IncomingStreams:
     ) -> StreamPiece | AnswerNeeded | None:
         """Take a packet. Returns what can be appended now, or that the sender needs an answer."""
         stream = self._streams.setdefault(origin, _Stream(0, 0))
-        if window < stream.meeting:
-            return None
         if part.end <= stream.accepted:
             return (
                 AnswerNeeded(stream.durable, wants_more=False) if stream.accepted == stream.durable else None

@@ -74,6 +74,15 @@ class StoreFloors:
 
 
 @dataclass(frozen=True, slots=True)
+class LeaveOverlay:
+    """The site runs on an older copy of its data directory, and has given offsets from `given_anew` on a second time.
+    Close all links, carry out nothing more of this node, and begin anew under a new key."""
+
+    given_anew: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Refuse:
     """Something was refused or dropped. `source` is who caused it, and `reason` why; both are few. An operator must
     act on a `severe` one."""
@@ -98,6 +107,7 @@ Instruction = (
     | Rewind
     | AnnounceGap
     | StoreFloors
+    | LeaveOverlay
     | Refuse
     | CloseLink
 )

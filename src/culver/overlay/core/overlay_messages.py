@@ -15,8 +15,10 @@ Routed, hop by hop, to one site:
 
     AdvertisementCheck     asks whether a version is in effect
     AdvertisementApplied   a version is in effect, from a position of the sender's log on; or why it is refused
+    StreamQuestion         asks what a site has of its stream, before anything of it is sent
+    StreamAnswer           what that is
+    StreamBeginning        the stream begins at a position, and why not before
     StreamAcknowledgement  the sender has a stream up to a position, on disk; or wants it again from there
-    StreamBeginning        the stream begins behind what the receiver has, and why
 
 Routed to many sites:
 
@@ -36,13 +38,16 @@ Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 62)]
 
 class LinkState(msgspec.Struct, frozen=True, array_like=True, tag=1):
     """`links` holds (site, cost) of every neighbour. A higher `sequence` replaces a lower one. `position` is the
-    end of the site's log when it was said, and `run` a number that each run of the site has for itself."""
+    end of the site's log when it was said, and `run` a number that each run of the site has for itself. A site that
+    was found on an older copy of its data directory, and took a new key, has given offsets from `given_anew` on twice
+    under its old key."""
 
     site: str
     sequence: Count
     links: tuple[tuple[str, Count], ...]
     position: Count
     run: Count = 0
+    given_anew: Count | None = None
 
 
 class Advertisement(msgspec.Struct, frozen=True, array_like=True, tag=2):
@@ -95,7 +100,7 @@ class AdvertisementApplied(msgspec.Struct, frozen=True, array_like=True, tag=5):
 class StreamAcknowledgement(msgspec.Struct, frozen=True, array_like=True, tag=6):
     """The source has everything below `position` of the destination's log that is meant for it, on disk. With
     `wants_more` it has missed something, and wants the stream again from there. With a `meeting`, it answers the
-    StreamBeginning of that number, before which it knew of the destination's log up to `had`."""
+    StreamBeginning of that number."""
 
     source: str
     destination: str
@@ -103,14 +108,33 @@ class StreamAcknowledgement(msgspec.Struct, frozen=True, array_like=True, tag=6)
     position: Count
     wants_more: bool
     meeting: Count = 0
-    had: Count = 0
+
+
+class StreamQuestion(msgspec.Struct, frozen=True, array_like=True, tag=11):
+    """The source wants to know what that `run` of the destination has of its stream (see `stream_meetings`)."""
+
+    source: str
+    destination: str
+    hops: Count
+    meeting: Count
+    run: Count
+
+
+class StreamAnswer(msgspec.Struct, frozen=True, array_like=True, tag=12):
+    """Answers a StreamQuestion: the source knew of the destination's log up to `had`."""
+
+    source: str
+    destination: str
+    hops: Count
+    meeting: Count
+    had: Count
 
 
 class StreamBeginning(msgspec.Struct, frozen=True, array_like=True, tag=7):
-    """The source has nothing for the destination below `position`, or has it no longer: then `reason` says why, and
-    the events from `start` on may be missing. A `meeting` above 0 wants an answer of that `run` of the destination
-    (see `stream_meetings`), which can know of nothing beyond `floor`, unless the source runs on an older copy of its
-    data."""
+    """The source has nothing for the destination below `position`, or has it no longer: then `reason` says why. The
+    events from `start` on may be missing where the destination has nothing of the stream, or where the stream
+    `goes_on`: the destination has everything before `start`. Otherwise what it does not have is missing. `meeting` is
+    the last one of the two."""
 
     source: str
     destination: str
@@ -118,9 +142,8 @@ class StreamBeginning(msgspec.Struct, frozen=True, array_like=True, tag=7):
     start: Count
     position: Count
     reason: str
-    meeting: Count = 0
-    run: Count = 0
-    floor: Count = 0
+    meeting: Count
+    goes_on: bool
 
 
 class StreamPart(msgspec.Struct, frozen=True, array_like=True):
@@ -147,7 +170,14 @@ class Packet(msgspec.Struct, frozen=True, array_like=True, tag=8):
     broadcast: bool = False
 
 
-Routed = AdvertisementCheck | AdvertisementApplied | StreamAcknowledgement | StreamBeginning
+Routed = (
+    AdvertisementCheck
+    | AdvertisementApplied
+    | StreamQuestion
+    | StreamAnswer
+    | StreamBeginning
+    | StreamAcknowledgement
+)
 OverlayMessage = (
     LinkState | Advertisement | AdvertisementDigest | AdvertisementRequest | SiteNumbers | Routed | Packet
 )

@@ -31,6 +31,7 @@ from culver.overlay.core.node_instructions import (
     Append,
     CloseLink,
     Instruction,
+    LeaveOverlay,
     MoveCursor,
     Rewind,
     StoreFloors,
@@ -51,7 +52,9 @@ from culver.overlay.core.overlay_messages import (
     Routed,
     SiteNumbers,
     StreamAcknowledgement,
+    StreamAnswer,
     StreamBeginning,
+    StreamQuestion,
 )
 from culver.overlay.core.packet_forwarding import PacketForwarding, PacketRefused
 from culver.overlay.core.replaced_sites import ForgottenSites, ReplacedSites, SharedNames, shared_name_text
@@ -67,7 +70,6 @@ _CHECK_SECONDS = 1.0
 FORGOTTEN = "the site has lost its data directory"
 """The reason of a gap whose end is the last position that was known: behind it, nobody knows what there was."""
 
-_BEHIND = "this site runs on an older copy of its data directory: the other one has more of its log"
 _REMOVED = "this site was forgotten there"
 _LOST_AFTER_ACKNOWLEDGEMENT = "acknowledged before, and missing since"
 
@@ -113,6 +115,7 @@ class OverlayNode:
         self._forgotten = ForgottenSites()
         self._shared_names = SharedNames(own)
         self._meetings = StreamMeetings(position)
+        self._given_anew: int | None = None
         self._exchange = AdvertisementExchange(
             self.book, self.states, self._out, self.is_gone, self._meetings.__contains__
         )
@@ -175,18 +178,19 @@ class OverlayNode:
         self.book.restore(site, predicate, position)
         self.outgoing.open(site, acknowledged, self._boot, begun)
 
-    def restore_meetings(self, promised_ends: Mapping[str, int], floors: Mapping[str, int]) -> None:
-        """Take note, before anything else, of the `promised_ends` and the `floors` of an earlier run."""
+    def restore_meetings(
+        self, promised_ends: Mapping[str, int], floors: Mapping[str, int], given_anew: int | None = None
+    ) -> None:
+        """Take note, before anything else, of the `promised_ends` and the `floors` of an earlier run. `given_anew` is
+        that of the LeaveOverlay after which the site took its key."""
         self._arrivals.promised_ends.update(promised_ends)
         self._meetings.floors.update(floors)
+        self._given_anew = given_anew
+        self._originate()
 
     def floors(self) -> dict[str, int]:
-        """The most of this log that sites can know of, if this run has not met them yet."""
-        return {
-            site: self._meetings.floor(site)
-            for site in self.book.sites
-            if site in self.outgoing and not self._meetings.has_ever_met(site)
-        }
+        """The most of this log that sites can know of, by name, if this run has not met them yet."""
+        return self._meetings.unmet(site for site in self.book.sites if site in self.outgoing)
 
     def promised_ends(self) -> dict[str, int]:
         """The positions in other sites' logs of which this site was promised something. A site whose log is shorter
@@ -232,7 +236,7 @@ class OverlayNode:
         for packet in packets:
             self._out.extend(self._forwarding.send(packet))
         for site, gap in gaps:
-            self._out.route(StreamBeginning(self.own, site, 0, gap.start, gap.end, gap.reason))
+            self._tell_beginning(site, gap.start, gap.end, gap.reason, goes_on=True)
         return self._out.take()
 
     # --- log ------------------------------------------------------------------------------------------
@@ -269,7 +273,7 @@ class OverlayNode:
             self._go_beyond()
             self._exchange.check()
             for site in self.book.sites:
-                if site not in self._meetings or self._replaced.owed(site) is not None:
+                if site not in self._meetings:
                     self._meet(site)
             for sites in self._shared_names.look(self.states, now):
                 self._out.refuse(name_of(sites[0]), shared_name_text(sites), severe=True)
@@ -299,7 +303,7 @@ class OverlayNode:
         """Flood this site's own links."""
         self._sequence += 1
         links = tuple(sorted(self._neighbours.costs().items()))
-        state = LinkState(self.own, self._sequence, links, self.position, self._boot)
+        state = LinkState(self.own, self._sequence, links, self.position, self._boot, self._given_anew)
         self.states.take(state, 0.0)
         self._out.flood(state)
 
@@ -334,39 +338,49 @@ class OverlayNode:
         self._forgotten.look(self.states)
         for site in list(self.book.sites):
             self._reach(site)
-            if site not in self._meetings and not self._meetings.is_asked(site):
+            if site not in self._meetings.current:
                 self._meet(site)
         known = dict.fromkeys([*self.states.states, *self.book.sites, *self.incoming.positions()])
         for site in self._replaced.look(self.states, known):
             self._let_go(site)
 
     def _reach(self, site: str) -> None:
-        """Have a stream go on or stop: a site must be reachable, and have said what it has."""
+        """Have a stream go on or stop: a site must be reachable, and the two must have met."""
         position = self.outgoing.reach(site, self.states.reaches(site) and site in self._meetings)
         if position is not None:
             self._out.append(Rewind(site, position - 1))
 
     def _meet(self, site: str) -> None:
-        """Ask a site what it has of its stream, if there is a way; `tick` repeats that until it answers."""
-        if site in self.outgoing and self.states.reaches(site):
+        """Ask a site what it has of its stream, or tell it where that begins; `tick` repeats it until it answers."""
+        if site not in self.outgoing or not self.states.reaches(site):
+            return
+        meeting = self._meetings.ask(site, self.outgoing.next_number(), self.position)
+        if meeting.is_answered:
             self._start_stream(site)
+        else:
+            self._out.route(StreamQuestion(self.own, site, 0, meeting.number, self._meetings.run_of(site)))
 
     def _let_go(self, site: str) -> None:
         """End the streams from and to a site that is replaced. Its link state stays, so that nobody takes it for news
         again."""
+        given_anew = self.states.states[self._replaced.successor(site)].given_anew
         start = self.incoming.durable(site)
-        if start > 0 or site in self.book.sites:
+        if site in self.incoming or site in self.book.sites:
             # An earlier run of this site may have been promised something from there on.
             end = max(self._known_ends.pop(site, 0), start)
-            self._out.append(AnnounceGap(site, start, end, FORGOTTEN))
+            first = start if given_anew is None else min(start, given_anew)
+            self._out.append(AnnounceGap(site, first, end, FORGOTTEN))
         self._arrivals.forget(site)
-        self._replaced.owe(site, self._end_stream(site))
+        begun = self.outgoing.begun_position(site) if site in self.outgoing else None
+        acknowledged = self._end_stream(site)
+        # A successor that has its log, but an older copy of it, may miss what it has acknowledged.
+        self._replaced.owe(site, acknowledged if given_anew is None else begun)
 
     def _end_stream(self, site: str) -> int | None:
         """Remove the mailbox of a site; returns what it had acknowledged, None where it had no stream."""
         acknowledged = self.outgoing.acknowledged_position(site) if site in self.outgoing else None
         self.outgoing.close(site)
-        self._meetings.leave(site)
+        self._meetings.current.pop(site, None)
         if self.book.sites.pop(site, None) is not None:
             self._out.append(Unregister(site))
         return acknowledged
@@ -388,10 +402,7 @@ class OverlayNode:
 
     def troubles(self) -> list[str]:
         """Everything that an operator must see to, as sentences."""
-        return [
-            *(shared_name_text(sites) for sites in self._shared_names.lasting()),
-            *self._meetings.troubles(),
-        ]
+        return [shared_name_text(sites) for sites in self._shared_names.lasting()]
 
     # --- packets --------------------------------------------------------------------------------------
 
@@ -428,12 +439,22 @@ class OverlayNode:
             self._out.route(msgspec.structs.replace(message, hops=message.hops + 1))
 
     def _on_own(
-        self, message: StreamAcknowledgement | StreamBeginning | AdvertisementApplied, now: float
+        self,
+        message: StreamAcknowledgement
+        | StreamAnswer
+        | StreamBeginning
+        | StreamQuestion
+        | AdvertisementApplied,
+        now: float,
     ) -> None:
         source = message.source
         match message:
             case StreamAcknowledgement():
                 self._on_acknowledgement(message, now)
+            case StreamAnswer():
+                self._on_answer(message)
+            case StreamQuestion():
+                self._arrivals.on_question(message)
             case StreamBeginning():
                 self._arrivals.on_beginning(message)
             case AdvertisementApplied(version=version, position=position, refusal=refusal):
@@ -443,26 +464,32 @@ class OverlayNode:
                 else:
                     self.book.applied(source, version, position)
                     self._heard_position(source, position)
-                    self._arrivals.promised(source, version, position)
+                    self._arrivals.promised(source, position)
+
+    def _on_answer(self, message: StreamAnswer) -> None:
+        site, had = message.source, message.had
+        meeting = self._meetings.of(site, message.meeting)
+        if meeting is None or meeting.is_answered:
+            return
+        if had > meeting.floor:
+            reason = f"{name_of(site)} has its log up to {had}, and this copy of it ended at {meeting.floor}"
+            self._out.append(LeaveOverlay(meeting.floor, reason))
+            return
+        self._meetings.answered(site)
+        self._out.append(StoreFloors())
+        self._meet(site)
 
     def _on_acknowledgement(self, message: StreamAcknowledgement, now: float) -> None:
         site, position = message.source, message.position
-        if site not in self.outgoing:
-            return
-        if message.meeting:
-            if not self._meetings.answered(site, message.meeting, message.had):
-                return
-            self._out.append(StoreFloors())
-            if site in self._meetings.had:
-                self._out.refuse(site, _BEHIND, severe=True)
-        elif site not in self._meetings:
+        meeting = self._meetings.of(site, message.meeting)
+        if site not in self.outgoing or (meeting is None and (message.meeting or site not in self._meetings)):
             return  # it may be older than this run
         if position > self.position:
-            if site not in self._meetings.had:
-                self._out.refuse(site, "an acknowledgement of what does not exist")
-        else:
-            self._acknowledged(site, position, message.wants_more, now)
-        if message.meeting:
+            self._out.refuse(site, "an acknowledgement of what does not exist")
+            return
+        self._acknowledged(site, position, message.wants_more, now)
+        if meeting and not meeting.is_over and position >= self.outgoing.acknowledged_position(site):
+            meeting.is_over = True
             self._reach(site)
             self._exchange.register_next(site)
 
@@ -482,17 +509,17 @@ class OverlayNode:
             self._out.append(Rewind(site, again - 1))
 
     def _start_stream(self, site: str) -> None:
-        """Tell a site where its stream begins. One that has not said yet what it has must answer."""
+        """Tell a site where its stream begins."""
         start, begin = self.outgoing.begun_position(site), self.outgoing.acknowledged_position(site)
         reason = _LOST_AFTER_ACKNOWLEDGEMENT if start < begin else ""
         for owed, why in ((self._forgotten.owed(site), _REMOVED), (self._replaced.owed(site), FORGOTTEN)):
             if owed is not None:
                 start, reason = owed, why
-        meeting = run = floor = 0
-        if site not in self._meetings:
-            meeting, floor = self._meetings.ask(site, self.outgoing.next_number(), begin, self.position)
-            run = self._meetings.run_of(site)
-        self._out.route(StreamBeginning(self.own, site, 0, start, begin, reason, meeting, run, floor))
+        self._tell_beginning(site, start, begin, reason, goes_on=False)
+
+    def _tell_beginning(self, site: str, start: int, begin: int, reason: str, *, goes_on: bool) -> None:
+        number = self._meetings.current[site].number
+        self._out.route(StreamBeginning(self.own, site, 0, start, begin, reason, number, goes_on))
 
     # --- all of them ----------------------------------------------------------------------------------
 

@@ -45,21 +45,21 @@ class ReplacedSites:
         }
         return list(self._successors)
 
-    def owe(self, site: str, acknowledged: int | None) -> None:
-        """The successor of a replaced site must hear from where on something may be missing. `acknowledged` is None
+    def successor(self, site: str) -> str:
+        return self._successors[site]
+
+    def owe(self, site: str, position: int | None) -> None:
+        """The successor of a replaced site must hear that something may be missing from a position on. That is None
         where the site had no stream; what it was owed itself goes over to the successor all the same."""
         successor = self._successors[site]
-        positions = [acknowledged, self._owed.pop(site, None), self._owed.get(successor)]
-        owed = [position for position in positions if position is not None]
+        positions = [position, self._owed.pop(site, None), self._owed.get(successor)]
+        owed = [each for each in positions if each is not None]
         if owed and successor != self._own:
             self._owed[successor] = min(owed)
 
     def owed(self, site: str) -> int | None:
         """The position from which on a site may miss something that its predecessor had not acknowledged."""
         return self._owed.get(site)
-
-    def owing(self) -> list[str]:
-        return list(self._owed)
 
     def told(self, site: str) -> None:
         self._owed.pop(site, None)

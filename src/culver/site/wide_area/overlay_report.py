@@ -69,7 +69,7 @@ def report(runner: "OverlayRunner") -> OverlayStatus:
             OverlayRefusal(source=source, reason=reason, count=count)
             for (source, reason), count in runner.refusals.most_common(_MOST_REFUSALS)
         ],
-        troubles=node.troubles(),
+        troubles=[*runner.troubles, *node.troubles()],
         totals=OverlayTotals(
             packets_sent=totals.packets_sent,
             packets_received=totals.packets_received,

@@ -8,10 +8,14 @@
 Everything runs on the event loop. Instructions are carried out at once and in their order; those that need the disk
 begin at once, and answer later. A gap, or an event that was skipped, is on disk before any acknowledgement that
 follows it leaves.
+
+A node that finds itself on an older copy of the data directory leaves the overlay. The site drops the mailboxes of
+the others then, takes a new key, and joins again: to the others it is a site that lost its data directory.
 """
 
 import asyncio
 import logging
+import secrets
 from collections import Counter
 from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -21,9 +25,9 @@ from typing import Any
 from culver.config import Settings
 from culver.control import Catalogue
 from culver.delivery import Hub
-from culver.errors import Conflict, NotFound
+from culver.errors import Conflict, CulverError, NotFound
 from culver.log import Committer, PublicationLog
-from culver.matching import EncodedPredicate
+from culver.matching import NOTHING, EncodedPredicate
 from culver.messages import ForgottenSite, OverlayStatus
 from culver.model import Event
 from culver.overlay import (
@@ -31,6 +35,7 @@ from culver.overlay import (
     Append,
     CloseLink,
     Instruction,
+    LeaveOverlay,
     Link,
     LinkManager,
     LinkSettings,
@@ -66,6 +71,7 @@ _TICK_SECONDS = 0.1
 _STORE_SECONDS = 3.0
 _RETRY_SECONDS = 1.0
 _MOST_REFUSALS = 1_000
+_IDENTITY_BYTES = 16
 
 
 class OverlayRunner:
@@ -84,6 +90,8 @@ class OverlayRunner:
         self.settings = settings.overlay
         self.key = site_key(settings.overlay.name, identity)
         self.file = ReceivedFile(settings.data_dir / "overlay" / "received.json")
+        self.troubles: list[str] = []
+        """Tells the operator, in sentences, when this run has taken a new key."""
         self.imported = ImportedEvents(log, committer, settings.events, self._appended, self._append_failed)
         self.false_positives = FalsePositives()
         self.refusals: Counter[tuple[str, str]] = Counter()
@@ -93,10 +101,13 @@ class OverlayRunner:
         self.links: LinkManager | None = None
         self.advertised_at = 0.0
         self._link_settings = links
+        self._identity = identity
         self._log = log
         self._catalogue = catalogue
         self._hub = hub
         self._local = LocalPredicates(self.settings, catalogue.new_predicate, self._advertise)
+        self._predicate = NOTHING
+        self._leaving: asyncio.Future[LeaveOverlay]
         self._waiters: set[asyncio.Future[None]] = set()
         self._storing = asyncio.Lock()
         # Acknowledgements that wait for so many writes of the received file.
@@ -107,29 +118,71 @@ class OverlayRunner:
     @asynccontextmanager
     async def running(self, flow: EventFlow) -> AsyncIterator[None]:
         """Recover, advertise, and only then link with others: they would take an empty advertisement at its word."""
+        await self._recover()
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(self._local.close)
+            flow.watcher = self
+            stack.callback(setattr, flow, "watcher", None)
+            await self._local.start(self._catalogue.registrations)
+            joined = asyncio.get_running_loop().create_future()
+            membership = asyncio.create_task(self._take_part(joined))
+            stack.push_async_callback(asyncio.wait, [membership])
+            stack.callback(membership.cancel)
+            await joined
+            yield
+
+    async def _recover(self) -> None:
+        """Begin with what is on disk, and with no link yet."""
+        self.file = ReceivedFile(self.file.path)
         positions = await asyncio.to_thread(self.file.recover, self._log, clock_us())
+        self.key = site_key(self.settings.name, self.file.identity or self._identity)
         settings = NodeSettings(
             self.settings.broadcast_threshold, self.settings.open_limit, self.settings.most_sites
         )
         self.node = OverlayNode(self.key, self.file.boot, self._log.next_offset, positions, settings)
-        self.node.restore_meetings(self.file.promised, self.file.floors)
+        self.node.restore_meetings(self.file.promised, self.file.floors, self.file.given_anew)
+        self._leaving = asyncio.get_running_loop().create_future()
+        self._awaited_writes, self._held = 0, []
         self.mailboxes_of_sites = RemoteMailboxes(
             self._hub, self._catalogue, self.node, self._carry_out, self.now
         )
-        async with AsyncExitStack() as stack:
-            stack.push_async_callback(self._stop)
-            flow.watcher = self
-            stack.callback(setattr, flow, "watcher", None)
-            await self.mailboxes_of_sites.restore()
-            await self._local.start(self._catalogue.registrations)
-            manager = LinkManager(self._link_settings, self.key, self.file.boot, self, Random())
-            self.links = await stack.enter_async_context(manager)
-            for work in (self._tick, self._store_now_and_then):
-                self._start(work())
-            yield
+        await self.mailboxes_of_sites.restore()
+        self._carry_out(self.node.advertise(self._predicate))
+
+    async def _take_part(self, joined: "asyncio.Future[None]") -> None:
+        """Be linked with others until this is cancelled, under a new key whenever the node leaves the overlay."""
+        try:
+            while True:
+                async with AsyncExitStack() as stack:
+                    stack.push_async_callback(self._stop)
+                    manager = LinkManager(self._link_settings, self.key, self.file.boot, self, Random())
+                    self.links = await stack.enter_async_context(manager)
+                    for work in (self._tick, self._store_now_and_then):
+                        self._start(work())
+                    if not joined.done():
+                        joined.set_result(None)
+                    leaving = await self._leaving
+                await self._renew(leaving.given_anew)
+                await self._recover()
+        except Exception as exc:
+            if joined.done():
+                logger.exception("the site is in no overlay until its next start")
+            else:
+                joined.set_exception(exc)
+
+    async def _renew(self, given_anew: int) -> None:
+        """Drop the mailboxes of the other sites, and take a new key: in this order, so that a site that is killed
+        meanwhile finds out again."""
+        while True:
+            try:
+                await self.mailboxes_of_sites.remove_all()
+                await asyncio.to_thread(self.file.renew, secrets.token_bytes(_IDENTITY_BYTES), given_anew)
+                return
+            except (CulverError, OSError) as exc:
+                logger.error("the site cannot take a new key yet: %s", exc)
+                await asyncio.sleep(_RETRY_SECONDS)
 
     async def _stop(self) -> None:
-        await self._local.close()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -249,6 +302,7 @@ class OverlayRunner:
         self.false_positives.accepted(notifications)
 
     def _advertise(self, predicate: EncodedPredicate) -> int:
+        self._predicate = predicate
         before = self.node.book.version
         self._carry_out(self.node.advertise(predicate))
         if self.node.book.version != before:
@@ -272,6 +326,8 @@ class OverlayRunner:
         self._carry_out(self.node.link_opened(link.number, link.peer.key, link.peer.cost, self.now()))
 
     def received(self, link: Link, body: bytes) -> None:
+        if self._leaving.done():
+            return  # what the node takes now would be stored, and its instructions would not be carried out
         message = self.traffic.read(link, body)
         if message is not None:
             self._carry_out(self.node.received(link.number, message, self.now()))
@@ -291,6 +347,8 @@ class OverlayRunner:
     # --- instructions ---------------------------------------------------------------------------------
 
     def _carry_out(self, instructions: list[Instruction]) -> None:
+        if self._leaving.done():
+            return
         for each in instructions:
             match each:
                 case SendMessage():
@@ -309,6 +367,8 @@ class OverlayRunner:
                     self._announce(each)
                 case StoreFloors():
                     self._hold_acknowledgements()
+                case LeaveOverlay():
+                    self._leave(each)
                 case Refuse(source, reason, severe):
                     self._refuse(source, reason, severe=severe)
                 case CloseLink(number, reason):
@@ -320,6 +380,15 @@ class OverlayRunner:
             self._held.append(instruction)
         else:
             self.traffic.send(instruction.link, message)
+
+    def _leave(self, instruction: LeaveOverlay) -> None:
+        text = (
+            f"this site runs on an older copy of its data directory: {instruction.reason}. It takes a new key "
+            "and drops what waited here for other sites; they announce gaps"
+        )
+        logger.error("%s", text)
+        self.troubles.append(text)
+        self._leaving.set_result(instruction)
 
     def _announce(self, gap: AnnounceGap) -> None:
         # Of a site that lost its data directory, nobody may know how far its log was.

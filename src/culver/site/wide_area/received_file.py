@@ -1,11 +1,14 @@
 """How far this site's log is in the logs of the other sites, as a file beside the log: `overlay/received.json`.
 
     {"position": 4100, "positions": {"lyon~01..": 512}, "boot": 17..., "gaps": [...], "gap_count": 1,
-     "promised": {"lyon~01..": 480}, "floors": {"bonn~9f..": 4000}}
+     "promised": {"lyon~01..": 480}, "floors": {"bonn": 4000}, "identity": "9f..", "given_anew": 3900}
 
 The log is the truth: every event of another site carries its origin. The file saves reading all of the log at the
 start: below `position` of the log, `positions` have everything, and from there on the log is read. The log must not
 be trimmed above the stored position before the next file is on disk.
+
+A site that was found on an older copy of its data directory has an `identity` here, which takes the place of the
+registry's in its key: it has given offsets from `given_anew` on twice under its old key.
 """
 
 import asyncio
@@ -46,6 +49,8 @@ class _Content(msgspec.Struct):
     gap_count: int = 0
     promised: dict[str, int] = {}
     floors: dict[str, int] = {}
+    identity: str = ""
+    given_anew: int | None = None
 
 
 class ReceivedFile:
@@ -59,6 +64,9 @@ class ReceivedFile:
         self.promised: dict[str, int] = {}
         """`OverlayNode.promised_ends`: its owner keeps them up to date, as the floors."""
         self.floors: dict[str, int] = {}
+        self.identity = b""
+        """Empty where that of the registry counts."""
+        self.given_anew: int | None = None
         self.gaps: deque[ReceivedGap] = deque(maxlen=_MOST_GAPS)
         self.gap_count = 0
         self._stored: bytes = b""
@@ -70,6 +78,7 @@ class ReceivedFile:
         self.gaps.extend(content.gaps)
         self.gap_count = content.gap_count
         self.promised, self.floors = content.promised, content.floors
+        self.identity, self.given_anew = bytes.fromhex(content.identity), content.given_anew
         # A clock that went back must not lead to numbers that the last run counted up to. Otherwise the clock counts:
         # two runs that begin with the same copy of the file must have different numbers.
         self.boot = now_us if now_us > content.boot else content.boot + _MOST_COUNTED
@@ -83,6 +92,15 @@ class ReceivedFile:
                     positions[site] = max(positions.get(site, 0), offset + 1)
         self._write(log.next_offset, positions)
         return positions
+
+    def renew(self, identity: bytes, given_anew: int) -> None:
+        """Have a new identity on disk for the next `recover`. The floors are of no use to it. Blocks; raises
+        OSError."""
+        content = self._read()
+        if content.given_anew is not None:
+            given_anew = min(given_anew, content.given_anew)
+        content.identity, content.given_anew, content.floors = identity.hex(), given_anew, {}
+        write_whole(self.path, [msgspec.json.encode(content)], durable=True)
 
     def add_gap(self, origin: str, start: int, end: int, reason: str) -> None:
         self.gaps.append(ReceivedGap(origin, start, end, reason, time.time()))
@@ -103,7 +121,15 @@ class ReceivedFile:
 
     def _write(self, position: int, positions: dict[str, int]) -> None:
         content = _Content(
-            position, positions, self.boot, list(self.gaps), self.gap_count, self.promised, self.floors
+            position,
+            positions,
+            self.boot,
+            list(self.gaps),
+            self.gap_count,
+            self.promised,
+            self.floors,
+            self.identity.hex(),
+            self.given_anew,
         )
         text = msgspec.json.encode(content)
         if text != self._stored:

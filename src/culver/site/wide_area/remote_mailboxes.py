@@ -107,6 +107,15 @@ class RemoteMailboxes:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
+    async def remove_all(self) -> None:
+        """Remove every mailbox, after `close`: the site takes a new key. Raises CulverError."""
+        for mailbox in self._mailboxes.values():
+            await mailbox.session.close()
+        self._mailboxes.clear()
+        for each in await asyncio.to_thread(self._stored):
+            if each.until is None:
+                await self._catalogue.remove(each.id)
+
     # --- instructions ---------------------------------------------------------------------------------
 
     def register(self, instruction: Register) -> None:

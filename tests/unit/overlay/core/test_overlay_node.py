@@ -202,7 +202,8 @@ def test_a_site_with_an_old_backup_hears_what_it_lost(pair: LinkedNodes) -> None
 
 def test_a_stream_that_begins_anew_behind_what_the_site_has_is_a_gap(pair: LinkedNodes) -> None:
     pair.publish(PARIS, b"one")
-    pair.receive(LYON, 1, StreamBeginning(PARIS, LYON, 0, 7, 7, ""))
+    (last,) = (each for each in pair[PARIS].sent(StreamBeginning) if isinstance(each, StreamBeginning))
+    pair.receive(LYON, 1, StreamBeginning(PARIS, LYON, 0, 7, 7, "", last.meeting, goes_on=False))
     assert gaps(pair[LYON]) == [AnnounceGap(PARIS, 1, 7, "the site has begun the stream anew")]
 
 
@@ -513,7 +514,7 @@ def test_late_words_of_a_site_that_was_replaced_are_dropped(pair: LinkedNodes) -
     before = len(pair[PARIS].done)
     pair.receive(PARIS, link, SiteNumbers(0, (PARIS,)))
     pair.receive(PARIS, link, Packet(LYON, 2, 1, b"\x01", (StreamPart(0, 1, 1),), (0,), (b"one",)))
-    pair.receive(PARIS, link, StreamBeginning(LYON, PARIS, 0, 0, 9, "full"))
+    pair.receive(PARIS, link, StreamBeginning(LYON, PARIS, 0, 0, 9, "full", 1, goes_on=True))
     pair.receive(PARIS, link, Advertisement(LYON, 99, 0, EVERYTHING.text, b""))
     assert pair[PARIS].done[before:] == []
     assert pair[PARIS].imported(LYON) == [b"one"]

@@ -33,7 +33,7 @@ def test_an_earlier_data_directory_of_this_site_is_replaced_too() -> None:
     replaced = ReplacedSites(PARIS)
     assert replaced.look(reaching(LYON), [PARIS, PARIS_0]) == [PARIS_0]
     replaced.owe(PARIS_0, 5)
-    assert replaced.owing() == []
+    assert replaced.owed(PARIS) is None
 
 
 def test_a_successor_is_owed_what_its_predecessor_had_not_acknowledged() -> None:
@@ -53,4 +53,4 @@ def test_what_a_site_never_heard_of_goes_over_to_its_own_successor() -> None:
     replaced.owe(LYON, None)
     replaced.owe(LYON_2, 80)
     assert replaced.owed(LYON_3) == 30
-    assert replaced.owing() == [LYON_3]
+    assert replaced.owed(LYON_2) is None

@@ -5,19 +5,30 @@ from contextlib import contextmanager
 
 import pytest
 
-from culver.overlay import AnnounceGap, Packet, Refuse, StreamAcknowledgement, Unregister, site_key
+from culver.overlay import (
+    AnnounceGap,
+    Append,
+    LeaveOverlay,
+    Packet,
+    Refuse,
+    StreamAcknowledgement,
+    Unregister,
+    site_key,
+)
 from culver.overlay.core.overlay_messages import (
     AdvertisementApplied,
     LinkState,
     OverlayMessage,
+    StreamAnswer,
     StreamBeginning,
+    StreamQuestion,
 )
-from culver.overlay.core.stream_arrivals import RESTORED
-from culver.overlay.core.stream_meetings import StreamMeetings
+from culver.overlay.core.overlay_node import FORGOTTEN
+from culver.overlay.core.stream_meetings import Meeting, StreamMeetings
 from support.linked_nodes import BONN, EVERYTHING, LYON, PARIS, LinkedNodes, gaps
 
 LYON_2 = site_key("lyon", bytes([2] * 8))
-BEHIND = "this site runs on an older copy of its data directory: the other one has more of its log"
+PARIS_2 = site_key("paris", bytes([2] * 8))
 
 
 @pytest.fixture
@@ -51,22 +62,30 @@ def losing(nodes: LinkedNodes, *kinds: type[OverlayMessage]) -> Iterator[None]:
     nodes.loses = lambda message: False
 
 
-def test_nothing_is_sent_before_the_site_has_said_what_it_has(pair: LinkedNodes) -> None:
+def leaves(nodes: LinkedNodes, key: str) -> list[int]:
+    """The offsets from which on a site says that it has given them anew."""
+    return [each.given_anew for each in nodes[key].of(LeaveOverlay)]
+
+
+@pytest.mark.parametrize("lost", [StreamQuestion, StreamAnswer, StreamBeginning, StreamAcknowledgement])
+def test_nothing_is_sent_before_the_two_have_met(pair: LinkedNodes, lost: type[OverlayMessage]) -> None:
     pair.restart(PARIS, boot=9)
-    with losing(pair, StreamBeginning):
+    with losing(pair, lost):
         pair.link(PARIS, LYON)
         pair.publish(PARIS, b"3")
+        pair.pass_time(1.2)
         assert pair[PARIS].sent(Packet) == []
     pair.pass_time(1.2)
     assert pair[LYON].imported(PARIS) == [b"0", b"1", b"2", b"3"]
     assert not gaps(pair[LYON])
 
 
-def test_nobody_hears_what_is_in_effect_before_the_two_have_met() -> None:
+@pytest.mark.parametrize("lost", [StreamQuestion, StreamBeginning])
+def test_nobody_hears_what_is_in_effect_before_the_two_have_met(lost: type[OverlayMessage]) -> None:
     nodes = LinkedNodes()
     nodes.add(PARIS, LYON)
     nodes.link(PARIS, LYON)
-    with losing(nodes, StreamBeginning):
+    with losing(nodes, lost):
         nodes.advertise(LYON, EVERYTHING)
         assert nodes[PARIS].sent(AdvertisementApplied) == []
     nodes.pass_time(1.2)
@@ -75,35 +94,109 @@ def test_nobody_hears_what_is_in_effect_before_the_two_have_met() -> None:
 
 def test_an_answer_to_another_meeting_counts_for_nothing(pair: LinkedNodes) -> None:
     pair.restart(PARIS, boot=9)
-    with losing(pair, StreamBeginning):
+    with losing(pair, StreamQuestion):
         link = pair.link(PARIS, LYON)
         pair.settle()
-    pair.receive(PARIS, link, StreamAcknowledgement(LYON, PARIS, 0, 3, False, 8, 3))
+    pair.receive(PARIS, link, StreamAnswer(LYON, PARIS, 0, 8, 3))
+    pair.receive(PARIS, link, StreamAnswer(LYON, PARIS, 0, 0, 3))
+    pair.receive(PARIS, link, StreamAcknowledgement(LYON, PARIS, 0, 3, False, 8))
     pair.receive(PARIS, link, StreamAcknowledgement(LYON, PARIS, 0, 3, False))
     pair.publish(PARIS, b"3")
-    assert pair[PARIS].sent(Packet) == []
+    assert pair[PARIS].sent(Packet, StreamBeginning) == []
 
 
 def test_a_question_to_an_earlier_run_gets_no_answer(pair: LinkedNodes) -> None:
+    before = len(pair[LYON].sent(StreamAnswer))
+    pair.receive(LYON, 1, StreamQuestion(PARIS, LYON, 0, 99, 77))
+    assert len(pair[LYON].sent(StreamAnswer)) == before
+
+
+def test_a_beginning_of_an_earlier_meeting_changes_nothing(pair: LinkedNodes) -> None:
     before = len(pair[LYON].sent(StreamAcknowledgement))
-    pair.receive(LYON, 1, StreamBeginning(PARIS, LYON, 0, 0, 0, "", 99, 77, 0))
+    pair.receive(LYON, 1, StreamBeginning(PARIS, LYON, 0, 0, 50, "full", 1, goes_on=True))
     assert len(pair[LYON].sent(StreamAcknowledgement)) == before
     assert not gaps(pair[LYON])
+    assert pair[LYON].node.incoming.durable(PARIS) == 3
 
 
-def test_an_older_copy_of_an_origin_is_announced_as_a_gap_and_as_trouble(pair: LinkedNodes) -> None:
+def test_an_origin_on_an_older_copy_leaves_before_it_sends_anything(pair: LinkedNodes) -> None:
     restore(pair, PARIS, 1, boot=9)
+    pair.publish(PARIS, b"1 anew")
     pair.link(PARIS, LYON)
     pair.settle()
-    assert gaps(pair[LYON]) == [AnnounceGap(PARIS, 1, 3, RESTORED)]
-    assert pair[PARIS].of(Refuse) == [Refuse(LYON, BEHIND, severe=True)]
-    (trouble,) = pair[PARIS].node.troubles()
-    assert "lyon has its log up to 3" in trouble
-    pair.publish(PARIS, b"1 anew", b"2 anew", b"3")
-    pair.pass_time(3.0)
-    assert pair[LYON].imported(PARIS) == [b"0", b"1", b"2", b"3"]
-    assert pair[PARIS].node.outgoing.acknowledged_position(LYON) == 4
-    assert (len(gaps(pair[LYON])), pair[PARIS].reasons) == (1, [BEHIND])
+    text = "lyon has its log up to 3, and this copy of it ended at 1"
+    assert pair[PARIS].of(LeaveOverlay) == [LeaveOverlay(1, text)]
+    assert pair[PARIS].sent(Packet, StreamBeginning) == []
+    assert pair[LYON].imported(PARIS) == [b"0", b"1", b"2"]
+
+
+def test_a_site_under_a_new_key_has_lost_its_directory_to_the_others(pair: LinkedNodes) -> None:
+    restore(pair, PARIS, 1, boot=9)
+    pair.publish(PARIS, b"1 anew", b"2 anew")
+    pair.link(PARIS, LYON)
+    pair.settle()
+    pair.renew(PARIS, PARIS_2, boot=19)
+    pair.link(PARIS_2, LYON)
+    pair.pass_time(2.0)
+    # Lyon has everything below 3, but not the events that have the offsets 1 and 2 now.
+    assert gaps(pair[LYON]) == [AnnounceGap(PARIS, 1, 3, FORGOTTEN)]
+    pair.publish(PARIS_2, b"3")
+    assert pair[LYON].imported(PARIS_2) == [b"3"]
+    assert (leaves(pair, PARIS_2), pair[LYON].reasons) == ([], [])
+
+
+def test_a_site_that_never_met_the_older_copy_misses_nothing_in_silence() -> None:
+    nodes = LinkedNodes()
+    nodes.add(PARIS, LYON, BONN)
+    nodes.link(PARIS, LYON)
+    nodes.link(PARIS, BONN)
+    for site in (LYON, BONN):
+        nodes.advertise(site, EVERYTHING)
+    nodes.publish(PARIS, b"0", b"1", b"2")
+    restore(nodes, PARIS, 1, boot=9)
+    nodes.publish(PARIS, b"1 anew")
+    nodes.link(PARIS, LYON)
+    nodes.settle()
+    nodes.renew(PARIS, PARIS_2, boot=19)
+    nodes.link(PARIS_2, BONN)
+    nodes.pass_time(2.0)
+    assert gaps(nodes[BONN]) == [AnnounceGap(PARIS, 1, 3, FORGOTTEN)]
+
+
+def test_a_site_under_a_new_key_announces_what_it_does_not_have(pair: LinkedNodes) -> None:
+    pair.advertise(PARIS, EVERYTHING)
+    for number in (b"a", b"b"):
+        pair.publish(LYON, number)
+    # The copy of paris has its own events and the first one of lyon.
+    restore(pair, PARIS, 4, boot=9, with_mailboxes=False)
+    pair[LYON].node.incoming.skip(PARIS, 0, 5)
+    with losing(pair, StreamBeginning):
+        pair.link(PARIS, LYON)
+        pair.advertise(PARIS, EVERYTHING)
+        pair.pass_time(1.2)
+    pair.renew(PARIS, PARIS_2, boot=19)
+    pair.link(PARIS_2, LYON)
+    pair.advertise(PARIS_2, EVERYTHING)
+    pair.pass_time(2.0)
+    assert gaps(pair[PARIS_2]) == [AnnounceGap(LYON, 4, 5, FORGOTTEN)]
+    pair.publish(LYON, b"c")
+    assert pair[PARIS_2].imported(LYON) == [b"a", b"c"]
+    assert leaves(pair, LYON) == []
+
+
+def test_a_site_under_a_new_key_that_lost_a_stream_announces_all_of_it(pair: LinkedNodes) -> None:
+    pair.advertise(PARIS, EVERYTHING)
+    pair.publish(LYON, b"a", b"b")
+    # The copy of paris is from before it had anything of lyon.
+    restore(pair, PARIS, 2, boot=9)
+    with losing(pair, StreamBeginning):
+        pair.link(PARIS, LYON)
+        pair.settle()
+    pair.renew(PARIS, PARIS_2, boot=19)
+    pair.link(PARIS_2, LYON)
+    pair.advertise(PARIS_2, EVERYTHING)
+    pair.pass_time(2.0)
+    assert gaps(pair[PARIS_2]) == [AnnounceGap(LYON, 0, 5, FORGOTTEN)]
 
 
 def test_an_older_copy_that_has_caught_up_before_the_two_meet_is_noticed(pair: LinkedNodes) -> None:
@@ -111,8 +204,7 @@ def test_an_older_copy_that_has_caught_up_before_the_two_meet_is_noticed(pair: L
     pair.publish(PARIS, b"1 anew", b"2 anew", b"3", b"4")
     pair.link(PARIS, LYON)
     pair.settle()
-    assert gaps(pair[LYON]) == [AnnounceGap(PARIS, 1, 3, RESTORED)]
-    assert pair[LYON].imported(PARIS) == [b"0", b"1", b"2", b"3", b"4"]
+    assert leaves(pair, PARIS) == [1]
 
 
 def test_an_older_copy_that_starts_twice_before_the_two_meet_is_noticed(pair: LinkedNodes) -> None:
@@ -121,7 +213,7 @@ def test_an_older_copy_that_starts_twice_before_the_two_meet_is_noticed(pair: Li
     restore(pair, PARIS, 5, boot=19)
     pair.link(PARIS, LYON)
     pair.settle()
-    assert gaps(pair[LYON]) == [AnnounceGap(PARIS, 1, 3, RESTORED)]
+    assert leaves(pair, PARIS) == [1]
 
 
 def test_an_older_copy_that_does_not_know_a_site_is_noticed(pair: LinkedNodes) -> None:
@@ -129,9 +221,19 @@ def test_an_older_copy_that_does_not_know_a_site_is_noticed(pair: LinkedNodes) -
     pair.publish(PARIS, b"1 anew", b"2 anew", b"3", b"4")
     pair.link(PARIS, LYON)
     pair.settle()
-    assert gaps(pair[LYON])[0] == AnnounceGap(PARIS, 1, 5, RESTORED)
-    pair.publish(PARIS, b"5")
-    assert pair[LYON].imported(PARIS)[-1] == b"5"
+    assert leaves(pair, PARIS) == [1]
+
+
+def test_an_older_copy_is_noticed_by_a_site_that_starts_before_it_hears_more(pair: LinkedNodes) -> None:
+    restore(pair, PARIS, 1, boot=9, with_mailboxes=False)
+    pair.publish(PARIS, b"1 anew", b"2 anew", b"3", b"4")
+    with losing(pair, StreamAnswer):
+        pair.link(PARIS, LYON)
+        pair.pass_time(1.2)
+    pair.restart(LYON, boot=9)
+    pair.link(PARIS, LYON)
+    pair.pass_time(1.2)
+    assert leaves(pair, PARIS) == [1]
 
 
 def test_a_promise_is_enough_to_notice_an_older_copy() -> None:
@@ -145,51 +247,48 @@ def test_a_promise_is_enough_to_notice_an_older_copy() -> None:
     nodes.publish(PARIS, b"1 anew")
     nodes.link(PARIS, LYON)
     nodes.pass_time(2.0)
-    assert gaps(nodes[LYON])[0].reason == RESTORED
-    assert gaps(nodes[LYON])[0].start == 1
+    assert leaves(nodes, PARIS) == [1]
 
 
-def test_a_site_that_answered_in_vain_and_started_again_is_no_older_copy() -> None:
+@pytest.mark.parametrize("lost", [StreamAnswer, StreamAcknowledgement])
+def test_a_site_that_answered_in_vain_and_started_again_is_no_alarm(lost: type[OverlayMessage]) -> None:
     nodes = LinkedNodes()
     nodes.add(PARIS, LYON)
     nodes.link(PARIS, LYON)
     nodes.publish(PARIS, b"0")
-    with losing(nodes, StreamAcknowledgement):
+    with losing(nodes, lost):
         nodes.advertise(LYON, EVERYTHING)
         nodes.pass_time(1.2)
-    positions = nodes[LYON].node.incoming.positions()
+    position = nodes[LYON].node.incoming.durable(PARIS)
     nodes.restart(LYON, boot=9)
-    nodes[LYON].node.incoming.skip(PARIS, 0, positions[PARIS])
+    nodes[LYON].node.incoming.skip(PARIS, 0, position)
     nodes.link(PARIS, LYON)
     nodes.advertise(LYON, EVERYTHING)
     nodes.pass_time(1.2)
     assert not gaps(nodes[LYON])
-    assert nodes[PARIS].node.troubles() == []
+    assert leaves(nodes, PARIS) == []
 
 
-def test_a_forged_acknowledgement_does_no_more_than_raise_an_alarm(pair: LinkedNodes) -> None:
-    pair.restart(PARIS, boot=9)
-    pair.loses = lambda message: isinstance(message, StreamAcknowledgement)
-    link = pair.link(PARIS, LYON)
-    pair.settle()
-    (asked,) = (each for each in pair[PARIS].sent(StreamBeginning) if isinstance(each, StreamBeginning))
-    pair.receive(PARIS, link, StreamAcknowledgement(LYON, PARIS, 0, 1 << 60, False, asked.meeting, 1 << 60))
-    pair.loses = lambda message: False
+def test_a_forged_acknowledgement_moves_nothing(pair: LinkedNodes) -> None:
+    pair.receive(PARIS, 1, StreamAcknowledgement(LYON, PARIS, 0, 1 << 60, False))
+    assert pair[PARIS].reasons == ["an acknowledgement of what does not exist"]
     pair.publish(PARIS, b"3")
-    pair.pass_time(2.0)
     assert pair[LYON].imported(PARIS) == [b"0", b"1", b"2", b"3"]
-    assert not gaps(pair[LYON])
-    assert pair[PARIS].node.outgoing.acknowledged_position(LYON) == 4
 
 
 def test_packets_from_before_a_meeting_are_dropped(pair: LinkedNodes) -> None:
     old = pair[PARIS].sent(Packet)[-1]
-    restore(pair, PARIS, 3, boot=900)
-    pair.link(PARIS, LYON)
-    pair.settle()
     assert isinstance(old, Packet)
-    assert not pair[LYON].node.incoming.has_met(PARIS, old.window)
-    assert pair[LYON].node.incoming.receive(PARIS, old.window, old.streams[0], [(9, b"x")], 0.0) is None
+    pair.restart(LYON, boot=9)
+    pair.restart(PARIS, boot=900)
+    with losing(pair, StreamQuestion):
+        link = pair.link(PARIS, LYON)
+        pair.settle()
+        pair[LYON].node.incoming.skip(PARIS, 0, 2)
+        pair.receive(LYON, link, old)
+    pair.pass_time(1.2)
+    pair.receive(LYON, link, old)
+    assert pair[LYON].of(Append) == []
 
 
 def test_an_older_copy_of_a_receiver_announces_what_it_has_lost(pair: LinkedNodes) -> None:
@@ -197,7 +296,7 @@ def test_an_older_copy_of_a_receiver_announces_what_it_has_lost(pair: LinkedNode
     pair.link(PARIS, LYON)
     pair.advertise(LYON, EVERYTHING)
     assert gaps(pair[LYON]) == [AnnounceGap(PARIS, 0, 3, "acknowledged before, and missing since")]
-    assert pair[PARIS].node.troubles() == []
+    assert leaves(pair, PARIS) == []
 
 
 def test_a_forgotten_site_leaves_nothing_but_its_position(pair: LinkedNodes) -> None:
@@ -308,16 +407,29 @@ def test_a_successor_that_comes_while_the_old_site_seems_to_be_there_is_no_troub
     assert nodes[PARIS].of(Refuse) == []
 
 
-def test_a_meeting_has_one_number_until_it_is_over() -> None:
+def test_a_meeting_has_one_number_until_a_site_starts_again() -> None:
     meetings = StreamMeetings(5)
-    assert meetings.ask(LYON, 7, 3, 9) == (7, 5)
-    assert meetings.ask(LYON, 8, 3, 9) == (7, 5)
-    assert not meetings.answered(LYON, 8, 0)
-    assert meetings.answered(LYON, 7, 5)
-    assert (LYON in meetings, meetings.had) == (True, {})
+    assert meetings.ask(LYON, 7, 9) == Meeting(7, 5)
+    assert meetings.ask(LYON, 8, 9).number == 7
+    assert meetings.of(LYON, 8) is None
+    assert meetings.of(LYON, 7) is meetings.current[LYON]
+    meetings.answered(LYON)
+    assert LYON not in meetings
+    meetings.current[LYON].is_over = True
+    assert LYON in meetings
     assert not meetings.heard_run(LYON, 1)
     assert meetings.heard_run(LYON, 2)
-    assert meetings.ask(LYON, 9, 3, 12) == (9, 12)
+    assert meetings.ask(LYON, 9, 12) == Meeting(9, 12)
+
+
+def test_a_floor_belongs_to_a_name() -> None:
+    meetings = StreamMeetings(5)
+    meetings.floors["lyon"] = 3
+    assert meetings.unmet([LYON, LYON_2, BONN]) == {"bonn": 5, "lyon": 3}
+    assert meetings.ask(LYON, 7, 9).floor == 3
+    meetings.answered(LYON)
+    assert meetings.ask(LYON_2, 8, 9).floor == 9
+    assert meetings.unmet([LYON, LYON_2, BONN]) == {"bonn": 5}
 
 
 def test_link_states_tell_the_run(pair: LinkedNodes) -> None:
