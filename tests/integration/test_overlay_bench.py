@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 
-def _records(tmp_path: Path, *flags: str) -> list[dict[str, Any]]:
-    command = [sys.executable, "-m", "culver", "bench", "overlay", "--paper", "b-drp", "--quick", *flags]
+def _records(tmp_path: Path, *flags: str, paper: str = "b-drp") -> list[dict[str, Any]]:
+    command = [sys.executable, "-m", "culver", "bench", "overlay", "--paper", paper, "--quick", *flags]
     done = subprocess.run(
         [*command, "--plots", str(tmp_path), "--json", "-"],
         capture_output=True,
@@ -63,3 +63,11 @@ def test_linked_brokers_deliver_everything_and_the_model_stands_beside_them(tmp_
         "figure-5-8.svg",
         "figure-5-2-real.svg",
     }
+
+
+def test_a_quick_run_of_gossip_stands_beside_bluedoves_figures(tmp_path: Path) -> None:
+    records = _records(tmp_path, paper="gossip")
+    assert {record["experiment"] for record in records} == {"rounds", "bytes", "detection"}
+    assert {record["paper"] for record in records if record["experiment"] == "bytes"} == {2_900}
+    assert [record["what"] for record in records if record["met"] is False] == []
+    assert {path.name for path in tmp_path.iterdir()} == {"gossip-rounds.svg", "gossip-bytes.svg"}

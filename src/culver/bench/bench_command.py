@@ -402,7 +402,7 @@ def channels(
 @benchmark("overlay")
 @click.option(
     "--paper",
-    type=click.Choice(["b-drp"], case_sensitive=False),
+    type=click.Choice(["b-drp", "gossip"], case_sensitive=False),
     default="b-drp",
     show_default=True,
     help="The paper whose evaluation to repeat.",

@@ -16,10 +16,12 @@ site_disk           what outlives its process
 overlay_oracle      what the overlay promises, and every broken promise
 overlay_scenarios   what happens to sites
 overlay_baselines   other ways to route than B-DRP's
+gossip_simulation   members of the overlay that find each other by gossip: faults, scenarios and figures
 """
 
 from culver.simulation.core_host import CoreHost, HostTiming, node_of_server
 from culver.simulation.delivery_oracle import DeliveryOracle
+from culver.simulation.gossip_simulation import GossipWorld, SpreadRounds, measure_bytes, measure_spread
 from culver.simulation.overlay_baselines import (
     ROUTING_POLICIES,
     RoutingPolicy,
@@ -71,6 +73,7 @@ __all__ = [
     "DeliveryOracle",
     "ErrorReply",
     "EventPool",
+    "GossipWorld",
     "HostTiming",
     "LinkQuality",
     "LinkTraffic",
@@ -95,12 +98,15 @@ __all__ = [
     "SiteDisk",
     "SiteFaults",
     "SiteMailbox",
+    "SpreadRounds",
     "TraceRecord",
     "VirtualClock",
     "VirtualTimer",
     "check_replay",
     "encoded_of",
     "linked_sites",
+    "measure_bytes",
+    "measure_spread",
     "names_only",
     "node_of_server",
     "replay_command",

@@ -12,6 +12,8 @@ large_network        figure 7
 packet_routes        the way of every message, by the objects of production
 broker_queues        hot: brokers and links as queues
 
+gossip_figures       how quickly the membership spreads a change, and at what cost, beside BlueDove's figures
+
 real_sites/          figures 3 and 5 with real sites, and what a message costs them
 routing_comparison/  bytes on links and tables of predicates, with B-DRP and other ways to route
 """

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from culver.bench.bench_frame import Record, Tell
 from culver.bench.line_plot import check_plotting, save_plots
-from culver.bench.overlay import large_network, simulated_figures
+from culver.bench.overlay import gossip_figures, large_network, simulated_figures
 from culver.bench.overlay.overlay_findings import COMPUTED, REAL, OverlayFinding, OverlayResult
 from culver.bench.overlay.overlay_plan import OverlayPlan
 from culver.bench.overlay.packet_routes import B_DRP, FLOODING
@@ -83,5 +83,8 @@ def _cost_findings(costs: BrokerCosts) -> list[OverlayFinding]:
     ]
 
 
-PAPERS: Mapping[str, Callable[[OverlayPlan, Tell], Iterator[OverlayResult]]] = {"b-drp": _b_drp}
+PAPERS: Mapping[str, Callable[[OverlayPlan, Tell], Iterator[OverlayResult]]] = {
+    "b-drp": _b_drp,
+    "gossip": gossip_figures.measure,
+}
 """The papers that can be run again, by name."""

@@ -52,6 +52,11 @@ class OverlayPlan:
     table_events: int = 8_192
     table_rounds: int = 7
 
+    # Members of the overlay's gossip.
+    gossip_members: Sequence[int] = (10, 30, 100, 300, 1_000)
+    gossip_seeds: int = 5
+    gossip_seconds: float = 120.0
+
 
 def quick_plan(figures: Sequence[str], compares_routing: bool, data_dir: Path | None = None) -> OverlayPlan:
     """A plan that runs everything once, on little data, to show that it works. Its figures mean nothing."""
@@ -84,4 +89,7 @@ def quick_plan(figures: Sequence[str], compares_routing: bool, data_dir: Path | 
         table_sites=50,
         table_events=512,
         table_rounds=1,
+        gossip_members=(10, 30),
+        gossip_seeds=1,
+        gossip_seconds=5.0,
     )
