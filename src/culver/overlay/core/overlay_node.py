@@ -31,10 +31,8 @@ from culver.overlay.core.node_instructions import (
     Append,
     CloseLink,
     Instruction,
-    LeaveOverlay,
     MoveCursor,
     Rewind,
-    StoreFloors,
     Unregister,
 )
 from culver.overlay.core.outbox import NodeOutbox
@@ -71,7 +69,6 @@ FORGOTTEN = "the site has lost its data directory"
 """The reason of a gap whose end is the last position that was known: behind it, nobody knows what there was."""
 
 _REMOVED = "this site was forgotten there"
-_LOST_AFTER_ACKNOWLEDGEMENT = "acknowledged before, and missing since"
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +111,7 @@ class OverlayNode:
         self._replaced = ReplacedSites(own)
         self._forgotten = ForgottenSites()
         self._shared_names = SharedNames(own)
-        self._meetings = StreamMeetings(position)
+        self._meetings = StreamMeetings(position, self.states, self.outgoing, self._out, self._owed)
         self._given_anew: int | None = None
         self._exchange = AdvertisementExchange(
             self.book, self.states, self._out, self.is_gone, self._meetings.__contains__
@@ -190,7 +187,7 @@ class OverlayNode:
 
     def floors(self) -> dict[str, int]:
         """The most of this log that sites can know of, by name, if this run has not met them yet."""
-        return self._meetings.unmet(site for site in self.book.sites if site in self.outgoing)
+        return self._meetings.unmet(self.book.sites)
 
     def promised_ends(self) -> dict[str, int]:
         """The positions in other sites' logs of which this site was promised something. A site whose log is shorter
@@ -214,7 +211,7 @@ class OverlayNode:
         self.book.registered(site, version, predicate, position)
         if site not in self.outgoing:
             self.outgoing.open(site, acknowledged, self._boot)
-            self._meet(site)
+            self._meetings.meet(site, self.position)
         self._exchange.register_next(site)
         return self._out.take()
 
@@ -236,7 +233,7 @@ class OverlayNode:
         for packet in packets:
             self._out.extend(self._forwarding.send(packet))
         for site, gap in gaps:
-            self._tell_beginning(site, gap.start, gap.end, gap.reason, goes_on=True)
+            self._meetings.tell_gap(site, gap)
         return self._out.take()
 
     # --- log ------------------------------------------------------------------------------------------
@@ -274,7 +271,7 @@ class OverlayNode:
             self._exchange.check()
             for site in self.book.sites:
                 if site not in self._meetings:
-                    self._meet(site)
+                    self._meetings.meet(site, self.position)
             for sites in self._shared_names.look(self.states, now):
                 self._out.refuse(name_of(sites[0]), shared_name_text(sites), severe=True)
         # What waited for an acknowledgement may go now, though nothing more is offered.
@@ -330,7 +327,7 @@ class OverlayNode:
             self._heard_position(state.site, state.position)
             if self._meetings.heard_run(state.site, state.run):
                 self._reach(state.site)
-                self._meet(state.site)
+                self._meetings.meet(state.site, self.position)
             if self.states.changes != changes:
                 self._graph_changed()
 
@@ -339,7 +336,7 @@ class OverlayNode:
         for site in list(self.book.sites):
             self._reach(site)
             if site not in self._meetings.current:
-                self._meet(site)
+                self._meetings.meet(site, self.position)
         known = dict.fromkeys([*self.states.states, *self.book.sites, *self.incoming.positions()])
         for site in self._replaced.look(self.states, known):
             self._let_go(site)
@@ -349,16 +346,6 @@ class OverlayNode:
         position = self.outgoing.reach(site, self.states.reaches(site) and site in self._meetings)
         if position is not None:
             self._out.append(Rewind(site, position - 1))
-
-    def _meet(self, site: str) -> None:
-        """Ask a site what it has of its stream, or tell it where that begins; `tick` repeats it until it answers."""
-        if site not in self.outgoing or not self.states.reaches(site):
-            return
-        meeting = self._meetings.ask(site, self.outgoing.next_number(), self.position)
-        if meeting.is_answered:
-            self._start_stream(site)
-        else:
-            self._out.route(StreamQuestion(self.own, site, 0, meeting.number, self._meetings.run_of(site)))
 
     def _let_go(self, site: str) -> None:
         """End the streams from and to a site that is replaced. Its link state stays, so that nobody takes it for news
@@ -371,10 +358,11 @@ class OverlayNode:
             first = start if given_anew is None else min(start, given_anew)
             self._out.append(AnnounceGap(site, first, end, FORGOTTEN))
         self._arrivals.forget(site)
-        begun = self.outgoing.begun_position(site) if site in self.outgoing else None
+        # A successor with an older copy of the log may miss what was acknowledged before.
+        is_older = given_anew is not None and site in self.outgoing
+        begun = self.outgoing.begun_position(site) if is_older else None
         acknowledged = self._end_stream(site)
-        # A successor that has its log, but an older copy of it, may miss what it has acknowledged.
-        self._replaced.owe(site, acknowledged if given_anew is None else begun)
+        self._replaced.owe(site, acknowledged if begun is None else begun)
 
     def _end_stream(self, site: str) -> int | None:
         """Remove the mailbox of a site; returns what it had acknowledged, None where it had no stream."""
@@ -395,6 +383,11 @@ class OverlayNode:
 
     def is_forgotten(self, site: str) -> bool:
         return site in self._forgotten
+
+    def _owed(self, site: str) -> tuple[int, str] | None:
+        """The position from which on a site may miss something that this one has dropped, and why."""
+        owed = (self._replaced.owed(site), FORGOTTEN), (self._forgotten.owed(site), _REMOVED)
+        return next(((position, why) for position, why in owed if position is not None), None)
 
     def is_gone(self, site: str) -> bool:
         """Whether a site is replaced by another, or forgotten."""
@@ -429,34 +422,25 @@ class OverlayNode:
         elif self.is_gone(message.source):
             pass  # it was under way when the site came back as another
         elif message.destination == self.own:
-            if isinstance(message, AdvertisementCheck):
-                self._exchange.on_check(link, message.source, message.version)
-            else:
-                self._on_own(message, now)
+            self._on_own(link, message, now)
         elif message.hops >= MOST_HOPS:
             self._out.refuse(message.source, "a message in a loop")
         else:
             self._out.route(msgspec.structs.replace(message, hops=message.hops + 1))
 
-    def _on_own(
-        self,
-        message: StreamAcknowledgement
-        | StreamAnswer
-        | StreamBeginning
-        | StreamQuestion
-        | AdvertisementApplied,
-        now: float,
-    ) -> None:
+    def _on_own(self, link: int, message: Routed, now: float) -> None:
         source = message.source
         match message:
             case StreamAcknowledgement():
                 self._on_acknowledgement(message, now)
             case StreamAnswer():
-                self._on_answer(message)
+                self._meetings.on_answer(message)
             case StreamQuestion():
                 self._arrivals.on_question(message)
             case StreamBeginning():
                 self._arrivals.on_beginning(message)
+            case AdvertisementCheck(version=version):
+                self._exchange.on_check(link, source, version)
             case AdvertisementApplied(version=version, position=position, refusal=refusal):
                 self._exchange.heard_own(version)
                 if refusal:
@@ -465,19 +449,6 @@ class OverlayNode:
                     self.book.applied(source, version, position)
                     self._heard_position(source, position)
                     self._arrivals.promised(source, position)
-
-    def _on_answer(self, message: StreamAnswer) -> None:
-        site, had = message.source, message.had
-        meeting = self._meetings.of(site, message.meeting)
-        if meeting is None or meeting.is_answered:
-            return
-        if had > meeting.floor:
-            reason = f"{name_of(site)} has its log up to {had}, and this copy of it ended at {meeting.floor}"
-            self._out.append(LeaveOverlay(meeting.floor, reason))
-            return
-        self._meetings.answered(site)
-        self._out.append(StoreFloors())
-        self._meet(site)
 
     def _on_acknowledgement(self, message: StreamAcknowledgement, now: float) -> None:
         site, position = message.source, message.position
@@ -503,23 +474,10 @@ class OverlayNode:
         if not wants_more:
             return
         if position < before:
-            self._start_stream(site)
+            self._meetings.tell_beginning(site)
         again = self.outgoing.resend(site, now)
         if again is not None:
             self._out.append(Rewind(site, again - 1))
-
-    def _start_stream(self, site: str) -> None:
-        """Tell a site where its stream begins."""
-        start, begin = self.outgoing.begun_position(site), self.outgoing.acknowledged_position(site)
-        reason = _LOST_AFTER_ACKNOWLEDGEMENT if start < begin else ""
-        for owed, why in ((self._forgotten.owed(site), _REMOVED), (self._replaced.owed(site), FORGOTTEN)):
-            if owed is not None:
-                start, reason = owed, why
-        self._tell_beginning(site, start, begin, reason, goes_on=False)
-
-    def _tell_beginning(self, site: str, start: int, begin: int, reason: str, *, goes_on: bool) -> None:
-        number = self._meetings.current[site].number
-        self._out.route(StreamBeginning(self.own, site, 0, start, begin, reason, number, goes_on))
 
     # --- all of them ----------------------------------------------------------------------------------
 

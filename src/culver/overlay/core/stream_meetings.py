@@ -18,26 +18,47 @@ again when one of them starts again.
 Floors belong to names. A site that takes a new key keeps what it has.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from culver.overlay.core.link_states import LinkStates
+from culver.overlay.core.node_instructions import LeaveOverlay, StoreFloors
+from culver.overlay.core.outbox import NodeOutbox
+from culver.overlay.core.outgoing_streams import MailboxGap, OutgoingStreams
+from culver.overlay.core.overlay_messages import StreamAnswer, StreamBeginning, StreamQuestion
 from culver.overlay.site_keys import name_of
+
+_LOST_AFTER_ACKNOWLEDGEMENT = "acknowledged before, and missing since"
 
 
 @dataclass(slots=True)
 class Meeting:
+    """`run` is that of the other site."""
+
     number: int
+    run: int
     floor: int
     is_answered: bool = False
     is_over: bool = False
 
 
 class StreamMeetings:
-    """`log_start` is the end of the log when the run began."""
+    """`log_start` is the end of the log when the run began. `owed` tells from where on a site may miss something that
+    this site has dropped, and why."""
 
-    def __init__(self, log_start: int) -> None:
+    def __init__(
+        self,
+        log_start: int,
+        states: LinkStates,
+        outgoing: OutgoingStreams,
+        out: NodeOutbox,
+        owed: Callable[[str], tuple[int, str] | None],
+    ) -> None:
         self._log_start = log_start
-        self._runs: dict[str, int] = {}
+        self._states = states
+        self._outgoing = outgoing
+        self._out = out
+        self._owed = owed
         self._names_met: set[str] = set()
         self.current: dict[str, Meeting] = {}
         """The last meeting with each site, whether it is over or under way."""
@@ -53,30 +74,58 @@ class StreamMeetings:
         meeting = self.current.get(site)
         return meeting if meeting is not None and meeting.number == number else None
 
-    def ask(self, site: str, number: int, position: int) -> Meeting:
-        """The meeting that is under way, or a new one with this number. `position` is the end of the log."""
-        if site not in self.current:
-            name = name_of(site)
-            floor = position if name in self._names_met else self.floors.get(name, self._log_start)
-            self.current[site] = Meeting(number, floor)
-        return self.current[site]
-
-    def answered(self, site: str) -> None:
-        """The site has said what it has, which is not more than its floor."""
-        self.current[site].is_answered = True
-        self._names_met.add(name_of(site))
-
     def unmet(self, sites: Iterable[str]) -> dict[str, int]:
-        """The floors of those sites, by name, that this run has not met."""
-        names = {name_of(site) for site in sites} - self._names_met
+        """The floors, by name, of those sites that have a stream and that this run has not met."""
+        names = {name_of(site) for site in sites if site in self._outgoing} - self._names_met
         return {name: self.floors.get(name, self._log_start) for name in sorted(names)}
+
+    def meet(self, site: str, position: int) -> None:
+        """Ask a site what it has of its stream, or tell it where that begins, if there is a way: repeat this until it
+        answers. `position` is the end of the log."""
+        if site not in self._outgoing or not self._states.reaches(site):
+            return
+        if site not in self.current:
+            name, run = name_of(site), self._states.states[site].run
+            floor = position if name in self._names_met else self.floors.get(name, self._log_start)
+            self.current[site] = Meeting(self._outgoing.next_number(), run, floor)
+        meeting = self.current[site]
+        if meeting.is_answered:
+            self.tell_beginning(site)
+        else:
+            self._out.route(StreamQuestion(self._states.own, site, 0, meeting.number, meeting.run))
+
+    def on_answer(self, message: StreamAnswer) -> None:
+        site, had = message.source, message.had
+        meeting = self.of(site, message.meeting)
+        if meeting is None or meeting.is_answered:
+            return
+        if had > meeting.floor:
+            reason = f"{name_of(site)} has its log up to {had}, and this copy of it ended at {meeting.floor}"
+            self._out.append(LeaveOverlay(meeting.floor, reason))
+            return
+        meeting.is_answered = True
+        self._names_met.add(name_of(site))
+        self._out.append(StoreFloors())
+        self.tell_beginning(site)
+
+    def tell_beginning(self, site: str) -> None:
+        """Tell a site where its stream begins."""
+        start, begin = self._outgoing.begun_position(site), self._outgoing.acknowledged_position(site)
+        owed = self._owed(site) or (start, _LOST_AFTER_ACKNOWLEDGEMENT if start < begin else "")
+        self._tell(site, owed[0], begin, owed[1], goes_on=False)
+
+    def tell_gap(self, site: str, gap: MailboxGap) -> None:
+        """Tell a site what its mailbox no longer has."""
+        self._tell(site, gap.start, gap.end, gap.reason, goes_on=True)
+
+    def _tell(self, site: str, start: int, position: int, reason: str, *, goes_on: bool) -> None:
+        number = self.current[site].number
+        message = StreamBeginning(self._states.own, site, 0, start, position, reason, number, goes_on)
+        self._out.route(message)
 
     def heard_run(self, site: str, run: int) -> bool:
         """A site tells which run it is in; returns whether the two must meet again."""
-        before = self._runs.get(site, run)
-        self._runs[site] = run
-        return before != run and self.current.pop(site, None) is not None
-
-    def run_of(self, site: str) -> int:
-        """The run of which a site told last."""
-        return self._runs.get(site, 0)
+        if site not in self.current or self.current[site].run == run:
+            return False
+        del self.current[site]
+        return True

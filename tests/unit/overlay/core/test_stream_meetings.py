@@ -24,7 +24,6 @@ from culver.overlay.core.overlay_messages import (
     StreamQuestion,
 )
 from culver.overlay.core.overlay_node import FORGOTTEN
-from culver.overlay.core.stream_meetings import Meeting, StreamMeetings
 from support.linked_nodes import BONN, EVERYTHING, LYON, PARIS, LinkedNodes, gaps
 
 LYON_2 = site_key("lyon", bytes([2] * 8))
@@ -407,29 +406,30 @@ def test_a_successor_that_comes_while_the_old_site_seems_to_be_there_is_no_troub
     assert nodes[PARIS].of(Refuse) == []
 
 
-def test_a_meeting_has_one_number_until_a_site_starts_again() -> None:
-    meetings = StreamMeetings(5)
-    assert meetings.ask(LYON, 7, 9) == Meeting(7, 5)
-    assert meetings.ask(LYON, 8, 9).number == 7
-    assert meetings.of(LYON, 8) is None
-    assert meetings.of(LYON, 7) is meetings.current[LYON]
-    meetings.answered(LYON)
-    assert LYON not in meetings
-    meetings.current[LYON].is_over = True
-    assert LYON in meetings
-    assert not meetings.heard_run(LYON, 1)
-    assert meetings.heard_run(LYON, 2)
-    assert meetings.ask(LYON, 9, 12) == Meeting(9, 12)
+def test_a_meeting_has_one_number_until_a_site_starts_again(pair: LinkedNodes) -> None:
+    def numbers() -> set[int]:
+        return {each.meeting for each in pair[PARIS].sent(StreamQuestion) if isinstance(each, StreamQuestion)}
+
+    pair.restart(PARIS, boot=9)
+    with losing(pair, StreamQuestion):
+        pair.link(PARIS, LYON)
+        pair.pass_time(3.0)
+    pair.pass_time(1.2)
+    assert len(numbers()) == 1
+    pair.restart(LYON, boot=9)
+    pair.link(PARIS, LYON)
+    pair.settle()
+    assert len(numbers()) == 2
 
 
-def test_a_floor_belongs_to_a_name() -> None:
-    meetings = StreamMeetings(5)
-    meetings.floors["lyon"] = 3
-    assert meetings.unmet([LYON, LYON_2, BONN]) == {"bonn": 5, "lyon": 3}
-    assert meetings.ask(LYON, 7, 9).floor == 3
-    meetings.answered(LYON)
-    assert meetings.ask(LYON_2, 8, 9).floor == 9
-    assert meetings.unmet([LYON, LYON_2, BONN]) == {"bonn": 5}
+def test_a_floor_belongs_to_a_name(pair: LinkedNodes) -> None:
+    pair.restart(PARIS, boot=9)
+    pair[PARIS].node.restore_meetings({}, {"lyon": 2})
+    assert pair[PARIS].node.floors() == {"lyon": 2}
+    pair.add(LYON_2, boot=9)
+    pair.link(PARIS, LYON_2)
+    pair.advertise(LYON_2, EVERYTHING)
+    assert (pair[PARIS].node.floors(), leaves(pair, PARIS)) == ({}, [])
 
 
 def test_link_states_tell_the_run(pair: LinkedNodes) -> None:
