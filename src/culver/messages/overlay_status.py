@@ -141,7 +141,7 @@ class OverlayTotals(Struct, frozen=True, kw_only=True):
 
 class OverlayStatus(Struct, frozen=True, kw_only=True):
     """The overlay as this site sees it. Of gaps and refusals, it lists the last hundred. `troubles` says what an
-    operator must see to: names that several sites have, or data that is older than what others have."""
+    operator must see to: names that several sites have, or that this site has taken a new key."""
 
     site: OwnSite
     sites: list[OtherSite]
