@@ -67,6 +67,8 @@ class GossipCore:
         self._facts: MemberFacts | None = None
         self._held_facts: MemberFacts | None = None
         self._facts_at = float("-inf")
+        # Members that start together do not publish their loads together.
+        self._waiting_share = random.random()
         self._table = MemberTable()
         self._table.merge(StatusNews(own_key, incarnation_base, _ALIVE), 0.0)
         self._checks = GossipChecks(own_key, settings, self._table)
@@ -454,7 +456,8 @@ class GossipCore:
 
     def _publish_held(self, now: float) -> None:
         held, wait = self._held_facts, self._table.living / self._settings.loads_per_second
-        if held is not None and now - self._facts_at >= wait:
+        if held is not None and now - self._facts_at >= wait * self._waiting_share:
+            self._waiting_share = 1.0
             self._publish(held, now)
 
     def _say(self, news: News, now: float) -> None:

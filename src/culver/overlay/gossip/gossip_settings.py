@@ -52,6 +52,7 @@ def quick_gossip() -> GossipSettings:
         period_seconds=0.25,
         least_timeout_seconds=0.03,
         most_timeout_seconds=0.12,
+        fanout=2,
         exchange_seconds=15.0,
         reconnect_seconds=5.0,
     )

@@ -251,8 +251,8 @@ def test_new_loads_alone_are_held_back_and_other_facts_are_not() -> None:
         return None if own is None else own.facts
 
     core.publish_facts(("x",), {"cpu": 0.1}, {}, 0.0)
-    core.publish_facts(("x",), {"cpu": 0.2}, {}, 1.0)
-    core.publish_facts(("x",), {"cpu": 0.3}, {}, 2.0)
+    core.publish_facts(("x",), {"cpu": 0.2}, {}, 0.1)
+    core.publish_facts(("x",), {"cpu": 0.3}, {}, 0.2)
     first = published()
     assert first is not None
     assert first.loads == {"cpu": 0.1}
