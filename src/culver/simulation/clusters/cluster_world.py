@@ -90,6 +90,8 @@ class ClusterWorld:
         self._contacts = [
             {
                 cluster: self.layout.contacts(own, cluster)
+                if balanced_capacity is not None
+                else (self.layout.contact(own, cluster),)
                 for cluster in range(self.layout.clusters)
                 if cluster != self.layout.cluster_of(own)
             }
