@@ -402,7 +402,7 @@ def channels(
 @benchmark("overlay")
 @click.option(
     "--paper",
-    type=click.Choice(["b-drp", "gossip"], case_sensitive=False),
+    type=click.Choice(["b-drp", "clusters", "gossip"], case_sensitive=False),
     default="b-drp",
     show_default=True,
     help="The paper whose evaluation to repeat.",
@@ -422,15 +422,24 @@ def channels(
 def overlay(
     paper: str, figures: tuple[str, ...], routing: bool, plots: Path, data_dir: Path | None, quick: bool
 ) -> list[bench_frame.Record]:
-    """The evaluation of B-DRP's paper again, on W3: its figure, ours, and what is real and what simulated.
+    """The evaluation of a paper again: its figure, ours, and what is real and what simulated.
 
-    Figure 3, and figure 5 with few brokers, run real sites with limited links between them. The rest simulates up to
-    42 brokers as queues, with the real routes and packets, and with costs that the same run measures on real sites.
+    \b
+    b-drp     on W3, with real and with simulated brokers
+    clusters  100 simulated brokers in clusters, against trees and a hash table, and with balanced load
+    gossip    the membership of up to 1,000 simulated members, against BlueDove's figures
+
+    B-DRP's figure 3, and figure 5 with few brokers, run real sites with limited links between them. The rest of it
+    simulates up to 42 brokers as queues, with the real routes and packets, and with costs that the same run measures
+    on real sites.
     """
     from culver.bench.overlay import overlay_plan as plans
     from culver.bench.overlay.overlay_bench import run
 
-    chosen = figures if figures or routing else plans.FIGURES
+    known = plans.FIGURES_OF_PAPER[paper]
+    if not set(figures) <= set(known):
+        raise click.UsageError(f"the figures of {paper} are {', '.join(known) or 'none'}")
+    chosen = figures if figures or routing else known
     compares = routing or not figures
     if quick:
         plan = plans.quick_plan(chosen, compares, data_dir)

@@ -17,8 +17,12 @@ overlay_oracle      what the overlay promises, and every broken promise
 overlay_scenarios   what happens to sites
 overlay_baselines   other ways to route than B-DRP's
 gossip_simulation   members of the overlay that find each other by gossip: faults, scenarios and figures
+
+clusters/           brokers in clusters and rings, a tree of brokers and a hash table
 """
 
+from culver.simulation.clusters.broker_rivals import BrokerTree, RendezvousRing
+from culver.simulation.clusters.cluster_world import BrokerLoads, ClusterWorld, zipf_weights
 from culver.simulation.core_host import CoreHost, HostTiming, node_of_server
 from culver.simulation.delivery_oracle import DeliveryOracle
 from culver.simulation.gossip_simulation import GossipWorld, SpreadRounds, measure_bytes, measure_spread
@@ -66,7 +70,10 @@ from culver.simulation.virtual_clock import VirtualClock, VirtualTimer
 
 __all__ = [
     "ROUTING_POLICIES",
+    "BrokerLoads",
+    "BrokerTree",
     "ChannelWorld",
+    "ClusterWorld",
     "ConnectionEnd",
     "ConnectionListener",
     "CoreHost",
@@ -85,6 +92,7 @@ __all__ = [
     "RedisNode",
     "RedisPush",
     "RedisSession",
+    "RendezvousRing",
     "RoutingPolicy",
     "RunOutcome",
     "RunsDiffer",
@@ -113,4 +121,5 @@ __all__ = [
     "run_seed",
     "run_seeds",
     "without_destinations",
+    "zipf_weights",
 ]

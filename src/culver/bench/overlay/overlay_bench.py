@@ -7,7 +7,7 @@ from pathlib import Path
 
 from culver.bench.bench_frame import Record, Tell
 from culver.bench.line_plot import check_plotting, save_plots
-from culver.bench.overlay import gossip_figures, large_network, simulated_figures
+from culver.bench.overlay import cluster_figures, gossip_figures, large_network, simulated_figures
 from culver.bench.overlay.overlay_findings import COMPUTED, REAL, OverlayFinding, OverlayResult
 from culver.bench.overlay.overlay_plan import OverlayPlan
 from culver.bench.overlay.packet_routes import B_DRP, FLOODING
@@ -85,6 +85,7 @@ def _cost_findings(costs: BrokerCosts) -> list[OverlayFinding]:
 
 PAPERS: Mapping[str, Callable[[OverlayPlan, Tell], Iterator[OverlayResult]]] = {
     "b-drp": _b_drp,
+    "clusters": cluster_figures.measure,
     "gossip": gossip_figures.measure,
 }
 """The papers that can be run again, by name."""

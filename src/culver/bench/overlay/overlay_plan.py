@@ -7,6 +7,7 @@ from pathlib import Path
 from culver.bench.overlay import bdrp_paper as paper
 
 FIGURES = ("2", "3", "4", "5", "6", "7")
+FIGURES_OF_PAPER = {"b-drp": FIGURES, "clusters": ("2", "3"), "gossip": ()}
 SEED = 1
 
 
@@ -57,6 +58,17 @@ class OverlayPlan:
     gossip_seeds: int = 5
     gossip_seconds: float = 120.0
 
+    # Brokers in clusters.
+    cluster_seconds: int = 60
+    cluster_settling_seconds: int = 60
+    cluster_seeds: Sequence[int] = (2, 3, 4, 5)
+    cluster_exponents: Sequence[float] = (1.1, 1.2)  # of Zipf's law, beside 1
+    cluster_reliefs: Sequence[float] = (0.5, 0.7, 0.75)  # shares of R, beside the setting's
+    cluster_counts: Sequence[int] = (*range(1, 31), *range(35, 101, 5))
+    cluster_traffics: Sequence[tuple[int, int, float]] = (
+        (200, 50, 0.1), (200, 200, 0.1), (200, 1_000, 0.1), (200, 200, 0.5), (200, 200, 0.7), (200, 1_000, 0.7),
+    )  # fmt: skip
+
 
 def quick_plan(figures: Sequence[str], compares_routing: bool, data_dir: Path | None = None) -> OverlayPlan:
     """A plan that runs everything once, on little data, to show that it works. Its figures mean nothing."""
@@ -92,4 +104,11 @@ def quick_plan(figures: Sequence[str], compares_routing: bool, data_dir: Path | 
         gossip_members=(10, 30),
         gossip_seeds=1,
         gossip_seconds=5.0,
+        cluster_seconds=1,
+        cluster_settling_seconds=1,
+        cluster_seeds=(2,),
+        cluster_exponents=(),
+        cluster_reliefs=(),
+        cluster_counts=(1, 10, 100),
+        cluster_traffics=((20, 20, 0.5),),
     )
