@@ -5,20 +5,20 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 
-def _run(tmp_path: Path, *flags: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "culver", "bench", "overlay", "--paper", "clusters", "--quick", *flags]
-    return subprocess.run(
+from culver.cli import main
+
+
+def test_a_quick_run_compares_clusters_and_balances_their_load(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "culver", "bench", "overlay", "--paper", "clusters", "--quick"]
+    done = subprocess.run(
         [*command, "--plots", str(tmp_path), "--json", "-"],
         capture_output=True,
         text=True,
         timeout=120,
         check=False,
     )
-
-
-def test_a_quick_run_compares_clusters_and_balances_their_load(tmp_path: Path) -> None:
-    done = _run(tmp_path)
     assert done.returncode == 0, done.stderr
     records = json.loads(done.stdout)["results"]
     assert {record["experiment"] for record in records} == {
@@ -43,7 +43,6 @@ def test_a_quick_run_compares_clusters_and_balances_their_load(tmp_path: Path) -
     }
 
 
-def test_a_figure_of_another_paper_is_refused(tmp_path: Path) -> None:
-    done = _run(tmp_path, "--figure", "7")
-    assert done.returncode == 2
-    assert "the figures of clusters are 2, 3" in done.stderr
+def test_a_figure_of_another_paper_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "overlay", "--paper", "clusters", "--quick", "--figure", "7"]) == 2
+    assert "the figures of clusters are 2, 3" in capsys.readouterr().err

@@ -32,7 +32,7 @@ def drawn_division(random: Random) -> EventDivision:
 
 
 @given(st.integers(0, 1 << 32))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_no_part_with_a_matching_event_is_missed(seed: int) -> None:
     random = Random(seed)
     division = drawn_division(random)
