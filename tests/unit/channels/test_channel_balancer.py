@@ -333,6 +333,15 @@ def test_of_idle_servers_the_dear_one_goes() -> None:
     assert "server 2 (price 4) is given back" in reasons[0]
 
 
+def test_a_dear_server_goes_though_a_cheap_one_does_even_less() -> None:
+    world = World({b"a": ((1,),)}, {b"a": 0.02 * MB}, servers=2)
+    world.prices = {1: 3.0}
+    balancer = ChannelBalancer(SETTINGS, now=0.0)
+    for now in range(32):
+        _decide(world, balancer, float(now))
+    assert balancer.sparing == 1
+
+
 def test_a_server_that_is_being_spared_stays_when_the_load_rises() -> None:
     placed = {b"%02d" % number: ((1 + number % 3,),) for number in range(30)}
     world = World(placed, dict.fromkeys(placed, 0.2 * MB), servers=3)

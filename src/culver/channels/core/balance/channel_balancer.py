@@ -26,6 +26,9 @@ _LOOK_SECONDS = 5.0
 _IDLE_SECONDS = 600.0
 _MOST_FORGOTTEN = 500
 
+#: Below this load a server is idle: what it still does says nothing about which of several to give back.
+_IDLE_RATIO = 0.05
+
 #: A server that was asked for and has not come is asked for again.
 _START_SECONDS = 60.0
 
@@ -254,7 +257,7 @@ class ChannelBalancer:
         order = sorted(
             draft.usable,
             key=lambda number: (
-                ratio(number) / max(servers[number].price, 1e-9),
+                max(ratio(number), _IDLE_RATIO) / max(servers[number].price, 1e-9),
                 -servers[number].price,
                 number in plan.ring.homes,
                 -number,
