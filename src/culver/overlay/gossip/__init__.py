@@ -14,4 +14,5 @@ probe_schedule       who is probed next, and the probes that wait for their answ
 suspicion_timers     how long a suspect has to object
 gossip_checks        what a message must pass before anything of it counts
 gossip_core          all of these as one member
+lonely_dials         whom a site dials that is linked with nobody
 """

@@ -119,7 +119,8 @@ class GossipCore:
     def restore(self, news: Iterable[News], now: float) -> None:
         """Takes over what an earlier run knew, without telling others. Call it before the first tick."""
         for each in news:
-            if each.key != self.own_key and self._table.merge(each, now) is not None:
+            change = None if each.key == self.own_key else self._table.merge(each, now)
+            if change is not None and change.before is None and change.status.is_living:
                 self._ring.insert(each.key)
 
     def join(self, keys: Iterable[str], now: float) -> list[GossipInstruction]:
@@ -163,7 +164,7 @@ class GossipCore:
         """Probes a member at once, for instance because a link to it broke."""
         out: list[GossipInstruction] = []
         record = self._table.get(key)
-        if record is not None and record.is_living and not self._has_left:
+        if record is not None and record.is_living and key != self.own_key and not self._has_left:
             self._probe(key, 1, now, out)
         return out
 

@@ -276,6 +276,20 @@ def test_a_restarted_member_rises_above_what_its_earlier_run_has_said() -> None:
     assert own.incarnation == core.incarnation == 251
 
 
+def test_a_restored_member_probes_each_living_one_once_a_pass() -> None:
+    core = GossipCore(A, 100, SETTINGS, Random(1))
+    core.restore([StatusNews(B, 1, ALIVE), StatusNews(B, 2, ALIVE), StatusNews(C, 1, DEAD)], 0.0)
+    core.tick(0.0)
+    assert {key for key, _ in sent(run_until(core, 0.99))} == {B}
+    assert core.living_count() == 2
+
+
+def test_a_doubtful_member_is_probed_at_once_and_nobody_probes_itself() -> None:
+    core = member(B)
+    assert [key for key, _ in sent(core.doubt(B, 0.0))] == [B]
+    assert core.doubt(A, 0.0) == core.doubt(STRANGER, 0.0) == []
+
+
 def test_large_facts_are_not_published() -> None:
     with pytest.raises(ValueError, match="512 bytes"):
         member(B).publish_facts(("x" * 250, "y" * 250, "z" * 250), {}, {}, 0.0)
