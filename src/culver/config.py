@@ -141,6 +141,8 @@ class OverlaySettings:
     listen: str = ""  # HOST:PORT where other sites connect
     peers: str = ""  # addresses of other sites, HOST:PORT[?label=L&cost=N], with spaces or commas between
     allowed: str = ""  # names of the sites that may be linked; without it, every site
+    address: str = ""  # HOST:PORT that other sites can dial, if that is not `listen`
+    rescue: bool = True  # dial other sites that this one has heard of, while it is linked with nobody
     routing: str = "b-drp"
     encoding: str = "cells"  # how this site's predicates are encoded for the others
     false_positive_rate: float = 0.01  # that the encoding of one predicate may have

@@ -87,6 +87,25 @@ def test_a_closed_link_tells_both_sides_the_reason_once_and_is_dialled_again(run
     run(body())
 
 
+def test_an_address_can_be_dialled_later_and_no_longer(run: Run) -> None:
+    async def body() -> None:
+        async with site("berlin") as berlin, site("amsterdam") as amsterdam:
+            for _ in range(2):
+                amsterdam.manager.dial(berlin.address)
+                amsterdam.manager.dial(berlin.address)
+                await until(lambda: berlin.links and amsterdam.links)
+                assert [each.state for each in amsterdam.manager.peers] == ["connected"]
+                amsterdam.manager.hang_up(berlin.address, "enough")
+                await until(lambda: not berlin.links and not amsterdam.links)
+                assert berlin.events[-1] == ("closed", key_of("amsterdam"), "the peer closed: enough")
+                assert amsterdam.manager.peers == ()
+            amsterdam.manager.hang_up(berlin.address, "nobody was dialled")
+            await settled()
+            assert (berlin.count("opened"), berlin.links) == (2, [])
+
+    run(body())
+
+
 def test_links_come_back_when_they_are_cut(run: Run) -> None:
     async def body() -> None:
         async with (

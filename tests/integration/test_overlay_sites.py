@@ -550,3 +550,63 @@ def test_mailbox_that_overflows_while_a_site_is_away_is_an_announced_gap(overlay
                 await session.close()
 
     run(scenario())
+
+
+def test_sites_know_each_other_by_gossip_and_find_a_way_when_their_only_neighbour_dies(
+    overlay: Overlay,
+) -> None:
+    async def knows(site: RunningSite, name: str, status: str) -> None:
+        await until(lambda: seen(site, name).member == status, WAIT_SECONDS)
+
+    async def scenario() -> None:
+        async with overlay.site("lyon", "paris") as lyon, overlay.site("oslo", "paris") as oslo:
+            async with overlay.site("paris"):
+                await reached(lyon, "paris", "oslo")
+                for site, name in ((lyon, "oslo"), (oslo, "lyon"), (lyon, "paris")):
+                    await knows(site, name, "alive")
+                    await until(lambda: seen(site, name).addresses == [overlay.address(name)], WAIT_SECONDS)  # noqa: B023
+                session = await oslo.sessions.open(await subscribe(oslo, "a > 0"))
+            await publish(lyon, 1)
+            assert await receive(session, 1) == [1]
+            assert seen(oslo, "lyon").path == ["lyon"]
+            await knows(oslo, "paris", "left")
+            async with overlay.site("paris"):
+                await reached(oslo, "paris")
+                await knows(oslo, "paris", "alive")
+                # Ways of their own choice are cheaper.
+                await until(lambda: seen(oslo, "lyon").path == ["paris", "lyon"], WAIT_SECONDS)
+                await publish(lyon, 2)
+                assert await receive(session, 1) == [2]
+
+    run(scenario())
+
+
+def test_a_site_that_must_not_dial_others_is_dialled_by_them(overlay: Overlay) -> None:
+    async def scenario() -> None:
+        lonely = OverlaySettings(
+            name="oslo", listen=overlay.address("oslo"), peers=overlay.address("paris"), rescue=False
+        )
+        async with overlay.site("lyon", "paris") as lyon, overlay.site("oslo", overlay=lonely) as oslo:
+            async with overlay.site("paris"):
+                await reached(oslo, "lyon")
+                await until(
+                    lambda: seen(oslo, "lyon").addresses and seen(lyon, "oslo").addresses, WAIT_SECONDS
+                )
+            assert [each.address for each in status_of(oslo).peers] == [overlay.address("paris")]
+            # The other one may, and does.
+            await reached(oslo, "lyon")
+            assert [each.address for each in status_of(oslo).peers] == [overlay.address("paris")]
+
+    run(scenario())
+
+
+def test_an_address_that_nobody_can_dial_is_refused(overlay: Overlay) -> None:
+    async def scenario() -> None:
+        wrong = OverlaySettings(name="paris", listen=overlay.address("paris"), address="paris.example")
+        with pytest.raises(
+            InvalidConfiguration, match=r"overlay.address is 'paris.example'; it must be HOST:PORT"
+        ):
+            async with overlay.site("paris", overlay=wrong):
+                pass
+
+    run(scenario())

@@ -209,7 +209,14 @@ def running_chain(directory: Path, count: int) -> Iterator[SiteChain]:
                 peer = relay.url.removeprefix("http://")
             peers = ("--peer", peer) if number else ()
             arguments = ("--name", f"s{number}", "--overlay", f"127.0.0.1:{port}", *peers)
-            services.append(stack.enter_context(Service(directory / f"s{number}", "inline", *arguments)))
+            service = Service(
+                directory / f"s{number}",
+                "inline",
+                *arguments,
+                # A site that is cut off would dial others itself.
+                CULVER_OVERLAY_RESCUE="false",
+            )
+            services.append(stack.enter_context(service))
         for service in services:
             service.wait_until_ready()
         chain = SiteChain(services, relay, loop)

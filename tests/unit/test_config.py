@@ -64,7 +64,10 @@ def test_the_data_directory_is_a_path_from_every_source(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    sorted(known_settings().keys() - {"pipeline.spark_conf", "pipeline.spark_ui", "pipeline.elastic"}),
+    sorted(
+        known_settings().keys()
+        - {"pipeline.spark_conf", "pipeline.spark_ui", "pipeline.elastic", "overlay.rescue"}
+    ),
 )
 def test_every_setting_can_be_set_in_the_environment(name: str) -> None:
     variable = "CULVER_" + name.replace(".", "_").upper()
@@ -79,6 +82,7 @@ def test_every_setting_can_be_set_in_the_environment(name: str) -> None:
 def test_switch_is_set_in_the_environment(text: str, value: bool) -> None:
     assert load(environment={"CULVER_PIPELINE_SPARK_UI": text}).pipeline.spark_ui is value
     assert load(environment={"CULVER_PIPELINE_ELASTIC": text}).pipeline.elastic is value
+    assert load(environment={"CULVER_OVERLAY_RESCUE": text}).overlay.rescue is value
 
 
 def test_switch_is_nothing_but_true_or_false() -> None:

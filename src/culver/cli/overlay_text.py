@@ -18,14 +18,17 @@ def sites_page(status: OverlayStatus) -> str:
     if not status.sites:
         return "\n".join([*lines, _ALONE, *_troubles(status), *_gaps(status)])
     lines += _table(
-        "<<><>>",
-        ("SITE", "REACHABLE", "DISTANCE", "WAY", "ADVERTISEMENT", "AGE"),
+        "<<<><><>>",
+        ("SITE", "MEMBER", "REACHABLE", "DISTANCE", "WAY", "EVENTS/S", "ADDRESS", "ADVERTISEMENT", "AGE"),
         [
             (
                 each.name,
+                each.member,
                 "yes" if each.reachable else "no",
                 _number(each.distance),
                 " > ".join(each.path) or _NOTHING,
+                _NOTHING if each.events_per_second is None else f"{each.events_per_second:,.1f}",
+                ", ".join(each.addresses) or _NOTHING,
                 _NOTHING if each.advertisement is None else str(each.advertisement.version),
                 _age(each.advertisement),
             )

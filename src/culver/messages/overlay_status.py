@@ -48,6 +48,9 @@ class OtherSite(Struct, frozen=True, kw_only=True):
     distance: Annotated[int, Meta(ge=0, description="The cost of the shortest way")] | None
     next_hop: SiteName | None
     path: list[SiteName]
+    member: Annotated[str, Meta(description="By gossip: alive, suspect, dead, left or unknown")]
+    addresses: Annotated[list[str], Meta(description="Where it can be dialled, by its own word")]
+    events_per_second: Annotated[float, Meta(ge=0, description="That its log gets")] | None
 
     advertisement: AdvertisementStatus | None
     in_effect_from: Annotated[_Position, Meta(description="Of this log; null while not in effect")] | None

@@ -4,6 +4,7 @@ sites that they are for.
 site_keys   the key by which sites know one another
 links/      the TCP connections between them
 core/       the decisions, without input or output
+gossip/     who is a member, alive, and where, by gossip
 """
 
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
         AnnounceGap as AnnounceGap,
         Append as Append,
         CloseLink as CloseLink,
+        HearGossip as HearGossip,
         Instruction as Instruction,
         LeaveOverlay as LeaveOverlay,
         MoveCursor as MoveCursor,
@@ -34,6 +36,22 @@ if TYPE_CHECKING:
         encode_message as encode_message,
     )
     from culver.overlay.core.overlay_node import NodeSettings as NodeSettings, OverlayNode as OverlayNode
+    from culver.overlay.gossip.gossip_core import GossipCore as GossipCore
+    from culver.overlay.gossip.gossip_instructions import (
+        FactsChanged as FactsChanged,
+        GossipInstruction as GossipInstruction,
+        MemberChanged as MemberChanged,
+        RefusedGossip as RefusedGossip,
+        SendGossip as SendGossip,
+    )
+    from culver.overlay.gossip.gossip_messages import (
+        MemberStatus as MemberStatus,
+        decode_gossip as decode_gossip,
+        encode_gossip as encode_gossip,
+    )
+    from culver.overlay.gossip.gossip_settings import GossipSettings as GossipSettings
+    from culver.overlay.gossip.lonely_dials import LonelyDials as LonelyDials
+    from culver.overlay.gossip.member_table import MemberRecord as MemberRecord
     from culver.overlay.links import (
         Link as Link,
         LinkManager as LinkManager,
@@ -42,6 +60,7 @@ if TYPE_CHECKING:
         Peer as Peer,
         PeerState as PeerState,
     )
+    from culver.overlay.links.link_settings import is_dialable as is_dialable
     from culver.overlay.site_keys import (
         NAME as NAME,
         is_site_key as is_site_key,

@@ -11,7 +11,7 @@ from culver.delivery import Hub
 from culver.errors import InvalidConfiguration
 from culver.log import Committer, PublicationLog
 from culver.messages import ForgottenSite, OverlayStatus
-from culver.overlay import site_key
+from culver.overlay import is_dialable, site_key
 from culver.registry import Registration
 from culver.roles import no_overlay
 from culver.site.event_flow import EventFlow
@@ -40,6 +40,11 @@ def check_overlay(settings: OverlaySettings) -> None:
         )
     site_key(settings.name, bytes(8))
     link_settings(settings)
+    if settings.address and not is_dialable(settings.address):
+        raise InvalidConfiguration(
+            f"overlay.address is {settings.address!r}; it must be HOST:PORT, as other sites dial it",
+            field="overlay.address",
+        )
     if not 0 < settings.false_positive_rate < 1:
         raise InvalidConfiguration(
             f"overlay.false_positive_rate must be between 0 and 1, it is {settings.false_positive_rate}",

@@ -16,9 +16,9 @@ from support.site_thread import site_in_thread
 SITES = """\
 Site paris (paris~0123456789abcdef) listens for other sites on 127.0.0.1:7401; routing b-drp.
 
-SITE  REACHABLE  DISTANCE  WAY          ADVERTISEMENT  AGE
-lyon  yes               1  lyon                    17  1 s
-oslo  yes               2  lyon > oslo             17  1 s
+SITE  MEMBER  REACHABLE  DISTANCE  WAY          EVENTS/S  ADDRESS         ADVERTISEMENT  AGE
+lyon  alive   yes               1  lyon             12.5  127.0.0.1:7402             17  1 s
+oslo  alive   yes               2  lyon > oslo      12.5  127.0.0.1:7402             17  1 s
 
 From paris to them, by positions in the log here:
 
@@ -127,9 +127,19 @@ def test_gap_may_have_an_end_that_nobody_knows() -> None:
 
 def test_site_that_cannot_be_reached_has_no_way() -> None:
     seen = _status()
-    away = replace(seen.sites[0], reachable=False, distance=None, next_hop=None, path=[], advertisement=None)
+    away = replace(
+        seen.sites[0],
+        reachable=False,
+        distance=None,
+        next_hop=None,
+        path=[],
+        member="dead",
+        addresses=[],
+        events_per_second=None,
+        advertisement=None,
+    )
     seen = replace(seen, sites=[away])
-    assert sites_page(seen).splitlines()[3].split() == ["lyon", "no", "-", "-", "-", "-"]
+    assert sites_page(seen).splitlines()[3].split() == ["lyon", "dead", "no", "-", "-", "-", "-", "-", "-"]
     assert routes_page(seen).splitlines()[1].split(maxsplit=3) == ["lyon", "-", "-", "cannot be reached"]
     assert predicates_page(seen).splitlines()[2].endswith("not heard yet")
 

@@ -83,6 +83,14 @@ class LeaveOverlay:
 
 
 @dataclass(frozen=True, slots=True)
+class HearGossip:
+    """Hand a message of the membership over that another site has sent to this one."""
+
+    source: str
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class Refuse:
     """Something was refused or dropped. `source` is who caused it, and `reason` why; both are few. An operator must
     act on a `severe` one."""
@@ -108,6 +116,7 @@ Instruction = (
     | AnnounceGap
     | StoreFloors
     | LeaveOverlay
+    | HearGossip
     | Refuse
     | CloseLink
 )

@@ -20,6 +20,8 @@ Routed, hop by hop, to one site:
     StreamBeginning        the stream begins at a position, and why not before
     StreamAcknowledgement  the sender has a stream up to a position, on disk; or wants it again from there
 
+    GossipEnvelope         a message of the membership
+
 Routed to many sites:
 
     Packet           events of one origin, for a set of destinations that is divided where their ways part
@@ -146,19 +148,32 @@ class StreamBeginning(msgspec.Struct, frozen=True, array_like=True, tag=7):
     goes_on: bool
 
 
+class GossipEnvelope(msgspec.Struct, frozen=True, array_like=True, tag=13):
+    """A message from one member to another (see `gossip_messages`), as bytes."""
+
+    source: str
+    destination: str
+    hops: Count
+    body: bytes
+
+
 class StreamPart(msgspec.Struct, frozen=True, array_like=True):
     """The meaning of a packet for one destination: its stream goes from `previous` to `end` in this window, which has
-    `parts` packets for it."""
+    `parts` packets for it. With clusters, the events were matched with that `version` of the destination's
+    advertisement; or the destination carries them to the members of a cluster, whose number is `carries` less 1."""
 
     previous: Count
     end: Count
     parts: Count
+    version: Count = 0
+    carries: Count = 0
 
 
 class Packet(msgspec.Struct, frozen=True, array_like=True, tag=8):
     """Events of `origin`, with their offsets there. Bit i of `destinations` stands for the site with the number i on
     this link, and `streams` has an entry for each bit that is set, in their order. With `broadcast`, the packet
-    goes to every site of the origin's tree, and those without a bit ignore it (B-DRP, section 2.3)."""
+    goes to every site of the origin's tree, and those without a bit ignore it (B-DRP, section 2.3). A packet follows
+    the tree of its origin, or of the `carrier` that has matched it."""
 
     origin: str
     window: Count
@@ -168,6 +183,12 @@ class Packet(msgspec.Struct, frozen=True, array_like=True, tag=8):
     offsets: tuple[Count, ...]
     payloads: tuple[bytes, ...]
     broadcast: bool = False
+    carrier: str = ""
+
+    @property
+    def root(self) -> str:
+        """The site whose tree the packet follows."""
+        return self.carrier or self.origin
 
 
 Routed = (
@@ -177,6 +198,7 @@ Routed = (
     | StreamAnswer
     | StreamBeginning
     | StreamAcknowledgement
+    | GossipEnvelope
 )
 OverlayMessage = (
     LinkState | Advertisement | AdvertisementDigest | AdvertisementRequest | SiteNumbers | Routed | Packet

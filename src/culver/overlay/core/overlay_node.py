@@ -30,6 +30,7 @@ from culver.overlay.core.node_instructions import (
     AnnounceGap,
     Append,
     CloseLink,
+    HearGossip,
     Instruction,
     MoveCursor,
     Rewind,
@@ -44,6 +45,7 @@ from culver.overlay.core.overlay_messages import (
     AdvertisementCheck,
     AdvertisementDigest,
     AdvertisementRequest,
+    GossipEnvelope,
     LinkState,
     OverlayMessage,
     Packet,
@@ -158,6 +160,11 @@ class OverlayNode:
                     self._out.append(CloseLink(link, "site numbers out of turn"))
             case _:
                 self._on_routed(link, message, now)
+        return self._out.take()
+
+    def gossip(self, site: str, body: bytes) -> list[Instruction]:
+        """Send a message of the membership to a site. It may be lost."""
+        self._out.route(GossipEnvelope(self.own, site, 0, body))
         return self._out.take()
 
     # --- predicates -----------------------------------------------------------------------------------
@@ -439,6 +446,8 @@ class OverlayNode:
                 self._arrivals.on_question(message)
             case StreamBeginning():
                 self._arrivals.on_beginning(message)
+            case GossipEnvelope(body=body):
+                self._out.append(HearGossip(source, body))
             case AdvertisementCheck(version=version):
                 self._exchange.on_check(link, source, version)
             case AdvertisementApplied(version=version, position=position, refusal=refusal):

@@ -1,4 +1,4 @@
-"""Dials one configured address again and again, whenever no link leads to the site that was found there."""
+"""Dials one address again and again, whenever no link leads to the site that was found there."""
 
 import asyncio
 import ssl
@@ -19,7 +19,7 @@ _STEADY_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class PeerState:
-    """A configured address at the moment: ``state`` is ``connected``, ``connecting`` or ``refused: ...``, ``key`` the
+    """An address at the moment: ``state`` is ``connected``, ``connecting`` or ``refused: ...``, ``key`` the
     site that was last found there, ``failure`` why the last attempt came to nothing. A link that the peer dialled
     connects the address, too."""
 

@@ -1,4 +1,4 @@
-"""All links of a site: one listener, one dialler for each configured address, and the table of their connections."""
+"""All links of a site: one listener, one dialler for each address, and the table of their connections."""
 
 import asyncio
 import ssl
@@ -38,7 +38,7 @@ class LinkManager:
         self._links = MappingProxyType(self._table.links)
         self._listener: Listener | None = None
         self._tls: TlsContexts | None = None
-        self._dialling: list[asyncio.Task[None]] = []
+        self._dialling: dict[PeerAddress, asyncio.Task[None]] = {}
 
     async def __aenter__(self) -> Self:
         settings = self._settings
@@ -47,18 +47,9 @@ class LinkManager:
         if settings.listen:
             self._listener = Listener(settings, self._accepted, self._accepting_context, self._table.report)
             await self._listener.open()
-        for address in map(parse_peer, settings.peers):
-            self._diallers[address] = Dialler(
-                address,
-                settings,
-                self._random,
-                self._dialled,
-                self._dialling_context,
-                self._table.link_with,
-                self._attempted,
-            )
         self._group = await asyncio.TaskGroup().__aenter__()
-        self._dialling = [self._group.create_task(each.run()) for each in self._diallers.values()]
+        for peer in settings.peers:
+            self.dial(peer)
         if self._listener is not None:
             self._listener.start(self._group)
         return self
@@ -66,7 +57,7 @@ class LinkManager:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for task in self._dialling:
+        for task in self._dialling.values():
             task.cancel()
         if self._listener is not None:
             await self._listener.close()
@@ -88,8 +79,40 @@ class LinkManager:
 
     @property
     def peers(self) -> tuple[PeerState, ...]:
-        """The configured addresses, in their order."""
+        """The addresses that are dialled, the configured ones first."""
         return tuple(dialler.state for dialler in self._diallers.values())
+
+    def dial(self, peer: str) -> None:
+        """Dials an address (``HOST:PORT[?label=L&cost=N]``) from now on. One that is dialled already stays as it is.
+
+        :raises InvalidConfiguration: the address has the wrong form.
+        """
+        address = parse_peer(peer)
+        if address in self._diallers:
+            return
+        self._diallers[address] = dialler = Dialler(
+            address,
+            self._settings,
+            self._random,
+            self._dialled,
+            self._dialling_context,
+            self._table.link_with,
+            self._attempted,
+        )
+        self._dialling[address] = self._group.create_task(dialler.run())
+
+    def hang_up(self, peer: str, reason: str) -> None:
+        """Dials an address no longer, and closes the link that was dialled there."""
+        address = parse_peer(peer)
+        task = self._dialling.pop(address, None)
+        if task is None:
+            return
+        task.cancel()
+        dialler = self._diallers.pop(address)
+        self._table.attempted(dialler)
+        for link in list(self._links.values()):
+            if link.peer.dialled and link.peer.address == address.text.partition("?")[0]:
+                link.close(reason)
 
     def _accepted(self, address: str) -> SiteConnection:
         return SiteConnection(self._table, self._settings, address, None)

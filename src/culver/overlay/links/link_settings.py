@@ -96,6 +96,12 @@ def parse_peer(text: str) -> PeerAddress:
     return PeerAddress(text, parts.hostname, parts.port, label, int(cost))
 
 
+def is_dialable(text: str) -> bool:
+    """Tells whether this is an address without options, HOST:PORT."""
+    parts = _split(text)
+    return parts is not None and bool(parts.port and parts.hostname) and not parts.query
+
+
 def _split(text: str) -> SplitResult | None:
     """Splits an address of the form HOST:PORT?OPTIONS; None: it has another form."""
     try:

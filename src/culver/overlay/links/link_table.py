@@ -49,7 +49,7 @@ class _Held:
 
 
 class LinkTable:
-    """Greets peers, chooses among connections, and tells the observer. ``diallers`` may grow after the table is made.
+    """Greets peers, chooses among connections, and tells the observer. ``diallers`` may come and go.
     All methods return at once; the observer is called from within them, except from ``SiteLink``'s own."""
 
     def __init__(
@@ -122,7 +122,11 @@ class LinkTable:
             peer = SitePeer(
                 hello.key, hello.boot, address.label, connection.address, address.cost, dialled=True
             )
-            self._diallers[address].key = hello.key
+            dialler = self._diallers.get(address)
+            if dialler is None:
+                connection.end(LinkRefusal(refusals.CLOSED, "this site dials no longer"), say=True)
+                return
+            dialler.key = hello.key
         connection.peer = peer
         connection.most_body_bytes = min(hello.max_frame_bytes, self._settings.max_frame_bytes)
         if self._key < peer.key:

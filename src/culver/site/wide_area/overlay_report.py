@@ -1,5 +1,6 @@
 """The answer of `/v1/overlay`, from all parts of the overlay at one moment."""
 
+from math import isfinite
 from typing import TYPE_CHECKING
 
 from culver.matching import EncodedPredicate
@@ -86,7 +87,8 @@ def report(runner: "OverlayRunner") -> OverlayStatus:
 
 def _site(runner: "OverlayRunner", key: str) -> OtherSite:
     node = runner.node
-    known = node.book.sites.get(key)
+    known, member = node.book.sites.get(key), runner.membership.member(key)
+    facts = None if member is None else member.facts
     next_hop = node.states.next_hop(key)
     has_stream = key in node.outgoing
     flying, waiting, resends = node.outgoing.backlog(key) if has_stream else (0, 0, 0)
@@ -102,6 +104,9 @@ def _site(runner: "OverlayRunner", key: str) -> OtherSite:
         distance=node.states.distance(key),
         next_hop=None if next_hop is None else name_of(next_hop),
         path=[name_of(each) for each in node.states.path(key)],
+        member="unknown" if member is None else member.status.name.lower(),
+        addresses=[] if facts is None else list(facts.addresses),
+        events_per_second=None if facts is None else _rate(facts.loads.get("events_per_second")),
         advertisement=advertisement,
         in_effect_from=known.position if known is not None and has_stream else None,
         acknowledged=node.outgoing.acknowledged_position(key) if has_stream else None,
@@ -116,6 +121,11 @@ def _site(runner: "OverlayRunner", key: str) -> OtherSite:
         false_positives=runner.false_positives.counts[key],
         skipped=runner.imported.skipped[key],
     )
+
+
+def _rate(told: float | None) -> float | None:
+    """A rate that another site has told, if it can be one."""
+    return told if told is not None and isfinite(told) and told >= 0 else None
 
 
 def _advertisement(

@@ -34,6 +34,7 @@ from culver.overlay import (
     AnnounceGap,
     Append,
     CloseLink,
+    HearGossip,
     Instruction,
     LeaveOverlay,
     Link,
@@ -64,6 +65,7 @@ from culver.site.wide_area.message_traffic import MessageTraffic
 from culver.site.wide_area.overlay_report import report
 from culver.site.wide_area.received_file import ReceivedFile
 from culver.site.wide_area.remote_mailboxes import RemoteMailboxes
+from culver.site.wide_area.site_membership import SiteMembership, neighbours_of
 
 logger = logging.getLogger(__name__)
 
@@ -97,6 +99,7 @@ class OverlayRunner:
         self.refusals: Counter[tuple[str, str]] = Counter()
         self.traffic = MessageTraffic(self.key, self._refuse)
         self.node: OverlayNode
+        self.membership: SiteMembership
         self.mailboxes_of_sites: RemoteMailboxes
         self.links: LinkManager | None = None
         self.advertised_at = 0.0
@@ -141,6 +144,16 @@ class OverlayRunner:
         )
         self.node = OverlayNode(self.key, self.file.boot, self._log.next_offset, positions, settings)
         self.node.restore_meetings(self.file.promised, self.file.floors, self.file.given_anew)
+        self.membership = SiteMembership(
+            self.key,
+            self.file.boot,
+            self.settings,
+            self._link_settings.peers,
+            dict(self.file.addresses),
+            lambda site, body: self._carry_out(self.node.gossip(site, body)),
+            self._refuse,
+            Random(),
+        )
         self._leaving = asyncio.get_running_loop().create_future()
         self._awaited_writes, self._held = 0, []
         self.mailboxes_of_sites = RemoteMailboxes(
@@ -157,11 +170,12 @@ class OverlayRunner:
                     stack.push_async_callback(self._stop)
                     manager = LinkManager(self._link_settings, self.key, self.file.boot, self, Random())
                     self.links = await stack.enter_async_context(manager)
+                    stack.push_async_callback(self._say_farewell)
                     for work in (self._tick, self._store_now_and_then):
                         self._start(work())
                     if not joined.done():
                         joined.set_result(None)
-                    leaving = await self._leaving
+                    leaving = await asyncio.shield(self._leaving)
                 await self._renew(leaving.given_anew)
                 await self._recover()
         except Exception as exc:
@@ -169,6 +183,10 @@ class OverlayRunner:
                 logger.exception("the site is in no overlay until its next start")
             else:
                 joined.set_exception(exc)
+
+    async def _say_farewell(self) -> None:
+        self.membership.leave(self.now())
+        await asyncio.sleep(0)  # links write in the next turn of the loop
 
     async def _renew(self, given_anew: int) -> None:
         """Drop the mailboxes of the other sites, and take a new key: in this order, so that a site that is killed
@@ -323,7 +341,9 @@ class OverlayRunner:
     def opened(self, link: Link) -> None:
         self.traffic.opened(link)
         logger.info("linked with %s at %s", link.peer.key, link.peer.address)
-        self._carry_out(self.node.link_opened(link.number, link.peer.key, link.peer.cost, self.now()))
+        now = self.now()
+        self._carry_out(self.node.link_opened(link.number, link.peer.key, link.peer.cost, now))
+        self.membership.linked(neighbours_of(self.traffic.links.values()), now)
 
     def received(self, link: Link, body: bytes) -> None:
         if self._leaving.done():
@@ -337,7 +357,10 @@ class OverlayRunner:
     def closed(self, link: Link, reason: str) -> None:
         self.traffic.closed(link)
         logger.info("the link with %s at %s is closed: %s", link.peer.key, link.peer.address, reason)
-        self._carry_out(self.node.link_closed(link.number, self.now()))
+        now = self.now()
+        self._carry_out(self.node.link_closed(link.number, now))
+        if link.peer.key not in neighbours_of(self.traffic.links.values()):
+            self.membership.unlinked(link.peer.key, now)
         self._wake_waiters()
 
     def refused(self, address: str, reason: str) -> None:
@@ -369,6 +392,8 @@ class OverlayRunner:
                     self._hold_acknowledgements()
                 case LeaveOverlay():
                     self._leave(each)
+                case HearGossip(source, body):
+                    self.membership.received(source, body, self.now())
                 case Refuse(source, reason, severe):
                     self._refuse(source, reason, severe=severe)
                 case CloseLink(number, reason):
@@ -432,7 +457,10 @@ class OverlayRunner:
         while True:
             await asyncio.sleep(_TICK_SECONDS)
             try:
-                self._carry_out(self.node.tick(self.now()))
+                now = self.now()
+                self._carry_out(self.node.tick(now))
+                if self.links is not None:
+                    self.membership.tick(self.links, self.node.position, now)
             except Exception:
                 logger.exception("the overlay's tick failed and is tried again")
 
@@ -449,6 +477,7 @@ class OverlayRunner:
         async with self._storing:
             node = self.node
             self.file.promised, self.file.floors = node.promised_ends(), node.floors()
+            self.file.addresses = dict(self.membership.addresses)
             await self.file.store(self.imported.floor(), node.incoming.positions())
 
     # --- all of them ----------------------------------------------------------------------------------

@@ -1,7 +1,8 @@
 """How far this site's log is in the logs of the other sites, as a file beside the log: `overlay/received.json`.
 
     {"position": 4100, "positions": {"lyon~01..": 512}, "boot": 17..., "gaps": [...], "gap_count": 1,
-     "promised": {"lyon~01..": 480}, "floors": {"bonn": 4000}, "identity": "9f..", "given_anew": 3900}
+     "promised": {"lyon~01..": 480}, "floors": {"bonn": 4000}, "identity": "9f..", "given_anew": 3900,
+     "addresses": {"lyon~01..": ["127.0.0.1:7402"]}}
 
 The log is the truth: every event of another site carries its origin. The file saves reading all of the log at the
 start: below `position` of the log, `positions` have everything, and from there on the log is read. The log must not
@@ -9,6 +10,8 @@ be trimmed above the stored position before the next file is on disk.
 
 A site that was found on an older copy of its data directory has an `identity` here, which takes the place of the
 registry's in its key: it has given offsets from `given_anew` on twice under its old key.
+
+The `addresses` of other sites are those that gossip has told: a site that finds none of its peers dials them.
 """
 
 import asyncio
@@ -51,6 +54,7 @@ class _Content(msgspec.Struct):
     floors: dict[str, int] = {}
     identity: str = ""
     given_anew: int | None = None
+    addresses: dict[str, tuple[str, ...]] = {}
 
 
 class ReceivedFile:
@@ -67,6 +71,7 @@ class ReceivedFile:
         self.identity = b""
         """Empty where that of the registry counts."""
         self.given_anew: int | None = None
+        self.addresses: dict[str, tuple[str, ...]] = {}
         self.gaps: deque[ReceivedGap] = deque(maxlen=_MOST_GAPS)
         self.gap_count = 0
         self._stored: bytes = b""
@@ -79,6 +84,7 @@ class ReceivedFile:
         self.gap_count = content.gap_count
         self.promised, self.floors = content.promised, content.floors
         self.identity, self.given_anew = bytes.fromhex(content.identity), content.given_anew
+        self.addresses = content.addresses
         # A clock that went back must not lead to numbers that the last run counted up to. Otherwise the clock counts:
         # two runs that begin with the same copy of the file must have different numbers.
         self.boot = now_us if now_us > content.boot else content.boot + _MOST_COUNTED
@@ -130,6 +136,7 @@ class ReceivedFile:
             self.floors,
             self.identity.hex(),
             self.given_anew,
+            self.addresses,
         )
         text = msgspec.json.encode(content)
         if text != self._stored:
