@@ -41,6 +41,7 @@ def predicate(bit: int) -> EncodedPredicate:
 @dataclass
 class Mailbox:
     predicate: EncodedPredicate
+    since: int
     offsets: list[int] = field(default_factory=list)
     read: int = 0
 
@@ -105,7 +106,7 @@ class LinkedNodes:
         node = OverlayNode(key, boot, len(old.log), positions, self.settings)
         for site, mailbox in old.mailboxes.items():
             acknowledged = old.node.outgoing.acknowledged_position(site)
-            node.restore(site, mailbox.predicate, 0, acknowledged)
+            node.restore(site, mailbox.predicate, mailbox.since, acknowledged)
             mailbox.read = sum(offset < acknowledged for offset in mailbox.offsets)
         self.sites[key] = Site(node, old.log, old.mailboxes)
 
@@ -207,9 +208,9 @@ class LinkedNodes:
 
     def register(self, key: str, wanted: Register) -> None:
         site = self[key]
-        mailbox = site.mailboxes.setdefault(wanted.site, Mailbox(wanted.predicate))
-        mailbox.predicate = wanted.predicate
         position = len(site.log)
+        mailbox = site.mailboxes.setdefault(wanted.site, Mailbox(wanted.predicate, position))
+        mailbox.predicate, mailbox.since = wanted.predicate, position
         self.do(key, site.node.registered(wanted.site, wanted.version, wanted.predicate, position, position))
 
 

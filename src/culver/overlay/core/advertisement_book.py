@@ -166,6 +166,10 @@ class AdvertisementBook:
         site.registering, site.registered = 0, version
         site.registered_predicate, site.position = predicate, position
 
+    def in_effect_since(self, key: str) -> int:
+        """The position of this site's log from which the predicate of another site is in effect."""
+        return self.sites[key].position
+
     def applied(self, key: str, version: int, position: int) -> None:
         """A version of this site's own advertisement is in effect at another site, from a position there on. Ignores
         versions that this run has not had."""

@@ -123,13 +123,15 @@ class StreamQuestion(msgspec.Struct, frozen=True, array_like=True, tag=11):
 
 
 class StreamAnswer(msgspec.Struct, frozen=True, array_like=True, tag=12):
-    """Answers a StreamQuestion: the source knew of the destination's log up to `had`."""
+    """Answers a StreamQuestion: the source knew of the destination's log up to `had`. Its advertisement was last said
+    to be in effect there from `promised` on."""
 
     source: str
     destination: str
     hops: Count
     meeting: Count
     had: Count
+    promised: Count = 0
 
 
 class StreamBeginning(msgspec.Struct, frozen=True, array_like=True, tag=7):

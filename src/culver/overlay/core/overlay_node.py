@@ -113,7 +113,9 @@ class OverlayNode:
         self._replaced = ReplacedSites(own)
         self._forgotten = ForgottenSites()
         self._shared_names = SharedNames(own)
-        self._meetings = StreamMeetings(position, self.states, self.outgoing, self._out, self._owed)
+        self._meetings = StreamMeetings(
+            position, self.states, self.outgoing, self._out, self.book.in_effect_since, self._owed
+        )
         self._given_anew: int | None = None
         self._exchange = AdvertisementExchange(
             self.book, self.states, self._out, self.is_gone, self._meetings.__contains__

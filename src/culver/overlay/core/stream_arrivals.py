@@ -54,8 +54,9 @@ class StreamArrivals:
             return  # it asks again
         if message.meeting >= self._meetings.get(source, 0):
             self._meetings[source] = message.meeting
-            had = max(self._incoming.durable(source), self.promised_ends.get(source, 0))
-            self._out.route(StreamAnswer(self._book.own, source, 0, message.meeting, had))
+            promised = self.promised_ends.get(source, 0)
+            had = max(self._incoming.durable(source), promised)
+            self._out.route(StreamAnswer(self._book.own, source, 0, message.meeting, had, promised))
 
     def on_beginning(self, message: StreamBeginning) -> None:
         source, start, reason = message.source, message.start, message.reason

@@ -12,8 +12,9 @@
 
 Nothing of a stream is sent before that. So a site that this run has not met knows nothing of this run, and can have
 nothing beyond its floor: the end that the log had at the start, or at the start of an earlier run, if the two did not
-meet in that one either. A site that has more has met a run that this data directory knows nothing of. Two sites meet
-again when one of them starts again.
+meet in that one either. A site that has more has met a run that this data directory knows nothing of. So has one
+whose advertisement was in effect from a later position on than this site knows. Two sites meet again when one of them
+starts again.
 
 Floors belong to names. A site that takes a new key keeps what it has.
 """
@@ -43,8 +44,9 @@ class Meeting:
 
 
 class StreamMeetings:
-    """`log_start` is the end of the log when the run began. `owed` tells from where on a site may miss something that
-    this site has dropped, and why."""
+    """`log_start` is the end of the log when the run began. `in_effect_since` tells from where on a site's
+    advertisement is in effect here, and `owed` from where on a site may miss something that this one has dropped, and
+    why."""
 
     def __init__(
         self,
@@ -52,12 +54,14 @@ class StreamMeetings:
         states: LinkStates,
         outgoing: OutgoingStreams,
         out: NodeOutbox,
+        in_effect_since: Callable[[str], int],
         owed: Callable[[str], tuple[int, str] | None],
     ) -> None:
         self._log_start = log_start
         self._states = states
         self._outgoing = outgoing
         self._out = out
+        self._in_effect_since = in_effect_since
         self._owed = owed
         self._names_met: set[str] = set()
         self.current: dict[str, Meeting] = {}
@@ -99,8 +103,14 @@ class StreamMeetings:
         meeting = self.of(site, message.meeting)
         if meeting is None or meeting.is_answered:
             return
+        reason = ""
         if had > meeting.floor:
             reason = f"{name_of(site)} has its log up to {had}, and this copy of it ended at {meeting.floor}"
+        elif message.promised > self._in_effect_since(site):
+            reason = (
+                f"this copy does not have what {name_of(site)} subscribed to at position {message.promised}"
+            )
+        if reason:
             self._out.append(LeaveOverlay(meeting.floor, reason))
             return
         meeting.is_answered = True

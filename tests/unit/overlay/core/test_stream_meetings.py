@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 
@@ -24,7 +25,7 @@ from culver.overlay.core.overlay_messages import (
     StreamQuestion,
 )
 from culver.overlay.core.overlay_node import FORGOTTEN
-from support.linked_nodes import BONN, EVERYTHING, LYON, PARIS, LinkedNodes, gaps
+from support.linked_nodes import BONN, EVERYTHING, LYON, PARIS, LinkedNodes, gaps, predicate
 
 LYON_2 = site_key("lyon", bytes([2] * 8))
 PARIS_2 = site_key("paris", bytes([2] * 8))
@@ -434,3 +435,16 @@ def test_a_floor_belongs_to_a_name(pair: LinkedNodes) -> None:
 
 def test_link_states_tell_the_run(pair: LinkedNodes) -> None:
     assert {each.run for each in pair[PARIS].sent(LinkState) if isinstance(each, LinkState)} == {1}
+
+
+def test_a_copy_from_before_a_subscription_is_noticed_though_the_log_is_as_long(pair: LinkedNodes) -> None:
+    before = replace(pair[PARIS].mailboxes[LYON])
+    pair.advertise(LYON, predicate(5))
+    assert pair[LYON].node.book.in_effect_from(PARIS, pair[LYON].node.book.version) == 3
+    pair[PARIS].mailboxes[LYON] = before
+    restore(pair, PARIS, 3, boot=9)
+    pair.publish(PARIS, b"3")
+    pair.link(PARIS, LYON)
+    pair.settle()
+    assert leaves(pair, PARIS) == [3]
+    assert pair[LYON].imported(PARIS) == [b"0", b"1", b"2"]
