@@ -218,6 +218,23 @@ class OutgoingStreams:
             stream.sent = position
         return True
 
+    def land(self, site: str, position: int, now: float) -> None:
+        """What was sent below a position has arrived, though it is not acknowledged yet."""
+        stream = self._streams.get(site)
+        if stream is not None and stream.flights and stream.flights[0].end <= position:
+            stream.land(position, now)
+
+    def go_to(self, site: str, position: int) -> int:
+        """Go on from a position, or from what is acknowledged, if that is more. Returns the position from which the
+        mailbox must be read again."""
+        stream = self._streams[site]
+        stream.restart()
+        stream.sent = max(position, stream.acknowledged)
+        return stream.sent
+
+    def sent_position(self, site: str) -> int:
+        return self._streams[site].sent
+
     def resend(self, site: str, now: float) -> int | None:
         """The site misses something behind what it has acknowledged. Returns the position from which its mailbox must
         be read again; None where that happened a moment ago, and what was sent then may still arrive."""

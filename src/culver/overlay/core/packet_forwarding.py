@@ -5,8 +5,8 @@
         next hop oslo    oslo           ->  one copy to oslo, for {oslo}
 
 A packet carries the set of its destinations, and each site divides the set by the next hop in the tree of the
-packet's origin. A broadcast packet goes to all sites behind this one in that tree, whatever its destinations (section
-2.3).
+packet's origin, or of the site that carries it for its origin. A broadcast packet goes to all sites behind this one
+in that tree, whatever its destinations (section 2.3).
 """
 
 from collections.abc import Mapping
@@ -39,12 +39,20 @@ class PacketForwarding:
         self._neighbours = neighbours
         self._threshold = broadcast_threshold
 
-    def send(self, window: WindowPacket) -> list[SendMessage | Refuse]:
-        """Send a packet of this site's own."""
+    def send(self, window: WindowPacket, origin: str | None = None) -> list[SendMessage | Refuse]:
+        """Send a packet of this site's own; or, with an `origin`, one that this site carries for that one."""
+        own = self._states.own
         others = sum(1 for _ in self._states.reachable())
-        broadcast = len(window.streams) > self._threshold * others
         packet = Packet(
-            self._states.own, window.window, 0, b"", (), window.offsets, window.payloads, broadcast
+            origin or own,
+            window.window,
+            0,
+            b"",
+            (),
+            window.offsets,
+            window.payloads,
+            broadcast=len(window.streams) > self._threshold * others,
+            carrier=own if origin else "",
         )
         return self._divide(packet, window.streams, came_from=None)
 
@@ -57,9 +65,9 @@ class PacketForwarding:
             raise PacketRefused(peer, "a packet for a site number that was never told") from None
         if len(sites) != len(packet.streams) or len(packet.offsets) != len(packet.payloads):
             raise PacketRefused(peer, "a packet whose parts do not fit together")
-        if packet.origin == self._states.own:
+        if packet.root == self._states.own:
             raise PacketRefused(peer, "a packet of this site's own came back")
-        if packet.origin not in self._states.states:
+        if packet.origin not in self._states.states or packet.root not in self._states.states:
             raise PacketRefused(peer, "a packet of an unknown origin")
         if packet.hops >= MOST_HOPS:
             raise PacketRefused(packet.origin, "a packet in a loop")
@@ -70,7 +78,7 @@ class PacketForwarding:
     ) -> list[SendMessage | Refuse]:
         """Send a packet on that came on a link, to those of its destinations that are not this site."""
         peer = self._neighbours[link].site
-        if packet.broadcast and self._states.parent(packet.origin) != peer:
+        if packet.broadcast and self._states.parent(packet.root) != peer:
             # Sites that see different graphs for a moment would multiply it (reverse-path forwarding).
             return [Refuse(packet.origin, "a broadcast packet that came another way")]
         return self._divide(packet, streams, came_from=peer)
@@ -83,10 +91,10 @@ class PacketForwarding:
         if packet.broadcast:
             # Only sites that exist get numbers, whatever a neighbour makes up.
             known = {site: part for site, part in streams.items() if self._states.reaches(site)}
-            parts = dict.fromkeys(self._states.children(packet.origin), known)
+            parts = dict.fromkeys(self._states.children(packet.root), known)
         else:
             for site, part in streams.items():
-                parts.setdefault(self._states.next_hop_of(packet.origin, site), {})[site] = part
+                parts.setdefault(self._states.next_hop_of(packet.root, site), {})[site] = part
         for neighbour, behind in parts.items():
             link = None if neighbour in (None, came_from) else self._neighbours.link_to(neighbour)
             if link is None:

@@ -241,3 +241,25 @@ def test_a_closed_stream_takes_nothing() -> None:
     assert streams.reach(LYON, True) is None
     assert not streams.acknowledge(LYON, 1, 0.0)
     assert streams.resend(LYON, 0.0) is None
+
+
+def test_what_has_arrived_makes_room_before_it_is_acknowledged() -> None:
+    streams = OutgoingStreams()
+    streams.open(LYON, 0, 0)
+    streams.reach(LYON, True)
+    streams.offer(LYON, streams.generation(LYON), [(0, b"a"), (1, b"b")])
+    streams.flush(1.0)
+    assert streams.backlog(LYON)[0] > 0
+    streams.land(LYON, 2, 1.1)
+    assert streams.backlog(LYON)[0] == 0
+    assert streams.acknowledged_position(LYON) == 0
+    assert streams.sent_position(LYON) == 2
+
+
+def test_a_stream_goes_on_from_a_position_but_not_from_before_what_is_acknowledged() -> None:
+    streams = OutgoingStreams()
+    streams.open(LYON, 5, 0)
+    generation = streams.generation(LYON)
+    assert streams.go_to(LYON, 8) == streams.sent_position(LYON) == 8
+    assert streams.go_to(LYON, 2) == 5
+    assert streams.generation(LYON) == generation + 2

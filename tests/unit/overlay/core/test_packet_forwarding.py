@@ -108,3 +108,23 @@ def test_a_wrong_packet_is_refused(wrong: Packet, source: str, reason: str) -> N
     with pytest.raises(PacketRefused, match=reason) as refused:
         forwarding.destinations(2, wrong)
     assert refused.value.source == source
+
+
+def test_a_packet_that_a_site_carries_for_another_follows_the_tree_of_the_carrier() -> None:
+    forwarding, neighbours = forwarding_at(LYON)
+    carried = Packet(OSLO, 5, 1, b"\1", (PART,), (9,), (b"e",), carrier=LYON)
+    assert forwarding.send(window(BONN), OSLO) == [
+        SendMessage(1, SiteNumbers(0, (BONN,))),
+        SendMessage(1, carried),
+    ]
+    neighbours[2].numbers.learn(SiteNumbers(0, (BONN,)))
+    with pytest.raises(PacketRefused, match="this site's own came back"):
+        forwarding.destinations(2, carried)
+
+
+def test_a_packet_of_this_site_that_another_one_carries_may_pass_through() -> None:
+    forwarding, neighbours = forwarding_at(LYON)
+    neighbours[2].numbers.learn(SiteNumbers(0, (BONN,)))
+    carried = Packet(LYON, 5, 1, b"\1", (PART,), (9,), (b"e",), carrier=PARIS)
+    streams = forwarding.destinations(2, carried)
+    assert [each for each in forwarding.forward(2, carried, streams) if isinstance(each, Refuse)] == []
