@@ -1,0 +1,199 @@
+"""Which cluster this site is in, and the predicates of the others there.
+
+    known sites        all that were ever heard of, dead or alive, and not forgotten
+    layout             worked out from them, once they have not changed for a second
+    mates              the other sites of this cluster: they know this site's predicate, and it knows theirs
+
+Sites may disagree about the layout for a while. That costs time, and nothing else: claims decide who gets what.
+"""
+
+import math
+from collections.abc import Collection, Iterable
+
+from culver.errors import InvalidFilter
+from culver.matching import NOTHING, EncodedPredicate
+from culver.overlay.clusters.carriage import ClusterMatcher
+from culver.overlay.clusters.cluster_instructions import ClusterOutbox, StoreAdvertisement
+from culver.overlay.clusters.cluster_layout import ClusterLayout
+from culver.overlay.clusters.cluster_messages import AdvertisementStored, Claim, MemberAdvertisement
+from culver.overlay.clusters.member_streams import MemberClaims
+from culver.overlay.core.link_states import LinkStates
+
+_SETTLE_SECONDS = 1.0
+_REPEAT_SECONDS = 1.0
+# Mates that have not stored an advertisement after so long are not waited for.
+_PATIENCE_SECONDS = 2.0
+_KEPT_SECONDS = 10.0
+_NEVER = float("-inf")
+
+
+class ClusterMembership:
+    """`clusters` is how many clusters there are; 0 stands for about the square root of the number of sites."""
+
+    def __init__(self, states: LinkStates, clusters: int, claims: MemberClaims, out: ClusterOutbox) -> None:
+        self._states = states
+        self._clusters = clusters
+        self._claims = claims
+        self._out = out
+        self._known: frozenset[str] = frozenset()
+        self._known_since = _NEVER
+        self.layout: ClusterLayout | None = None
+        # What each mate has stored of this site's advertisement, and when it was last told.
+        self._stored: dict[str, int] = {}
+        self._told: dict[str, tuple[int, float]] = {}
+        self._changed_at = _NEVER
+        self._claimed: dict[str, tuple[Claim, float]] = {}
+
+    def look(self, known: frozenset[str], now: float) -> bool:
+        """Work out a new layout if other sites are known, and have been for a while. Returns whether it is new."""
+        if known != self._known:
+            self._known, self._known_since = known, now
+        is_new = self.layout is None or frozenset(self.layout.brokers) != known
+        if not is_new or now - self._known_since < _SETTLE_SECONDS:
+            return False
+        self.layout = ClusterLayout(known, self._clusters or round(math.sqrt(len(known))))
+        self._changed_at = now
+        return True
+
+    @property
+    def cluster(self) -> int | None:
+        """This site's own cluster; None while that is not known."""
+        return None if self.layout is None else self.layout.cluster_of(self._states.own)
+
+    @property
+    def mates(self) -> list[str]:
+        """The other sites of the cluster."""
+        if self.layout is None or self.cluster is None:
+            return []
+        return [site for site in self.layout.members(self.cluster) if site != self._states.own]
+
+    def candidates(self, cluster: int, members: Collection[str]) -> list[str]:
+        """The sites that may carry a cluster for this one: those of the layout, its own ring first, and then whoever
+        has claimed to be a member."""
+        found: list[str] = []
+        if self.layout is not None and cluster < self.layout.clusters:
+            found += self.layout.contacts(self._states.own, cluster)
+        return list(dict.fromkeys([*found, *sorted(members)]))
+
+    # --- this site's own predicate --------------------------------------------------------------------
+
+    def changed(self, now: float) -> None:
+        """This site advertises another predicate."""
+        self._changed_at = now
+        self.share(now)
+
+    def share(self, now: float) -> None:
+        """Give the own predicate to all mates that can be reached, again every second until they have stored it."""
+        version = self._claims.version
+        for site in self.mates:
+            told, told_at = self._told.get(site, (-1, _NEVER))
+            if self._stored.get(site) == version or not self._states.reaches(site):
+                continue
+            if told != version or now - told_at >= _REPEAT_SECONDS:
+                self._told[site] = version, now
+                self._out.say(site, self.own_advertisement())
+
+    def own_advertisement(self) -> MemberAdvertisement:
+        return MemberAdvertisement(self._states.own, self._claims.version, self._claims.predicate.text)
+
+    def stored(self, site: str, version: int) -> None:
+        """A mate has a version on disk."""
+        self._stored[site] = version
+
+    def claim(self, origins: Iterable[str], now: float) -> None:
+        """Claim at every origin that has not answered, again every second. Waits until the mates know the predicate,
+        as far as they answer."""
+        cluster = self.cluster
+        if cluster is None or not self._claims.is_advertised or not self._is_shared(now):
+            return
+        claim = Claim(self._claims.version, cluster, self._claims.predicate != NOTHING)
+        for origin in origins:
+            if self._claims.is_answered(origin, cluster):
+                continue
+            said, said_at = self._claimed.get(origin, (None, _NEVER))
+            if said != claim or now - said_at >= _REPEAT_SECONDS:
+                self._claimed[origin] = claim, now
+                self._out.say(origin, claim)
+
+    def _is_shared(self, now: float) -> bool:
+        if now - self._changed_at >= _PATIENCE_SECONDS:
+            return True
+        waiting = (site for site in self.mates if self._states.reaches(site))
+        return all(self._stored.get(site) == self._claims.version for site in waiting)
+
+    def forget(self, site: str) -> None:
+        self._stored.pop(site, None)
+        self._told.pop(site, None)
+        self._claimed.pop(site, None)
+
+
+class PredicateShelf:
+    """The predicates of this site and of others in its clusters, at hand for matching. `versions` says which."""
+
+    def __init__(self, own: str, matcher: ClusterMatcher, out: ClusterOutbox) -> None:
+        self._own = own
+        self._matcher = matcher
+        self._out = out
+        self.versions: dict[str, int] = {}
+        self._predicates: dict[str, EncodedPredicate] = {}
+        self._stored: dict[str, int] = {}
+        self._wanted_at: dict[str, float] = {}
+
+    def __contains__(self, site: str) -> bool:
+        return site in self.versions
+
+    def sites(self) -> list[str]:
+        """The other sites whose predicates are known."""
+        return [site for site in self.versions if site != self._own]
+
+    def restore(self, site: str, version: int, predicate: EncodedPredicate) -> None:
+        self._put(site, version, predicate)
+        self._stored[site] = version
+
+    def put_own(self, version: int, predicate: EncodedPredicate) -> None:
+        self._put(self._own, version, predicate)
+
+    def take(self, source: str, message: MemberAdvertisement) -> None:
+        """Take a predicate, and have it stored if it is new. The site itself hears when it is."""
+        site = message.site
+        if message.version > self.versions.get(site, -1):
+            try:
+                predicate = EncodedPredicate.parse(message.predicate)
+            except InvalidFilter as exc:
+                self._out.refuse(source, f"an advertisement that cannot be taken: {exc.message}")
+                return
+            self._put(site, message.version, predicate)
+            self._out.append(StoreAdvertisement(site, message.version, predicate))
+        elif source == site and self._stored.get(site) == message.version:
+            self._out.say(site, AdvertisementStored(message.version))
+
+    def stored(self, site: str, version: int) -> None:
+        if self.versions.get(site) == version:
+            self._stored[site] = version
+            self._out.say(site, AdvertisementStored(version))
+
+    def copy_for(self, site: str) -> MemberAdvertisement | None:
+        """The advertisement of a site, to pass it on."""
+        if site not in self.versions:
+            return None
+        return MemberAdvertisement(site, self.versions[site], self._predicates[site].text)
+
+    def prune(self, wanted: Collection[str], now: float) -> None:
+        """Drop the predicates of sites that have not been wanted for a while."""
+        for site in self.sites():
+            if site in wanted:
+                self._wanted_at[site] = now
+            elif now - self._wanted_at.setdefault(site, now) >= _KEPT_SECONDS:
+                self.drop(site)
+
+    def drop(self, site: str) -> None:
+        if self.versions.pop(site, None) is not None:
+            del self._predicates[site]
+            self._stored.pop(site, None)
+            self._wanted_at.pop(site, None)
+            self._matcher.change(site, None)
+            self._out.append(StoreAdvertisement(site, 0, None))
+
+    def _put(self, site: str, version: int, predicate: EncodedPredicate) -> None:
+        self.versions[site], self._predicates[site] = version, predicate
+        self._matcher.change(site, predicate)

@@ -1,0 +1,189 @@
+"""The messages between sites that route by clusters. Each travels in a ClusterNote, hop by hop, to one site.
+
+    member                      mates of its cluster
+      | MemberAdvertisement 8 ---->  stored on disk
+      | <---- AdvertisementStored 8
+      |
+      |                         origin, every one
+      | Claim 8, cluster 2 ------->  stored on disk, in effect from the end of the log on
+      | <------------- ClaimAnswer     position 512
+
+    origin                      carrier                            member of the cluster
+      | CarrierTerms 31 ---------> |                                  |
+      | <-- CarriageReport 31      | StreamNews --------------------> |   "what do you have?"
+      |                            | <--------------- MemberPosition  |
+      | Packet, carries ---------> | Packet, carrier ---------------> |   appends what is matched
+      | <-- CarriageReport 31      | <--------------- MemberPosition  |
+      | CarriageGap -------------> | MemberGap ---------------------> |   announces it
+
+A carrier that lacks the predicate of a member asks with AdvertisementWanted, and a site that does not want to carry a
+cluster answers the terms with CarrierRefusal. Everything may be lost: whoever waits asks again every second.
+"""
+
+import msgspec
+
+from culver.overlay.core.overlay_messages import Count, OverlayMessage
+
+MOST_CLUSTER = 4096
+"""No overlay has so many clusters: an overlay has at most as many as sites."""
+
+ANY_VERSION = 1 << 62
+
+
+class MemberAdvertisement(msgspec.Struct, frozen=True, array_like=True, tag=21):
+    """The encoded predicate of a site, for those of its cluster. The sender may pass on that of another."""
+
+    site: str
+    version: Count
+    predicate: str
+
+
+class AdvertisementStored(msgspec.Struct, frozen=True, array_like=True, tag=22):
+    """The sender has this version of the receiver's advertisement on disk."""
+
+    version: Count
+
+
+class AdvertisementWanted(msgspec.Struct, frozen=True, array_like=True, tag=23):
+    site: str
+
+
+class Claim(msgspec.Struct, frozen=True, array_like=True, tag=24):
+    """The sender wants the receiver's events through a cluster, as its advertisement of that version asks for; no
+    event at all if it is not `active`."""
+
+    version: Count
+    cluster: Count
+    active: bool
+
+
+class ClaimAnswer(msgspec.Struct, frozen=True, array_like=True, tag=25):
+    """The claim with that version is on disk, and in effect from `position` on; `before`, it was another version.
+    The member is in `cluster`. Its first claim was made at `begun`. The sender may have dropped events from
+    `missing_from` on that were for the member, or for its predecessor, for that `reason`."""
+
+    version: Count
+    before: Count
+    position: Count
+    begun: Count
+    cluster: Count
+    missing_from: Count | None
+    reason: str
+
+
+class TermsMember(msgspec.Struct, frozen=True, array_like=True):
+    """A member of a cluster, as its claim says. `version` is in effect from `position` on. What is for the member
+    comes through this cluster from `since` on: before, it had claimed nothing, or was in one that it is leaving. From
+    `until` on it comes through another one, unless that is 0."""
+
+    site: str
+    version: Count
+    position: Count
+    since: Count
+    until: Count
+
+
+class CarrierTerms(msgspec.Struct, frozen=True, array_like=True, tag=26):
+    """The sender, an origin, asks the receiver to carry its events to the members of a cluster. A higher `number`
+    replaces a lower one. All members have what is for them below `floor`, the cursor of the cluster; most of them
+    have it below `start`, where the stream goes on."""
+
+    number: Count
+    cluster: Count
+    start: Count
+    floor: Count
+    members: tuple[TermsMember, ...]
+
+
+class CarrierRefusal(msgspec.Struct, frozen=True, array_like=True, tag=27):
+    number: Count
+    cluster: Count
+
+
+class CarriageReport(msgspec.Struct, frozen=True, array_like=True, tag=28):
+    """All members under the terms of that number have what is for them below `position`. Those that can be reached
+    now have it below `carried`. The carrier wants the stream `again` from a position, where that is not None. The
+    `finished` members have everything up to their `until`."""
+
+    number: Count
+    cluster: Count
+    position: Count
+    carried: Count
+    again: Count | None
+    finished: tuple[str, ...]
+
+
+class CarriageGap(msgspec.Struct, frozen=True, array_like=True, tag=29):
+    """The origin no longer has what is in `[start, end)`."""
+
+    cluster: Count
+    start: Count
+    end: Count
+    reason: str
+
+
+class StreamNews(msgspec.Struct, frozen=True, array_like=True, tag=30):
+    """Whoever has everything of the origin below `given` has everything below `position` too: nothing in between is
+    for the receiver, as that `version` of its advertisement has it. The receiver says what it has."""
+
+    origin: str
+    version: Count
+    given: Count
+    position: Count
+
+
+class MemberPosition(msgspec.Struct, frozen=True, array_like=True, tag=31):
+    """The sender has everything of the origin below `position` that is for it, on disk. With `wants_more` it has
+    missed something, and wants it again from there."""
+
+    origin: str
+    position: Count
+    wants_more: bool
+
+
+class MemberGap(msgspec.Struct, frozen=True, array_like=True, tag=32):
+    """The origin no longer has what is in `[start, end)`. The receiver has everything before it."""
+
+    origin: str
+    start: Count
+    end: Count
+    reason: str
+
+
+ClusterBody = (
+    MemberAdvertisement
+    | AdvertisementStored
+    | AdvertisementWanted
+    | Claim
+    | ClaimAnswer
+    | CarrierTerms
+    | CarrierRefusal
+    | CarriageReport
+    | CarriageGap
+    | StreamNews
+    | MemberPosition
+    | MemberGap
+)
+
+
+class ClusterNote(msgspec.Struct, frozen=True, array_like=True, tag=20):
+    source: str
+    destination: str
+    hops: Count
+    body: ClusterBody
+
+
+ClusterFrame = OverlayMessage | ClusterNote
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(ClusterFrame)
+
+
+def encode_frame(frame: ClusterFrame) -> bytes:
+    return _encoder.encode(frame)
+
+
+def decode_frame(body: bytes) -> ClusterFrame:
+    """Raises msgspec.DecodeError for anything that is no frame."""
+    frame: ClusterFrame = _decoder.decode(body)
+    return frame

@@ -1,0 +1,511 @@
+"""One site of an overlay that routes by clusters (Jafarpour and others, section 2). No input or output.
+
+    publisher -> paris          ring phase: one stream for each cluster, to its carrier
+                  |  |  |
+                  |  |  +-----> paris, the carrier of its own cluster
+                  |  +--------> lyon, a site of cluster 1      cluster phase: match, and send to who wants it
+                  +-----------> oslo, a site of cluster 2 -----> bonn, rome
+
+The predicate of a site is known to the sites of its cluster only, and an event is matched once in each cluster. The
+log of the origin is the only store. It has a mailbox and a cursor for each cluster, which moves when every member has
+what is for it. The carrier keeps nothing, so it may die at any moment: another one takes its place.
+
+    links      opened, closed, received                       -->  SendMessage, SendNote, CloseLink
+    catalogue  advertise; registered; advertisement_stored;   -->  Register, Unregister, StoreAdvertisement,
+               claims_stored                                       StoreClaims
+    mailboxes  offered, for every cluster                     -->  MoveCursor, Rewind
+    log        appended                                       -->  Append, AnnounceGap
+
+Each part of a site's work is a module: `cluster_membership` (which cluster, and whose predicates), `member_streams`
+(what it gets), `cluster_origin` (what it sends), `carriage` (what it carries for others).
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+from culver.matching import NOTHING, EncodedPredicate
+from culver.overlay.clusters.carriage import ClusterMatcher
+from culver.overlay.clusters.carriage_table import CarriageTable
+from culver.overlay.clusters.cluster_instructions import (
+    ClusterInstruction,
+    ClusterOutbox,
+    MemberClaim,
+)
+from culver.overlay.clusters.cluster_membership import ClusterMembership, PredicateShelf
+from culver.overlay.clusters.cluster_messages import (
+    MOST_CLUSTER,
+    AdvertisementStored,
+    AdvertisementWanted,
+    CarriageGap,
+    CarriageReport,
+    CarrierRefusal,
+    CarrierTerms,
+    Claim,
+    ClaimAnswer,
+    ClusterBody,
+    ClusterFrame,
+    ClusterNote,
+    MemberAdvertisement,
+    MemberGap,
+    MemberPosition,
+    StreamNews,
+)
+from culver.overlay.clusters.cluster_origin import ClusterOrigin
+from culver.overlay.clusters.link_flood import LinkFlood
+from culver.overlay.clusters.member_streams import MemberClaims, MemberStreams
+from culver.overlay.core.incoming_streams import IncomingStreams
+from culver.overlay.core.link_states import LinkStates
+from culver.overlay.core.neighbours import Neighbours
+from culver.overlay.core.node_instructions import AnnounceGap, CloseLink
+from culver.overlay.core.outgoing_streams import Offered, OutgoingStreams, WindowPacket
+from culver.overlay.core.overlay_messages import MOST_HOPS, LinkState, Packet, SiteNumbers, StreamPart
+from culver.overlay.core.overlay_node import FORGOTTEN
+from culver.overlay.core.packet_forwarding import PacketForwarding, PacketRefused
+from culver.overlay.core.replaced_sites import ForgottenSites, ReplacedSites, SharedNames, shared_name_text
+from culver.overlay.site_keys import is_site_key, name_of
+
+_CHECK_SECONDS = 1.0
+REMOVED = "this site was forgotten there"
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSettings:
+    """`clusters` is how many clusters there are; 0 stands for about the square root of the number of sites."""
+
+    clusters: int = 0
+    most_sites: int = 1024
+
+
+class ClusterNode:
+    """`boot` is a number above 0 that no earlier run of the site has reached, such as the time in microseconds.
+    `positions` are those that the log has reached in other sites' logs. Every method returns instructions, to be
+    carried out in their order. The owner keeps `position`, the end of the log, up to date."""
+
+    def __init__(
+        self,
+        own: str,
+        boot: int,
+        position: int,
+        positions: Mapping[str, int],
+        settings: ClusterSettings,
+        matcher: ClusterMatcher,
+    ) -> None:
+        self.own = own
+        self.position = position
+        self.states = LinkStates(own)
+        self.book = MemberClaims(boot)
+        self._settings = settings
+        self._boot = boot
+        self._now = 0.0
+        self._neighbours = Neighbours()
+        self._out = ClusterOutbox(self.states, self._neighbours)
+        self._flood = LinkFlood(self.states, self._neighbours, self._out, boot, settings.most_sites)
+        self._forwarding = PacketForwarding(self.states, self._neighbours, broadcast_threshold=1.0)
+        self.shelf = PredicateShelf(own, matcher, self._out)
+        self.membership = ClusterMembership(self.states, settings.clusters, self.book, self._out)
+        self._members = MemberStreams(positions, self.book, self._out)
+        self.origin = ClusterOrigin(
+            self.states, self._out, boot, settings.most_sites, self.membership.candidates
+        )
+        self.table = CarriageTable(self.states, matcher, self.shelf, self._out, boot, self._send_on)
+        self._replaced = ReplacedSites(own)
+        self._forgotten = ForgottenSites()
+        self._shared_names = SharedNames(own)
+        self._known_ends: dict[str, int] = {}
+        self._claims_are_due = False
+        self._reached: set[str] = set()
+        self._checked_at = float("-inf")
+        self._is_started = False
+        self.shelf.put_own(boot, NOTHING)
+        self._flood.originate(position)
+
+    @property
+    def incoming(self) -> IncomingStreams:
+        return self._members.incoming
+
+    @property
+    def outgoing(self) -> OutgoingStreams:
+        return self.origin.outgoing
+
+    # --- what an earlier run has left -----------------------------------------------------------------
+
+    def restore(
+        self,
+        site: str,
+        predicate: EncodedPredicate,
+        position: int,
+        acknowledged: int,
+        begun: int | None = None,
+    ) -> None:
+        """Take note, before anything else, of a mailbox from an earlier run. `site` is the key of its cluster."""
+        self.origin.restore(site, acknowledged, begun)
+
+    def restore_claims(self, claims: Iterable[MemberClaim]) -> None:
+        """Take note, before anything else, of the claims of the last StoreClaims."""
+        self.origin.ledger.restore(claims)
+
+    def restore_advertisement(self, site: str, version: int, predicate: EncodedPredicate) -> None:
+        """Take note, before anything else, of what a StoreAdvertisement has stored."""
+        self.shelf.restore(site, version, predicate)
+
+    def restore_meetings(
+        self, promised_ends: Mapping[str, int], floors: Mapping[str, int], given_anew: int | None = None
+    ) -> None:
+        """Take note, before anything else, of the `promised_ends` of an earlier run."""
+        self._members.promised_ends.update(promised_ends)
+
+    def promised_ends(self) -> dict[str, int]:
+        """The positions in other sites' logs of which this site was promised something."""
+        return dict(self._members.promised_ends)
+
+    def floors(self) -> dict[str, int]:
+        return {}
+
+    # --- links ----------------------------------------------------------------------------------------
+
+    def link_opened(self, link: int, peer: str, cost: int, now: float) -> list[ClusterInstruction]:
+        self._now = now
+        self._neighbours.open(link, peer, cost)
+        self._flood.tell(link, now)
+        self._links_changed()
+        return self._done()
+
+    def link_closed(self, link: int, now: float) -> list[ClusterInstruction]:
+        self._now = now
+        peer = self._neighbours.close(link)
+        if peer is not None:
+            other = self._neighbours.link_to(peer)
+            if other is not None:  # what was under way on the closed link may be lost
+                self._flood.tell(other, now)
+            self._links_changed()
+        return self._done()
+
+    def received(self, link: int, message: ClusterFrame, now: float) -> list[ClusterInstruction]:
+        """Take a message of a neighbour. What is wrong with it is refused, and changes nothing."""
+        self._now = now
+        if link not in self._neighbours:
+            return []
+        peer = self._neighbours[link].site
+        match message:
+            case Packet():
+                self._on_packet(link, message)
+            case ClusterNote():
+                self._on_note(peer, message)
+            case LinkState():
+                self._on_link_state(link, message)
+            case SiteNumbers():
+                if not self._neighbours[link].numbers.learn(message):
+                    # No later number would be right either. A new link begins at 0.
+                    self._out.refuse(peer, "site numbers out of turn")
+                    self._out.append(CloseLink(link, "site numbers out of turn"))
+            case _:
+                self._out.refuse(peer, "a message of another way of routing")
+        return self._done()
+
+    def _links_changed(self) -> None:
+        self._flood.originate(self.position)
+        self._graph_changed()
+
+    def _on_link_state(self, link: int, state: LinkState) -> None:
+        changes, before = self.states.changes, self.states.states.get(state.site)
+        if not self._flood.take(link, state, self._now):
+            return
+        self._heard_position(state.site, state.position)
+        if self.states.changes != changes or before is None or before.run != state.run:
+            self._graph_changed()
+
+    def _graph_changed(self) -> None:
+        self._forgotten.look(self.states)
+        reached = set(self.states.reachable())
+        for origin in reached - self._reached:
+            # It may have forgotten this site meanwhile.
+            self.book.ask_again(origin)
+        self._reached = reached
+        self._claims_are_due = True
+        known = dict.fromkeys(
+            [
+                *self.states.states,
+                *self.origin.ledger.claims,
+                *self.book.sites,
+                *self.incoming.positions(),
+                *self._members.promised_ends,
+            ]
+        )
+        for site in self._replaced.look(self.states, known):
+            self._let_go(site)
+        self.origin.streams.look(self._now)
+        self.table.look(self._now)
+
+    # --- this site as a member ------------------------------------------------------------------------
+
+    def advertise(self, predicate: EncodedPredicate) -> list[ClusterInstruction]:
+        """This site's own subscribers want what the predicate matches, from now on. Nothing is claimed before."""
+        if self.book.change(predicate):
+            self._advertised()
+        return self._done()
+
+    def in_effect_from(self, origin: str, version: int) -> int | None:
+        """The position of an origin's log from which a version of the own advertisement is in effect."""
+        return self.book.in_effect_from(origin, version)
+
+    def _advertised(self) -> None:
+        self.shelf.put_own(self.book.version, self.book.predicate)
+        self.membership.changed(self._now)
+        self._claims_are_due = True
+
+    def _on_answer(self, origin: str, answer: ClaimAnswer) -> None:
+        self._heard_position(origin, answer.position)
+        if answer.version > self.book.version:
+            self.book.go_beyond(answer.version)
+            self._advertised()
+        else:
+            self._members.on_answer(origin, answer)
+
+    def advertisement_stored(self, site: str, version: int) -> list[ClusterInstruction]:
+        """A StoreAdvertisement is carried out."""
+        self.shelf.stored(site, version)
+        return self._done()
+
+    def appended(self, origin: str, end: int) -> list[ClusterInstruction]:
+        """An Append is carried out: its events are on disk."""
+        self._members.appended(origin, end)
+        return self._done()
+
+    def append_failed(self, origin: str) -> list[ClusterInstruction]:
+        """An Append could not be carried out. The stream comes again, because nothing is acknowledged."""
+        self._members.append_failed(origin)
+        return self._done()
+
+    # --- this site as an origin -----------------------------------------------------------------------
+
+    def registered(
+        self, site: str, version: int, predicate: EncodedPredicate, position: int, acknowledged: int
+    ) -> list[ClusterInstruction]:
+        """A Register is carried out: the mailbox of a cluster takes events from `position` on."""
+        self.origin.registered(site, acknowledged)
+        return self._done()
+
+    def registration_failed(self, site: str) -> list[ClusterInstruction]:
+        """A Register could not be carried out now; it comes again."""
+        self.origin.registration_failed(site)
+        return []
+
+    def claims_stored(self, number: int) -> list[ClusterInstruction]:
+        """A StoreClaims is carried out: its claims are in effect."""
+        for member in self.origin.claims_stored(number, self._now):
+            self._replaced.told(member)
+            self._forgotten.told(member)
+        return self._done()
+
+    def claims_failed(self, number: int) -> list[ClusterInstruction]:
+        """A StoreClaims could not be carried out; the next `tick` asks again."""
+        self.origin.ledger.failed(number)
+        return []
+
+    def _on_claim(self, member: str, claim: Claim) -> None:
+        if claim.cluster >= MOST_CLUSTER:
+            self._out.refuse(member, "a claim to a cluster that no overlay has")
+            return
+        found = (self._replaced.owed(member), FORGOTTEN), (self._forgotten.owed(member), REMOVED)
+        owed = next(((position, why) for position, why in found if position is not None), None)
+        self.origin.on_claim(member, claim, owed)
+
+    def offered(self, site: str, generation: int, items: Iterable[Offered]) -> None:
+        """Take what a cluster's mailbox has next. `flush` sends it: offers of one moment share packets."""
+        self.outgoing.offer(site, generation, items)
+
+    def flush(self, now: float) -> list[ClusterInstruction]:
+        """Send what is offered, as far as it may be under way."""
+        self._now = now
+        for packet, own in self.origin.flush(now):
+            if packet.streams:
+                self._out.extend(self._forwarding.send(packet))
+            if own is not None:
+                self.table.on_part(self.own, packet.window, own, packet.offsets, packet.payloads, now)
+        return self._done()
+
+    # --- this site as a carrier -----------------------------------------------------------------------
+
+    def _send_on(self, origin: str, packet: WindowPacket) -> None:
+        """Send events of an origin on to members of a cluster."""
+        parts = dict(packet.streams)
+        own = parts.pop(self.own, None)
+        if parts:
+            sent = WindowPacket(packet.window, parts, packet.offsets, packet.payloads)
+            self._out.extend(self._forwarding.send(sent, origin))
+        if own is not None:
+            self._members.on_part(
+                origin, self.own, packet.window, own, packet.offsets, packet.payloads, self._now
+            )
+
+    # --- time -----------------------------------------------------------------------------------------
+
+    def tick(self, now: float) -> list[ClusterInstruction]:
+        """Do what time asks for. Call it about ten times a second."""
+        self._now = now
+        if not self._is_started:
+            self._is_started = True
+            self.origin.start(now)
+        self._flood.refresh(self.position, now)
+        self.origin.streams.tick(now)
+        if now - self._checked_at >= _CHECK_SECONDS:
+            self._checked_at = now
+            known = {*self.states.states, *self.origin.ledger.claims}
+            known = {site for site in known if not self.is_gone(site)} | {self.own}
+            if self.membership.look(frozenset(known), now):
+                self.origin.streams.look(now)
+            self.membership.share(now)
+            self.origin.check()
+            self.table.look(now)
+            self._claims_are_due = True
+            self.shelf.prune({*self.membership.mates, *self.table.members()}, now)
+            for sites in self._shared_names.look(self.states, now):
+                self._out.refuse(name_of(sites[0]), shared_name_text(sites), severe=True)
+        # What waited for an acknowledgement may go now, though nothing more is offered.
+        return self.flush(now)
+
+    def _done(self) -> list[ClusterInstruction]:
+        """Do what follows from a call, and hand over all instructions."""
+        for _ in range(64):
+            self.table.report(self._now)
+            if self._is_started:
+                if self._claims_are_due:
+                    self._claims_are_due = False
+                    self.membership.claim(sorted(self._reached), self._now)
+                self.origin.follow_up(self.position)
+            if not self._out.local:
+                break
+            bodies, self._out.local = self._out.local, []
+            for body in bodies:
+                self._on_body(self.own, body)
+        return self._out.take()
+
+    # --- sites that are gone --------------------------------------------------------------------------
+
+    def forget(self, site: str) -> list[ClusterInstruction]:
+        """Drop the claims of a site that cannot be reached. How far this log is in that of the site stays known: if
+        it comes back, it may send something again."""
+        self._forgotten.forget(site, self.origin.owed_position(site))
+        self._drop_member(site)
+        return self._done()
+
+    def is_forgotten(self, site: str) -> bool:
+        return site in self._forgotten
+
+    def is_gone(self, site: str) -> bool:
+        """Whether a site is replaced by another, or forgotten."""
+        return site in self._replaced or site in self._forgotten
+
+    def troubles(self) -> list[str]:
+        """Everything that an operator must see to, as sentences."""
+        return [shared_name_text(sites) for sites in self._shared_names.lasting()]
+
+    def _let_go(self, site: str) -> None:
+        """End the streams from and to a site that is replaced. Its link state stays, so that nobody takes it for news
+        again."""
+        if site in self.incoming or site in self.book.sites or site in self._members.promised_ends:
+            start = self.incoming.durable(site)
+            end = max(self._known_ends.pop(site, 0), start)
+            self._out.append(AnnounceGap(site, start, end, FORGOTTEN))
+        self._members.forget(site)
+        self.table.forget(site)
+        if site in self.origin.ledger.claims:
+            self._replaced.owe(site, self.origin.owed_position(site))
+        self._drop_member(site)
+
+    def _drop_member(self, site: str) -> None:
+        self.origin.drop(site)
+        self.shelf.drop(site)
+        self.membership.forget(site)
+
+    # --- packets and notes ----------------------------------------------------------------------------
+
+    def _on_packet(self, link: int, packet: Packet) -> None:
+        try:
+            streams = self._forwarding.destinations(link, packet)
+        except PacketRefused as exc:
+            self._out.refuse(exc.source, exc.reason)
+            return
+        if self.is_gone(packet.origin) or self.is_gone(packet.root):
+            return  # it was under way when the site came back as another
+        own = streams.pop(self.own, None)
+        if own is not None:
+            self._on_own_part(packet, own)
+        if streams or packet.broadcast:
+            self._out.extend(self._forwarding.forward(link, packet, streams))
+
+    def _on_own_part(self, packet: Packet, part: StreamPart) -> None:
+        if packet.origin == self.own or (part.carries and packet.carrier):
+            self._out.refuse(packet.root, "a packet that is not for this site")
+        elif not part.previous < part.end or any(
+            not part.previous <= offset for offset in packet.offsets[:1]
+        ):
+            self._out.refuse(packet.root, "a packet whose parts do not fit together")
+        elif part.carries:
+            self.table.on_part(packet.origin, packet.window, part, packet.offsets, packet.payloads, self._now)
+        else:
+            self._heard_position(packet.origin, part.end)
+            self._members.on_part(
+                packet.origin, packet.root, packet.window, part, packet.offsets, packet.payloads, self._now
+            )
+
+    def _on_note(self, peer: str, note: ClusterNote) -> None:
+        if note.source == self.own or note.source not in self.states.states:
+            self._out.refuse(peer, "a message of a forged or unknown source")
+        elif self.is_gone(note.source):
+            pass  # it was under way when the site came back as another
+        elif note.destination == self.own:
+            self._on_body(note.source, note.body)
+        elif note.hops >= MOST_HOPS:
+            self._out.refuse(note.source, "a message in a loop")
+        else:
+            self._out.route(msgspec.structs.replace(note, hops=note.hops + 1))
+
+    def _on_body(self, source: str, body: ClusterBody) -> None:
+        match body:
+            case Claim():
+                self._on_claim(source, body)
+            case ClaimAnswer():
+                self._on_answer(source, body)
+            case MemberAdvertisement(site=site):
+                if site != self.own and (site in self.membership.mates or site in self.table.members()):
+                    self.shelf.take(source, body)
+                    self.table.look(self._now)
+            case AdvertisementStored(version=version):
+                self.membership.stored(source, version)
+                self._claims_are_due = True
+            case AdvertisementWanted(site=site):
+                copy = self.shelf.copy_for(site)
+                if copy is not None:
+                    self._out.say(source, copy)
+            case CarrierTerms():
+                self._on_terms(source, body)
+            case CarrierRefusal(cluster=cluster):
+                self.origin.streams.refused(cluster, source, self._now)
+            case CarriageReport():
+                self.origin.on_report(source, body, self.position, self._now)
+            case CarriageGap():
+                self.table.on_gap(source, body, self._now)
+            case StreamNews():
+                self._members.on_news(source, body)
+            case MemberPosition():
+                self.table.heard(source, body.origin, body.position, body.wants_more)
+            case MemberGap():
+                self._members.on_gap(source, body)
+
+    def _on_terms(self, origin: str, terms: CarrierTerms) -> None:
+        if (
+            len(terms.members) > self._settings.most_sites
+            or terms.cluster >= MOST_CLUSTER
+            or not all(is_site_key(member.site) for member in terms.members)
+        ):
+            self._out.refuse(origin, "terms that no cluster can have")
+        elif any(member.site == origin for member in terms.members) or terms.start < terms.floor:
+            self._out.refuse(origin, "terms that contradict themselves")
+        else:
+            self.table.on_terms(origin, terms, self.membership.cluster, self._now)
+
+    def _heard_position(self, site: str, position: int) -> None:
+        self._known_ends[site] = max(position, self._known_ends.get(site, 0))
