@@ -5,6 +5,7 @@ from culver.overlay import (
     AnnounceGap,
     Append,
     CloseLink,
+    HearGossip,
     MailboxGap,
     MoveCursor,
     NodeSettings,
@@ -109,6 +110,15 @@ def test_an_event_from_elsewhere_is_not_sent_on(line: LinkedNodes) -> None:
     line.publish(PARIS, b"one")
     assert [line[site].imported(PARIS) for site in (LYON, BONN)] == [[b"one"], [b"one"]]
     assert [len(line[site].log) for site in (PARIS, LYON, BONN)] == [1, 1, 1]
+
+
+def test_gossip_travels_through_other_sites_and_is_heard_where_it_is_meant(line: LinkedNodes) -> None:
+    line.do(PARIS, line[PARIS].node.gossip(BONN, b"how are you"))
+    line.settle()
+    assert line[BONN].of(HearGossip) == [HearGossip(PARIS, b"how are you")]
+    assert line[LYON].of(HearGossip) == []
+    line.do(PARIS, line[PARIS].node.gossip(OSLO, b"nobody knows this site"))
+    assert not line.frames
 
 
 def test_one_packet_serves_all_sites_behind_a_link(line: LinkedNodes) -> None:
