@@ -269,6 +269,8 @@ class Carriage:
                     position, version = self._floor, ANY_VERSION
                     if member.acknowledged > position:
                         position, version = member.acknowledged, member.version
+                    if member.until:
+                        position = min(position, member.until)  # the cursor may be further without it
                     found.append((site, StreamNews(self.origin, version, member.since, position)))
             elif is_held_back and member.is_uninformed and now - member.told_at >= _NEWS_SECONDS:
                 member.told_at = now

@@ -6,6 +6,7 @@ from culver.overlay.clusters.carriage import Carriage, ClusterMatcher
 from culver.overlay.clusters.cluster_instructions import ClusterOutbox
 from culver.overlay.clusters.cluster_membership import PredicateShelf
 from culver.overlay.clusters.cluster_messages import (
+    MOST_CLUSTER,
     AdvertisementWanted,
     CarriageGap,
     CarrierRefusal,
@@ -16,6 +17,7 @@ from culver.overlay.clusters.window_parts import WindowAssembly, divide_window
 from culver.overlay.core.link_states import LinkStates
 from culver.overlay.core.outgoing_streams import WindowPacket
 from culver.overlay.core.overlay_messages import StreamPart
+from culver.overlay.site_keys import is_site_key
 
 # An origin repeats its terms every 20 seconds.
 _KEPT_SECONDS = 70.0
@@ -34,6 +36,7 @@ class CarriageTable:
         shelf: PredicateShelf,
         out: ClusterOutbox,
         first_window: int,
+        most_sites: int,
         send: Callable[[str, WindowPacket], None],
     ) -> None:
         self._states = states
@@ -41,6 +44,7 @@ class CarriageTable:
         self._shelf = shelf
         self._out = out
         self._windows = first_window
+        self._most_sites = most_sites
         self._send = send
         self.carriages: dict[_Key, Carriage] = {}
         self._assemblies: dict[_Key, WindowAssembly] = {}
@@ -56,7 +60,10 @@ class CarriageTable:
 
     def on_terms(self, origin: str, terms: CarrierTerms, own_cluster: int | None, now: float) -> None:
         """Take the terms of an origin, if this site is in the cluster as it sees it, or as the terms do."""
-        own = self._states.own
+        own, fault = self._states.own, self._fault(origin, terms)
+        if fault is not None:
+            self._out.refuse(origin, fault)
+            return
         if terms.cluster != own_cluster and all(member.site != own for member in terms.members):
             self._out.say(origin, CarrierRefusal(terms.number, terms.cluster))
             return
@@ -130,6 +137,15 @@ class CarriageTable:
         """Carry nothing more for an origin that is replaced."""
         for key in [key for key in self.carriages if key[0] == origin]:
             self._drop(key)
+
+    def _fault(self, origin: str, terms: CarrierTerms) -> str | None:
+        if terms.cluster >= MOST_CLUSTER or len(terms.members) > self._most_sites:
+            return "terms that no cluster can have"
+        if not all(is_site_key(member.site) for member in terms.members):
+            return "terms that no cluster can have"
+        if any(member.site == origin for member in terms.members) or terms.start < terms.floor:
+            return "terms that contradict themselves"
+        return None
 
     def _drop(self, key: _Key) -> None:
         del self.carriages[key], self._assemblies[key], self._heard_at[key]

@@ -64,7 +64,7 @@ from culver.overlay.core.overlay_messages import MOST_HOPS, LinkState, Packet, S
 from culver.overlay.core.overlay_node import FORGOTTEN
 from culver.overlay.core.packet_forwarding import PacketForwarding, PacketRefused
 from culver.overlay.core.replaced_sites import ForgottenSites, ReplacedSites, SharedNames, shared_name_text
-from culver.overlay.site_keys import is_site_key, name_of
+from culver.overlay.site_keys import name_of
 
 _CHECK_SECONDS = 1.0
 REMOVED = "this site was forgotten there"
@@ -96,8 +96,6 @@ class ClusterNode:
         self.position = position
         self.states = LinkStates(own)
         self.book = MemberClaims(boot)
-        self._settings = settings
-        self._boot = boot
         self._now = 0.0
         self._neighbours = Neighbours()
         self._out = ClusterOutbox(self.states, self._neighbours)
@@ -109,7 +107,9 @@ class ClusterNode:
         self.origin = ClusterOrigin(
             self.states, self._out, boot, settings.most_sites, self.membership.candidates
         )
-        self.table = CarriageTable(self.states, matcher, self.shelf, self._out, boot, self._send_on)
+        self.table = CarriageTable(
+            self.states, matcher, self.shelf, self._out, boot, settings.most_sites, self._send_on
+        )
         self._replaced = ReplacedSites(own)
         self._forgotten = ForgottenSites()
         self._shared_names = SharedNames(own)
@@ -161,7 +161,7 @@ class ClusterNode:
         return dict(self._members.promised_ends)
 
     def floors(self) -> dict[str, int]:
-        return {}
+        return {}  # sites on older copies of their data directories are not found out
 
     # --- links ----------------------------------------------------------------------------------------
 
@@ -224,15 +224,7 @@ class ClusterNode:
             self.book.ask_again(origin)
         self._reached = reached
         self._claims_are_due = True
-        known = dict.fromkeys(
-            [
-                *self.states.states,
-                *self.origin.ledger.claims,
-                *self.book.sites,
-                *self.incoming.positions(),
-                *self._members.promised_ends,
-            ]
-        )
+        known = dict.fromkeys([*self.states.states, *self.origin.ledger.claims, *self._members.origins()])
         for site in self._replaced.look(self.states, known):
             self._let_go(site)
         self.origin.streams.look(self._now)
@@ -367,7 +359,8 @@ class ClusterNode:
         return self.flush(now)
 
     def _done(self) -> list[ClusterInstruction]:
-        """Do what follows from a call, and hand over all instructions."""
+        """Do what follows from a call, and hand over all instructions. If there is no end to what this site says to
+        itself, the rest waits for the next call."""
         for _ in range(64):
             self.table.report(self._now)
             if self._is_started:
@@ -405,7 +398,7 @@ class ClusterNode:
     def _let_go(self, site: str) -> None:
         """End the streams from and to a site that is replaced. Its link state stays, so that nobody takes it for news
         again."""
-        if site in self.incoming or site in self.book.sites or site in self._members.promised_ends:
+        if site in self._members.origins():
             start = self.incoming.durable(site)
             end = max(self._known_ends.pop(site, 0), start)
             self._out.append(AnnounceGap(site, start, end, FORGOTTEN))
@@ -481,7 +474,7 @@ class ClusterNode:
                 if copy is not None:
                     self._out.say(source, copy)
             case CarrierTerms():
-                self._on_terms(source, body)
+                self.table.on_terms(source, body, self.membership.cluster, self._now)
             case CarrierRefusal(cluster=cluster):
                 self.origin.streams.refused(cluster, source, self._now)
             case CarriageReport():
@@ -494,18 +487,6 @@ class ClusterNode:
                 self.table.heard(source, body.origin, body.position, body.wants_more)
             case MemberGap():
                 self._members.on_gap(source, body)
-
-    def _on_terms(self, origin: str, terms: CarrierTerms) -> None:
-        if (
-            len(terms.members) > self._settings.most_sites
-            or terms.cluster >= MOST_CLUSTER
-            or not all(is_site_key(member.site) for member in terms.members)
-        ):
-            self._out.refuse(origin, "terms that no cluster can have")
-        elif any(member.site == origin for member in terms.members) or terms.start < terms.floor:
-            self._out.refuse(origin, "terms that contradict themselves")
-        else:
-            self.table.on_terms(origin, terms, self.membership.cluster, self._now)
 
     def _heard_position(self, site: str, position: int) -> None:
         self._known_ends[site] = max(position, self._known_ends.get(site, 0))

@@ -108,6 +108,10 @@ class MemberStreams:
         self._out = out
         self._assemblies: dict[tuple[str, str], WindowAssembly] = {}
 
+    def origins(self) -> list[str]:
+        """The origins of which this site has something, or was promised something."""
+        return list({**self.incoming.positions(), **self.promised_ends, **self._claims.sites})
+
     # --- claims ---------------------------------------------------------------------------------------
 
     def on_answer(self, origin: str, answer: ClaimAnswer) -> None:

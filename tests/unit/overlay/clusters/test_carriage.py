@@ -172,6 +172,12 @@ def test_a_member_that_leaves_is_not_told_that_nothing_is_for_it_behind_its_end(
     assert (site, news.position) == (LYON, 5)
 
 
+def test_a_cursor_beyond_the_end_of_a_member_that_leaves_says_nothing_about_what_is_behind() -> None:
+    made = Carriage(PARIS, terms(1, member(LYON, until=5), start=20, floor=20))
+    made.look(lambda site: True, 0.0)
+    assert made.news(VERSIONS, 1.0) == [(LYON, StreamNews(PARIS, ANY_VERSION, 0, 5))]
+
+
 def test_where_one_is_away_the_others_learn_that_nothing_was_for_them() -> None:
     made = carriage(member(LYON), member(BONN), away=BONN)
     process(made, 0, 9, {3: [BONN]})
