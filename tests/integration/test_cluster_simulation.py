@@ -9,33 +9,33 @@ import pytest
 from culver.simulation import check_replay, run_seed, run_seeds
 from culver.simulation.cluster_scenarios import calm_clusters, stormy_clusters
 
-_SEEDS_OF_TEST = 10
+_SEEDS_OF_TEST = 20
 
 
-@pytest.mark.slow(seconds=3)
-@pytest.mark.parametrize("first", range(0, 40, _SEEDS_OF_TEST))
+@pytest.mark.slow(seconds=4)
+@pytest.mark.parametrize("first", range(0, 80, _SEEDS_OF_TEST))
 def test_stormy_clusters_lose_nothing_in_silence(first: int) -> None:
     assert run_seeds(stormy_clusters, range(first, first + _SEEDS_OF_TEST))
 
 
-@pytest.mark.slow(seconds=3)
-@pytest.mark.parametrize("first", range(0, 20, _SEEDS_OF_TEST))
+@pytest.mark.slow(seconds=2)
+@pytest.mark.parametrize("first", range(0, 120, _SEEDS_OF_TEST))
 def test_calm_clusters_deliver_everything_and_keep_predicates_to_themselves(first: int) -> None:
     assert run_seeds(calm_clusters, range(first, first + _SEEDS_OF_TEST))
 
 
-@pytest.mark.parametrize("seed", [45, 61, 1011, 1072, 2263])
-def test_seeds_that_once_found_a_silent_loss_stay_mended(seed: int) -> None:
+@pytest.mark.parametrize("seed", [101, 132, 248])
+def test_seeds_that_find_a_mended_loss_where_it_is_undone_stay_mended(seed: int) -> None:
     assert run_seeds(stormy_clusters, [seed])
 
 
 def test_a_seed_replays_exactly() -> None:
-    check_replay(stormy_clusters, 45)
+    check_replay(stormy_clusters, 101)
 
 
 def test_a_seed_replays_in_another_process_whatever_the_order_of_its_sets() -> None:
     scenario = "culver.simulation.cluster_scenarios:stormy_clusters"
-    command = [sys.executable, "-m", "culver.simulation", scenario, "--seed", "45"]
+    command = [sys.executable, "-m", "culver.simulation", scenario, "--seed", "101"]
     environment = {**os.environ, "PYTHONHASHSEED": "1"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout.rstrip().endswith(f"digest {run_seed(stormy_clusters, 45).digest}")
+    assert done.stdout.rstrip().endswith(f"digest {run_seed(stormy_clusters, 101).digest}")

@@ -20,7 +20,8 @@ from culver.simulation.simulated_network import LinkQuality, Partition, Simulate
 from culver.simulation.simulated_site import SimulatedSite, SiteFaults
 
 _SUBSCRIPTIONS = range(9)
-_CHECK_SECONDS = 40.0
+_CALM_SECONDS = 12.0
+_STORM_SECONDS = 40.0
 
 
 def _wants(subscription: int, event: int) -> bool:
@@ -127,9 +128,9 @@ class _World:
             self.act()
             self.run.clock.run_for(self.random.expovariate(1 / pause_seconds))
 
-    def finish(self) -> None:
+    def finish(self, seconds: float) -> None:
         """Let everything arrive, and check it."""
-        self.run.clock.run_for(_CHECK_SECONDS)
+        self.run.clock.run_for(seconds)
         for site in self.sites:
             if not site.is_running:
                 self.oracle.excuse(site.name)
@@ -175,7 +176,7 @@ class _World:
 def calm_clusters(run: SeededRun) -> None:
     """Sites, predicates and events at random, and no fault: everything arrives, and predicates stay in their
     clusters."""
-    world = _World(run, SiteFaults(), most_sites=24)
+    world = _World(run, SiteFaults(), most_sites=12)
     run.clock.run_for(5.0)
     world.oracle.told.clear()
     world.live(5.0, 0.05)
@@ -183,7 +184,7 @@ def calm_clusters(run: SeededRun) -> None:
     for owner, other in sorted(world.oracle.told):
         if clusters[owner] != clusters[other]:
             run.violate(f"{other} is told what {owner} wants, and is in another cluster")
-    world.finish()
+    world.finish(_CALM_SECONDS)
     world.check_predicates()
     run.record("packets", world.oracle.packets, "notes", world.oracle.notes)
     world.fall_silent()
@@ -200,7 +201,7 @@ def stormy_clusters(run: SeededRun) -> None:
         late=random.choice((0.0, 0.1)),
         disk_refuses=random.choice((0.0, 0.0, 0.1)),
     )
-    world = _World(run, faults, most_sites=12, note_drop=random.choice((0.0, 0.0, 0.1)))
+    world = _World(run, faults, most_sites=9, note_drop=random.choice((0.0, 0.0, 0.1)))
     run.clock.run_for(random.uniform(0.0, 5.0))
     partitions: list[Partition] = []
     for _ in range(random.randint(3, 12)):
@@ -214,7 +215,7 @@ def stormy_clusters(run: SeededRun) -> None:
         if not site.is_running and site not in dead:
             site.start()
     world.live(2.0, 0.05)
-    world.finish()
+    world.finish(_STORM_SECONDS)
 
 
 def _bury(world: _World, random: Random) -> list[SimulatedClusterSite]:
@@ -258,7 +259,7 @@ def _break_something(world: _World, random: Random, partitions: list[Partition])
             site.start()
         case "let go" if site.is_running:
             _let_go(world, random, site)
-        case "join" if len(world.sites) < 16:
+        case "join" if len(world.sites) < 12:
             world.run.record("join", len(world.sites))
             world.join()
         case "forget":
