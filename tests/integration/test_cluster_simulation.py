@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from culver.simulation import check_replay, run_seed, run_seeds
-from culver.simulation.cluster_scenarios import calm_clusters, stormy_clusters
+from culver.simulation.clusters.cluster_scenarios import calm_clusters, stormy_clusters
 
 _SEEDS_OF_TEST = 20
 
@@ -34,7 +34,7 @@ def test_a_seed_replays_exactly() -> None:
 
 
 def test_a_seed_replays_in_another_process_whatever_the_order_of_its_sets() -> None:
-    scenario = "culver.simulation.cluster_scenarios:stormy_clusters"
+    scenario = "culver.simulation.clusters.cluster_scenarios:stormy_clusters"
     command = [sys.executable, "-m", "culver.simulation", scenario, "--seed", "101"]
     environment = {**os.environ, "PYTHONHASHSEED": "1"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)

@@ -5,6 +5,7 @@ site_keys   the key by which sites know one another
 links/      the TCP connections between them
 core/       the decisions, without input or output
 gossip/     who is a member, alive, and where, by gossip
+clusters/   another way to route, by clusters and rings: decisions only, which no site uses yet
 """
 
 from typing import TYPE_CHECKING

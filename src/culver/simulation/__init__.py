@@ -16,12 +16,9 @@ site_disk           what outlives its process
 overlay_oracle      what the overlay promises, and every broken promise
 overlay_scenarios   what happens to sites
 overlay_baselines   other ways to route than B-DRP's
-
-simulated_cluster_site   a site that routes by clusters
-cluster_scenarios        what happens to such sites
 gossip_simulation   members of the overlay that find each other by gossip: faults, scenarios and figures
 
-clusters/           brokers in clusters and rings, a tree of brokers and a hash table
+clusters/           sites and brokers in clusters, a tree of brokers and a hash table
 """
 
 from culver.simulation.clusters.broker_rivals import BrokerTree, RendezvousRing

@@ -22,8 +22,8 @@ from culver.bench.line_plot import LinePlot
 from culver.bench.overlay import cluster_paper as paper
 from culver.bench.overlay.overlay_findings import SIMULATED, OverlayFinding, OverlayResult
 from culver.bench.overlay.overlay_plan import SEED, OverlayPlan
-from culver.overlay.clusters.cluster_count import MeasuredTraffic, best_count, expected_traffic
-from culver.overlay.clusters.load_balance import LoadSettings
+from culver.overlay.clusters.layout.cluster_count import MeasuredTraffic, best_count, expected_traffic
+from culver.overlay.clusters.load.load_balance import LoadSettings
 from culver.simulation import BrokerLoads, BrokerTree, ClusterWorld, RendezvousRing, zipf_weights
 
 BALANCED, UNBALANCED = "balanced", "not balanced"

@@ -1,15 +1,7 @@
 """The decisions of cluster-based publish/subscribe (Jafarpour and others, 2009), without input or output.
 
-cluster_layout      which cluster and which ring every broker is in
-cluster_count       how many clusters cost the least traffic
-event_division      parts of the event space, each with a clustering of its own
-event_popularity    measures where publications and subscriptions fall, and proposes a division
-load_messages       what brokers say to one another about their load
-load_rates          messages a second, and how many a broker can handle
-known_loads         what a broker knows of the load of others
-share_turns         turns among candidates in proportion to their weights
-subscription_pause  holds subscriptions back where there are too many of them
-load_balance        hands load over to other brokers while there is too much of it
+layout/   which cluster and ring a broker is in, how many clusters there are, and parts of the event space
+load/     load that brokers hand over to one another
 
 Routing, with the promises of `core`:
 

@@ -14,8 +14,8 @@ from culver.errors import InvalidFilter
 from culver.matching import NOTHING, EncodedPredicate
 from culver.overlay.clusters.carriage import ClusterMatcher
 from culver.overlay.clusters.cluster_instructions import ClusterOutbox, StoreAdvertisement
-from culver.overlay.clusters.cluster_layout import ClusterLayout
 from culver.overlay.clusters.cluster_messages import AdvertisementStored, Claim, MemberAdvertisement
+from culver.overlay.clusters.layout.cluster_layout import ClusterLayout
 from culver.overlay.clusters.member_streams import MemberClaims
 from culver.overlay.core.link_states import LinkStates
 

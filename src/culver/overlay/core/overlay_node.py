@@ -414,6 +414,9 @@ class OverlayNode:
         except PacketRefused as exc:
             self._out.refuse(exc.source, exc.reason)
             return
+        if packet.carrier:
+            self._out.refuse(self._neighbours[link].site, "a packet for a cluster")
+            return
         if self.is_gone(packet.origin):
             return  # it was under way when the site came back as another
         own = streams.pop(self.own, None)

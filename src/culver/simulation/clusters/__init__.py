@@ -1,5 +1,8 @@
-"""Brokers in clusters at the level of messages, with the cores of production, and their rivals.
+"""Brokers in clusters, with the cores of production, and their rivals.
 
-cluster_world    brokers in clusters and rings, with and without dynamic load balancing
-broker_rivals    a tree of brokers, and a distributed hash table
+simulated_cluster_site   a site that routes by clusters
+cluster_scenarios        what happens to such sites
+
+cluster_world            brokers at the level of messages, with and without dynamic load balancing
+broker_rivals            a tree of brokers, and a distributed hash table
 """

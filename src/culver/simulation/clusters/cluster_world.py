@@ -14,9 +14,9 @@ from itertools import accumulate
 import numpy as np
 from numpy.typing import NDArray
 
-from culver.overlay.clusters.cluster_layout import ClusterLayout
-from culver.overlay.clusters.load_balance import LoadBalance, LoadSettings
-from culver.overlay.clusters.load_messages import LoadKind, SendLoadMessage
+from culver.overlay.clusters.layout.cluster_layout import ClusterLayout
+from culver.overlay.clusters.load.load_balance import LoadBalance, LoadSettings
+from culver.overlay.clusters.load.load_messages import LoadKind, SendLoadMessage
 
 RING, CLUSTER, SUBSCRIPTION, CLIENT = LoadKind
 

@@ -3,7 +3,7 @@ import math
 import pytest
 from hypothesis import given, strategies as st
 
-from culver.overlay.clusters.cluster_count import (
+from culver.overlay.clusters.layout.cluster_count import (
     WORTHWHILE_GAIN,
     MeasuredTraffic,
     best_count,

@@ -4,7 +4,7 @@ from random import Random
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from culver.overlay.clusters.cluster_layout import ClusterLayout, moved_brokers
+from culver.overlay.clusters.layout.cluster_layout import ClusterLayout, moved_brokers
 
 MEMBERSHIPS = st.sets(st.text("abcdef~0123456789", min_size=1, max_size=8), min_size=1, max_size=40)
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings, strategies as st
 from culver.config import FilterSettings
 from culver.model.language import matching_clause, parse
 from culver.model.values import Timestamp, Value
-from culver.overlay.clusters.event_division import EventDivision
+from culver.overlay.clusters.layout.event_division import EventDivision
 from support.events import NAMES, REALS, SMALL_INTEGERS, STRINGS, random_event
 from support.filters import random_filter
 

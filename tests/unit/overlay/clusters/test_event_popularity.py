@@ -2,8 +2,8 @@ from random import Random
 
 from culver.config import FilterSettings
 from culver.model.language import Clause, parse
-from culver.overlay.clusters.cluster_count import MeasuredTraffic, best_count
-from culver.overlay.clusters.event_popularity import PopularityCounts
+from culver.overlay.clusters.layout.cluster_count import MeasuredTraffic, best_count
+from culver.overlay.clusters.layout.event_popularity import PopularityCounts
 
 
 def clauses(text: str) -> tuple[Clause, ...]:

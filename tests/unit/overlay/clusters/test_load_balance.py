@@ -5,8 +5,8 @@ from random import Random
 import msgspec
 import pytest
 
-from culver.overlay.clusters.load_balance import LoadBalance, LoadSettings
-from culver.overlay.clusters.load_messages import (
+from culver.overlay.clusters.load.load_balance import LoadBalance, LoadSettings
+from culver.overlay.clusters.load.load_messages import (
     HoldBack,
     LoadFigures,
     LoadKind,

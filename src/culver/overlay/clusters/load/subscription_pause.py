@@ -7,7 +7,7 @@ they do not come back at once. When all times are over it tells them to send aga
 import random as chance
 from collections.abc import Iterable
 
-from culver.overlay.clusters.load_messages import HoldBack, ResumeSubscriptions, SendLoadMessage
+from culver.overlay.clusters.load.load_messages import HoldBack, ResumeSubscriptions, SendLoadMessage
 
 
 class SubscriptionPause:

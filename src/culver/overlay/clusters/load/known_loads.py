@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from culver.overlay.clusters.load_messages import LoadFigures, is_sound
+from culver.overlay.clusters.load.load_messages import LoadFigures, is_sound
 
 # A broker may claim any load. In a mean, no claim counts for more than twice a capacity.
 _MOST_USE = 2.0

@@ -1,6 +1,6 @@
 """What happens to sites that route by clusters: calm days, and everything that can break.
 
-python -m culver.simulation culver.simulation.cluster_scenarios:stormy_clusters --seed 17
+python -m culver.simulation culver.simulation.clusters.cluster_scenarios:stormy_clusters --seed 17
 """
 
 from hashlib import blake2b
@@ -12,10 +12,10 @@ from culver.overlay.clusters.cluster_node import REMOVED, ClusterSettings
 from culver.overlay.clusters.member_streams import BEGUN_ANEW
 from culver.overlay.core.overlay_messages import OverlayMessage, Packet
 from culver.overlay.core.overlay_node import FORGOTTEN
+from culver.simulation.clusters.simulated_cluster_site import SimulatedClusterSite
 from culver.simulation.overlay_oracle import OverlayOracle
 from culver.simulation.overlay_scenarios import PAYLOADS, POOL
 from culver.simulation.seeded_run import SeededRun
-from culver.simulation.simulated_cluster_site import SimulatedClusterSite
 from culver.simulation.simulated_network import LinkQuality, Partition, SimulatedNetwork
 from culver.simulation.simulated_site import SimulatedSite, SiteFaults
 

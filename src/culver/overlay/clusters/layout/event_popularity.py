@@ -17,13 +17,13 @@ from typing import NamedTuple
 
 from culver.model import Domain, Value, domain_of
 from culver.model.language import Between, Clause, Computed, OneOf
-from culver.overlay.clusters.cluster_count import (
+from culver.overlay.clusters.layout.cluster_count import (
     WORTHWHILE_GAIN,
     MeasuredTraffic,
     best_count,
     expected_traffic,
 )
-from culver.overlay.clusters.event_division import EventDivision
+from culver.overlay.clusters.layout.event_division import EventDivision
 
 _NUMBER_CELLS = 16
 _FIRST_NUMBERS = 256

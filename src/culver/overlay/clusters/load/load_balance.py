@@ -25,8 +25,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from culver.overlay.clusters.known_loads import KnownLoads
-from culver.overlay.clusters.load_messages import (
+from culver.overlay.clusters.load.known_loads import KnownLoads
+from culver.overlay.clusters.load.load_messages import (
     MOST_RATE,
     HoldBack,
     LoadFigures,
@@ -38,9 +38,9 @@ from culver.overlay.clusters.load_messages import (
     SendLoadMessage,
     is_sound,
 )
-from culver.overlay.clusters.load_rates import MeasuredCapacity, MessageRate
-from culver.overlay.clusters.share_turns import ShareTurns
-from culver.overlay.clusters.subscription_pause import SubscriptionPause
+from culver.overlay.clusters.load.load_rates import MeasuredCapacity, MessageRate
+from culver.overlay.clusters.load.share_turns import ShareTurns
+from culver.overlay.clusters.load.subscription_pause import SubscriptionPause
 
 _RING, _CLUSTER, _SUBSCRIPTION, _CLIENT = LoadKind
 _TRANSFERABLE = (_RING, _CLUSTER)
