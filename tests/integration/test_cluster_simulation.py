@@ -13,13 +13,13 @@ _SEEDS_OF_TEST = 20
 
 
 @pytest.mark.slow(seconds=4)
-@pytest.mark.parametrize("first", range(0, 80, _SEEDS_OF_TEST))
+@pytest.mark.parametrize("first", range(0, 40, _SEEDS_OF_TEST))
 def test_stormy_clusters_lose_nothing_in_silence(first: int) -> None:
     assert run_seeds(stormy_clusters, range(first, first + _SEEDS_OF_TEST))
 
 
 @pytest.mark.slow(seconds=2)
-@pytest.mark.parametrize("first", range(0, 120, _SEEDS_OF_TEST))
+@pytest.mark.parametrize("first", range(0, 60, _SEEDS_OF_TEST))
 def test_calm_clusters_deliver_everything_and_keep_predicates_to_themselves(first: int) -> None:
     assert run_seeds(calm_clusters, range(first, first + _SEEDS_OF_TEST))
 
