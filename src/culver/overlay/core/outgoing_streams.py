@@ -11,9 +11,9 @@ what it has, and a stream without acknowledgement is sent again from there after
 
 How much of a stream may be under way follows from its acknowledgements. While they come as fast as they ever did, it
 grows by what each of them covers, as in TCP's slow start. Where they come later, something waits on the way, and it
-shrinks, so that about 50 ms wait at most (LEDBAT, RFC 6817): a site that catches up leaves room for what is new. It
-is halved after a loss. So a slow site holds up itself only: the others' windows go on without it, and it gets windows
-of its own until it has caught up.
+shrinks (LEDBAT, RFC 6817), so that about 10 ms are waited, or half of a round trip: a site that catches up leaves
+room for what is new. It is halved after a loss. So a slow site holds up itself only: the others' windows go on
+without it, and it gets windows of its own until it has caught up.
 """
 
 from collections import deque
@@ -23,13 +23,13 @@ from dataclasses import dataclass, field
 from culver.overlay.core.overlay_messages import StreamPart
 
 _FIRST_BYTES = 64 * 1024
-_LEAST_BYTES = 16 * 1024
+_LEAST_BYTES = 4 * 1024
 _MOST_BYTES = 4 * 1024 * 1024
 _PACKET_BYTES = 64 * 1024
 # What an event takes besides its payload, in a packet and in memory.
 _EVENT_BYTES = 16
-# So much later than the shortest round trip an acknowledgement may come.
-_WAIT_SECONDS = 0.05
+# So much later than after the shortest round trip an acknowledgement may come; or later by half of that round trip.
+_WAIT_SECONDS = 0.01
 # A way may become longer: the shortest round trip of so long ago no longer counts.
 _SHORTEST_KEPT_SECONDS = 60.0
 _FIRST_TIMEOUT_SECONDS = 1.0
@@ -119,8 +119,9 @@ class _Stream:
             sample = now - flight.sent_at
             before = self.round_trip_seconds
             self.round_trip_seconds = sample if before is None else before + (sample - before) / 8
-            waited = sample - self.shortest.take(sample, now)
-            growth = flight.bytes * max(1 - waited / _WAIT_SECONDS, -1.0)
+            shortest = self.shortest.take(sample, now)
+            allowed_wait = max(_WAIT_SECONDS, shortest / 2)
+            growth = flight.bytes * max(1 - (sample - shortest) / allowed_wait, -1.0)
             self.allowed_bytes = min(max(self.allowed_bytes + int(growth), _LEAST_BYTES), _MOST_BYTES)
         self.heard_at = now
         if self.round_trip_seconds is not None:

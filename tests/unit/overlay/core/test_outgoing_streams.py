@@ -87,7 +87,7 @@ def test_an_acknowledgement_lets_more_be_under_way_and_a_loss_half_of_it() -> No
         offer(streams, LYON, 64)
         sent(streams, 10.0)
         assert streams.resend(LYON, 20.0) == 64
-    assert streams.wanted_bytes(LYON) == 2 * 16 * 1024
+    assert streams.wanted_bytes(LYON) == 2 * 4 * 1024
 
 
 def test_later_acknowledgements_let_less_be_under_way_until_they_come_as_soon_as_before() -> None:
@@ -100,7 +100,7 @@ def test_later_acknowledgements_let_less_be_under_way_until_they_come_as_soon_as
         offset, now = offset + count, now + round_trip
         streams.acknowledge(LYON, offset, now)
         wanted.append(streams.wanted_bytes(LYON) // 2048)
-    assert wanted == [128, 256, 512, 16, 16, 16, 16, 16, 16, 32, 64]
+    assert wanted == [128, 256, 512, 4, 4, 4, 4, 4, 4, 8, 16]
 
 
 def test_a_way_that_has_become_longer_is_used_to_the_full_after_two_minutes() -> None:
@@ -112,7 +112,7 @@ def test_a_way_that_has_become_longer_is_used_to_the_full_after_two_minutes() ->
         now += 0.01 if offset < 100 else 0.5
         streams.acknowledge(LYON, offset + 1, now)
         wanted.append(streams.wanted_bytes(LYON))
-    assert wanted[99] > wanted[250] == 2 * 16 * 1024
+    assert wanted[99] > wanted[270] == 2 * 4 * 1024
     assert wanted[519] > wanted[99]
 
 
