@@ -24,10 +24,15 @@ def full_length(request: pytest.FixtureRequest) -> bool:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """The longest tests begin first, so that no worker is left alone with one of them at the end. Each worker begins
-    with an equal part of all tests, in their order: each part gets its share of the long ones."""
-    items.sort(key=_seconds, reverse=True)
+    with an equal part of all tests, in their order: each part gets its share of the long ones. Tests that belong
+    together stay together: what they share would start once in every worker."""
+    units: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        marker = item.get_closest_marker("together")
+        units.setdefault(marker.args[0] if marker else item.nodeid, []).append(item)
+    ordered = sorted(units.values(), key=lambda unit: sum(map(_seconds, unit)), reverse=True)
     workers = getattr(config, "workerinput", {}).get("workercount", 1)
-    items[:] = [item for first in range(workers) for item in items[first::workers]]
+    items[:] = [item for first in range(workers) for unit in ordered[first::workers] for item in unit]
 
 
 def _seconds(item: pytest.Item) -> float:

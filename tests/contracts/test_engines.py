@@ -19,7 +19,13 @@ Run = Callable[[Coroutine[Any, Any, None]], None]
 
 @pytest.fixture(
     scope="module",
-    params=["inline", pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.slow(seconds=3)])],
+    params=[
+        "inline",
+        pytest.param(
+            "spark",
+            marks=[pytest.mark.spark, pytest.mark.slow(seconds=3), pytest.mark.together("spark engine")],
+        ),
+    ],
 )
 def running(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
