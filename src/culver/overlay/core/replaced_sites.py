@@ -41,7 +41,9 @@ class ReplacedSites:
         self._successors = {
             site: successor
             for site in known
-            if (successor := newest.get(name_of(site), site)) != site and not states.reaches(site)
+            if (successor := newest.get(name_of(site), site)) != site
+            and not states.reaches(site)
+            and not _is_newer(states, site, successor)
         }
         return list(self._successors)
 
@@ -63,6 +65,12 @@ class ReplacedSites:
 
     def told(self, site: str) -> None:
         self._owed.pop(site, None)
+
+
+def _is_newer(states: LinkStates, site: str, other: str) -> bool:
+    """Whether a site began after another one, as far as their link states tell. Old words may make a predecessor seem
+    to be there for a moment, while its successor is away: sequences count from the time of a start."""
+    return site in states.states and states.states[site].sequence > states.states[other].sequence
 
 
 class ForgottenSites:

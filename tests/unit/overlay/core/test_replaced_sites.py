@@ -29,6 +29,12 @@ def test_two_sites_of_one_name_that_can_both_be_reached_stay() -> None:
     assert ReplacedSites(PARIS).look(reaching(LYON, LYON_2), [LYON, LYON_2]) == []
 
 
+def test_a_successor_that_is_away_is_not_replaced_by_old_words_of_its_predecessor() -> None:
+    states = reaching(LYON)
+    states.take(LinkState(LYON_2, 9, (), 0), 0.0)
+    assert ReplacedSites(PARIS).look(states, [LYON, LYON_2]) == []
+
+
 def test_an_earlier_data_directory_of_this_site_is_replaced_too() -> None:
     replaced = ReplacedSites(PARIS)
     assert replaced.look(reaching(LYON), [PARIS, PARIS_0]) == [PARIS_0]
