@@ -125,9 +125,9 @@ def test_killed_server_is_noticed_at_once_and_can_be_reached_again_after_its_res
             await until(lambda: lost, timeout_seconds=1.0)
             assert isinstance(lost[0], ServerUnreachable)
             assert not link.is_open
+            await until(lambda: pool.crashed() == {1})
             with pytest.raises(ServerUnreachable, match="no connection to"):
                 await RedisLink(url).connect()
-            await until(lambda: pool.crashed() == {1})
             await pool.restart(1)
             assert pool.crashed() == frozenset()
             assert pool.process_id(1) != killed
