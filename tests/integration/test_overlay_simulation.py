@@ -24,7 +24,9 @@ def test_calm_overlays_take_the_shortest_ways_once(first: int) -> None:
     assert run_seeds(calm_overlay, range(first, first + _SEEDS_OF_TEST))
 
 
-@pytest.mark.parametrize("seed", [1053, 1056, 1551, 1827, 1990, 2007, 2174, 2244, 2268, 5084, 6800, 9562, 9583])
+@pytest.mark.parametrize(
+    "seed", [1053, 1056, 1551, 1827, 1990, 2007, 2174, 2244, 2268, 5084, 6800, 9562, 9583]
+)
 def test_seeds_that_once_found_a_silent_loss_or_a_false_alarm_stay_mended(seed: int) -> None:
     assert run_seeds(stormy_overlay, [seed])
 
