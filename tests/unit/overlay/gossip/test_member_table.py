@@ -1,3 +1,5 @@
+from random import Random
+
 from hypothesis import given, strategies as st
 
 from culver.overlay.gossip.gossip_messages import FactsNews, MemberFacts, MemberStatus, News, StatusNews
@@ -27,7 +29,9 @@ def view(table: MemberTable) -> dict[str, tuple[int, MemberStatus, MemberFacts |
 
 
 @given(some_news, st.randoms(use_true_random=False))
-def test_merging_in_any_order_and_any_number_of_times_gives_the_same_table(news: list[News], random) -> None:  # type: ignore[no-untyped-def]
+def test_merging_in_any_order_and_any_number_of_times_gives_the_same_table(
+    news: list[News], random: Random
+) -> None:
     again = news + [each for each in news if random.random() < 0.5]
     random.shuffle(again)
     one, other = table_of(news), table_of(again)
