@@ -8,10 +8,9 @@ Each packet tells every destination how many packets of the window are for it.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from culver.overlay.core.outgoing_streams import WindowPacket
+from culver.overlay.core.outgoing_streams import WindowPacket, packet_pieces
 from culver.overlay.core.overlay_messages import StreamPart
 
-_PACKET_BYTES = 64 * 1024
 _EVENT_BYTES = 64
 # Packets of some windows may arrive in turn. More unfinished ones mean that packets are lost.
 _MOST_WINDOWS = 4
@@ -42,7 +41,9 @@ def divide_window(
     groups: dict[tuple[str, ...], list[int]] = {}
     for offset in sorted(takers):
         groups.setdefault(tuple(takers[offset]), []).append(offset)
-    pieces = [(sites, piece) for sites, offsets in groups.items() for piece in _pieces(offsets, payloads)]
+    pieces = [
+        (sites, piece) for sites, offsets in groups.items() for piece in packet_pieces(offsets, payloads)
+    ]
     parts = dict.fromkeys(shares, 0)
     for sites, _ in pieces:
         for site in sites:
@@ -60,19 +61,6 @@ def divide_window(
         )
         for sites, piece in pieces
     ]
-
-
-def _pieces(offsets: Sequence[int], payloads: Mapping[int, bytes]) -> list[list[int]]:
-    pieces: list[list[int]] = [[]]
-    size = 0
-    for offset in offsets:
-        step = len(payloads[offset]) + _EVENT_BYTES
-        if pieces[-1] and size + step > _PACKET_BYTES:
-            pieces.append([])
-            size = 0
-        pieces[-1].append(offset)
-        size += step
-    return pieces
 
 
 @dataclass(slots=True)

@@ -17,7 +17,7 @@ without it, and it gets windows of its own until it has caught up.
 """
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from culver.overlay.core.overlay_messages import StreamPart
@@ -295,7 +295,9 @@ class OutgoingStreams:
         groups: dict[tuple[str, ...], list[int]] = {}
         for offset in sorted(taken):
             groups.setdefault(tuple(taken[offset]), []).append(offset)
-        pieces = [(sites, piece) for sites, offsets in groups.items() for piece in _pieces(offsets, payloads)]
+        pieces = [
+            (sites, piece) for sites, offsets in groups.items() for piece in packet_pieces(offsets, payloads)
+        ]
         parts: dict[str, int] = {}
         for sites, _ in pieces:
             for site in sites:
@@ -321,7 +323,7 @@ class OutgoingStreams:
         return stream.acknowledged
 
 
-def _pieces(offsets: Sequence[int], payloads: dict[int, bytes]) -> list[list[int]]:
+def packet_pieces(offsets: Sequence[int], payloads: Mapping[int, bytes]) -> list[list[int]]:
     """The offsets in pieces that fit into a packet each."""
     pieces: list[list[int]] = [[]]
     size = 0
