@@ -13,21 +13,12 @@ import pytest
 
 from culver.channels import Channels
 from culver.channels.servers.local_servers import LocalServerSettings
+from culver.simulation import random_groups
 from support.channel_traffic import ChannelTraffic, RunningChannels, running_channels
 from support.served_channels import ServedChannels
 from support.until import until
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(900)]
-
-
-def random_groups(servers: list[int], random: Random) -> tuple[tuple[int, ...], ...]:
-    chosen = random.sample(servers, random.randint(1, len(servers)))
-    groups = []
-    while chosen:
-        width = random.randint(1, len(chosen))
-        groups.append(tuple(chosen[:width]))
-        chosen = chosen[width:]
-    return tuple(groups)
 
 
 async def retire(running: RunningChannels, victim: int, channels: list[bytes], random: Random) -> None:

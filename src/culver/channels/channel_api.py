@@ -69,7 +69,7 @@ def channel_app(service: ChannelService) -> Starlette:
     registry.register(_Metrics(service))
 
     async def servers(_: Request) -> Response:
-        return _json(directory(service.ring, service.secret))
+        return _json(directory(service.told_ring, service.secret))
 
     async def plan(_: Request) -> Response:
         return _json(status_of(service))

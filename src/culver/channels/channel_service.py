@@ -24,7 +24,8 @@ from culver.channels.core.balance.channel_balancer import (
     ChannelBalancer,
     PlanView,
 )
-from culver.channels.core.balance.keeper_instructions import KeeperInstruction, ReleaseServer
+from culver.channels.core.balance.keeper_commands import stages_of
+from culver.channels.core.balance.keeper_instructions import KeeperInstruction, ReleaseServer, WriteRing
 from culver.channels.core.balance.load_estimate import BalancedServer, ServerState
 from culver.channels.core.balance.plan_keeper import PlanKeeper
 from culver.channels.core.balance.server_capacity import DEFAULT_BANDWIDTH, ServerCapacity
@@ -111,6 +112,7 @@ class ChannelService:
         self._stack = AsyncExitStack()
         self._servers: dict[int, _Server] = {}
         self._tasks = _Tasks()
+        self._writing = asyncio.Lock()
         self.decisions: deque[PastDecision] = deque(maxlen=_REMEMBERED_DECISIONS)
         self.counts = ServiceCounts()
 
@@ -131,6 +133,8 @@ class ChannelService:
             for error in failures:
                 logger.warning("%s", error)
             self._keeper = self._stored_keeper()
+            #: The ring that clients are told: everything that they look for in it is stored.
+            self.told_ring = self.ring
             now = _now()
             self._balancer = ChannelBalancer(self._settings.balancer, now)
             await self._carry_out(self._keeper.resume(now))
@@ -282,18 +286,34 @@ class ChannelService:
             logger.error("no server could be added: %s", error)
 
     async def _carry_out(self, instructions: list[KeeperInstruction]) -> None:
+        """Carries out what one call of the keeper has returned, after all that earlier calls have: no server may end
+        up with an older route or ring."""
+        ring = self.ring
         if self._keeper.changed:
             write_whole(self._folder / _PLAN_NAME, [self._keeper.dump()], durable=True)
-        if not instructions:
+        if not instructions and ring is self.told_ring:
             return
-        for server in list(self._servers.values()):
-            try:
-                await server.control.carry_out(instructions)
-            except CulverError as error:
-                logger.warning("server %d: %s", server.control.number, error)
-        for instruction in instructions:
-            if isinstance(instruction, ReleaseServer):
-                await self._release(instruction.server)
+        async with self._writing:
+            for stage in stages_of(instructions):
+                if isinstance(stage[0], WriteRing):
+                    self.told_ring = ring
+                await self._write(stage)
+            self.told_ring = ring
+            for instruction in instructions:
+                if isinstance(instruction, ReleaseServer):
+                    await self._release(instruction.server)
+
+    async def _write(self, instructions: list[KeeperInstruction]) -> None:
+        """Writes to all servers at once."""
+        servers = [server.control for server in self._servers.values()]
+        written = (control.carry_out(instructions) for control in servers)
+        for control, failure in zip(
+            servers, await asyncio.gather(*written, return_exceptions=True), strict=True
+        ):
+            if isinstance(failure, CulverError):
+                logger.warning("server %d: %s", control.number, failure)
+            elif failure is not None:
+                raise failure
 
     async def _release(self, number: int) -> None:
         server = self._servers.pop(number, None)

@@ -3,8 +3,9 @@
 python -m culver.simulation culver.simulation.channel_scenarios:troubled_channels --seeds 0 10000
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+from random import Random
 
 from culver.channels.core.envelope import EnvelopeKind, is_ours, kind_of
 from culver.channels.core.reserved_names import RESERVED_PREFIX
@@ -25,14 +26,17 @@ _PLACES: tuple[Groups, ...] = (
 )
 
 _TRAFFIC_SECONDS = 25.0
-#: By then every message has come or been reported, and moves have calmed down.
-_END_SECONDS = 40.0
+#: Servers that leave are gone half a minute after their last use.
+_RESIZING_SECONDS = 75.0
+#: Within this time every message has come or been reported, and moves have calmed down.
+_CALM_SECONDS = 15.0
 _PUBLICATIONS_PER_SECOND = 25.0
 #: A subscriber has read the tails of a channel by then, also if it was cut off meanwhile.
 _STEADY_SECONDS = 8.0
 #: A publisher has stored its tail by then.
 _LAST_WORDS_SECONDS = 2.0
 _FAULTS_PER_SECOND = 0.4
+_CHANGES_PER_SECOND = 0.25
 _FAULT_SECONDS = (0.05, 0.3, 1.0, 3.0)
 #: A publisher is back at a server by then: it notices a silent end, connects again, and waits for subscribers.
 _BACK_SECONDS = 4.0
@@ -43,14 +47,21 @@ def moving_channels(run: SeededRun) -> None:
     report."""
     traffic = _Traffic(run, moves_per_second=2.0)
     traffic.go_on()
-    world = traffic.world
-    world.check()
-    if world.oracle.reported_losses:
-        run.violate(f"{world.oracle.reported_losses} messages are reported as lost, and nothing was broken")
+    _check_without_losses(traffic)
+
+
+def resized_channels(run: SeededRun) -> None:
+    """Channels move, servers are added and leave, and the keeper dies now and then: no message may be lost."""
+    traffic = _Traffic(run, moves_per_second=1.0, traffic_seconds=_RESIZING_SECONDS)
+    pool = _Pool(traffic)
+    traffic.place = pool.place
+    run.clock.at(4, pool.change)
+    traffic.go_on()
+    _check_without_losses(traffic)
 
 
 def troubled_channels(run: SeededRun) -> None:
-    """The same, while servers, dispatchers, the keeper, clients, connections and messages get lost.
+    """Channels move while servers, dispatchers, the keeper, clients, connections and messages get lost.
 
     Nobody subscribes by a pattern here: such a subscriber cannot read tails of channels that it does not know, so it
     does not notice the loss of the first messages of a publisher.
@@ -62,11 +73,38 @@ def troubled_channels(run: SeededRun) -> None:
     traffic.world.check()
 
 
+def random_groups(servers: Sequence[int], random: Random) -> Groups:
+    """Any entry on some of these servers: one server, either replication, or both at once."""
+    chosen = random.sample(servers, random.randint(1, len(servers)))
+    groups = []
+    while chosen:
+        width = random.randint(1, len(chosen))
+        groups.append(tuple(chosen[:width]))
+        chosen = chosen[width:]
+    return tuple(groups)
+
+
+def _check_without_losses(traffic: "_Traffic") -> None:
+    traffic.world.check()
+    lost = traffic.world.oracle.reported_losses
+    if lost:
+        traffic.run.violate(f"{lost} messages are reported as lost, and nothing was broken")
+
+
 class _Traffic:
     """Four clients that publish and subscribe, and channels that move. Links differ from run to run."""
 
-    def __init__(self, run: SeededRun, *, patterns: bool = True, moves_per_second: float = 0.5) -> None:
+    def __init__(
+        self,
+        run: SeededRun,
+        *,
+        patterns: bool = True,
+        moves_per_second: float = 0.5,
+        traffic_seconds: float = _TRAFFIC_SECONDS,
+    ) -> None:
         self.run = run
+        self.place: Callable[[], Groups] = lambda: self.random.choice(_PLACES)
+        self._traffic_seconds = traffic_seconds
         self._moves_per_second = moves_per_second
         self._patterns = patterns
         self.random = run.random("traffic")
@@ -93,10 +131,10 @@ class _Traffic:
         """Runs to the end."""
         self._publish()
         self._move()
-        self.run.clock.run_until(_END_SECONDS)
+        self.run.clock.run_until(self._traffic_seconds + _CALM_SECONDS)
 
     def again(self, per_second: float, action: Callable[[], None]) -> None:
-        if self.run.clock.now < _TRAFFIC_SECONDS:
+        if self.run.clock.now < self._traffic_seconds:
             self.run.clock.after(self.random.expovariate(per_second), action)
 
     def _publish(self) -> None:
@@ -107,8 +145,43 @@ class _Traffic:
 
     def _move(self) -> None:
         if self.world.keeper.is_running:
-            self.world.move({self.random.choice(_CHANNELS): self.random.choice(_PLACES)})
+            self.world.move({self.random.choice(_CHANNELS): self.place()})
         self.again(self._moves_per_second, self._move)
+
+
+class _Pool:
+    """Adds servers and lets others go, between two and six of them."""
+
+    def __init__(self, traffic: _Traffic) -> None:
+        self._traffic = traffic
+        self._world = traffic.world
+        self._random = traffic.run.random("pool")
+        self._leaving: set[int] = set()
+
+    def place(self) -> Groups:
+        return random_groups(self._usable(), self._random)
+
+    def change(self) -> None:
+        if self._world.keeper.is_running:
+            self._world.stop_released_servers()
+            choice, usable = self._random.random(), self._usable()
+            if choice < 0.2:
+                self._world.kill_keeper()
+                self._world.clock.after(self._random.choice(_FAULT_SECONDS), self._world.start_keeper)
+            elif choice < 0.6 and len(self._world.servers) < 6:
+                self._world.add_server()
+            elif len(usable) > 2:
+                self._let_go(self._random.choice(usable))
+        self._traffic.again(_CHANGES_PER_SECOND, self.change)
+
+    def _usable(self) -> list[int]:
+        return sorted(self._world.servers.keys() - self._leaving)
+
+    def _let_go(self, server: int) -> None:
+        """Moves everything from the server, as the balancer does, and lets it go."""
+        self._leaving.add(server)
+        self._world.move({channel: ((self._random.choice(self._usable()),),) for channel in _CHANNELS})
+        self._world.retire_server(server)
 
 
 class _Faults:

@@ -189,7 +189,7 @@ class _HostLink:
             self._unanswered.append(_Unanswered(then, pushes=len(command) - 1))
         else:
             self._unanswered.append(_Unanswered(then))
-        self._end.send(command, encoded_bytes(list(command)))
+        self._end.send(command, encoded_bytes(command))
 
     def close(self) -> None:
         self.is_over = True

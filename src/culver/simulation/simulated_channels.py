@@ -11,8 +11,9 @@ publish and subscribe, moves channels, breaks what it likes, and calls ``check``
     world.check()
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
+from culver.channels.core.balance.keeper_instructions import KeeperInstruction
 from culver.channels.core.balance.plan_keeper import PlanKeeper
 from culver.channels.core.channel_plan import Ring, ServerAddress
 from culver.channels.core.client_core import ClientCore
@@ -73,7 +74,9 @@ class ChannelWorld:
         self._limit = limit
         numbers = range(1, servers + 1)
         addresses = tuple(ServerAddress(number, node_of_server(number)) for number in numbers)
-        self._saved = PlanKeeper(Ring(1, addresses, tuple(numbers))).dump()
+        self._told_ring = Ring(1, addresses, tuple(numbers))
+        self._saved = PlanKeeper(self._told_ring).dump()
+        self._last_server = servers
         for number in numbers:
             self._add_server(number)
         self.keeper = CoreHost[SimulatedKeeper]("keeper", run.clock, self.network, self._warn)
@@ -83,8 +86,8 @@ class ChannelWorld:
     def ring(self) -> Ring:
         """The ring that the service tells; the last one while its keeper is down."""
         if self.keeper.is_running:
-            return self.keeper.core.keeper.ring
-        return PlanKeeper.load(self._saved).ring
+            return self.keeper.core.told_ring
+        return self._told_ring
 
     def _add_server(self, number: int) -> None:
         node = RedisNode(node_of_server(number), self.clock, self.network, self._limit)
@@ -92,6 +95,27 @@ class ChannelWorld:
         node.start()
         self.dispatchers[number] = CoreHost(f"dispatcher-{number}", self.clock, self.network, self._warn)
         self.start_dispatcher(number)
+
+    def add_server(self) -> None:
+        """Starts another server and tells the keeper."""
+        self._last_server += 1
+        address = ServerAddress(self._last_server, node_of_server(self._last_server))
+        self.run.record("add server", address.number)
+        self._add_server(address.number)
+        self._act(lambda keeper, now: keeper.server_added(address, now))
+
+    def retire_server(self, number: int) -> None:
+        """Asks the keeper to let a server go. `stop_released_servers` ends it some time later."""
+        self.run.record("retire server", number)
+        self._act(lambda keeper, now: keeper.retire_server(number, now))
+
+    def stop_released_servers(self) -> None:
+        released = self.keeper.core.released
+        while released:
+            number = released.pop()
+            self.run.record("stop server", number)
+            self.dispatchers.pop(number).kill()
+            self.servers.pop(number).crash()
 
     def start_server(self, number: int) -> None:
         """Starts a server that has crashed; it is empty."""
@@ -115,11 +139,12 @@ class ChannelWorld:
     def start_keeper(self) -> None:
         """Starts the keeper with what the last one has saved."""
         keeper = PlanKeeper.load(self._saved)
-        core = SimulatedKeeper(keeper, _SECRET, self.random, self._save, self.clock.now)
+        core = SimulatedKeeper(keeper, self._told_ring, _SECRET, self.random, self._save, self.clock.now)
         self.keeper.start(core, self._some_tick())
 
     def kill_keeper(self) -> None:
         self.run.record("kill keeper")
+        self._told_ring = self.ring
         self.keeper.kill()
 
     def add_client(self, name: str) -> "SimulatedClient":
@@ -130,7 +155,10 @@ class ChannelWorld:
         """Asks the keeper to serve channels by other groups of servers."""
         for channel, wanted in groups.items():
             self.run.record("move", channel, str(wanted))
-        self.keeper.call(lambda core, now: core.act(lambda keeper, now: keeper.move(groups, now), now))
+        self._act(lambda keeper, now: keeper.move(groups, now))
+
+    def _act(self, action: Callable[[PlanKeeper, float], list[KeeperInstruction]]) -> None:
+        self.keeper.call(lambda core, now: core.act(action, now))
 
     def check(self) -> None:
         """Hands the oracle's violations to the run."""

@@ -129,3 +129,19 @@ def test_a_channel_that_ends_leaves_nothing_behind() -> None:
     order.end(C)
     assert not order.waiting
     assert offer(order, message(8)) == [b"8"]
+
+
+def test_an_old_tail_of_a_publisher_that_was_never_heard_is_no_loss_before_the_channel_is_steady() -> None:
+    order = MessageOrder()
+    order.compare(C, {1: (1, 1)}, 0.0)
+    assert offer(order, message(3), 0.1) == [b"3"]
+    # From now on it is heard, so a tail counts.
+    order.compare(C, {1: (1, 5)}, 0.2)
+    assert tick(order, 0.2 + HOLD_SECONDS) == [(C, LostMessages(C, 1, 1, 4, 5))]
+
+
+def test_a_tail_of_a_publisher_that_a_steady_channel_has_never_heard_is_a_loss() -> None:
+    order = MessageOrder()
+    order.begin(C, {})
+    order.compare(C, {1: (1, 2)}, 0.0)
+    assert tick(order, HOLD_SECONDS) == [(C, LostMessages(C, 1, 1, 1, 2))]

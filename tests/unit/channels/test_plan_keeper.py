@@ -74,7 +74,7 @@ class Pool:
             server = self.servers[instruction.server]
             match instruction:
                 case WriteRing(ring=ring):
-                    assert server.ring is None or ring.version > server.ring.version
+                    assert server.ring is None or ring.version >= server.ring.version
                     server.ring = ring
                 case WriteEntry(channel=channel, entry=entry):
                     self._check_visible(channel, entry)
@@ -86,8 +86,7 @@ class Pool:
                     server.stored[route.channel] = route
                 case DeleteRoute(channel=channel):
                     server.stored.pop(channel, None)
-                case RewriteServer(ring=ring, entries=entries, routes=routes):
-                    server.ring = ring
+                case RewriteServer(entries=entries, routes=routes):
                     server.plan = dict(entries)
                     server.stored = {route.channel: route for route in routes}
         return instructions
@@ -289,10 +288,11 @@ def test_a_server_that_was_started_again_gets_all_that_it_had() -> None:
     pool.do(pool.keeper.move({b"c": ((2,),)}, now=0.0))
     now = pool.settle(0.0)
     pool.do(pool.keeper.move({b"d": ((3,),)}, now))
-    rewrite, poke = pool.do(pool.keeper.server_restarted(1, now))
+    rewrite, ring, poke = pool.do(pool.keeper.server_restarted(1, now))
     assert isinstance(rewrite, RewriteServer)
     assert rewrite.entries == {b"c": single(1, 2)}
     assert [route.channel for route in rewrite.routes] == [b"d"]
+    assert ring == WriteRing(1, pool.keeper.ring)
     assert poke == PokeDispatcher(1)
 
 

@@ -33,11 +33,14 @@ def ring_with_homes(*homes: int) -> Ring:
 
 
 class Client:
-    """A client whose servers answer at once. The only home of channels is server 1, and it has ``tails``."""
+    """A client whose servers answer at once. The only home of channels is server 1, and it has ``tails`` and the
+    ``entry`` of the channel. Publications get to ``receivers``."""
 
     def __init__(self) -> None:
         self.core = ClientCore(CLIENT, ring_with_homes(1), SECRET, Random(1))
         self.tails: dict[bytes, bytes] = {}
+        self.entry: PlanEntry | None = None
+        self.receivers = 1
         self.connects = True
         self.links: set[tuple[int, ServerLink]] = set()
         self.sent: list[tuple[int, Command]] = []
@@ -67,7 +70,12 @@ class Client:
     def reply(self, command: Command) -> object:
         if command[0] == b"HGETALL":
             return dict(self.tails) if command[1] == tail_key(b"c") else {}
-        return {b"HMGET": [b"1", None], b"PUBLISH": 1}.get(command[0])
+        entry = None if self.entry is None else pack_entry(b"c", self.entry, SECRET)
+        return {b"HMGET": [b"1", entry], b"PUBLISH": self.receivers}.get(command[0])
+
+    def asked(self) -> int:
+        """How often the client has asked the home for the entry."""
+        return sum(command[0] == b"HMGET" for _, command in self.sent)
 
     def push(
         self, server: int, push: list[bytes], now: float, link: ServerLink = ServerLink.SUBSCRIBE
@@ -166,6 +174,48 @@ def test_loss_during_the_second_reading_leads_to_two_more() -> None:
     client.tails = {b"%x" % PUBLISHER: encode_tail(1, 2)}
     client.pass_time(second_at + 0.1, second_at + 0.2 + TAIL_AGE_SECONDS + HOLD_SECONDS)
     assert client.gaps == [(2, 2)]
+
+
+def test_subscriber_that_no_dispatcher_tells_of_a_move_finds_its_servers_and_its_losses() -> None:
+    client = steady_subscriber()
+    client.entry = single(4, 2)
+    client.tails = {b"%x" % PUBLISHER: encode_tail(1, 3)}
+    client.pass_time(5.05, 36.0)
+    assert (2, (b"SUBSCRIBE", b"c")) in client.sent
+    assert client.gaps == [(2, 3)]
+
+
+def test_subscriber_asks_the_home_seldom_where_nothing_changes() -> None:
+    client = steady_subscriber()
+    client.sent.clear()
+    client.pass_time(5.05, 95.0)
+    assert client.asked() == 3
+    assert client.gaps == []
+
+
+def test_publisher_that_nobody_hears_asks_the_home_now_and_then() -> None:
+    client = Client()
+    client.receivers = 0
+    for second in range(12):
+        client.run(client.core.publish(b"c", b"x", second)[1], second)
+    # With the first message, because it knows nothing, and three times because nobody hears it.
+    assert client.asked() == 4
+    client.entry = single(4, 2)
+    for second in range(12, 18):
+        client.run(client.core.publish(b"c", b"x", second)[1], second)
+    published = [server for server, command in client.sent if command[:2] == (b"PUBLISH", b"c")]
+    assert published[-1] == 2
+
+
+def test_publisher_stores_its_tails_at_a_new_home() -> None:
+    client = Client()
+    client.run(client.core.publish(b"c", b"x", 0.0)[1], 0.0)
+    client.pass_time(0.0, 5.0)
+    client.sent.clear()
+    client.run(client.core.ring_changed(msgspec.structs.replace(ring_with_homes(2), version=2), 5.0), 5.0)
+    client.pass_time(5.0, 6.5)
+    tail = (b"HSET", tail_key(b"c"), b"%x" % CLIENT, encode_tail(1, 1))
+    assert [server for server, command in client.sent if command == tail] == [2]
 
 
 class Dispatcher:

@@ -126,16 +126,15 @@ def test_whatever_is_killed_comes_back_and_messages_flow_again() -> None:
 
 @pytest.mark.parametrize("scenario", [moving_channels, troubled_channels])
 def test_no_message_is_lost_in_silence(scenario: Scenario) -> None:
-    """For the first seeds; `tests/integration/test_channel_simulation.py` runs hundreds."""
-    run_seeds(scenario, range(3))
+    """For the first seed; `tests/integration/test_channel_simulation.py` runs hundreds."""
+    run_seeds(scenario, [0])
 
 
 @pytest.mark.parametrize("scenario", [moving_channels, troubled_channels])
-def test_a_seed_replays_exactly_in_this_process_and_in_others(scenario: Scenario) -> None:
+def test_a_seed_replays_exactly_in_this_process_and_in_another(scenario: Scenario) -> None:
     digest = check_replay(scenario, 3).digest
     command = shlex.split(replay_command(scenario, 3))
     command = command[command.index("-m") - 1 :]
-    for hash_seed in ("1", "2"):
-        environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT / "src")}
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-        assert f"digest {digest}\n" in done.stdout
+    environment = {**os.environ, "PYTHONHASHSEED": "1", "PYTHONPATH": str(ROOT / "src")}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert f"digest {digest}\n" in done.stdout

@@ -25,6 +25,7 @@ from culver.bench.channels.slot_migrations import MigrationWay, ValkeyCluster, v
 from culver.channels.channel_service import ServiceSettings
 from culver.channels.core.balance.server_groups import Groups
 from culver.errors import ServerError
+from culver.simulation import random_groups
 
 _SEED = 20151
 _SERVERS = 3
@@ -122,17 +123,6 @@ def _tasks(
         for number in range(_SUBSCRIBERS)
     ]
     return publishers, subscribers
-
-
-def random_groups(servers: list[int], random: Random) -> Groups:
-    """Any entry on some of these servers: one server, either replication, or both at once."""
-    chosen = random.sample(servers, random.randint(1, len(servers)))
-    groups = []
-    while chosen:
-        width = random.randint(1, len(chosen))
-        groups.append(tuple(chosen[:width]))
-        chosen = chosen[width:]
-    return tuple(groups)
 
 
 class _Reconfigurer:

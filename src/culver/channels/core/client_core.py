@@ -214,7 +214,7 @@ class ClientCore:
         """Takes a ring from the service or from a server, unless it is as old as the known one or older."""
         if ring.version <= self.ring.version:
             return []
-        gone = self.ring.numbers - ring.numbers
+        before, gone = self.ring, self.ring.numbers - ring.numbers
         homes = {channel: self.ring.home(channel) for channel in self._plan.channels_at_home()}
         self._plan.ring = ring
         for channel in self._plan.channels_outside(ring.numbers):
@@ -227,6 +227,7 @@ class ClientCore:
             if server in gone:
                 self._links.drop(server, link)
                 out.append(Disconnect(server, link))
+        self._publisher.ring_changed(before)
         out += self._subscriber.ring_changed(gone, now)
         return out + self._publisher.servers_gone(gone, now)
 

@@ -126,7 +126,7 @@ class MessageOrder:
         return out
 
     def tell(self, channel: bytes, publisher: int, epoch: int, sequence: int, now: float) -> None:
-        """A publisher has published up to ``sequence``: so says a heartbeat, or a tail read after a reconnect."""
+        """A publisher has published up to ``sequence``: so says a heartbeat, or a tail."""
         key = (channel, publisher)
         stream = self._streams.get(key)
         if stream is None:
@@ -136,6 +136,14 @@ class MessageOrder:
         if epoch == stream.epoch and sequence > (stream.last or 0) and sequence > stream.told:
             stream.told, stream.told_at = sequence, now
             self._waiting[key] = stream
+
+    def compare(self, channel: bytes, tails: dict[int, tuple[int, int]], now: float) -> None:
+        """Takes every publisher's epoch and last sequence, as they were stored a while ago. Before a channel is
+        steady, those of publishers that were not heard yet do not count: what they published next may be from before
+        the subscription."""
+        for publisher, (epoch, sequence) in tails.items():
+            if channel in self._steady or (channel, publisher) in self._streams:
+                self.tell(channel, publisher, epoch, sequence, now)
 
     def tick(self, now: float) -> list[tuple[bytes, Envelope | LostMessages]]:
         """Gives up on messages that are overdue. Call it every tenth of a second or so while ``waiting``."""

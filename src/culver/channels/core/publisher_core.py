@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from culver.channels.core.channel_load import ChannelTraffic
-from culver.channels.core.channel_plan import PlanEntry
+from culver.channels.core.channel_plan import PlanEntry, Ring
 from culver.channels.core.dispatcher_notes import encode_tail
 from culver.channels.core.envelope import pack_heartbeat, pack_linked, pack_message, unpack_entry
 from culver.channels.core.instructions import Instruction, PublicationDone, Reply, Send, ServerLink, Warn
@@ -46,6 +46,9 @@ _HOME_ANSWER = -1
 #: How long nothing is published to a server after a lost link is back. Subscribers come back in that time: without
 #: it, three kills of a server cost 254 of 20,000 messages.
 _REST_SECONDS = 0.75
+
+#: How often a publisher that nobody hears asks the channel's home whether it publishes in the right place.
+_ASK_AGAIN_SECONDS = 5.0
 
 Adopt = Callable[[bytes, PlanEntry, float], list[Instruction]]
 
@@ -82,8 +85,9 @@ class _Counter:
     sequence: int = 0
     sent_at: float = 0.0
     beats: int = 0
-    #: Whether somebody got the last message.
+    #: Whether somebody got the last message, and when the home was asked because nobody did.
     heard: bool = False
+    asked_at: float = -_ASK_AGAIN_SECONDS
     #: When this publisher turns over the channel's tails next: with the first of its own, and now and then later.
     turn_over_at: float = 0.0
 
@@ -194,7 +198,7 @@ class PublisherCore:
         return publication.token, self._send(publication, now)
 
     def link_up(self, server: int, now: float) -> list[Instruction]:
-        """Sends again what this server has not answered, and tells it the tails that it may have lost.
+        """Sends again what this server has not answered, and soon tells it the tails that it may have lost.
 
         A link that had been lost may lead to a server that was started again: subscribers get a moment to come back.
         """
@@ -210,6 +214,7 @@ class PublisherCore:
         self._stale_tails.update(
             (counter, None) for counter in self._recent if self._plan.ring.home(counter.channel) == server
         )
+        self._tails_at = now - _TAIL_SECONDS
         # A home that comes back empty has lost its tails, and a subscriber may read them before they are there again.
         touched = [
             channel
@@ -233,6 +238,16 @@ class PublisherCore:
         for publication in list(self._unanswered.get(server, {}).values()):
             out += self._finish(publication, error, now)
         return out
+
+    def ring_changed(self, before: Ring) -> None:
+        """Stores tails at the new homes: subscribers look for them there from now on."""
+        after = self._plan.ring
+        if before.homes != after.homes:
+            self._stale_tails.update(
+                (counter, None)
+                for counter in self._recent
+                if before.home(counter.channel) != after.home(counter.channel)
+            )
 
     def servers_gone(self, servers: Iterable[int], now: float) -> list[Instruction]:
         """Sends what these servers have not answered to the servers of the newest entry instead."""
@@ -346,13 +361,16 @@ class PublisherCore:
         return self._notice_silence(publication, now) + self._finish(publication, None, now)
 
     def _notice_silence(self, publication: _Publication, now: float) -> list[Instruction]:
-        """Asks the home of a channel that nobody hears any more. It may have moved while the dispatcher of its old
-        server, which would have told, was down."""
+        """Asks the home of a channel that nobody hears, at once and now and then. The channel may have moved while
+        the dispatcher of its old server, which would have told, was down."""
         counter = self._counters.get(publication.channel, {}).get(publication.publisher)
         if counter is None:
             return []
         was_heard, counter.heard = counter.heard, publication.receivers > 0
-        return self._ask_home(publication.channel, now) if was_heard and not counter.heard else []
+        if counter.heard or (not was_heard and now < counter.asked_at + _ASK_AGAIN_SECONDS):
+            return []
+        counter.asked_at = now
+        return self._ask_home(publication.channel, now)
 
     def _ask_home(self, channel: bytes, now: float) -> list[Instruction]:
         home = self._plan.ring.home(channel)

@@ -37,6 +37,10 @@ _BARRIER_SECONDS = 3.0
 #: How long a subscriber waits before it asks a channel's home again about an entry that a message hinted at.
 _ASK_AGAIN_SECONDS = 0.5
 
+#: How often a subscriber asks the homes for its entries. Switches tell of every move; this finds a subscription that
+#: is at the wrong servers all the same, and would hear nothing for ever.
+_AUDIT_SECONDS = 30.0
+
 #: What a tail counts has arrived after this time, or is lost.
 _ON_ITS_WAY_SECONDS = 1.0
 
@@ -101,6 +105,7 @@ class SubscriberCore:
         self._to_ask: set[bytes] = set()
         # Those that were asked for and not answered yet, by home: a broken link leaves them to be asked for again.
         self._asked: dict[int, set[bytes]] = defaultdict(set)
+        self._audited_at = 0.0
 
     @property
     def channels(self) -> dict[bytes, _Subscription]:
@@ -313,6 +318,9 @@ class SubscriberCore:
                     out += self._leave(subscription, server)
             if subscription.baseline is not None and now >= subscription.baseline.due_at:
                 out += self._take_baseline(subscription, subscription.baseline, now)
+        if now >= self._audited_at + _AUDIT_SECONDS:
+            self._audited_at = now
+            self._to_ask.update(self._subscriptions)
         return out + self._ask_homes(now)
 
     def _progress(self, subscription: _Subscription, now: float) -> list[Instruction]:
@@ -417,10 +425,14 @@ class SubscriberCore:
             if subscription is None:
                 continue
             if isinstance(signed, bytes):
+                known = self._plan.version(channel)
                 try:
                     out += self._adopt(channel, unpack_entry(channel, signed, self._plan.secret), now)
                 except ValueError as error:
                     out.append(Warn(str(error)))
+                if subscription.home_answered and self._plan.version(channel) > known:
+                    # No dispatcher has told it, and perhaps none has forwarded.
+                    self._tails.want(channel)
             self._plan.learn(channel, self._plan.ring.home_entry(channel), now)
             subscription.home_answered = True
             out += self._progress(subscription, now)

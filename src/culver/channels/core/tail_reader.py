@@ -66,8 +66,7 @@ class TailReader:
         if self._asked[home].get(channel) != reading:
             return []
         del self._asked[home][channel]
-        for publisher, (epoch, sequence) in tails.items():
-            self._order.tell(channel, publisher, epoch, sequence, now)
+        self._order.compare(channel, tails, now)
         if not is_second:
             self._due.setdefault(channel, (now + TAIL_AGE_SECONDS, True))
         return []

@@ -132,7 +132,7 @@ class SimulatedRedis:
             return
         self._now = now
         self.commands += 1
-        self.input_bytes += encoded_bytes(list(command))
+        self.input_bytes += encoded_bytes(command)
         try:
             reply = self._call(session, command)
         except ErrorReply as error:
@@ -432,8 +432,11 @@ def encoded_bytes(value: object) -> int:
     """About how many bytes a reply or a command takes on the wire."""
     if isinstance(value, bytes):
         return len(value) + len(str(len(value))) + 5
-    if isinstance(value, list):
-        return 4 + sum(map(encoded_bytes, value))
+    if isinstance(value, list | tuple):
+        size = 4
+        for item in value:
+            size += len(item) + len(str(len(item))) + 5 if isinstance(item, bytes) else encoded_bytes(item)
+        return size
     if isinstance(value, dict):
         return 4 + sum(encoded_bytes(key) + encoded_bytes(item) for key, item in value.items())
     return 3 + len(str(value))

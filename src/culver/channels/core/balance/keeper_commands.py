@@ -1,5 +1,7 @@
 """The Redis commands that carry out what the keeper of the plan says, for the service and for the simulation."""
 
+from itertools import groupby
+
 import msgspec
 
 from culver.channels.core.balance.keeper_instructions import (
@@ -13,7 +15,7 @@ from culver.channels.core.balance.keeper_instructions import (
     WriteRing,
     WriteRoute,
 )
-from culver.channels.core.channel_plan import MoveRoute, PlanEntry, Ring
+from culver.channels.core.channel_plan import MoveRoute, PlanEntry
 from culver.channels.core.envelope import pack_entry, pack_ring
 from culver.channels.core.instructions import Command
 from culver.channels.core.reserved_names import (
@@ -27,11 +29,19 @@ from culver.channels.core.reserved_names import (
 )
 
 
+def stages_of(instructions: list[KeeperInstruction]) -> list[list[KeeperInstruction]]:
+    """The parts of one list of instructions. Each is carried out on all its servers at once, and before the next one
+    begins. Rings are parts of their own: a client that hears of a new home and finds no entry there takes the channel
+    for one without an entry, so entries must be in place."""
+    return [list(stage) for _, stage in groupby(instructions, lambda each: isinstance(each, WriteRing))]
+
+
 def commands_of(instruction: KeeperInstruction, secret: bytes) -> list[Command]:
     """The commands for the instruction's server, in their order. Whoever releases a server sends none."""
     match instruction:
         case WriteRing(_, ring):
-            return _write_ring(ring, secret)
+            signed = pack_ring(ring, secret)
+            return [(b"SET", RING_KEY, signed), (b"PUBLISH", RING_CHANNEL, signed)]
         case WriteEntry(_, channel, entry):
             return [_write_entry(channel, entry, secret)]
         case DeleteEntry(_, channel):
@@ -42,7 +52,7 @@ def commands_of(instruction: KeeperInstruction, secret: bytes) -> list[Command]:
             return [(b"HDEL", ROUTES_KEY, channel)]
         case PokeDispatcher():
             return [(b"PUBLISH", ROUTES_CHANNEL, b"")]
-        case RewriteServer(_, ring, entries, routes):
+        case RewriteServer(_, entries, routes):
             return [
                 # Nobody may read a part of the plan: a channel without an entry is looked for at its home.
                 (b"MULTI",),
@@ -51,15 +61,9 @@ def commands_of(instruction: KeeperInstruction, secret: bytes) -> list[Command]:
                 *(_write_entry(channel, entry, secret) for channel, entry in entries.items()),
                 *map(_write_route, routes),
                 (b"EXEC",),
-                *_write_ring(ring, secret),
             ]
         case ReleaseServer():
             return []
-
-
-def _write_ring(ring: Ring, secret: bytes) -> list[Command]:
-    signed = pack_ring(ring, secret)
-    return [(b"SET", RING_KEY, signed), (b"PUBLISH", RING_CHANNEL, signed)]
 
 
 def _write_entry(channel: bytes, entry: PlanEntry, secret: bytes) -> Command:

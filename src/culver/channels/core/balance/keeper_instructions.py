@@ -46,13 +46,10 @@ class DeleteRoute:
 
 @dataclass(frozen=True, slots=True)
 class RewriteServer:
-    """Replace everything that a server stores: it may be empty, or have things from the past.
-
-    The ring is published too, and the last report of the server's dispatcher is deleted.
-    """
+    """Replace everything but the ring that a server stores: it may be empty, or have things from the past. The last
+    report of the server's dispatcher is deleted too."""
 
     server: int
-    ring: Ring
     entries: dict[bytes, PlanEntry]
     routes: tuple[MoveRoute, ...]
 

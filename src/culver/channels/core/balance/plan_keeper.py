@@ -132,6 +132,7 @@ class PlanKeeper:
     def resume(self, now: float) -> list[KeeperInstruction]:
         """Writes everything to all servers: call it first, for a new keeper and for one that was loaded."""
         self._rewrite(self.ring.numbers)
+        self._write_ring(self.ring.numbers)
         return self._finish(now)
 
     def move(self, groups: Mapping[bytes, Groups], now: float) -> list[KeeperInstruction]:
@@ -186,7 +187,7 @@ class PlanKeeper:
         self._change_ring((*before.servers, address), homes)
         self._rewrite([address.number])
         self._write_entries_of_new_homes(before)
-        self._write_ring(set(self.ring.numbers) - {address.number})
+        self._write_ring(self.ring.numbers)
         return self._finish(now)
 
     def server_down(self, server: int, now: float) -> list[KeeperInstruction]:
@@ -202,6 +203,7 @@ class PlanKeeper:
             self._down.discard(server)
             self._progress.forget(server)
             self._rewrite([server])
+            self._write_ring([server])
         return self._finish(now)
 
     def retire_server(self, server: int, now: float) -> list[KeeperInstruction]:
@@ -446,7 +448,7 @@ class PlanKeeper:
             entries[self.ring.home(channel)][channel] = entry
         for server in sorted(servers):
             routes = tuple(route for route in self._state.routes.values() if server in route.servers)
-            self._write(RewriteServer(server, self.ring, entries[server], routes))
+            self._write(RewriteServer(server, entries[server], routes))
             self._pokes.add(server)
 
     def _change_ring(self, servers: tuple[ServerAddress, ...], homes: tuple[int, ...]) -> None:
