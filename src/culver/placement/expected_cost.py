@@ -17,7 +17,6 @@ from culver.matching import (
     LOWEST_KEY,
     ClauseTable,
     KeyLine,
-    real_of_key,
     reals_of_keys,
 )
 from culver.model import Event, Timestamp, Value
@@ -120,20 +119,27 @@ def draw_typical_events(table: ClauseTable) -> pa.RecordBatch:
             ends = ends[np.isfinite(reals_of_keys(ends))]  # the key above that of the greatest real
         if not len(ends) or line is KeyLine.LISTS:
             continue
-        for event, key in zip(data, random.choice(ends, _EVENTS).tolist(), strict=True):
-            event.setdefault(name.removeprefix(_INNER), _value(key, line, table.literals))
+        attribute, values = (
+            name.removeprefix(_INNER),
+            _values(random.choice(ends, _EVENTS), line, table.literals),
+        )
+        for event, value in zip(data, values, strict=True):
+            event.setdefault(attribute, value)
     return concat(encode([Event({}, each, b"{}") for each in data], 0))
 
 
-def _value(key: int, line: KeyLine, literals: tuple[bytes, ...]) -> Value:
+def _values(keys: Integers, line: KeyLine, literals: tuple[bytes, ...]) -> Sequence[Value]:
     match line:
         case KeyLine.NUMBERS | KeyLine.REALS:
-            return real_of_key(key)
+            reals: list[float] = reals_of_keys(keys).tolist()
+            return reals
         case KeyLine.STRINGS:
-            return literals[min(key >> 1, len(literals) - 1)].decode(errors="replace")
+            places = np.minimum(keys >> 1, len(literals) - 1)
+            return [literals[place].decode(errors="replace") for place in places.tolist()]
         case KeyLine.BOOLEANS:
-            return bool(key)
+            return [bool(key) for key in keys.tolist()]
         case KeyLine.TIMESTAMPS:
-            return Timestamp(key)
+            return [Timestamp(key) for key in keys.tolist()]
         case _:
-            return key
+            integers: list[int] = keys.tolist()
+            return integers
