@@ -1,7 +1,7 @@
 """Matching: which subscriptions an event satisfies.
 
-`filters/` match subscriptions in memory. `index/` draws the way from clauses to files to matches. `encoded/` has what
-sites tell one another about their subscriptions.
+`filters/` match subscriptions in memory. `index/` draws the way from clauses to files to matches. `encoded/` and
+`exact/` have what sites tell one another about their subscriptions.
 """
 
 from typing import TYPE_CHECKING
@@ -20,6 +20,12 @@ if TYPE_CHECKING:
         delta as delta,
     )
     from culver.matching.encoded.predicate_summary import PredicateSummary as PredicateSummary
+    from culver.matching.exact.exact_predicate import ExactPredicate as ExactPredicate
+    from culver.matching.exact.exact_summary import ExactSummary as ExactSummary
+    from culver.matching.exact.site_predicate import (
+        SitePredicate as SitePredicate,
+        read_predicate as read_predicate,
+    )
     from culver.matching.filter import (
         MOST_EVENTS as MOST_EVENTS,
         Filter as Filter,
