@@ -4,6 +4,7 @@ overlay_messages        what sites say to one another
 site_numbers            small numbers for sites, one table for each link
 neighbours              the open links
 link_states             who is linked with whom, and the shortest ways
+link_flood              how these spread
 packet_forwarding       packets for many sites, divided where their ways part
 advertisement_book      the encoded predicates of all sites
 advertisement_exchange  how they travel
@@ -13,6 +14,5 @@ incoming_streams        from packets to the log
 stream_arrivals         where the streams of others begin, and what may be missing of them
 replaced_sites          sites that lost their data directories, are forgotten, or share a name
 node_instructions       what the shell is asked to do
-outbox                  the instructions of one call
 overlay_node            all of these as one site
 """

@@ -13,8 +13,7 @@ from collections.abc import Callable
 from culver.errors import InvalidFilter
 from culver.overlay.core.advertisement_book import AdvertisementBook
 from culver.overlay.core.link_states import LinkStates
-from culver.overlay.core.node_instructions import Register
-from culver.overlay.core.outbox import NodeOutbox
+from culver.overlay.core.node_instructions import NodeOutbox, Register
 from culver.overlay.core.overlay_messages import (
     Advertisement,
     AdvertisementApplied,

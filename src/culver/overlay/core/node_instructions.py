@@ -1,10 +1,14 @@
 """The instructions of an overlay node. The shell around it, or a simulation, carries them out in their
 order."""
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
 
 from culver.matching import EncodedPredicate
-from culver.overlay.core.overlay_messages import OverlayMessage
+from culver.overlay.core.link_states import LinkStates
+from culver.overlay.core.neighbours import Neighbours
+from culver.overlay.core.overlay_messages import OverlayMessage, Routed
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,3 +124,64 @@ Instruction = (
     | Refuse
     | CloseLink
 )
+
+
+class Addressed(Protocol):
+    """A message that goes from site to site."""
+
+    @property
+    def destination(self) -> str: ...
+
+
+Letter = TypeVar("Letter", bound=Addressed)
+Further = TypeVar("Further")
+
+
+class InstructionOutbox(Generic[Letter, Further]):
+    """The instructions that a node gives in answer to one call, in their order. Reads the states and the neighbours
+    that its owner changes. `send_letter` makes the instruction that sends a letter on a link. `Further` are the
+    instructions of the node besides those that all nodes have."""
+
+    def __init__(
+        self,
+        states: LinkStates,
+        neighbours: Neighbours,
+        send_letter: Callable[[int, Letter], Instruction | Further],
+    ) -> None:
+        self._states = states
+        self._neighbours = neighbours
+        self._send_letter = send_letter
+        self._instructions: list[Instruction | Further] = []
+
+    def append(self, instruction: Instruction | Further) -> None:
+        self._instructions.append(instruction)
+
+    def extend(self, instructions: Iterable[Instruction | Further]) -> None:
+        self._instructions.extend(instructions)
+
+    def send(self, link: int, message: OverlayMessage) -> None:
+        self.append(SendMessage(link, message))
+
+    def flood(self, message: OverlayMessage, but: int | None = None) -> None:
+        """Send to every neighbour once, except to the one that a link leads to."""
+        source = self._neighbours[but].site if but is not None else None
+        for link in self._neighbours.links(but=source):
+            self.send(link, message)
+
+    def route(self, letter: Letter) -> None:
+        """Send a letter one hop on. It is lost where there is no way: whoever waits for it asks again."""
+        neighbour = self._states.next_hop(letter.destination)
+        link = None if neighbour is None else self._neighbours.link_to(neighbour)
+        if link is not None:
+            self.append(self._send_letter(link, letter))
+
+    def refuse(self, source: str, reason: str, *, severe: bool = False) -> None:
+        self.append(Refuse(source, reason, severe))
+
+    def take(self) -> list[Instruction | Further]:
+        """Hand all instructions over, and begin anew."""
+        taken, self._instructions = self._instructions, []
+        return taken
+
+
+NodeOutbox = InstructionOutbox[Routed, Instruction]

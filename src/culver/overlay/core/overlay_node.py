@@ -24,19 +24,20 @@ from culver.matching import EncodedPredicate
 from culver.overlay.core.advertisement_book import AdvertisementBook
 from culver.overlay.core.advertisement_exchange import AdvertisementExchange
 from culver.overlay.core.incoming_streams import IncomingStreams
+from culver.overlay.core.link_flood import LinkFlood
 from culver.overlay.core.link_states import LinkStates
 from culver.overlay.core.neighbours import Neighbours
 from culver.overlay.core.node_instructions import (
     AnnounceGap,
     Append,
-    CloseLink,
     HearGossip,
     Instruction,
     MoveCursor,
+    NodeOutbox,
     Rewind,
+    SendMessage,
     Unregister,
 )
-from culver.overlay.core.outbox import NodeOutbox
 from culver.overlay.core.outgoing_streams import Offered, OutgoingStreams
 from culver.overlay.core.overlay_messages import (
     MOST_HOPS,
@@ -57,20 +58,11 @@ from culver.overlay.core.overlay_messages import (
     StreamQuestion,
 )
 from culver.overlay.core.packet_forwarding import PacketForwarding, PacketRefused
-from culver.overlay.core.replaced_sites import ForgottenSites, ReplacedSites, SharedNames, shared_name_text
+from culver.overlay.core.replaced_sites import FORGOTTEN, GoneSites
 from culver.overlay.core.stream_arrivals import StreamArrivals
 from culver.overlay.core.stream_meetings import StreamMeetings
-from culver.overlay.site_keys import is_site_key, name_of
 
-_REFRESH_SECONDS = 30.0
-# A site that is there refreshes its link state. One that has not is not told of any more, and is forgotten later.
-_TOLD_SECONDS = 4 * _REFRESH_SECONDS
-_FORGET_SECONDS = 3600.0
 _CHECK_SECONDS = 1.0
-FORGOTTEN = "the site has lost its data directory"
-"""The reason of a gap whose end is the last position that was known: behind it, nobody knows what there was."""
-
-_REMOVED = "this site was forgotten there"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,29 +91,22 @@ class OverlayNode:
         self.book = AdvertisementBook(own, boot, settings.open_limit, settings.most_sites)
         self.outgoing = OutgoingStreams()
         self.incoming = IncomingStreams(positions)
-        self._settings = settings
         self._boot = boot
-        self._sequence = boot
-        # What others heard from an earlier run, if that is more than this run has said.
-        self._earlier_sequence = 0
         self._neighbours = Neighbours()
-        self._out = NodeOutbox(self.states, self._neighbours)
+        self._out = NodeOutbox(self.states, self._neighbours, SendMessage)
+        self._flood = LinkFlood(self.states, self._neighbours, self._out, boot, settings.most_sites)
         self._forwarding = PacketForwarding(self.states, self._neighbours, settings.broadcast_threshold)
-        self._refreshed_at = float("-inf")
         self._checked_at = float("-inf")
         self._known_ends: dict[str, int] = {}
-        self._replaced = ReplacedSites(own)
-        self._forgotten = ForgottenSites()
-        self._shared_names = SharedNames(own)
+        self._gone = GoneSites(own)
         self._meetings = StreamMeetings(
-            position, self.states, self.outgoing, self._out, self.book.in_effect_since, self._owed
+            position, self.states, self.outgoing, self._out, self.book.in_effect_since, self._gone.owed
         )
-        self._given_anew: int | None = None
         self._exchange = AdvertisementExchange(
             self.book, self.states, self._out, self.is_gone, self._meetings.__contains__
         )
         self._arrivals = StreamArrivals(boot, self.incoming, self.book, self._out)
-        self._originate()
+        self._flood.originate(position)
 
     # --- links ----------------------------------------------------------------------------------------
 
@@ -156,10 +141,7 @@ class OverlayNode:
             case AdvertisementRequest():
                 self._exchange.on_request(link, message.site)
             case SiteNumbers():
-                if not self._neighbours[link].numbers.learn(message):
-                    # No later number would be right either. A new link begins at 0.
-                    self._out.refuse(self._neighbours[link].site, "site numbers out of turn")
-                    self._out.append(CloseLink(link, "site numbers out of turn"))
+                self._out.extend(self._forwarding.learn(link, message))
             case _:
                 self._on_routed(link, message, now)
         return self._out.take()
@@ -191,8 +173,8 @@ class OverlayNode:
         that of the LeaveOverlay after which the site took its key."""
         self._arrivals.promised_ends.update(promised_ends)
         self._meetings.floors.update(floors)
-        self._given_anew = given_anew
-        self._originate()
+        self._flood.given_anew = given_anew
+        self._flood.originate(self.position)
 
     def floors(self) -> dict[str, int]:
         """The most of this log that sites can know of, by name, if this run has not met them yet."""
@@ -266,88 +248,52 @@ class OverlayNode:
         """Do what time asks for. Call it about ten times a second."""
         for site, position in self.outgoing.tick(now):
             self._out.append(Rewind(site, position - 1))
-        if now - self._refreshed_at >= _REFRESH_SECONDS:
-            self._refreshed_at = now
-            self.states.forget(now - _FORGET_SECONDS)
+        if self._flood.refresh(self.position, now):
             for site in self._known_ends.keys() - self.states.states.keys() - self.book.sites.keys():
                 del self._known_ends[site]
-            self._originate()
             for link in self._neighbours.links():
                 self._out.send(link, AdvertisementDigest(self.book.versions()))
         if now - self._checked_at >= _CHECK_SECONDS:
             self._checked_at = now
-            self._go_beyond()
+            self._flood.go_beyond(self.position)
+            self._exchange.go_beyond()
             self._exchange.check()
             for site in self.book.sites:
                 if site not in self._meetings:
                     self._meetings.meet(site, self.position)
-            for sites in self._shared_names.look(self.states, now):
-                self._out.refuse(name_of(sites[0]), shared_name_text(sites), severe=True)
+            self._out.extend(self._gone.new_troubles(self.states, now))
         # What waited for an acknowledgement may go now, though nothing more is offered.
         return self.flush(now)
-
-    def _go_beyond(self) -> None:
-        """Go on above what an earlier run has said. A copy of the data directory that runs elsewhere does the same,
-        so this waits for a tick: the two would flood the overlay."""
-        if self._earlier_sequence > self._sequence:
-            self._sequence = self._earlier_sequence
-            self._originate()
-        self._exchange.go_beyond()
 
     # --- routes ---------------------------------------------------------------------------------------
 
     def _tell_everything(self, link: int, now: float) -> None:
-        for state in self.states.taken_since(now - _TOLD_SECONDS):
-            self._out.send(link, state)
+        self._flood.tell(link, now)
         self._out.send(link, AdvertisementDigest(self.book.versions()))
 
     def _links_changed(self) -> None:
-        self._originate()
+        self._flood.originate(self.position)
         self._graph_changed()
 
-    def _originate(self) -> None:
-        """Flood this site's own links."""
-        self._sequence += 1
-        links = tuple(sorted(self._neighbours.costs().items()))
-        state = LinkState(self.own, self._sequence, links, self.position, self._boot, self._given_anew)
-        self.states.take(state, 0.0)
-        self._out.flood(state)
-
     def _on_link_state(self, link: int, state: LinkState, now: float) -> None:
-        peer = self._neighbours[link].site
-        before = self.states.states.get(state.site)
-        if state.site == self.own:
-            if state.sequence > self._sequence:
-                self._out.refuse(peer, "a link state of this site that this run did not send")
-                self._earlier_sequence = max(self._earlier_sequence, state.sequence)
-        elif before is not None and before.sequence >= state.sequence:
-            if before.sequence > state.sequence:
-                self._out.send(link, before)
-        elif before is None and len(self.states.states) >= self._settings.most_sites:
-            self._out.refuse(peer, "more sites than overlay.most_sites")
-        elif len(state.links) > self._settings.most_sites or not all(
-            is_site_key(site) for site in (state.site, *(site for site, _ in state.links))
-        ):
-            self._out.refuse(peer, "a link state that no site can have")
-        else:
-            changes = self.states.changes
-            self.states.take(state, now)
-            self._out.flood(state, but=link)
-            self._heard_position(state.site, state.position)
-            if self._meetings.heard_run(state.site, state.run):
-                self._reach(state.site)
-                self._meetings.meet(state.site, self.position)
-            if self.states.changes != changes:
-                self._graph_changed()
+        changes = self.states.changes
+        if not self._flood.take(link, state, now):
+            return
+        self._heard_position(state.site, state.position)
+        if self._meetings.heard_run(state.site, state.run):
+            self._reach(state.site)
+            self._meetings.meet(state.site, self.position)
+        if self.states.changes != changes:
+            self._graph_changed()
 
     def _graph_changed(self) -> None:
-        self._forgotten.look(self.states)
+        self._gone.forgotten.look(self.states)
         for site in list(self.book.sites):
             self._reach(site)
             if site not in self._meetings.current:
                 self._meetings.meet(site, self.position)
         known = dict.fromkeys([*self.states.states, *self.book.sites, *self.incoming.positions()])
-        for site in self._replaced.look(self.states, known):
+        for site in self._gone.replaced.look(self.states, known):
             self._let_go(site)
 
     def _reach(self, site: str) -> None:
@@ -359,7 +305,7 @@ class OverlayNode:
     def _let_go(self, site: str) -> None:
         """End the streams from and to a site that is replaced. Its link state stays, so that nobody takes it for news
         again."""
-        given_anew = self.states.states[self._replaced.successor(site)].given_anew
+        given_anew = self.states.states[self._gone.replaced.successor(site)].given_anew
         start = self.incoming.durable(site)
         if site in self.incoming or site in self.book.sites:
             # An earlier run of this site may have been promised something from there on.
@@ -371,7 +317,7 @@ class OverlayNode:
         is_older = given_anew is not None and site in self.outgoing
         begun = self.outgoing.begun_position(site) if is_older else None
         acknowledged = self._end_stream(site)
-        self._replaced.owe(site, acknowledged if begun is None else begun)
+        self._gone.replaced.owe(site, acknowledged if begun is None else begun)
 
     def _end_stream(self, site: str) -> int | None:
         """Remove the mailbox of a site; returns what it had acknowledged, None where it had no stream."""
@@ -387,24 +333,19 @@ class OverlayNode:
     def forget(self, site: str) -> list[Instruction]:
         """Drop the mailbox of a site that cannot be reached, and what it has advertised. How far this log is in that
         of the site stays known: if it comes back, it may send something again."""
-        self._forgotten.forget(site, self._end_stream(site))
+        self._gone.forgotten.forget(site, self._end_stream(site))
         return self._out.take()
 
     def is_forgotten(self, site: str) -> bool:
-        return site in self._forgotten
-
-    def _owed(self, site: str) -> tuple[int, str] | None:
-        """The position from which on a site may miss something that this one has dropped, and why."""
-        owed = (self._replaced.owed(site), FORGOTTEN), (self._forgotten.owed(site), _REMOVED)
-        return next(((position, why) for position, why in owed if position is not None), None)
+        return site in self._gone.forgotten
 
     def is_gone(self, site: str) -> bool:
         """Whether a site is replaced by another, or forgotten."""
-        return site in self._replaced or site in self._forgotten
+        return site in self._gone
 
     def troubles(self) -> list[str]:
         """Everything that an operator must see to, as sentences."""
-        return [shared_name_text(sites) for sites in self._shared_names.lasting()]
+        return self._gone.troubles()
 
     # --- packets --------------------------------------------------------------------------------------
 
@@ -483,8 +424,7 @@ class OverlayNode:
         if self.outgoing.acknowledge(site, position, now):
             self._out.append(MoveCursor(site, position - 1))
         if position >= before:
-            self._replaced.told(site)
-            self._forgotten.told(site)
+            self._gone.told(site)
         if not wants_more:
             return
         if position < before:

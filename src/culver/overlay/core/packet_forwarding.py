@@ -15,9 +15,9 @@ import msgspec
 
 from culver.overlay.core.link_states import LinkStates
 from culver.overlay.core.neighbours import Neighbours
-from culver.overlay.core.node_instructions import Refuse, SendMessage
+from culver.overlay.core.node_instructions import CloseLink, Refuse, SendMessage
 from culver.overlay.core.outgoing_streams import WindowPacket
-from culver.overlay.core.overlay_messages import MOST_HOPS, Packet, StreamPart
+from culver.overlay.core.overlay_messages import MOST_HOPS, Packet, SiteNumbers, StreamPart
 from culver.overlay.core.site_numbers import UnknownNumber
 
 
@@ -55,6 +55,14 @@ class PacketForwarding:
             carrier=own if origin else "",
         )
         return self._divide(packet, window.streams, came_from=None)
+
+    def learn(self, link: int, numbers: SiteNumbers) -> list[Refuse | CloseLink]:
+        """Take the numbers that a neighbour gives to sites."""
+        if self._neighbours[link].numbers.learn(numbers):
+            return []
+        # No later number would be right either. A new link begins at 0.
+        reason = "site numbers out of turn"
+        return [Refuse(self._neighbours[link].site, reason), CloseLink(link, reason)]
 
     def destinations(self, link: int, packet: Packet) -> dict[str, StreamPart]:
         """Check a packet that came on a link; returns the sites that it is for. Raises PacketRefused."""

@@ -12,10 +12,16 @@ acknowledged, until it has acknowledged something itself. So does a forgotten si
 from collections.abc import Iterable
 
 from culver.overlay.core.link_states import LinkStates
+from culver.overlay.core.node_instructions import Refuse
 from culver.overlay.site_keys import name_of
 
 # A link to a dead site takes some seconds to close: until then, it and its successor both seem to be there.
 _PATIENCE_SECONDS = 10.0
+
+FORGOTTEN = "the site has lost its data directory"
+"""The reason of a gap whose end is the last position that was known: behind it, nobody knows what there was."""
+
+REMOVED = "this site was forgotten there"
 
 
 class ReplacedSites:
@@ -132,6 +138,38 @@ class SharedNames:
         return [sites for sites in self._since if sites in self._told]
 
 
-def shared_name_text(sites: tuple[str, ...]) -> str:
-    """Tells an operator of sites that share a name."""
+class GoneSites:
+    """All of these for one node. A site is gone if it is replaced or forgotten."""
+
+    def __init__(self, own: str) -> None:
+        self.replaced = ReplacedSites(own)
+        self.forgotten = ForgottenSites()
+        self._shared_names = SharedNames(own)
+
+    def __contains__(self, site: str) -> bool:
+        return site in self.replaced or site in self.forgotten
+
+    def owed(self, site: str) -> tuple[int, str] | None:
+        """The position from which on a site may miss something that this one has dropped, and why."""
+        found = (self.replaced.owed(site), FORGOTTEN), (self.forgotten.owed(site), REMOVED)
+        return next(((position, why) for position, why in found if position is not None), None)
+
+    def told(self, site: str) -> None:
+        """The site knows what it is owed."""
+        self.replaced.told(site)
+        self.forgotten.told(site)
+
+    def new_troubles(self, states: LinkStates, now: float) -> list[Refuse]:
+        """What an operator must hear now."""
+        return [
+            Refuse(name_of(sites[0]), _shared_name_text(sites), severe=True)
+            for sites in self._shared_names.look(states, now)
+        ]
+
+    def troubles(self) -> list[str]:
+        """Everything that an operator must see to, as sentences."""
+        return [_shared_name_text(sites) for sites in self._shared_names.lasting()]
+
+
+def _shared_name_text(sites: tuple[str, ...]) -> str:
     return f"several sites are called {name_of(sites[0])} ({', '.join(sites)}): give each a name of its own"

@@ -6,8 +6,7 @@ StreamBeginning 17, 50          announces a gap from what this site has up to 50
 
 from culver.overlay.core.advertisement_book import AdvertisementBook
 from culver.overlay.core.incoming_streams import AnswerNeeded, IncomingStreams, StreamPiece
-from culver.overlay.core.node_instructions import AnnounceGap, Append
-from culver.overlay.core.outbox import NodeOutbox
+from culver.overlay.core.node_instructions import AnnounceGap, Append, NodeOutbox
 from culver.overlay.core.overlay_messages import (
     Packet,
     StreamAcknowledgement,

@@ -23,8 +23,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from culver.overlay.core.link_states import LinkStates
-from culver.overlay.core.node_instructions import LeaveOverlay, StoreFloors
-from culver.overlay.core.outbox import NodeOutbox
+from culver.overlay.core.node_instructions import LeaveOverlay, NodeOutbox, StoreFloors
 from culver.overlay.core.outgoing_streams import MailboxGap, OutgoingStreams
 from culver.overlay.core.overlay_messages import StreamAnswer, StreamBeginning, StreamQuestion
 from culver.overlay.site_keys import name_of

@@ -32,7 +32,7 @@ from culver.overlay.core.overlay_messages import (
     StreamBeginning,
     StreamPart,
 )
-from culver.overlay.core.overlay_node import FORGOTTEN
+from culver.overlay.core.replaced_sites import FORGOTTEN
 from support.linked_nodes import BONN, EVERYTHING, LYON, OSLO, PARIS, LinkedNodes, gaps, is_packet, predicate
 
 LYON_2, LYON_3 = site_key("lyon", bytes([2] * 8)), site_key("lyon", bytes([3] * 8))

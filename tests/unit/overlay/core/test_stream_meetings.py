@@ -24,7 +24,7 @@ from culver.overlay.core.overlay_messages import (
     StreamBeginning,
     StreamQuestion,
 )
-from culver.overlay.core.overlay_node import FORGOTTEN
+from culver.overlay.core.replaced_sites import FORGOTTEN
 from support.linked_nodes import BONN, EVERYTHING, LYON, PARIS, LinkedNodes, gaps, predicate
 
 LYON_2 = site_key("lyon", bytes([2] * 8))

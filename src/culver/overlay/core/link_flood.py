@@ -1,8 +1,10 @@
 """Floods link states, so that all sites know the same graph (see `link_states`)."""
 
-from culver.overlay.clusters.cluster_instructions import ClusterOutbox
+from typing import Any
+
 from culver.overlay.core.link_states import LinkStates
 from culver.overlay.core.neighbours import Neighbours
+from culver.overlay.core.node_instructions import InstructionOutbox
 from culver.overlay.core.overlay_messages import LinkState
 from culver.overlay.site_keys import is_site_key
 
@@ -13,10 +15,16 @@ _FORGET_SECONDS = 3600.0
 
 
 class LinkFlood:
-    """Changes the states. `run` is the number of this run, with which its sequence begins too."""
+    """Changes the states. `run` is the number of this run, with which its sequence begins too. `given_anew` is that
+    of LinkState."""
 
     def __init__(
-        self, states: LinkStates, neighbours: Neighbours, out: ClusterOutbox, run: int, most_sites: int
+        self,
+        states: LinkStates,
+        neighbours: Neighbours,
+        out: InstructionOutbox[Any, Any],
+        run: int,
+        most_sites: int,
     ) -> None:
         self._states = states
         self._neighbours = neighbours
@@ -26,13 +34,14 @@ class LinkFlood:
         self._sequence = run
         # What others heard from an earlier run, if that is more than this run has said.
         self._earlier_sequence = 0
+        self.given_anew: int | None = None
         self._refreshed_at = float("-inf")
 
     def originate(self, position: int) -> None:
         """Flood this site's own links. `position` is the end of its log."""
         self._sequence += 1
         links = tuple(sorted(self._neighbours.costs().items()))
-        state = LinkState(self._states.own, self._sequence, links, position, self._run)
+        state = LinkState(self._states.own, self._sequence, links, position, self._run, self.given_anew)
         self._states.take(state, 0.0)
         self._out.flood(state)
 
@@ -41,12 +50,18 @@ class LinkFlood:
         for state in self._states.taken_since(now - _TOLD_SECONDS):
             self._out.send(link, state)
 
-    def refresh(self, position: int, now: float) -> None:
-        """Go on above what an earlier run has said, and flood now and then what has not changed."""
-        if now - self._refreshed_at >= _REFRESH_SECONDS:
-            self._refreshed_at = now
-            self._states.forget(now - _FORGET_SECONDS)
-            self.originate(position)
+    def refresh(self, position: int, now: float) -> bool:
+        """Flood now and then what has not changed; returns whether it is time for that."""
+        if now - self._refreshed_at < _REFRESH_SECONDS:
+            return False
+        self._refreshed_at = now
+        self._states.forget(now - _FORGET_SECONDS)
+        self.originate(position)
+        return True
+
+    def go_beyond(self, position: int) -> None:
+        """Go on above what an earlier run has said. A copy of the data directory that runs elsewhere does the same,
+        so call this once a second: the two would flood the overlay."""
         if self._earlier_sequence > self._sequence:
             self._sequence = self._earlier_sequence
             self.originate(position)

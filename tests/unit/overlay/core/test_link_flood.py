@@ -1,5 +1,5 @@
 from culver.overlay.clusters.cluster_instructions import ClusterOutbox
-from culver.overlay.clusters.link_flood import LinkFlood
+from culver.overlay.core.link_flood import LinkFlood
 from culver.overlay.core.link_states import LinkStates
 from culver.overlay.core.neighbours import Neighbours
 from culver.overlay.core.node_instructions import Refuse, SendMessage
@@ -42,7 +42,7 @@ def test_a_site_goes_on_above_what_an_earlier_run_has_said() -> None:
     flood, states, out = flood_at_paris()
     flood.refresh(0, 0.0)
     assert not flood.take(1, LinkState(PARIS, 99, (), 0), 0.0)
-    flood.refresh(0, 1.0)
+    flood.go_beyond(0)
     assert states.states[PARIS].sequence == 100
     assert any(isinstance(each, Refuse) for each in out.take())
 
