@@ -8,7 +8,6 @@ Routing, with the promises of `core`:
 cluster_node          one site: all of what follows
 cluster_messages      what sites say to one another
 cluster_instructions  what the shell is asked to do
-link_flood            link states
 cluster_membership    the own cluster, and the predicates that are known there
 member_streams        what a site gets: its claims, and the parts that it takes
 cluster_origin        what a site sends
@@ -16,5 +15,6 @@ cluster_claims        who gets its events, through which cluster
 cluster_streams       who carries them, and how far the cursors are
 carriage_table        what a site carries for others
 carriage              one origin's events for one cluster
+load_exchange         load that brokers tell one another of
 window_parts          windows divided into packets, and put together
 """

@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from culver.matching import EncodedPredicate
+from culver.matching import SitePredicate
 from culver.overlay.clusters.cluster_messages import ANY_VERSION, CarriageReport, CarrierTerms, StreamNews
 from culver.overlay.clusters.window_parts import MemberShare
 
@@ -30,11 +30,14 @@ _LONGEST_PAUSE_SECONDS = 30.0
 _NEWS_SECONDS = 10.0
 _NEVER = float("-inf")
 
+LEAST_LEFT_OUT = 1_000
+"""So much of a stream is left out if all who can be reached have it. Less comes again, to see what is for others."""
+
 
 class ClusterMatcher(Protocol):
     """Finds the sites of a cluster whose predicates match events."""
 
-    def change(self, site: str, predicate: EncodedPredicate | None) -> None:
+    def change(self, site: str, predicate: SitePredicate | None) -> None:
         """This is the predicate of a site from now on; None removes it."""
 
     def match(self, payloads: Sequence[bytes]) -> list[frozenset[str]]:
@@ -242,6 +245,16 @@ class Carriage:
             member.upto = max(member.upto, position)
         if member.upto < self.processed and not member.is_finished:
             self._is_behind = True
+
+    def go_ahead(self, end: int) -> None:
+        """Leave out what all members that can be reached have, up to a position that the origin's log has reached.
+        An origin that has started again does not know that, and begins at its cursor, where somebody who is away may
+        hold it back for days."""
+        present = [each for each in self._members.values() if each.is_reachable and not each.is_finished]
+        if present and all(each.is_known for each in present):
+            reached = min([end, *(each.position for each in present)])
+            if reached >= self.processed + LEAST_LEFT_OUT:
+                self.processed = reached
 
     def look(self, reaches: Callable[[str], bool], now: float) -> None:
         """Take note of who can be reached, and who has not answered for too long."""

@@ -13,6 +13,8 @@ from culver.overlay.clusters.cluster_messages import (
     CarrierTerms,
     MemberGap,
 )
+from culver.overlay.clusters.load.load_messages import LoadKind
+from culver.overlay.clusters.load.stream_balance import StreamBalance
 from culver.overlay.clusters.window_parts import WindowAssembly, divide_window
 from culver.overlay.core.link_states import LinkStates
 from culver.overlay.core.outgoing_streams import WindowPacket
@@ -38,6 +40,7 @@ class CarriageTable:
         first_window: int,
         most_sites: int,
         send: Callable[[str, WindowPacket], None],
+        balance: StreamBalance,
     ) -> None:
         self._states = states
         self._matcher = matcher
@@ -46,6 +49,7 @@ class CarriageTable:
         self._windows = first_window
         self._most_sites = most_sites
         self._send = send
+        self._balance = balance
         self.carriages: dict[_Key, Carriage] = {}
         self._assemblies: dict[_Key, WindowAssembly] = {}
         self._heard_at: dict[_Key, float] = {}
@@ -70,6 +74,9 @@ class CarriageTable:
         key = origin, terms.cluster
         if key in self.carriages:
             self.carriages[key].take_terms(terms)
+        elif not self._balance.accepts_streams and not terms.insists:
+            self._out.say(origin, CarrierRefusal(terms.number, terms.cluster, is_overloaded=True))
+            return
         else:
             self.carriages[key] = Carriage(origin, terms)
             self._assemblies[key] = WindowAssembly()
@@ -92,12 +99,18 @@ class CarriageTable:
             return  # the origin tells its terms again
         self._heard_at[key] = now
         self._touched[key] = None
+        if origin != self._states.own:
+            self._balance.received_messages(LoadKind.RING, len(offsets), now)
+            self._balance.carried(key, len(offsets), now)
         events = self._assemblies[key].take(window, part, offsets, payloads)
         if events is None:
             return
         matched = self._matcher.match([payload for _, payload in events])
         shares = carriage.process(part.previous, part.end, events, matched, self._shelf.versions, now)
         if shares:
+            sent = sum(len(share.offsets) for site, share in shares.items() if site != self._states.own)
+            self._balance.sent(LoadKind.CLUSTER, sent, now)
+            self._balance.carried(key, sent, now)
             self._windows += 1
             for packet in divide_window(self._windows, shares, dict(events)):
                 self._send(origin, packet)
@@ -116,6 +129,7 @@ class CarriageTable:
             if carriage.origin == origin:
                 self._touched[key] = None
                 carriage.heard(member, position, wants_more)
+                carriage.go_ahead(self._states.states[origin].position)
 
     def look(self, now: float) -> None:
         """Take note of who can be reached, ask members what they have, and whoever may know for missing
@@ -124,6 +138,13 @@ class CarriageTable:
             self._look(key, now)
         for key in [key for key, heard_at in self._heard_at.items() if now - heard_at >= _KEPT_SECONDS]:
             self._drop(key)
+
+    def hand_over(self) -> None:
+        """Tell origins of streams that others of the cluster have agreed to carry. This site goes on with them until
+        the origins have changed that."""
+        for key, helper in self._balance.hand_over():
+            number = self.carriages[key].number
+            self._out.say(key[0], CarrierRefusal(number, key[1], is_overloaded=True, instead=helper))
 
     def report(self, now: float) -> None:
         """Report what is new to the origins."""
@@ -150,6 +171,7 @@ class CarriageTable:
     def _drop(self, key: _Key) -> None:
         del self.carriages[key], self._assemblies[key], self._heard_at[key]
         self._touched.pop(key, None)
+        self._balance.dropped(key)
 
     def _look(self, key: _Key, now: float) -> None:
         carriage = self.carriages[key]

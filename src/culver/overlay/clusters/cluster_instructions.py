@@ -5,15 +5,15 @@ The mailboxes are those of clusters, not of sites: `Register`, `Unregister`, `Mo
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from culver.matching import NOTHING, EncodedPredicate
+from culver.matching import NOTHING, EncodedPredicate, SitePredicate
 from culver.overlay.clusters.cluster_messages import ClusterBody, ClusterNote
+from culver.overlay.clusters.load.load_messages import LoadFigures
 from culver.overlay.core.link_states import LinkStates
 from culver.overlay.core.neighbours import Neighbours
-from culver.overlay.core.node_instructions import Instruction, Refuse, SendMessage
-from culver.overlay.core.overlay_messages import OverlayMessage
+from culver.overlay.core.node_instructions import Instruction, InstructionOutbox
 
 EVERY_EVENT = EncodedPredicate(NOTHING.encoding, NOTHING.bits, NOTHING.hashes, (), (bytes(8),))
 """The predicate of a cluster's mailbox: it matches every event that is published at the site itself."""
@@ -66,7 +66,7 @@ class StoreAdvertisement:
 
     site: str
     version: int
-    predicate: EncodedPredicate | None
+    predicate: SitePredicate | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,49 +81,24 @@ class StoreClaims:
 ClusterInstruction = Instruction | SendNote | StoreAdvertisement | StoreClaims
 
 
-class ClusterOutbox:
-    """The instructions that a node gives in answer to one call, in their order. Notes to the site itself wait in
-    `local` until the call has done everything else."""
+class ClusterOutbox(InstructionOutbox[ClusterNote, SendNote | StoreAdvertisement | StoreClaims]):
+    """Notes to the site itself wait in `local` until the call has done everything else. `load` gives the figures to
+    attach to what is said to a site."""
 
-    def __init__(self, states: LinkStates, neighbours: Neighbours) -> None:
-        self._states = states
-        self._neighbours = neighbours
-        self._instructions: list[ClusterInstruction] = []
+    def __init__(
+        self,
+        states: LinkStates,
+        neighbours: Neighbours,
+        load: Callable[[str, ClusterBody], LoadFigures | None] = lambda site, body: None,
+    ) -> None:
+        super().__init__(states, neighbours, SendNote)
+        self._own = states.own
+        self._load = load
         self.local: list[ClusterBody] = []
-
-    def append(self, instruction: ClusterInstruction) -> None:
-        self._instructions.append(instruction)
-
-    def extend(self, instructions: Iterable[ClusterInstruction]) -> None:
-        self._instructions.extend(instructions)
-
-    def send(self, link: int, message: OverlayMessage) -> None:
-        self.append(SendMessage(link, message))
-
-    def flood(self, message: OverlayMessage, but: int | None = None) -> None:
-        """Send to every neighbour once, except to the one that a link leads to."""
-        source = self._neighbours[but].site if but is not None else None
-        for link in self._neighbours.links(but=source):
-            self.send(link, message)
 
     def say(self, destination: str, body: ClusterBody) -> None:
         """Say something to a site, which may be this one."""
-        if destination == self._states.own:
+        if destination == self._own:
             self.local.append(body)
         else:
-            self.route(ClusterNote(self._states.own, destination, 0, body))
-
-    def route(self, note: ClusterNote) -> None:
-        """Send a note one hop on. It is lost where there is no way: whoever waits for it asks again."""
-        neighbour = self._states.next_hop(note.destination)
-        link = None if neighbour is None else self._neighbours.link_to(neighbour)
-        if link is not None:
-            self.append(SendNote(link, note))
-
-    def refuse(self, source: str, reason: str, *, severe: bool = False) -> None:
-        self.append(Refuse(source, reason, severe))
-
-    def take(self) -> list[ClusterInstruction]:
-        """Hand all instructions over, and begin anew."""
-        taken, self._instructions = self._instructions, []
-        return taken
+            self.route(ClusterNote(self._own, destination, 0, body, self._load(destination, body)))

@@ -11,11 +11,12 @@ import math
 from collections.abc import Collection, Iterable
 
 from culver.errors import InvalidFilter
-from culver.matching import NOTHING, EncodedPredicate
+from culver.matching import NOTHING, SitePredicate, read_predicate
 from culver.overlay.clusters.carriage import ClusterMatcher
 from culver.overlay.clusters.cluster_instructions import ClusterOutbox, StoreAdvertisement
 from culver.overlay.clusters.cluster_messages import AdvertisementStored, Claim, MemberAdvertisement
 from culver.overlay.clusters.layout.cluster_layout import ClusterLayout
+from culver.overlay.clusters.load.stream_balance import StreamBalance
 from culver.overlay.clusters.member_streams import MemberClaims
 from culver.overlay.core.link_states import LinkStates
 
@@ -30,11 +31,19 @@ _NEVER = float("-inf")
 class ClusterMembership:
     """`clusters` is how many clusters there are; 0 stands for about the square root of the number of sites."""
 
-    def __init__(self, states: LinkStates, clusters: int, claims: MemberClaims, out: ClusterOutbox) -> None:
+    def __init__(
+        self,
+        states: LinkStates,
+        clusters: int,
+        claims: MemberClaims,
+        out: ClusterOutbox,
+        balance: StreamBalance,
+    ) -> None:
         self._states = states
         self._clusters = clusters
         self._claims = claims
         self._out = out
+        self._balance = balance
         self._known: frozenset[str] = frozenset()
         self._known_since = _NEVER
         self.layout: ClusterLayout | None = None
@@ -83,11 +92,14 @@ class ClusterMembership:
         self.share(now)
 
     def share(self, now: float) -> None:
-        """Give the own predicate to all mates that can be reached, again every second until they have stored it."""
+        """Give the own predicate to all mates that can be reached, again every second until they have stored it. One
+        that gets too many of them hears it later, or asks for it where it carries something."""
         version = self._claims.version
         for site in self.mates:
             told, told_at = self._told.get(site, (-1, _NEVER))
             if self._stored.get(site) == version or not self._states.reaches(site):
+                continue
+            if self._balance.holds_back(site, now):
                 continue
             if told != version or now - told_at >= _REPEAT_SECONDS:
                 self._told[site] = version, now
@@ -118,7 +130,11 @@ class ClusterMembership:
     def _is_shared(self, now: float) -> bool:
         if now - self._changed_at >= _PATIENCE_SECONDS:
             return True
-        waiting = (site for site in self.mates if self._states.reaches(site))
+        waiting = (
+            site
+            for site in self.mates
+            if self._states.reaches(site) and not self._balance.holds_back(site, now)
+        )
         return all(self._stored.get(site) == self._claims.version for site in waiting)
 
     def forget(self, site: str) -> None:
@@ -135,7 +151,7 @@ class PredicateShelf:
         self._matcher = matcher
         self._out = out
         self.versions: dict[str, int] = {}
-        self._predicates: dict[str, EncodedPredicate] = {}
+        self._predicates: dict[str, SitePredicate] = {}
         self._stored: dict[str, int] = {}
         self._wanted_at: dict[str, float] = {}
 
@@ -146,11 +162,11 @@ class PredicateShelf:
         """The other sites whose predicates are known."""
         return [site for site in self.versions if site != self._own]
 
-    def restore(self, site: str, version: int, predicate: EncodedPredicate) -> None:
+    def restore(self, site: str, version: int, predicate: SitePredicate) -> None:
         self._put(site, version, predicate)
         self._stored[site] = version
 
-    def put_own(self, version: int, predicate: EncodedPredicate) -> None:
+    def put_own(self, version: int, predicate: SitePredicate) -> None:
         self._put(self._own, version, predicate)
 
     def take(self, source: str, message: MemberAdvertisement) -> None:
@@ -158,7 +174,7 @@ class PredicateShelf:
         site = message.site
         if message.version > self.versions.get(site, -1):
             try:
-                predicate = EncodedPredicate.parse(message.predicate)
+                predicate = read_predicate(message.predicate)
             except InvalidFilter as exc:
                 self._out.refuse(source, f"an advertisement that cannot be taken: {exc.message}")
                 return
@@ -178,6 +194,10 @@ class PredicateShelf:
             return None
         return MemberAdvertisement(site, self.versions[site], self._predicates[site].text)
 
+    def predicate_of(self, site: str) -> tuple[int, SitePredicate] | None:
+        """The version and the predicate of a site, where they are known."""
+        return (self.versions[site], self._predicates[site]) if site in self.versions else None
+
     def prune(self, wanted: Collection[str], now: float) -> None:
         """Drop the predicates of sites that have not been wanted for a while."""
         for site in self.sites():
@@ -194,6 +214,6 @@ class PredicateShelf:
             self._matcher.change(site, None)
             self._out.append(StoreAdvertisement(site, 0, None))
 
-    def _put(self, site: str, version: int, predicate: EncodedPredicate) -> None:
+    def _put(self, site: str, version: int, predicate: SitePredicate) -> None:
         self.versions[site], self._predicates[site] = version, predicate
         self._matcher.change(site, predicate)

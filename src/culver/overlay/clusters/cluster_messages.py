@@ -17,11 +17,13 @@
       | CarriageGap -------------> | MemberGap ---------------------> |   announces it
 
 A carrier that lacks the predicate of a member asks with AdvertisementWanted, and a site that does not want to carry a
-cluster answers the terms with CarrierRefusal. Everything may be lost: whoever waits asks again every second.
+cluster says so with CarrierRefusal. Sites of a cluster speak of their load with the messages of `load_messages`, and
+notes carry its figures along now and then. Everything may be lost: whoever waits asks again every second.
 """
 
 import msgspec
 
+from culver.overlay.clusters.load.load_messages import LoadFigures, LoadMessage
 from culver.overlay.core.overlay_messages import Count, OverlayMessage
 
 MOST_CLUSTER = 4096
@@ -31,7 +33,7 @@ ANY_VERSION = 1 << 62
 
 
 class MemberAdvertisement(msgspec.Struct, frozen=True, array_like=True, tag=21):
-    """The encoded predicate of a site, for those of its cluster. The sender may pass on that of another."""
+    """The predicate of a site, exact or encoded, for those of its cluster. The sender may pass on that of another."""
 
     site: str
     version: Count
@@ -86,18 +88,24 @@ class TermsMember(msgspec.Struct, frozen=True, array_like=True):
 class CarrierTerms(msgspec.Struct, frozen=True, array_like=True, tag=26):
     """The sender, an origin, asks the receiver to carry its events to the members of a cluster. A higher `number`
     replaces a lower one. All members have what is for them below `floor`, the cursor of the cluster; most of them
-    have it below `start`, where the stream goes on."""
+    have it below `start`, where the stream goes on. A sender that `insists` finds nobody who has less to do."""
 
     number: Count
     cluster: Count
     start: Count
     floor: Count
     members: tuple[TermsMember, ...]
+    insists: bool = False
 
 
 class CarrierRefusal(msgspec.Struct, frozen=True, array_like=True, tag=27):
+    """The sender does not want to carry a cluster: it is not in it, or `is_overloaded`. It goes on until another one
+    does. That should be `instead`, which has agreed, if that is not empty."""
+
     number: Count
     cluster: Count
+    is_overloaded: bool = False
+    instead: str = ""
 
 
 class CarriageReport(msgspec.Struct, frozen=True, array_like=True, tag=28):
@@ -150,6 +158,12 @@ class MemberGap(msgspec.Struct, frozen=True, array_like=True, tag=32):
     reason: str
 
 
+class GossipNote(msgspec.Struct, frozen=True, array_like=True, tag=33):
+    """A message from one member of the overlay to another (see `gossip_messages`), as bytes."""
+
+    body: bytes
+
+
 ClusterBody = (
     MemberAdvertisement
     | AdvertisementStored
@@ -163,14 +177,19 @@ ClusterBody = (
     | StreamNews
     | MemberPosition
     | MemberGap
+    | GossipNote
+    | LoadMessage
 )
 
 
 class ClusterNote(msgspec.Struct, frozen=True, array_like=True, tag=20):
+    """`load` is that of the source. It is there now and then, for whoever sees it on its way."""
+
     source: str
     destination: str
     hops: Count
     body: ClusterBody
+    load: LoadFigures | None = None
 
 
 ClusterFrame = OverlayMessage | ClusterNote

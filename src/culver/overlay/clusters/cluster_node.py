@@ -21,21 +21,17 @@ Each part of a site's work is a module: `cluster_membership` (which cluster, and
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from random import Random
 
 import msgspec
 
-from culver.matching import NOTHING, EncodedPredicate
+from culver.matching import NOTHING, EncodedPredicate, SitePredicate
 from culver.overlay.clusters.carriage import ClusterMatcher
 from culver.overlay.clusters.carriage_table import CarriageTable
-from culver.overlay.clusters.cluster_instructions import (
-    ClusterInstruction,
-    ClusterOutbox,
-    MemberClaim,
-)
+from culver.overlay.clusters.cluster_instructions import ClusterInstruction, ClusterOutbox, MemberClaim
 from culver.overlay.clusters.cluster_membership import ClusterMembership, PredicateShelf
 from culver.overlay.clusters.cluster_messages import (
-    MOST_CLUSTER,
     AdvertisementStored,
     AdvertisementWanted,
     CarriageGap,
@@ -47,27 +43,30 @@ from culver.overlay.clusters.cluster_messages import (
     ClusterBody,
     ClusterFrame,
     ClusterNote,
+    GossipNote,
     MemberAdvertisement,
     MemberGap,
     MemberPosition,
     StreamNews,
 )
 from culver.overlay.clusters.cluster_origin import ClusterOrigin
-from culver.overlay.clusters.link_flood import LinkFlood
+from culver.overlay.clusters.load.broker_load import LoadSettings
+from culver.overlay.clusters.load.load_messages import LoadKind
+from culver.overlay.clusters.load.stream_balance import StreamBalance
+from culver.overlay.clusters.load_exchange import LoadExchange
 from culver.overlay.clusters.member_streams import MemberClaims, MemberStreams
 from culver.overlay.core.incoming_streams import IncomingStreams
+from culver.overlay.core.link_flood import LinkFlood
 from culver.overlay.core.link_states import LinkStates
 from culver.overlay.core.neighbours import Neighbours
-from culver.overlay.core.node_instructions import AnnounceGap, CloseLink
+from culver.overlay.core.node_instructions import AnnounceGap, HearGossip
 from culver.overlay.core.outgoing_streams import Offered, OutgoingStreams, WindowPacket
 from culver.overlay.core.overlay_messages import MOST_HOPS, LinkState, Packet, SiteNumbers, StreamPart
-from culver.overlay.core.overlay_node import FORGOTTEN
 from culver.overlay.core.packet_forwarding import PacketForwarding, PacketRefused
-from culver.overlay.core.replaced_sites import ForgottenSites, ReplacedSites, SharedNames, shared_name_text
+from culver.overlay.core.replaced_sites import FORGOTTEN, GoneSites
 from culver.overlay.site_keys import name_of
 
 _CHECK_SECONDS = 1.0
-REMOVED = "this site was forgotten there"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +75,7 @@ class ClusterSettings:
 
     clusters: int = 0
     most_sites: int = 1024
+    load: LoadSettings = field(default_factory=LoadSettings)
 
 
 class ClusterNode:
@@ -98,21 +98,24 @@ class ClusterNode:
         self.book = MemberClaims(boot)
         self._now = 0.0
         self._neighbours = Neighbours()
-        self._out = ClusterOutbox(self.states, self._neighbours)
+        self.balance = StreamBalance(own, Random(f"{own}/{boot}"), 0.0, settings.load)
+        self._loads = LoadExchange(self.balance, self.states, lambda: self._now)
+        self._out = ClusterOutbox(self.states, self._neighbours, self._loads.attached)
         self._flood = LinkFlood(self.states, self._neighbours, self._out, boot, settings.most_sites)
         self._forwarding = PacketForwarding(self.states, self._neighbours, broadcast_threshold=1.0)
         self.shelf = PredicateShelf(own, matcher, self._out)
-        self.membership = ClusterMembership(self.states, settings.clusters, self.book, self._out)
+        self.membership = ClusterMembership(
+            self.states, settings.clusters, self.book, self._out, self.balance
+        )
         self._members = MemberStreams(positions, self.book, self._out)
+        most = settings.most_sites
         self.origin = ClusterOrigin(
-            self.states, self._out, boot, settings.most_sites, self.membership.candidates
+            self.states, self._out, boot, most, self.membership.candidates, self.balance
         )
         self.table = CarriageTable(
-            self.states, matcher, self.shelf, self._out, boot, settings.most_sites, self._send_on
+            self.states, matcher, self.shelf, self._out, boot, most, self._send_on, self.balance
         )
-        self._replaced = ReplacedSites(own)
-        self._forgotten = ForgottenSites()
-        self._shared_names = SharedNames(own)
+        self._gone = GoneSites(own)
         self._known_ends: dict[str, int] = {}
         self._claims_are_due = False
         self._reached: set[str] = set()
@@ -146,7 +149,7 @@ class ClusterNode:
         """Take note, before anything else, of the claims of the last StoreClaims."""
         self.origin.ledger.restore(claims)
 
-    def restore_advertisement(self, site: str, version: int, predicate: EncodedPredicate) -> None:
+    def restore_advertisement(self, site: str, version: int, predicate: SitePredicate) -> None:
         """Take note, before anything else, of what a StoreAdvertisement has stored."""
         self.shelf.restore(site, version, predicate)
 
@@ -196,12 +199,14 @@ class ClusterNode:
             case LinkState():
                 self._on_link_state(link, message)
             case SiteNumbers():
-                if not self._neighbours[link].numbers.learn(message):
-                    # No later number would be right either. A new link begins at 0.
-                    self._out.refuse(peer, "site numbers out of turn")
-                    self._out.append(CloseLink(link, "site numbers out of turn"))
+                self._out.extend(self._forwarding.learn(link, message))
             case _:
                 self._out.refuse(peer, "a message of another way of routing")
+        return self._done()
+
+    def gossip(self, site: str, body: bytes) -> list[ClusterInstruction]:
+        """Send a message of the membership to a site. It may be lost."""
+        self._out.say(site, GossipNote(body))
         return self._done()
 
     def _links_changed(self) -> None:
@@ -217,7 +222,7 @@ class ClusterNode:
             self._graph_changed()
 
     def _graph_changed(self) -> None:
-        self._forgotten.look(self.states)
+        self._gone.forgotten.look(self.states)
         reached = set(self.states.reachable())
         for origin in reached - self._reached:
             # It may have forgotten this site meanwhile.
@@ -225,14 +230,14 @@ class ClusterNode:
         self._reached = reached
         self._claims_are_due = True
         known = dict.fromkeys([*self.states.states, *self.origin.ledger.claims, *self._members.origins()])
-        for site in self._replaced.look(self.states, known):
+        for site in self._gone.replaced.look(self.states, known):
             self._let_go(site)
         self.origin.streams.look(self._now)
         self.table.look(self._now)
 
     # --- this site as a member ------------------------------------------------------------------------
 
-    def advertise(self, predicate: EncodedPredicate) -> list[ClusterInstruction]:
+    def advertise(self, predicate: SitePredicate) -> list[ClusterInstruction]:
         """This site's own subscribers want what the predicate matches, from now on. Nothing is claimed before."""
         if self.book.change(predicate):
             self._advertised()
@@ -287,22 +292,13 @@ class ClusterNode:
     def claims_stored(self, number: int) -> list[ClusterInstruction]:
         """A StoreClaims is carried out: its claims are in effect."""
         for member in self.origin.claims_stored(number, self._now):
-            self._replaced.told(member)
-            self._forgotten.told(member)
+            self._gone.told(member)
         return self._done()
 
     def claims_failed(self, number: int) -> list[ClusterInstruction]:
         """A StoreClaims could not be carried out; the next `tick` asks again."""
         self.origin.ledger.failed(number)
         return []
-
-    def _on_claim(self, member: str, claim: Claim) -> None:
-        if claim.cluster >= MOST_CLUSTER:
-            self._out.refuse(member, "a claim to a cluster that no overlay has")
-            return
-        found = (self._replaced.owed(member), FORGOTTEN), (self._forgotten.owed(member), REMOVED)
-        owed = next(((position, why) for position, why in found if position is not None), None)
-        self.origin.on_claim(member, claim, owed)
 
     def offered(self, site: str, generation: int, items: Iterable[Offered]) -> None:
         """Take what a cluster's mailbox has next. `flush` sends it: offers of one moment share packets."""
@@ -332,6 +328,11 @@ class ClusterNode:
                 origin, self.own, packet.window, own, packet.offsets, packet.payloads, self._now
             )
 
+    def worked(self, busy_seconds: float) -> None:
+        """The process was busy with the overlay for so long since the last call. Load is balanced from the first call
+        on (section 3.3). Call it about once a second."""
+        self.balance.worked(busy_seconds)
+
     # --- time -----------------------------------------------------------------------------------------
 
     def tick(self, now: float) -> list[ClusterInstruction]:
@@ -344,6 +345,7 @@ class ClusterNode:
         self.origin.streams.tick(now)
         if now - self._checked_at >= _CHECK_SECONDS:
             self._checked_at = now
+            self._flood.go_beyond(self.position)
             known = {*self.states.states, *self.origin.ledger.claims}
             known = {site for site in known if not self.is_gone(site)} | {self.own}
             if self.membership.look(frozenset(known), now):
@@ -351,10 +353,11 @@ class ClusterNode:
             self.membership.share(now)
             self.origin.check()
             self.table.look(now)
+            self._loads.tick(self.membership.mates, self.origin.streams.carriers(), self._out)
+            self.table.hand_over()
             self._claims_are_due = True
             self.shelf.prune({*self.membership.mates, *self.table.members()}, now)
-            for sites in self._shared_names.look(self.states, now):
-                self._out.refuse(name_of(sites[0]), shared_name_text(sites), severe=True)
+            self._out.extend(self._gone.new_troubles(self.states, now))
         # What waited for an acknowledgement may go now, though nothing more is offered.
         return self.flush(now)
 
@@ -378,34 +381,33 @@ class ClusterNode:
     # --- sites that are gone --------------------------------------------------------------------------
 
     def forget(self, site: str) -> list[ClusterInstruction]:
-        """Drop the claims of a site that cannot be reached. How far this log is in that of the site stays known: if
-        it comes back, it may send something again."""
-        self._forgotten.forget(site, self.origin.owed_position(site))
+        """Drop the claims of a site that cannot be reached. What is known of its log stays."""
+        self._gone.forgotten.forget(site, self.origin.owed_position(site))
         self._drop_member(site)
         return self._done()
 
     def is_forgotten(self, site: str) -> bool:
-        return site in self._forgotten
+        return site in self._gone.forgotten
 
     def is_gone(self, site: str) -> bool:
         """Whether a site is replaced by another, or forgotten."""
-        return site in self._replaced or site in self._forgotten
+        return site in self._gone
 
     def troubles(self) -> list[str]:
         """Everything that an operator must see to, as sentences."""
-        return [shared_name_text(sites) for sites in self._shared_names.lasting()]
+        return self._gone.troubles()
 
     def _let_go(self, site: str) -> None:
-        """End the streams from and to a site that is replaced. Its link state stays, so that nobody takes it for news
-        again."""
-        if site in self._members.origins():
+        """End the streams from and to a site that is replaced. Its link state stays: it must not be news again."""
+        was_promised = site in self._known_ends and name_of(site) != name_of(self.own)
+        if site in self._members.origins() or was_promised:  # perhaps to an earlier run, and not on disk
             start = self.incoming.durable(site)
             end = max(self._known_ends.pop(site, 0), start)
             self._out.append(AnnounceGap(site, start, end, FORGOTTEN))
         self._members.forget(site)
         self.table.forget(site)
         if site in self.origin.ledger.claims:
-            self._replaced.owe(site, self.origin.owed_position(site))
+            self._gone.replaced.owe(site, self.origin.owed_position(site))
         self._drop_member(site)
 
     def _drop_member(self, site: str) -> None:
@@ -427,19 +429,19 @@ class ClusterNode:
         if own is not None:
             self._on_own_part(packet, own)
         if streams or packet.broadcast:
+            self.balance.received_messages(LoadKind.CLIENT, len(packet.offsets), self._now)
             self._out.extend(self._forwarding.forward(link, packet, streams))
 
     def _on_own_part(self, packet: Packet, part: StreamPart) -> None:
         if packet.origin == self.own or (part.carries and packet.carrier):
             self._out.refuse(packet.root, "a packet that is not for this site")
-        elif not part.previous < part.end or any(
-            not part.previous <= offset for offset in packet.offsets[:1]
-        ):
+        elif part.previous >= part.end or (packet.offsets and packet.offsets[0] < part.previous):
             self._out.refuse(packet.root, "a packet whose parts do not fit together")
         elif part.carries:
             self.table.on_part(packet.origin, packet.window, part, packet.offsets, packet.payloads, self._now)
         else:
             self._heard_position(packet.origin, part.end)
+            self.balance.received_messages(LoadKind.CLUSTER, len(packet.offsets), self._now)
             self._members.on_part(
                 packet.origin, packet.root, packet.window, part, packet.offsets, packet.payloads, self._now
             )
@@ -447,9 +449,11 @@ class ClusterNode:
     def _on_note(self, peer: str, note: ClusterNote) -> None:
         if note.source == self.own or note.source not in self.states.states:
             self._out.refuse(peer, "a message of a forged or unknown source")
-        elif self.is_gone(note.source):
-            pass  # it was under way when the site came back as another
-        elif note.destination == self.own:
+            return
+        if self.is_gone(note.source):
+            return  # it was under way when the site came back as another
+        self._loads.noted(note)
+        if note.destination == self.own:
             self._on_body(note.source, note.body)
         elif note.hops >= MOST_HOPS:
             self._out.refuse(note.source, "a message in a loop")
@@ -459,7 +463,7 @@ class ClusterNode:
     def _on_body(self, source: str, body: ClusterBody) -> None:
         match body:
             case Claim():
-                self._on_claim(source, body)
+                self.origin.on_claim(source, body, self._gone.owed(source))
             case ClaimAnswer():
                 self._on_answer(source, body)
             case MemberAdvertisement(site=site):
@@ -475,8 +479,8 @@ class ClusterNode:
                     self._out.say(source, copy)
             case CarrierTerms():
                 self.table.on_terms(source, body, self.membership.cluster, self._now)
-            case CarrierRefusal(cluster=cluster):
-                self.origin.streams.refused(cluster, source, self._now)
+            case CarrierRefusal():
+                self.origin.streams.refused(source, body, self._now)
             case CarriageReport():
                 self.origin.on_report(source, body, self.position, self._now)
             case CarriageGap():
@@ -487,6 +491,10 @@ class ClusterNode:
                 self.table.heard(source, body.origin, body.position, body.wants_more)
             case MemberGap():
                 self._members.on_gap(source, body)
+            case GossipNote(body=gossip):
+                self._out.append(HearGossip(source, gossip))
+            case _:
+                self._loads.answer(source, body, self._out)
 
     def _heard_position(self, site: str, position: int) -> None:
         self._known_ends[site] = max(position, self._known_ends.get(site, 0))

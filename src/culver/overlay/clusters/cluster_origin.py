@@ -17,8 +17,10 @@ from culver.overlay.clusters.cluster_instructions import (
     cluster_key,
     cluster_of_key,
 )
-from culver.overlay.clusters.cluster_messages import CarriageGap, CarriageReport, Claim
+from culver.overlay.clusters.cluster_messages import MOST_CLUSTER, CarriageGap, CarriageReport, Claim
 from culver.overlay.clusters.cluster_streams import CarrierCandidates, ClusterStreams
+from culver.overlay.clusters.load.load_messages import LoadKind
+from culver.overlay.clusters.load.stream_balance import StreamBalance
 from culver.overlay.core.link_states import LinkStates
 from culver.overlay.core.node_instructions import Register, Unregister
 from culver.overlay.core.outgoing_streams import OutgoingStreams, WindowPacket
@@ -30,15 +32,22 @@ class ClusterOrigin:
     and calls `follow_up` when it has done everything else."""
 
     def __init__(
-        self, states: LinkStates, out: ClusterOutbox, run: int, most_sites: int, candidates: CarrierCandidates
+        self,
+        states: LinkStates,
+        out: ClusterOutbox,
+        run: int,
+        most_sites: int,
+        candidates: CarrierCandidates,
+        balance: StreamBalance,
     ) -> None:
         self._own = states.own
         self._out = out
         self._run = run
         self._most_sites = most_sites
+        self._balance = balance
         self.outgoing = OutgoingStreams()
         self.ledger = ClaimLedger()
-        self.streams = ClusterStreams(states, self.outgoing, self.ledger, out, run, candidates)
+        self.streams = ClusterStreams(states, self.outgoing, self.ledger, out, run, candidates, balance)
         self._registering: set[int] = set()
         # Mailboxes from another way of routing.
         self._strange: list[str] = []
@@ -65,7 +74,9 @@ class ClusterOrigin:
 
     def on_claim(self, member: str, claim: Claim, owed: tuple[int, str] | None) -> None:
         """Take a claim. `owed` says from where on a new member may miss something, and why."""
-        if member not in self.ledger.claims and len(self.ledger.claims) >= self._most_sites:
+        if claim.cluster >= MOST_CLUSTER:
+            self._out.refuse(member, "a claim to a cluster that no overlay has")
+        elif member not in self.ledger.claims and len(self.ledger.claims) >= self._most_sites:
             self._out.refuse(member, "more claims than overlay.most_sites")
         elif self.ledger.want(member, claim, None if member in self.ledger.claims else owed):
             self._out.say(member, self.ledger.answer(member))
@@ -150,7 +161,10 @@ class ClusterOrigin:
             cluster, carrier = self._carrier(key)
             if carrier is not None:
                 self._out.say(carrier, CarriageGap(cluster, gap.start, gap.end, gap.reason))
-        return [each for packet in packets for each in self._for_carriers(packet)]
+        sent = [each for packet in packets for each in self._for_carriers(packet)]
+        for packet, _ in sent:
+            self._balance.sent(LoadKind.RING, len(packet.streams) * len(packet.offsets), now)
+        return sent
 
     def _for_carriers(self, packet: WindowPacket) -> list[tuple[WindowPacket, StreamPart | None]]:
         """Turn a packet for clusters into one for their carriers. A site that carries two of them gets two."""

@@ -5,15 +5,18 @@
 
 The carrier must have reported before anything is sent: its report says where the stream goes on. If it cannot be
 reached, starts again, refuses or falls silent, another one gets the terms, and the stream goes on from what was
-carried. Reports are true whoever makes them and whenever they come, so those of earlier carriers move the cursor too.
+carried. A carrier with too much to do may refuse too. Where all do, the origin insists. Reports are true whoever
+makes them and whenever they come, so those of earlier carriers move the cursor too.
 """
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
+from culver.overlay.clusters.carriage import LEAST_LEFT_OUT
 from culver.overlay.clusters.cluster_claims import ClaimLedger
 from culver.overlay.clusters.cluster_instructions import ClusterOutbox, cluster_key
-from culver.overlay.clusters.cluster_messages import CarriageReport, CarrierTerms
+from culver.overlay.clusters.cluster_messages import CarriageReport, CarrierRefusal, CarrierTerms
+from culver.overlay.clusters.load.stream_balance import StreamBalance
 from culver.overlay.core.link_states import LinkStates
 from culver.overlay.core.node_instructions import MoveCursor, Rewind
 from culver.overlay.core.outgoing_streams import OutgoingStreams
@@ -49,6 +52,9 @@ class ClusterStream:
     heard_at: float = _NEVER
     carriers: set[str] = field(default_factory=set)
     avoided: dict[str, float] = field(default_factory=dict)
+    # Sites that have said that they have too much to do: they are the last choice until then.
+    overloaded: dict[str, float] = field(default_factory=dict)
+    insists: bool = False
     # The terms by which members began to leave.
     leaving: dict[str, int] = field(default_factory=dict)
 
@@ -74,6 +80,7 @@ class ClusterStreams:
         out: ClusterOutbox,
         first_number: int,
         candidates: CarrierCandidates,
+        balance: StreamBalance,
     ) -> None:
         self._states = states
         self._outgoing = outgoing
@@ -81,6 +88,7 @@ class ClusterStreams:
         self._out = out
         self._numbers = first_number
         self._candidates = candidates
+        self._balance = balance
         self.streams: dict[int, ClusterStream] = {}
 
     def open(self, cluster: int, position: int) -> None:
@@ -115,6 +123,9 @@ class ClusterStreams:
         else:
             self._tell(cluster, stream, now)
 
+    def carriers(self) -> list[str]:
+        return [stream.carrier for stream in self.streams.values() if stream.carrier is not None]
+
     # --- carriers -------------------------------------------------------------------------------------
 
     def look(self, now: float) -> None:
@@ -129,7 +140,9 @@ class ClusterStreams:
                 if cluster_key(cluster) == key:
                     self._go_to(cluster, stream.carried)
         for cluster, stream in self.streams.items():
-            stream.avoided = {site: until for site, until in stream.avoided.items() if until > now}
+            for held in (stream.avoided, stream.overloaded):
+                for site in [site for site, until in held.items() if until <= now]:
+                    del held[site]
             flying = self._outgoing.backlog(cluster_key(cluster))[0]
             waits = not stream.is_confirmed or flying
             silent = now - max(stream.chosen_at, stream.heard_at) >= _PATIENCE_SECONDS
@@ -140,11 +153,16 @@ class ClusterStreams:
             elif now - stream.told_at >= (_REFRESH_SECONDS if stream.is_up_to_date else _REPEAT_SECONDS):
                 self._tell(cluster, stream, now)
 
-    def refused(self, cluster: int, carrier: str, now: float) -> None:
+    def refused(self, carrier: str, refusal: CarrierRefusal, now: float) -> None:
         """A site does not want to carry a cluster."""
-        stream = self.streams.get(cluster)
-        if stream is not None and stream.carrier == carrier:
-            self._avoid(cluster, stream, carrier, now)
+        stream = self.streams.get(refusal.cluster)
+        if stream is None or stream.carrier != carrier:
+            return
+        if refusal.is_overloaded:
+            stream.overloaded[carrier] = now + _AVOIDED_SECONDS
+            self._choose(refusal.cluster, stream, now, refusal.instead)
+        else:
+            self._avoid(refusal.cluster, stream, carrier, now)
 
     def _avoid(self, cluster: int, stream: ClusterStream, carrier: str, now: float) -> None:
         stream.avoided[carrier] = now + _AVOIDED_SECONDS
@@ -162,11 +180,15 @@ class ClusterStreams:
     def _wanted(self, cluster: int) -> list[str]:
         return self._candidates(cluster, [each.site for each in self._ledger.members(cluster)])
 
-    def _choose(self, cluster: int, stream: ClusterStream, now: float) -> None:
+    def _choose(self, cluster: int, stream: ClusterStream, now: float, wanted: str = "") -> None:
+        """Choose a carrier: the one that is wanted, if it may be; or else the first that has not too much to do."""
         if not stream.number:
             return
         found = [site for site in self._wanted(cluster) if self._states.reaches(site)]
-        chosen = next((site for site in found if site not in stream.avoided), None)
+        found = [site for site in found if site not in stream.avoided]
+        free = self._balance.preferred(site for site in found if site not in stream.overloaded)
+        stream.insists = not free
+        chosen = wanted if wanted in free else next(iter(free or self._balance.preferred(found)), None)
         stream.carrier, stream.is_confirmed, stream.known_number, stream.chosen_at = chosen, False, 0, now
         self._outgoing.reach(cluster_key(cluster), False)
         if chosen is not None:
@@ -184,7 +206,8 @@ class ClusterStreams:
         floor = self._outgoing.acknowledged_position(cluster_key(cluster))
         members = self._ledger.members(cluster)
         start = max(stream.carried, floor)
-        self._out.say(stream.carrier, CarrierTerms(stream.number, cluster, start, floor, members))
+        terms = CarrierTerms(stream.number, cluster, start, floor, members, stream.insists)
+        self._out.say(stream.carrier, terms)
 
     # --- reports --------------------------------------------------------------------------------------
 
@@ -223,6 +246,8 @@ class ClusterStreams:
             self._go_to(cluster, again)
         elif report.again is not None and report.again < self._outgoing.sent_position(key):
             self._go_to(cluster, report.again)
+        elif stream.carried >= self._outgoing.sent_position(key) + LEAST_LEFT_OUT:
+            self._go_to(cluster, stream.carried)  # an earlier run has sent it
         if report.again is not None and report.again < self._outgoing.acknowledged_position(key):
             self._tell(cluster, stream, now)  # somebody does not know that it has more than it thinks
 

@@ -15,7 +15,7 @@ from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from culver.matching import NOTHING, EncodedPredicate
+from culver.matching import NOTHING, SitePredicate
 from culver.overlay.clusters.cluster_instructions import ClusterOutbox
 from culver.overlay.clusters.cluster_messages import ClaimAnswer, MemberGap, MemberPosition, StreamNews
 from culver.overlay.clusters.window_parts import Events, WindowAssembly
@@ -46,13 +46,13 @@ class MemberClaims:
 
     def __init__(self, version: int) -> None:
         self.version = version
-        self.predicate = NOTHING
+        self.predicate: SitePredicate = NOTHING
         self.is_advertised = False
         """Before the owner has said what its subscribers want, there is nothing to claim: what is theirs would go."""
         self.sites: dict[str, ClaimedOrigin] = {}
         self._first_version = version
 
-    def change(self, predicate: EncodedPredicate) -> bool:
+    def change(self, predicate: SitePredicate) -> bool:
         """Advertise this from now on; returns whether that is news."""
         self.is_advertised = True
         if predicate == self.predicate:

@@ -4,7 +4,7 @@ from collections import Counter
 
 import numpy as np
 
-from culver.overlay.clusters.load.load_balance import LoadSettings
+from culver.overlay.clusters.load.broker_load import LoadSettings
 from culver.simulation.clusters.cluster_world import ClusterWorld, zipf_weights
 
 BROKERS, CLUSTERS, PUBLICATIONS, RATIO = 30, 5, 40, 0.3

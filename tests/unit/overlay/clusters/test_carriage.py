@@ -225,3 +225,35 @@ def test_a_gap_behind_a_missing_window_is_not_taken() -> None:
     made = carriage(member(LYON))
     assert made.skip(4, 9, 1.0) == []
     assert reported(made) == (0, 0, 0)
+
+
+def test_what_all_who_can_be_reached_have_is_left_out_and_comes_again_for_who_was_away() -> None:
+    made = Carriage(PARIS, terms(1, member(LYON), member(BONN), member(OSLO), start=40, floor=40))
+    made.look(lambda site: site != OSLO, 0.0)
+    made.heard(LYON, 6_000, False)
+    made.go_ahead(9_000)
+    assert reported(made) == (40, 40, None)  # Bonn has not said what it has
+    made.heard(BONN, 5_000, False)
+    made.go_ahead(4_500)
+    assert reported(made) == (40, 4_500, None)
+    assert process(made, 4_500, 7_000, {6_500: [LYON, BONN, OSLO]}) == {
+        LYON: MemberShare(6_000, 6_501, 1, [6_500]),
+        BONN: MemberShare(5_000, 6_501, 1, [6_500]),
+    }
+    for site in (LYON, BONN):
+        made.heard(site, 6_501, False)
+    made.look(lambda site: True, 2.0)
+    made.heard(OSLO, 40, False)
+    assert reported(made, 2.0) == (40, 40, 40)
+    assert process(made, 40, 7_000, {50: [OSLO], 6_500: [LYON, BONN, OSLO]}, 2.1) == {
+        OSLO: MemberShare(40, 6_501, 1, [50, 6_500])
+    }
+
+
+def test_a_little_is_matched_again_so_that_who_is_away_holds_back_no_more_than_it_must() -> None:
+    made = carriage(member(LYON), member(BONN), away=BONN)
+    made.heard(LYON, 900, False)
+    made.go_ahead(900)
+    assert reported(made) == (0, 0, None)
+    process(made, 0, 900, {3: [LYON], 700: [BONN]})
+    assert reported(made) == (700, 900, None)

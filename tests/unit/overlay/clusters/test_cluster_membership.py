@@ -1,5 +1,7 @@
 """Clusters as a site sees them, and the predicates that it knows."""
 
+from random import Random
+
 from culver.matching import NOTHING
 from culver.overlay.clusters.cluster_instructions import ClusterOutbox, SendNote, StoreAdvertisement
 from culver.overlay.clusters.cluster_membership import ClusterMembership, PredicateShelf
@@ -9,6 +11,8 @@ from culver.overlay.clusters.cluster_messages import (
     ClusterBody,
     MemberAdvertisement,
 )
+from culver.overlay.clusters.load.load_messages import HoldBack, LoadKind
+from culver.overlay.clusters.load.stream_balance import StreamBalance
 from culver.overlay.clusters.member_streams import MemberClaims
 from culver.overlay.core.link_states import LinkStates
 from culver.overlay.core.neighbours import Neighbours
@@ -32,7 +36,8 @@ class Sharer:
         self.out = ClusterOutbox(self.states, neighbours)
         self.claims = MemberClaims(10)
         self.claims.change(NOTHING)
-        self.membership = ClusterMembership(self.states, clusters, self.claims, self.out)
+        self.balance = StreamBalance(PARIS, Random(1), 0.0)
+        self.membership = ClusterMembership(self.states, clusters, self.claims, self.out, self.balance)
         self.matcher = BitMatcher()
         self.shelf = PredicateShelf(PARIS, self.matcher, self.out)
 
@@ -147,3 +152,23 @@ def test_predicates_that_nobody_needs_any_more_are_dropped_after_a_while() -> No
     assert sharer.shelf.sites() == []
     assert sharer.out.take() == [StoreAdvertisement(LYON, 0, None)]
     assert set(sharer.matcher.predicates) == {PARIS}
+
+
+def test_a_mate_with_too_many_subscriptions_hears_of_new_ones_later_and_claims_do_not_wait_for_it() -> None:
+    sharer = Sharer()
+    sharer.settle()
+    sharer.balance.arrange(SITES, [])
+    sharer.balance.received_messages(LoadKind.RING, 1, 1.0)
+    sharer.balance.worked(0.001)
+    sharer.balance.received(LYON, HoldBack(5.0), 1.0)
+    sharer.claims.change(predicate(1))
+    sharer.membership.changed(1.0)
+    assert {site for site, _ in sharer.said()} == {BONN, OSLO}
+    for site in (BONN, OSLO):
+        sharer.membership.stored(site, sharer.claims.version)
+    sharer.membership.claim([BONN], 1.1)
+    assert [type(body) for _, body in sharer.said()] == [Claim]
+    sharer.membership.share(5.9)
+    assert sharer.said() == []
+    sharer.membership.share(6.1)
+    assert {site for site, _ in sharer.said()} == {LYON}

@@ -12,6 +12,7 @@ from culver.overlay.clusters.cluster_messages import (
     ClaimAnswer,
     ClusterBody,
     ClusterNote,
+    GossipNote,
     MemberAdvertisement,
     MemberGap,
     MemberPosition,
@@ -37,6 +38,7 @@ BODIES: list[ClusterBody] = [
     StreamNews(PARIS, 8, 5, 9),
     MemberPosition(PARIS, 9, wants_more=True),
     MemberGap(PARIS, 1, 5, "full"),
+    GossipNote(b"news"),
 ]
 
 

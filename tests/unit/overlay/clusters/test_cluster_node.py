@@ -14,7 +14,8 @@ from culver.overlay.clusters.cluster_messages import (
     MemberAdvertisement,
     TermsMember,
 )
-from culver.overlay.clusters.cluster_node import REMOVED, ClusterSettings
+from culver.overlay.clusters.cluster_node import ClusterSettings
+from culver.overlay.core.node_instructions import SendMessage
 from culver.overlay.core.outgoing_streams import MailboxGap
 from culver.overlay.core.overlay_messages import (
     MOST_HOPS,
@@ -23,6 +24,7 @@ from culver.overlay.core.overlay_messages import (
     Packet,
     StreamPart,
 )
+from culver.overlay.core.replaced_sites import FORGOTTEN, REMOVED
 from support.linked_clusters import LinkedClusters
 from support.linked_nodes import BONN, LYON, OSLO, PARIS, predicate
 
@@ -146,6 +148,30 @@ def test_an_origin_that_starts_again_goes_on_from_its_cursors_and_claims() -> No
     assert not nodes[LYON].gaps
 
 
+def test_an_origin_that_starts_again_does_not_send_what_only_an_absent_member_has_not() -> None:
+    nodes = LinkedClusters(1)
+    nodes.mesh(*SITES)
+    nodes.advertise(LYON, predicate(1))
+    nodes.advertise(BONN, predicate(1))
+    nodes.pass_time(1.0)
+    nodes.stop(LYON)
+    for number in range(30):
+        nodes.publish(PARIS, *(b"1 %0250d" % each for each in range(100 * number, 100 * number + 100)))
+    nodes.pass_time(1.0)
+    assert len(nodes[BONN].imported(PARIS)) == 3_000
+    left = nodes.stop(PARIS)
+    assert left.mailboxes[cluster_key(0)].acknowledged == 0
+    nodes.start(PARIS, left, boot=1_000_000)
+    nodes.link(PARIS, BONN)
+    nodes.pass_time(5.0)
+    nodes.publish(PARIS, b"1 new")
+    nodes.pass_time(1.0)
+    assert nodes[BONN].imported(PARIS)[3_000:] == [b"1 new"]
+    packets = [each.message for each in nodes[PARIS].of(SendMessage)]
+    sent = sum(len(each.offsets) for each in packets if isinstance(each, Packet))
+    assert sent < 1_000, "what Bonn has does not cross the link again"
+
+
 def test_a_site_that_joins_moves_others_and_nothing_is_lost_or_doubled() -> None:
     nodes = meshed()
     for site in SITES[1:]:
@@ -223,6 +249,27 @@ def test_both_sides_announce_a_gap_where_a_site_has_lost_its_data_directory() ->
     assert LYON not in nodes[PARIS].node.origin.ledger.claims
     nodes.publish(PARIS, b"1 b")
     assert nodes[successor].imported(PARIS) == [b"1 b"]
+
+
+def test_a_gap_is_announced_where_a_promise_was_not_on_disk_and_its_origin_has_lost_its_data_directory() -> (
+    None
+):
+    nodes = meshed()
+    nodes.advertise(LYON, predicate(1))
+    nodes.pass_time(1.0)
+    left = nodes.stop(LYON)
+    assert left.node.in_effect_from(PARIS, left.node.book.version) == 0
+    nodes.publish(PARIS, b"1 a")
+    nodes.stop(PARIS)
+    successor = site_key("paris", bytes([1] * 8))
+    nodes.add(successor, boot=1_000_000)
+    nodes.link(successor, BONN)
+    nodes.pass_time(1.0)
+    nodes.start(LYON, left, boot=2_000_000, promised_ends={})
+    nodes.link(LYON, BONN)
+    nodes.advertise(LYON, predicate(1))
+    nodes.pass_time(6.0)
+    assert [(gap.origin, gap.start, gap.reason) for gap in nodes[LYON].gaps] == [(PARIS, 0, FORGOTTEN)]
 
 
 def test_a_gap_in_the_mailbox_reaches_the_members_that_have_less() -> None:

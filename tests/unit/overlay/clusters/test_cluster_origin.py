@@ -1,3 +1,5 @@
+from random import Random
+
 from culver.overlay.clusters.cluster_instructions import (
     ClusterOutbox,
     MemberClaim,
@@ -5,6 +7,7 @@ from culver.overlay.clusters.cluster_instructions import (
     cluster_of_key,
 )
 from culver.overlay.clusters.cluster_origin import ClusterOrigin
+from culver.overlay.clusters.load.stream_balance import StreamBalance
 from culver.overlay.core.link_states import LinkStates
 from culver.overlay.core.neighbours import Neighbours
 from culver.overlay.core.node_instructions import Register, Unregister
@@ -20,7 +23,10 @@ def origin_at_paris() -> tuple[ClusterOrigin, ClusterOutbox]:
     states.take(LinkState(PARIS, 1, ((LYON, 1),), 0), 0.0)
     states.take(LinkState(LYON, 1, ((PARIS, 1),), 0), 0.0)
     out = ClusterOutbox(states, neighbours)
-    made = ClusterOrigin(states, out, 1, 10, lambda cluster, members: [PARIS if cluster == 2 else LYON])
+    balance = StreamBalance(PARIS, Random(1), 0.0)
+    made = ClusterOrigin(
+        states, out, 1, 10, lambda cluster, members: [PARIS if cluster == 2 else LYON], balance
+    )
     return made, out
 
 

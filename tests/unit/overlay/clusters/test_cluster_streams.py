@@ -1,9 +1,13 @@
 """An origin's streams: who carries them, and how far a report moves a cursor."""
 
+from random import Random
+
 from culver.overlay.clusters.cluster_claims import ClaimLedger
 from culver.overlay.clusters.cluster_instructions import ClusterOutbox, MemberClaim, SendNote, cluster_key
-from culver.overlay.clusters.cluster_messages import CarriageReport, CarrierTerms
+from culver.overlay.clusters.cluster_messages import CarriageReport, CarrierRefusal, CarrierTerms
 from culver.overlay.clusters.cluster_streams import ClusterStreams
+from culver.overlay.clusters.load.load_messages import LoadFigures
+from culver.overlay.clusters.load.stream_balance import StreamBalance
 from culver.overlay.core.link_states import LinkStates
 from culver.overlay.core.neighbours import Neighbours
 from culver.overlay.core.node_instructions import MoveCursor, Rewind
@@ -31,8 +35,15 @@ class Origin:
             MemberClaim(site, 1, 0, 0, active=True, cluster=0, begun=0) for site in (LYON, BONN)
         )
         self.candidates = [LYON, BONN]
+        self.balance = StreamBalance(PARIS, Random(1), 0.0)
         self.streams = ClusterStreams(
-            self.states, self.outgoing, self.ledger, self.out, 1000, lambda cluster, members: self.candidates
+            self.states,
+            self.outgoing,
+            self.ledger,
+            self.out,
+            1000,
+            lambda cluster, members: self.candidates,
+            self.balance,
         )
         self.outgoing.open(KEY, 10, 1000)
         self.streams.open(0, 10)
@@ -139,13 +150,61 @@ def test_a_carrier_that_has_started_again_gets_the_terms_again() -> None:
 def test_a_site_that_refuses_or_stays_silent_is_left_alone_for_a_while() -> None:
     origin = Origin()
     origin.out.take()
-    origin.streams.refused(0, LYON, 1.0)
+    origin.streams.refused(LYON, CarrierRefusal(1000, 0), 1.0)
     assert [carrier for carrier, _ in origin.terms()] == [BONN]
     origin.streams.tick(5.5)
     assert origin.terms() == []
     assert origin.streams.streams[0].carrier is None
     origin.streams.tick(12.0)
     assert [carrier for carrier, _ in origin.terms()] == [LYON]
+
+
+def overloaded(instead: str = "") -> CarrierRefusal:
+    return CarrierRefusal(1000, 0, is_overloaded=True, instead=instead)
+
+
+def test_a_stream_goes_to_whom_an_overloaded_carrier_has_found() -> None:
+    origin = Origin()
+    origin.candidates = [LYON, BONN, OSLO]
+    origin.out.take()
+    origin.streams.refused(LYON, overloaded(OSLO), 1.0)
+    ((carrier, terms),) = origin.terms()
+    assert (carrier, terms.insists) == (OSLO, False)
+    origin.streams.refused(LYON, overloaded(BONN), 1.0)  # it came twice
+    assert origin.terms() == []
+
+
+def test_an_overloaded_carrier_cannot_send_a_stream_out_of_its_cluster() -> None:
+    origin = Origin()
+    origin.out.take()
+    origin.streams.refused(LYON, overloaded(OSLO), 1.0)
+    assert [carrier for carrier, _ in origin.terms()] == [BONN]
+
+
+def test_where_all_have_too_much_to_do_the_origin_insists() -> None:
+    origin = Origin()
+    assert [terms.insists for _, terms in origin.terms()] == [False]
+    origin.streams.refused(LYON, overloaded(), 1.0)
+    origin.streams.refused(BONN, overloaded(), 1.0)
+    assert [(carrier, terms.insists) for carrier, terms in origin.terms()] == [(BONN, False), (LYON, True)]
+    origin.streams.refused(LYON, CarrierRefusal(1000, 0), 1.0)  # it is in another cluster now
+    assert [(carrier, terms.insists) for carrier, terms in origin.terms()] == [(BONN, True)]
+
+
+def test_the_contact_is_passed_over_while_it_has_too_much_to_do() -> None:
+    origin = Origin()
+    busy = LoadFigures(95.0, 0, 0, 0, 0, 0, 0, 100.0)
+    origin.balance.heard(LYON, busy, 0.0)
+    origin.out.take()
+    origin.link_all(2, without=LYON)
+    origin.streams.look(1.0)
+    origin.link_all(3, without=BONN)
+    origin.streams.look(2.0)
+    origin.link_all(4)
+    origin.balance.heard(BONN, busy, 2.0)
+    origin.balance.heard(LYON, LoadFigures(5.0, 0, 0, 0, 0, 0, 0, 100.0), 2.0)
+    origin.streams.refused(LYON, overloaded(), 2.0)
+    assert [carrier for carrier, _ in origin.terms()] == [BONN, LYON, BONN]
 
 
 def test_terms_are_repeated_until_the_carrier_reports_under_them() -> None:

@@ -5,7 +5,8 @@ from random import Random
 import msgspec
 import pytest
 
-from culver.overlay.clusters.load.load_balance import LoadBalance, LoadSettings
+from culver.overlay.clusters.load.broker_load import LoadSettings
+from culver.overlay.clusters.load.load_balance import LoadBalance
 from culver.overlay.clusters.load.load_messages import (
     HoldBack,
     LoadFigures,

@@ -21,180 +21,60 @@ hand-over, no more often than the smoothed figures can follow.
 """
 
 import random as chance
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Sequence
 
-from culver.overlay.clusters.load.known_loads import KnownLoads
+from culver.overlay.clusters.load.broker_load import (
+    LEAST_ACCEPTANCE,
+    TRANSFERABLE,
+    BrokerLoad,
+    Lease,
+    LoadSettings,
+)
 from culver.overlay.clusters.load.load_messages import (
     MOST_RATE,
-    HoldBack,
-    LoadFigures,
     LoadKind,
-    LoadMessage,
     OffloadAccept,
     OffloadRequest,
-    ResumeSubscriptions,
     SendLoadMessage,
-    is_sound,
 )
-from culver.overlay.clusters.load.load_rates import MeasuredCapacity, MessageRate
+from culver.overlay.clusters.load.load_rates import MessageRate
 from culver.overlay.clusters.load.share_turns import ShareTurns
-from culver.overlay.clusters.load.subscription_pause import SubscriptionPause
 
 _RING, _CLUSTER, _SUBSCRIPTION, _CLIENT = LoadKind
-_TRANSFERABLE = (_RING, _CLUSTER)
-# Shares below this are not worth their bookkeeping, and a ring that is refused altogether could not be measured.
-_LEAST_ACCEPTANCE = 0.02
 # A hand-over that saves fewer messages than this for each publication gains nothing.
 _LEAST_SAVING = 0.2
 # Leases are asked for anew when the need has changed by so much.
 _CHANGED_NEED = 0.1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadSettings:
-    """`overloaded` and `relieved` are shares of R. Figures follow the load within a few `window_seconds`.
+class LoadBalance(BrokerLoad):
+    """One broker's part. Besides what every `BrokerLoad` asks for, its owner
 
-    With `relieved` at 0.75, brokers of the paper's figure 3 take their load back too early: the standard deviation of
-    loads is 12.6 messages a second instead of 7.5 at 0.6, and 7.5 at 0.5 (`culver bench overlay --paper clusters`).
-    """
-
-    overloaded: float = 0.9
-    relieved: float = 0.6
-    window_seconds: float = 5.0
-    revision_seconds: float = 10.0
-    lease_seconds: float = 30.0
-    figures_seconds: float = 30.0
-    hold_back_seconds: tuple[float, float] = (5.0, 15.0)
-    first_capacity: float = 1000.0
-    most_sites: int = 10_000
-
-
-class _Lease(NamedTuple):
-    amount: float
-    since: float
-    until: float
-
-
-class LoadBalance:
-    """One broker's part. Not thread-safe. Its owner
-
-    - names the others of the cluster and of the ring (`arrange`), and those that have died (`lost`),
-    - counts what the broker sends and receives (`sent`, `received_messages`) and how long it was busy (`worked`),
+    - counts how long the broker was busy (`worked`),
     - asks who disseminates a publication (`ring_helper`), to whom in another cluster it goes (`carrier`), and who
-      matches it in this one (`cluster_helper`),
-    - attaches `loads` to its traffic and passes on what others attach (`heard`, `received`),
-    - calls `tick` about once a second and sends what it returns.
-
-    Times are seconds of one clock that does not go back.
+      matches it in this one (`cluster_helper`).
     """
 
     def __init__(
         self, own: str, random: chance.Random, now: float, settings: LoadSettings | None = None
     ) -> None:
-        self.own = own
-        self._random = random
-        self._settings = settings = settings or LoadSettings()
-        self._capacity = MeasuredCapacity(settings.first_capacity)
-        self._members: tuple[str, ...] = ()
-        self._ring: tuple[str, ...] = ()
-        self._known = KnownLoads(settings.first_capacity, settings.figures_seconds, settings.most_sites)
-        self._pause = SubscriptionPause(random, settings.hold_back_seconds)
-
-        def rate() -> MessageRate:
-            return MessageRate(settings.window_seconds, now)
-
-        self._sent = {kind: rate() for kind in LoadKind}
-        self._received = {kind: rate() for kind in LoadKind}
+        super().__init__(own, random, now, settings)
+        window = self._settings.window_seconds
         # By kind: all publications that were asked about, those that went to helpers, messages for each of the
         # others.
-        self._asked = {kind: rate() for kind in _TRANSFERABLE}
-        self._handed = {kind: rate() for kind in _TRANSFERABLE}
-        self._cost = dict.fromkeys(_TRANSFERABLE, 0.0)
-
-        self._is_relieved = False
-        self._waits_until = now
-        self._revised = now - settings.revision_seconds
-        self._acceptance = 1.0
+        self._asked = {kind: MessageRate(window, now) for kind in TRANSFERABLE}
+        self._handed = {kind: MessageRate(window, now) for kind in TRANSFERABLE}
+        self._cost = dict.fromkeys(TRANSFERABLE, 0.0)
         self._credit = 0.0
-        # Publications a second that helpers should have, the leases that they granted, and those granted to others.
-        self._wanted = dict.fromkeys(_TRANSFERABLE, 0.0)
-        self._requested: dict[LoadKind, dict[str, float]] = {kind: {} for kind in _TRANSFERABLE}
-        self._granted: dict[LoadKind, dict[str, _Lease]] = {kind: {} for kind in _TRANSFERABLE}
-        self._taken: dict[tuple[LoadKind, str], _Lease] = {}
-        self._turns: dict[LoadKind, ShareTurns[str]] = {kind: ShareTurns() for kind in _TRANSFERABLE}
+        # Publications a second that helpers should have.
+        self._wanted = dict.fromkeys(TRANSFERABLE, 0.0)
+        self._turns: dict[LoadKind, ShareTurns[str]] = {kind: ShareTurns() for kind in TRANSFERABLE}
         self._carriers: dict[int, ShareTurns[str]] = {}
         self._credits: dict[str, float] = {}
-
-    # --- what the broker does ---------------------------------------------------------------------------
-
-    def arrange(self, members: Iterable[str], ring: Iterable[str]) -> None:
-        """Name the brokers of the own cluster and ring; the own one may be among them. Leases of others end."""
-        self._members = tuple(sorted(set(members) - {self.own}))
-        self._ring = tuple(site for site in ring if site != self.own)
-        for leases in self._granted.values():
-            for site in leases.keys() - set(self._members):
-                del leases[site]
-        for key in [key for key in self._taken if key[1] not in self._members]:
-            del self._taken[key]
-
-    def sent(self, kind: LoadKind, messages: int, now: float) -> None:
-        """Count messages to other brokers or clients, but not those to helpers: they are counted already."""
-        self._sent[kind].add(messages, now)
-
-    def received_messages(self, kind: LoadKind, messages: int, now: float) -> None:
-        self._received[kind].add(messages, now)
 
     def worked(self, busy_seconds: float, messages: int) -> None:
         """The broker was busy for so long with so many messages, sent and received."""
         self._capacity.worked(busy_seconds, messages)
-
-    def lost(self, site: str) -> None:
-        """The site is dead or unreachable. It counts again once it is heard."""
-        self._known.lost(site)
-        self._pause.resume(site)
-        for kind in _TRANSFERABLE:
-            self._granted[kind].pop(site, None)
-            self._taken.pop((kind, site), None)
-
-    # --- figures ----------------------------------------------------------------------------------------
-
-    def loads(self, now: float) -> LoadFigures:
-        """The figures to attach to traffic and gossip."""
-
-        def rate(meters: dict[LoadKind, MessageRate], kind: LoadKind) -> float:
-            return min(MOST_RATE, meters[kind].rate(now))
-
-        return LoadFigures(
-            ring_send=rate(self._sent, _RING),
-            ring_receive=rate(self._received, _RING),
-            cluster_send=rate(self._sent, _CLUSTER),
-            cluster_receive=rate(self._received, _CLUSTER),
-            subscription_send=rate(self._sent, _SUBSCRIPTION),
-            subscription_receive=rate(self._received, _SUBSCRIPTION),
-            client=min(MOST_RATE, rate(self._sent, _CLIENT) + rate(self._received, _CLIENT)),
-            capacity=min(MOST_RATE, max(self._capacity.rate, 1e-3)),
-            ring_use=self._known.mean_use(self._ring),
-            acceptance=self._acceptance,
-        )
-
-    def heard(self, site: str, figures: LoadFigures, now: float) -> bool:
-        """Take the figures of another broker. Returns False where they make no sense and are ignored."""
-        return site != self.own and self._known.heard(site, figures, now)
-
-    @property
-    def is_relieved(self) -> bool:
-        """Whether the broker was overloaded and still hands load over."""
-        return self._is_relieved
-
-    @property
-    def helped(self) -> set[str]:
-        """The brokers whose load this one has accepted."""
-        return {site for _, site in self._taken}
-
-    def is_overloaded(self, now: float) -> bool:
-        return self.loads(now).use >= self._settings.overloaded
 
     # --- who does what ----------------------------------------------------------------------------------
 
@@ -250,63 +130,19 @@ class LoadBalance:
         self._credit -= 1.0
         return True
 
-    def holds_back(self, site: str, now: float) -> bool:
-        """Whether new subscriptions must not go to a site of the cluster yet."""
-        return self._pause.holds_back(site, now)
-
     # --- negotiation ------------------------------------------------------------------------------------
 
-    def received(self, site: str, message: LoadMessage, now: float) -> list[SendLoadMessage]:
-        """Take the message of another broker. Nonsense, and whatever comes from outside the cluster, is ignored."""
-        if site not in self._members or not is_sound(message):
-            return []
-        match message:
-            case OffloadRequest(kind, amount) if kind in _TRANSFERABLE:
-                return self._answer(site, kind, amount, now)
-            case OffloadAccept(kind, amount, seconds) if kind in _TRANSFERABLE:
-                # Beyond what was asked for, an answer would only draw publications to its sender.
-                amount = min(amount, self._requested[kind].get(site, 0.0))
-                if amount > 0:
-                    until = now + min(seconds, self._settings.lease_seconds)
-                    self._granted[kind][site] = _Lease(amount, now, until)
-                else:
-                    self._granted[kind].pop(site, None)
-            case HoldBack(seconds):
-                self._pause.asked(site, seconds, now)
-            case ResumeSubscriptions():
-                self._pause.resume(site)
-        return []
-
     def tick(self, now: float) -> list[SendLoadMessage]:
-        """Revise what is handed over. Call it about once a second."""
-        self._forget(now)
         self._measure_costs(now)
-        load, capacity = self.loads(now).total, self._capacity.rate
-        limit = self._settings.overloaded * capacity
-        too_many = load >= limit > load - self._received[_SUBSCRIPTION].rate(now)
-        instructions = self._pause.tick(too_many, self._known.alive(self._members), now)
-        if load >= limit and not self._is_relieved:
-            if self._taken:
-                instructions += self._give_back(now)
-            elif now >= self._waits_until:
-                self._is_relieved = True
-        if self._is_relieved and now - self._revised >= self._settings.revision_seconds:
-            self._revised = now
-            instructions += self._relieve(load, capacity, now)
-        return instructions
+        return super().tick(now)
 
     def _forget(self, now: float) -> None:
-        self._known.forget(now)
-        for leases in self._granted.values():
-            for site in [site for site, lease in leases.items() if lease.until <= now]:
-                del leases[site]
-        for key in [key for key, lease in self._taken.items() if lease.until <= now]:
-            del self._taken[key]
+        super()._forget(now)
         for site in [site for site in self._credits if site not in self._known]:
             del self._credits[site]
 
     def _measure_costs(self, now: float) -> None:
-        for kind in _TRANSFERABLE:
+        for kind in TRANSFERABLE:
             handed = self._handed[kind].rate(now)
             kept = self._asked[kind].rate(now) - handed
             if kept > 0.1:
@@ -326,12 +162,12 @@ class LoadBalance:
         if demand + refused < self._settings.relieved * capacity:
             self._is_relieved = False
             self._acceptance = 1.0
-            return [message for kind in _TRANSFERABLE for message in self._request(kind, 0.0, 0.0, now)]
+            return [message for kind in TRANSFERABLE for message in self._request(kind, 0.0, 0.0, now)]
         excess = demand - self._level(now) * capacity
         ring = self._hand_over(_RING, excess, ring_saving, now)
         excess -= ring * max(0.0, ring_saving)
         cluster = 0.0
-        if excess > 0 and self._acceptance <= _LEAST_ACCEPTANCE:
+        if excess > 0 and self._acceptance <= LEAST_ACCEPTANCE:
             # Senders know no better way: what comes all the same can only be handed over after it came.
             cluster = self._hand_over(_CLUSTER, excess, cluster_saving, now)
         self._revise_acceptance(excess, content)
@@ -350,7 +186,7 @@ class LoadBalance:
             self._acceptance = min(1.0, 2 * self._acceptance)
             return
         factor = min(1.5, max(0.3, 1 - excess / content))
-        self._acceptance = min(1.0, max(_LEAST_ACCEPTANCE, self._acceptance * factor))
+        self._acceptance = min(1.0, max(LEAST_ACCEPTANCE, self._acceptance * factor))
 
     def _request(self, kind: LoadKind, wanted: float, cost: float, now: float) -> list[SendLoadMessage]:
         """Ask all that have room for their parts of `wanted` publications a second, unless their leases do."""
@@ -395,24 +231,15 @@ class LoadBalance:
         granted = 0.0
         able = kind is not _RING or figures.ring_use < self._settings.overloaded
         if not self._is_relieved and now >= self._waits_until and able:
-            # The figures do not show all yet of what was accepted lately.
-            window = self._settings.window_seconds
-            coming = sum(
-                each.amount * max(0.0, 1 - (now - each.since) / (2 * window)) for each in self._taken.values()
-            )
             level = min(self._level(now), self._settings.overloaded)
             held = lease.amount if lease is not None else 0.0
-            granted = min(amount, max(0.0, held + level * figures.capacity - figures.total - coming))
+            granted = min(
+                amount, max(0.0, held + level * figures.capacity - figures.total - self._coming(now))
+            )
         if granted > 0:
             since = lease.since if lease is not None else now
-            self._taken[kind, site] = _Lease(granted, since, now + 1.5 * self._settings.lease_seconds)
+            self._taken[kind, site] = Lease(granted, since, now + 1.5 * self._settings.lease_seconds)
         return [SendLoadMessage(site, OffloadAccept(kind, granted, self._settings.lease_seconds))]
-
-    def _give_back(self, now: float) -> list[SendLoadMessage]:
-        returned = sorted(self._taken)
-        self._taken = {}
-        self._waits_until = now + 3 * self._settings.window_seconds
-        return [SendLoadMessage(site, OffloadAccept(kind, 0.0, 0.0)) for kind, site in returned]
 
     # --- details ----------------------------------------------------------------------------------------
 
@@ -435,10 +262,6 @@ class LoadBalance:
             self._sent[kind].add(1, now)
         return site
 
-    def _level(self, now: float) -> float:
-        """The mean use of the cluster, as far as it is known."""
-        return self._known.mean_use(self._members, self.loads(now).use)
 
-
-def _amount(leases: dict[str, _Lease], site: str) -> float:
+def _amount(leases: dict[str, Lease], site: str) -> float:
     return leases[site].amount if site in leases else 0.0
