@@ -1,11 +1,11 @@
-"""Sites joined across a wide area (B-DRP): each knows the others' encoded predicates, and packets carry the set of
-sites that they are for.
+"""Sites joined across a wide area: packets carry the set of sites that they are for. There are two ways to route.
 
-site_keys   the key by which sites know one another
-links/      the TCP connections between them
-core/       the decisions, without input or output
-gossip/     who is a member, alive, and where, by gossip
-clusters/   another way to route, by clusters and rings: decisions only, which no site uses yet
+site_keys      the key by which sites know one another
+routing_node   what every way to route offers
+links/         the TCP connections between sites
+core/          B-DRP: each site knows the others' encoded predicates. Decisions, without input or output
+clusters/      clusters and rings: each site knows the predicates of its own cluster. Decisions likewise
+gossip/        who is a member, alive, and where, by gossip
 """
 
 from typing import TYPE_CHECKING
@@ -13,6 +13,26 @@ from typing import TYPE_CHECKING
 from culver.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from culver.overlay.clusters.carriage import Carriage as Carriage, ClusterMatcher as ClusterMatcher
+    from culver.overlay.clusters.cluster_instructions import (
+        MemberClaim as MemberClaim,
+        SendNote as SendNote,
+        StoreAdvertisement as StoreAdvertisement,
+        StoreClaims as StoreClaims,
+        cluster_key as cluster_key,
+        cluster_of_key as cluster_of_key,
+    )
+    from culver.overlay.clusters.cluster_messages import (
+        CarriageReport as CarriageReport,
+        ClusterNote as ClusterNote,
+        MemberPosition as MemberPosition,
+        decode_frame as decode_frame,
+        encode_frame as encode_frame,
+    )
+    from culver.overlay.clusters.cluster_node import (
+        ClusterNode as ClusterNode,
+        ClusterSettings as ClusterSettings,
+    )
     from culver.overlay.core.node_instructions import (
         AnnounceGap as AnnounceGap,
         Append as Append,
@@ -62,6 +82,12 @@ if TYPE_CHECKING:
         PeerState as PeerState,
     )
     from culver.overlay.links.link_settings import is_dialable as is_dialable
+    from culver.overlay.routing_node import (
+        OwnAdvertisement as OwnAdvertisement,
+        RoutingFrame as RoutingFrame,
+        RoutingInstruction as RoutingInstruction,
+        RoutingNode as RoutingNode,
+    )
     from culver.overlay.site_keys import (
         NAME as NAME,
         is_site_key as is_site_key,

@@ -1,8 +1,9 @@
 """The greeting by which two sites learn of each other, and what makes it unacceptable.
 
-    [magic, version, key, boot, label, cost, max_frame_bytes]      MessagePack
+    [magic, version, key, boot, label, cost, max_frame_bytes, routing]      MessagePack
 
-Magic and version are read first, and alone: a later version may change what comes after them.
+Magic and version are read first, and alone: a later version may change what comes after them. A hello without a
+routing comes from a version that knew no other than B-DRP.
 """
 
 from collections.abc import Collection, Mapping
@@ -12,12 +13,13 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from culver.overlay.links.link_settings import MOST_COST, MOST_LABEL, is_label
+from culver.overlay.links.link_settings import DEFAULT_ROUTING, MOST_COST, MOST_LABEL, is_label
 from culver.overlay.links.refusals import (
     CERTIFICATE,
     GARBAGE,
     NAME_TAKEN,
     NOT_ALLOWED,
+    OTHER_ROUTING,
     OWN_KEY,
     UNREADABLE,
     WRONG_VERSION,
@@ -43,6 +45,7 @@ class Hello(msgspec.Struct, array_like=True, frozen=True):
     label: Annotated[str, Meta(max_length=MOST_LABEL)]
     cost: Annotated[int, Meta(ge=1, le=MOST_COST)]
     max_frame_bytes: Annotated[int, Meta(ge=MOST_HELLO_BYTES, le=1 << 32)]
+    routing: Annotated[str, Meta(max_length=64)] = DEFAULT_ROUTING
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +70,10 @@ _preamble = msgspec.msgpack.Decoder(_Preamble)
 _hello = msgspec.msgpack.Decoder(Hello)
 
 
-def encode_hello(key: str, boot: int, label: str, cost: int, max_frame_bytes: int) -> bytes:
-    return msgspec.msgpack.encode(Hello(MAGIC, VERSION, key, boot, label, cost, max_frame_bytes))
+def encode_hello(
+    key: str, boot: int, label: str, cost: int, max_frame_bytes: int, routing: str = DEFAULT_ROUTING
+) -> bytes:
+    return msgspec.msgpack.encode(Hello(MAGIC, VERSION, key, boot, label, cost, max_frame_bytes, routing))
 
 
 def read_hello(content: bytes) -> Hello | LinkRefusal:
@@ -89,7 +94,11 @@ def read_hello(content: bytes) -> Hello | LinkRefusal:
 
 
 def check_peer(
-    hello: Hello, own_key: str, allowed: Collection[str], certificate_names: Collection[str] | None
+    hello: Hello,
+    own_key: str,
+    allowed: Collection[str],
+    certificate_names: Collection[str] | None,
+    routing: str = DEFAULT_ROUTING,
 ) -> LinkRefusal | None:
     """Says why this peer may not be linked. ``certificate_names`` is None on a connection without TLS; an empty
     ``allowed`` lets every name in."""
@@ -103,6 +112,12 @@ def check_peer(
         return LinkRefusal(NAME_TAKEN, f"the name {name} is taken by this site")
     if allowed and name not in allowed:
         return LinkRefusal(NOT_ALLOWED, f"{name} is not among the sites that are allowed")
+    if hello.routing != routing:
+        return LinkRefusal(
+            OTHER_ROUTING,
+            f"{name} routes by {printable(hello.routing)} and {name_of(own_key)} by {routing}: "
+            "overlay.routing must be the same at all sites, and overlay.clusters too",
+        )
     return None
 
 

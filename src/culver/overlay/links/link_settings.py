@@ -9,6 +9,7 @@ from culver.overlay.site_keys import NAME
 
 MOST_COST = 1_000_000
 MOST_LABEL = 64
+DEFAULT_ROUTING = "b-drp"
 
 _LEAST_FRAME_BYTES = 4_096
 _LARGEST_FRAME_BYTES = 1 << 30
@@ -33,6 +34,7 @@ class SiteLinkSettings:
     hello_seconds: float = 5.0  # for connecting, and again for greeting each other
     max_frame_bytes: int = 4 << 20
     queue_bytes: int = 8 << 20  # of data that waits for one link
+    routing: str = DEFAULT_ROUTING  # peers that say anything else are refused
 
     def __post_init__(self) -> None:
         if self.listen:

@@ -176,11 +176,13 @@ class LinkTable:
     # Greeting and choice.
 
     def _say_hello(self, connection: SiteConnection, label: str, cost: int) -> None:
-        hello = encode_hello(self._key, self._boot, label, cost, self._settings.max_frame_bytes)
+        settings = self._settings
+        hello = encode_hello(self._key, self._boot, label, cost, settings.max_frame_bytes, settings.routing)
         connection.say(FrameKind.HELLO, hello)
 
     def _objection(self, connection: SiteConnection, hello: Hello) -> LinkRefusal | None:
-        objection = check_peer(hello, self._key, self._settings.allowed, connection.certificate_names)
+        allowed, routing = self._settings.allowed, self._settings.routing
+        objection = check_peer(hello, self._key, allowed, connection.certificate_names, routing)
         if objection is not None:
             return objection
         if connection.dialled is not None and hello.label != connection.dialled.label:

@@ -73,6 +73,22 @@ def test_a_peer_must_be_who_it_says_and_allowed(
     assert (objection.code if objection else None) == code
 
 
+def test_a_peer_must_route_as_this_site_does() -> None:
+    without = msgspec.msgpack.encode(("culver-overlay", 1, PARIS, 1, "", 1, 1 << 20))
+    for content, own, code in (
+        (encode_hello(PARIS, 1, "", 1, 1 << 20, "clusters 3"), "clusters 3", None),
+        (encode_hello(PARIS, 1, "", 1, 1 << 20, "clusters 3"), "clusters", "other routing"),
+        (without, "b-drp", None),
+        (without, "clusters", "other routing"),
+    ):
+        hello = read_hello(content)
+        assert isinstance(hello, Hello)
+        objection = check_peer(hello, ROME, (), None, own)
+        assert (objection.code if objection else None) == code
+    assert objection is not None
+    assert "paris routes by b-drp and rome by clusters" in objection.words
+
+
 def test_common_name_and_dns_names_of_a_certificate_count() -> None:
     described = {
         "subject": ((("countryName", "FR"),), (("commonName", "paris"),)),
