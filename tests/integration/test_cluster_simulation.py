@@ -24,18 +24,24 @@ def test_calm_clusters_deliver_everything_and_keep_predicates_to_themselves(firs
     assert run_seeds(calm_clusters, range(first, first + _SEEDS_OF_TEST))
 
 
-@pytest.mark.parametrize("seed", [101, 132, 248])
-def test_seeds_that_find_a_mended_loss_where_it_is_undone_stay_mended(seed: int) -> None:
+@pytest.mark.parametrize("seed", [33, 34, 43])
+def test_seeds_that_lose_events_where_older_terms_move_cursors_lose_none(seed: int) -> None:
     assert run_seeds(stormy_clusters, [seed])
 
 
+def test_sites_in_a_storm_refuse_load_hand_it_over_and_hold_subscriptions_back() -> None:
+    records = [record for seed in (1, 7) for record in run_seed(stormy_clusters, seed).trace]
+    said = {record.values[1] for record in records if record.values[0] == "load"}
+    assert said == {"refused", "insisted", "asked", "accepted", "handed over", "held back"}
+
+
 def test_a_seed_replays_exactly() -> None:
-    check_replay(stormy_clusters, 101)
+    check_replay(stormy_clusters, 1)
 
 
 def test_a_seed_replays_in_another_process_whatever_the_order_of_its_sets() -> None:
     scenario = "culver.simulation.clusters.cluster_scenarios:stormy_clusters"
-    command = [sys.executable, "-m", "culver.simulation", scenario, "--seed", "101"]
+    command = [sys.executable, "-m", "culver.simulation", scenario, "--seed", "1"]
     environment = {**os.environ, "PYTHONHASHSEED": "1"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout.rstrip().endswith(f"digest {run_seed(stormy_clusters, 101).digest}")
+    assert done.stdout.rstrip().endswith(f"digest {run_seed(stormy_clusters, 1).digest}")

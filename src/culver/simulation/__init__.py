@@ -14,6 +14,7 @@ channel_scenarios   what happens in it: channels that move, and everything that 
 simulated_site      a site of the overlay with its disk, mailboxes and links
 site_disk           what outlives its process
 overlay_oracle      what the overlay promises, and every broken promise
+site_world          a world of such sites, and everything that can break in it
 overlay_scenarios   what happens to sites
 overlay_baselines   other ways to route than B-DRP's
 gossip_simulation   members of the overlay that find each other by gossip: faults, scenarios and figures
@@ -21,12 +22,15 @@ gossip_simulation   members of the overlay that find each other by gossip: fault
 clusters/           sites and brokers in clusters, a tree of brokers and a hash table
 """
 
+from culver.simulation.channel_scenarios import random_groups
 from culver.simulation.clusters.broker_rivals import BrokerTree, RendezvousRing
 from culver.simulation.clusters.cluster_world import BrokerLoads, ClusterWorld, zipf_weights
+from culver.simulation.clusters.simulated_cluster_site import SimulatedClusterSite
 from culver.simulation.core_host import CoreHost, HostTiming, node_of_server
 from culver.simulation.delivery_oracle import DeliveryOracle
 from culver.simulation.gossip_simulation import GossipWorld, SpreadRounds, measure_bytes, measure_spread
 from culver.simulation.overlay_baselines import (
+    CLUSTER_POLICY,
     ROUTING_POLICIES,
     RoutingPolicy,
     encoded_of,
@@ -69,6 +73,7 @@ from culver.simulation.site_disk import LoggedEvent, SiteDisk, SiteMailbox
 from culver.simulation.virtual_clock import VirtualClock, VirtualTimer
 
 __all__ = [
+    "CLUSTER_POLICY",
     "ROUTING_POLICIES",
     "BrokerLoads",
     "BrokerTree",
@@ -100,6 +105,7 @@ __all__ = [
     "SeedFailed",
     "SeededRun",
     "SimulatedClient",
+    "SimulatedClusterSite",
     "SimulatedNetwork",
     "SimulatedRedis",
     "SimulatedSite",
@@ -117,6 +123,7 @@ __all__ = [
     "measure_spread",
     "names_only",
     "node_of_server",
+    "random_groups",
     "replay_command",
     "run_seed",
     "run_seeds",

@@ -9,8 +9,11 @@ The second form runs the seeds from 0 to 9999 and stops at the first that fails.
 import argparse
 import pkgutil
 import sys
+from collections.abc import Iterator
 
 from culver.simulation.seeded_run import Scenario, SeedFailed, run_seed, run_seeds
+
+_TOLD_SEEDS = 500
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -27,12 +30,20 @@ def main(arguments: list[str] | None = None) -> int:
     if options.seed is not None:
         return _show(scenario, options.seed)
     try:
-        digests = run_seeds(scenario, range(*options.seeds))
+        digests = run_seeds(scenario, _counted(range(*options.seeds)))
     except SeedFailed as failed:
         sys.stdout.write(f"{failed}\n")
         return 1
     sys.stdout.write(f"{len(digests)} seeds, no violation\n")
     return 0
+
+
+def _counted(seeds: range) -> Iterator[int]:
+    """Tells on standard error how far a long run is."""
+    for done, seed in enumerate(seeds):
+        if done and done % _TOLD_SEEDS == 0:
+            sys.stderr.write(f"{done:,} of {len(seeds):,} seeds\n")
+        yield seed
 
 
 def _show(scenario: Scenario, seed: int) -> int:

@@ -4,8 +4,9 @@
     names-only   as b-drp, but a predicate says only which attributes an event must have
     exact        as b-drp, but the predicates themselves decide at the source
     flooding     a site passes every event on to all its neighbours but the one that it came from
+    clusters     the other way to route of production: a site knows the predicates of its own cluster
 
-All but flooding differ in their `EventPool` alone. Flooding has a node of its own as well: sites advertise that they
+The first three differ in their `EventPool` alone. Flooding has a node of its own as well: sites advertise that they
 want everything, and packets follow all links.
 """
 
@@ -21,11 +22,13 @@ import pyarrow as pa
 from culver.matching import ColumnarFilter, EncodedFilter, EncodedPredicate, PredicateSummary, predicate_of
 from culver.model import ENCODED
 from culver.model.language import Clause, Computed, Predicate, Presence
+from culver.overlay.clusters.cluster_node import ClusterSettings
 from culver.overlay.core.link_states import LinkStates
 from culver.overlay.core.node_instructions import Instruction, SendMessage
 from culver.overlay.core.overlay_messages import OverlayMessage, Packet
 from culver.overlay.core.overlay_node import NodeSettings, OverlayNode
-from culver.simulation.simulated_network import SimulatedNetwork
+from culver.simulation.clusters.simulated_cluster_site import SimulatedClusterSite
+from culver.simulation.simulated_network import LinkQuality, SimulatedNetwork
 from culver.simulation.simulated_site import EventPool, NodeMaker, OverlayWatcher, SimulatedSite, SiteFaults
 from culver.simulation.virtual_clock import VirtualClock
 
@@ -80,12 +83,14 @@ class FloodingNode(OverlayNode):
 
 
 class RoutingPolicy(NamedTuple):
-    """`pool` makes the pool of a run from its payloads, its events as columns and the local predicates."""
+    """`pool` makes the pool of a run from its payloads, its events as columns and the local predicates. With
+    `clusters`, sites route by clusters."""
 
     name: str
     pool: Callable[[Sequence[bytes], pa.RecordBatch, Sequence[Predicate]], EventPool]
     settings: NodeSettings = NodeSettings(open_limit=1 << 16)
     make_node: NodeMaker = OverlayNode
+    clusters: ClusterSettings | None = None
 
 
 def names_only(clause: Clause) -> Clause:
@@ -174,6 +179,9 @@ ROUTING_POLICIES = {
         settings=NodeSettings(broadcast_threshold=-1.0, open_limit=1 << 16), make_node=FloodingNode
     ),
 }
+"""B-DRP and its rivals."""
+
+CLUSTER_POLICY = _encoded("clusters", "cells")._replace(clusters=ClusterSettings())
 
 
 def linked_sites(
@@ -183,28 +191,22 @@ def linked_sites(
     clock: VirtualClock,
     random: Random,
     watcher: OverlayWatcher,
+    quality: LinkQuality = LinkQuality(),  # noqa: B008  (frozen)
 ) -> list[SimulatedSite]:
     """Sites of a policy that do not run yet, on a network of their own. A link is dialled by its first site."""
-    network = SimulatedNetwork(clock, random)
+    network = SimulatedNetwork(clock, random, quality)
     peers: dict[int, dict[str, int]] = {}
     for one, other in links:
         peers.setdefault(one, {})[_name(other)] = 1
         peers.setdefault(other, {})
-    return [
-        SimulatedSite(
-            _name(number),
-            peers[number],
-            network,
-            clock,
-            random,
-            pool,
-            watcher,
-            SiteFaults(),
-            policy.settings,
-            make_node=policy.make_node,
-        )
-        for number in sorted(peers)
-    ]
+    sites: list[SimulatedSite] = []
+    for number in sorted(peers):
+        surroundings = _name(number), peers[number], network, clock, random, pool, watcher, SiteFaults()
+        if policy.clusters is not None:
+            sites.append(SimulatedClusterSite(*surroundings, policy.clusters))
+        else:
+            sites.append(SimulatedSite(*surroundings, policy.settings, make_node=policy.make_node))
+    return sites
 
 
 def without_destinations(packet: Packet) -> Packet:

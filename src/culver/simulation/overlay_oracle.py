@@ -19,10 +19,10 @@ from collections.abc import Callable
 from culver.matching import EncodedPredicate
 from culver.overlay.core.node_instructions import AnnounceGap, Refuse
 from culver.overlay.core.overlay_messages import OverlayMessage, Packet
-from culver.overlay.core.overlay_node import FORGOTTEN
+from culver.overlay.core.replaced_sites import FORGOTTEN
 from culver.simulation.seeded_run import SeededRun
 from culver.simulation.simulated_site import EventPool, OverlayWatcher, SimulatedSite
-from culver.simulation.site_disk import LoggedEvent
+from culver.simulation.site_disk import LoggedEvent, SiteDisk
 
 _NOTHING = 1 << 62
 
@@ -50,7 +50,8 @@ class OverlayOracle(OverlayWatcher):
         self._given_anew: dict[str, int] = {}
         # The new keys of sites that have told.
         self._renewed: dict[str, str] = {}
-        # Sites that went back to before the promise of an origin. Nobody knows of it if the origin did so too.
+        # Sites, and origins whose promise to them nobody knows of: both went back to before it, or the origin went
+        # back to an earlier filter that was in effect from the same position on.
         self._unknown: set[tuple[str, str]] = set()
         self._gaps: dict[tuple[str, str], list[AnnounceGap]] = defaultdict(list)
         self._crossings: Counter[tuple[str, int, str, str]] = Counter()
@@ -121,9 +122,14 @@ class OverlayOracle(OverlayWatcher):
                     promise = site.key, number, origin
                     self._promised[promise] = min(position, self._promised.get(promise, position))
 
-    def restored(self, site: SimulatedSite) -> None:
+    def restored(self, site: SimulatedSite, lost: SiteDisk) -> None:
         """Forget what the site has lost: events that it published or received, and subscriptions."""
         self.has_restored = True
+        for key, mailbox in site.disk.mailboxes.items():
+            newer = lost.mailboxes.get(key)
+            if newer is not None and newer.since == mailbox.since and newer.predicate != mailbox.predicate:
+                # Positions cannot tell the two filters apart.
+                self._unknown.add((key, site.key))
         published = self._published[site.key]
         position = len(site.disk.log)
         self._given_anew[site.key] = min(position, self._given_anew.get(site.key, position))

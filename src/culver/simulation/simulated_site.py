@@ -55,7 +55,7 @@ class OverlayWatcher:
 
     def crashing(self, site: "SimulatedSite") -> None: ...
 
-    def restored(self, site: "SimulatedSite") -> None: ...
+    def restored(self, site: "SimulatedSite", lost: SiteDisk) -> None: ...
 
     def renewed(self, site: "SimulatedSite", old_key: str) -> None: ...
 
@@ -185,8 +185,8 @@ class SimulatedSite:
         """Go back to an earlier copy of the disk; the process must not run."""
         assert self.node is None
         assert copied.identity == self.disk.identity
-        self.disk = copied.copy()
-        self._watcher.restored(self)
+        lost, self.disk = self.disk, copied.copy()
+        self._watcher.restored(self, lost)
 
     def _renew(self, given_anew: int) -> None:
         """Begin anew under a new key a moment later."""

@@ -8,8 +8,9 @@ import pytest
 from culver.matching import NOTHING, EncodedPredicate
 from culver.overlay import AnnounceGap, NodeSettings, OverlayNode, Packet, Refuse, site_key
 from culver.overlay.core.overlay_messages import LinkState, StreamPart
-from culver.overlay.core.overlay_node import FORGOTTEN
+from culver.overlay.core.replaced_sites import FORGOTTEN
 from culver.simulation import EventPool, LoggedEvent, OverlayOracle, SeededRun, SimulatedSite
+from culver.simulation.site_disk import SiteDisk, SiteMailbox
 from support.linked_nodes import EVERYTHING, LYON, PARIS
 
 NUMBER = 3
@@ -34,7 +35,7 @@ class Story:
 
     @staticmethod
     def site(key: str) -> SimulatedSite:
-        disk = SimpleNamespace(log=[], subscriptions=set())
+        disk = SiteDisk(b"identity")
         node = OverlayNode(key, 5, 0, {}, NodeSettings())
         name = key.partition("~")[0]
         return cast(SimulatedSite, SimpleNamespace(key=key, name=name, disk=disk, node=node, versions={}))
@@ -112,8 +113,9 @@ def test_a_loss_is_excused_by_an_announced_gap(
 def go_back(story: Story, length: int) -> None:
     """Paris runs on a copy of its disk from when its log had that length, and publishes other events at the offsets
     from there on."""
+    lost = story.paris.disk.copy()
     del story.paris.disk.log[length:]
-    story.oracle.restored(story.paris)
+    story.oracle.restored(story.paris, lost)
     story.paris.disk.log.extend(LoggedEvent(10 + number) for number in range(length, 6))
     for offset in range(length, 6):
         story.oracle.published(story.paris, offset)
@@ -132,6 +134,20 @@ def test_offsets_that_are_given_anew_are_excused_by_an_announced_gap() -> None:
     go_back(story, 4)
     story.oracle.gap(story.lyon, AnnounceGap(PARIS, 4, 6, "older"))
     assert story.violations() == []
+
+
+@pytest.mark.parametrize(("since", "is_excused"), [(1, True), (0, False)])
+def test_a_copy_with_an_earlier_filter_of_the_same_position_is_excused(since: int, is_excused: bool) -> None:
+    story = Story()
+    story.receive(1, 2, 3, 4, 5)
+    mailboxes = story.paris.disk.mailboxes
+    mailboxes[LYON] = SiteMailbox(EVERYTHING, 1, 0, 0)
+    lost = story.paris.disk.copy()
+    mailboxes[LYON] = SiteMailbox(NOTHING, since, 0, 0)
+    story.oracle.restored(story.paris, lost)
+    story.paris.disk.log.append(LoggedEvent(16))
+    story.oracle.published(story.paris, 6)
+    assert (story.violations() == []) == is_excused
 
 
 PARIS_2, LYON_2 = site_key("paris", bytes([2] * 8)), site_key("lyon", bytes([2] * 8))
@@ -171,7 +187,7 @@ def test_nobody_misses_what_only_the_lost_state_had() -> None:
     story = Story()
     story.receive(1, 2, 3)
     del story.paris.disk.log[4:]
-    story.oracle.restored(story.paris)
+    story.oracle.restored(story.paris, story.paris.disk)
     assert story.violations() == []
 
 

@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culver.overlay.clusters.layout.cluster_layout import ClusterLayout
-from culver.overlay.clusters.load.load_balance import LoadBalance, LoadSettings
+from culver.overlay.clusters.load.broker_load import LoadSettings
+from culver.overlay.clusters.load.load_balance import LoadBalance
 from culver.overlay.clusters.load.load_messages import LoadKind, SendLoadMessage
 
 RING, CLUSTER, SUBSCRIPTION, CLIENT = LoadKind

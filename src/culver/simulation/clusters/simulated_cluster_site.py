@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from random import Random
 from typing import cast
 
-from culver.matching import EncodedPredicate
+from culver.matching import EncodedPredicate, SitePredicate
 from culver.overlay.clusters.cluster_instructions import (
     ClusterInstruction,
     MemberClaim,
@@ -28,10 +28,11 @@ class PoolMatcher:
         self._pool = pool
         self._predicates: dict[str, EncodedPredicate] = {}
 
-    def change(self, site: str, predicate: EncodedPredicate | None) -> None:
+    def change(self, site: str, predicate: SitePredicate | None) -> None:
         if predicate is None:
             self._predicates.pop(site, None)
         else:
+            assert isinstance(predicate, EncodedPredicate)
             self._predicates[site] = predicate
 
     def match(self, payloads: Sequence[bytes]) -> list[frozenset[str]]:
@@ -47,7 +48,8 @@ class PoolMatcher:
 
 
 class SimulatedClusterSite(SimulatedSite):
-    """`note_drop` is the share of notes that a link loses."""
+    """`note_drop` is the share of notes that a link loses, and `capacity` the messages that keep the site busy for a
+    second. Without one, the site does not know what it can bear."""
 
     def __init__(
         self,
@@ -61,14 +63,17 @@ class SimulatedClusterSite(SimulatedSite):
         faults: SiteFaults,
         settings: ClusterSettings,
         note_drop: float = 0.0,
+        capacity: float | None = None,
     ) -> None:
         super().__init__(
             name, peers, network, clock, random, pool, watcher, faults, make_node=self._make_cluster_node
         )
         self.note_drop = note_drop
-        self._cluster_settings = settings
+        self.capacity = capacity
+        self.cluster_settings = settings
+        """Those of the next start."""
         self._claims: tuple[MemberClaim, ...] = ()
-        self._advertisements: dict[str, tuple[int, EncodedPredicate]] = {}
+        self._advertisements: dict[str, tuple[int, SitePredicate]] = {}
 
     @property
     def cluster_node(self) -> ClusterNode:
@@ -87,11 +92,16 @@ class SimulatedClusterSite(SimulatedSite):
     def _make_cluster_node(
         self, own: str, boot: int, position: int, positions: Mapping[str, int], settings: NodeSettings
     ) -> OverlayNode:
-        node = ClusterNode(own, boot, position, positions, self._cluster_settings, PoolMatcher(self._pool))
+        node = ClusterNode(own, boot, position, positions, self.cluster_settings, PoolMatcher(self._pool))
         node.restore_claims(self._claims)
         for site, (version, predicate) in self._advertisements.items():
             node.restore_advertisement(site, version, predicate)
         return cast(OverlayNode, node)
+
+    def _tick(self, node: OverlayNode) -> None:
+        if self.node is node and self.capacity is not None:
+            self.cluster_node.worked(self.cluster_node.balance.handled / self.capacity)
+        super()._tick(node)
 
     def _run(self, instructions: Sequence[Instruction]) -> None:
         self._run_all(instructions)
