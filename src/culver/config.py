@@ -97,7 +97,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     ),
     "pipeline.cuts": ("quantiles", "equal"),
     "pipeline.forwarding": ("adaptive", "response-time", "subscription-count", "random"),
-    "overlay.routing": ("b-drp",),
+    "overlay.routing": ("b-drp", "clusters"),
     "overlay.encoding": ("cells", "paper"),
 }  # fmt: skip
 """The values that some settings can have."""
@@ -108,6 +108,7 @@ _BOUNDS = {
     "pipeline.slices_min": (1, MOST_SLICES),
     "pipeline.slices_max": (1, MOST_SLICES),
     "pipeline.dimensions": (1, 16),
+    "overlay.clusters": (0, 4095),
 }
 
 
@@ -143,7 +144,10 @@ class OverlaySettings:
     allowed: str = ""  # names of the sites that may be linked; without it, every site
     address: str = ""  # HOST:PORT that other sites can dial, if that is not `listen`
     rescue: bool = True  # dial other sites that this one has heard of, while it is linked with nobody
-    routing: str = "b-drp"
+    routing: str = "b-drp"  # how events travel; the same at all sites
+    clusters: int = (
+        0  # how many, with the routing `clusters`; 0: about the square root of the number of sites
+    )
     encoding: str = "cells"  # how this site's predicates are encoded for the others
     false_positive_rate: float = 0.01  # that the encoding of one predicate may have
     max_vectors: int = 4096  # of this site's advertisement

@@ -14,6 +14,7 @@ if TYPE_CHECKING:  # they import Arrow and Numba, which takes most of a second
     from culver.log import LogReader, PublicationLog
     from culver.pipeline import Engine
     from culver.placement import Forwarding, Placement
+    from culver.site import RoutingStrategy
 
 T = TypeVar("T")
 
@@ -49,6 +50,11 @@ ENGINES: Mapping[str, str] = {
     "spark": "culver.pipeline.spark.spark_engine:SparkEngine",
 }
 
+ROUTINGS: Mapping[str, str] = {
+    "b-drp": "culver.site.wide_area.routing.drp_strategy:DrpStrategy",
+    "clusters": "culver.site.wide_area.routing.cluster_strategy:ClusterStrategy",
+}
+
 LOGS: Mapping[str, str] = {
     "file": "culver.log.files.file_log:FileLog",
 }
@@ -75,6 +81,12 @@ def forwarding_named(name: str) -> type["Forwarding"]:
 def engine_named(name: str) -> type["Engine"]:
     """The class of an engine; call it with its setup. Raises InvalidConfiguration with the known names."""
     return _load("engine", ENGINES, name, field="pipeline.engine")
+
+
+def routing_named(name: str) -> type["RoutingStrategy"]:
+    """The class of a way to route between sites; call it with its settings. Raises InvalidConfiguration with the
+    known names."""
+    return _load("routing", ROUTINGS, name, field="overlay.routing")
 
 
 def open_log(address: str, settings: LogSettings) -> "PublicationLog":

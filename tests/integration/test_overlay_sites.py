@@ -1,114 +1,46 @@
 """Real sites that feed each other over loopback: what is published at one reaches subscribers at the others, once."""
 
-import json
 import shutil
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from culver.assembly import open_site
-from culver.config import DeliverySettings, EventSettings, OverlaySettings, PipelineSettings, Settings
-from culver.delivery import Delivery
+from culver.config import DeliverySettings, EventSettings, OverlaySettings, Settings
 from culver.errors import Conflict, InvalidConfiguration, NotFound
-from culver.messages import OtherSite, OverlayStatus
 from culver.model.formats import parse_event
 from culver.model.language import parse
 from culver.overlay import Link
+from culver.plugins import ROUTINGS
 from culver.registry import Registration, SubscriptionSpec
-from culver.roles import Session
 from culver.site import RunningSite
 from support.gateway import run
-from support.service import free_port
+from support.overlay_sites import (
+    WAIT_SECONDS,
+    Overlay,
+    nothing_more,
+    publish,
+    reached,
+    receive,
+    seen,
+    status_of,
+    subscribe,
+)
 from support.subscriptions import block_spec
 from support.until import settled, until
 
-WAIT_SECONDS = 20.0
 
-
-class Overlay:
-    """Sites with names, data directories and ports of their own, which can be started again."""
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        self._ports: dict[str, int] = {}
-
-    def address(self, name: str) -> str:
-        return f"127.0.0.1:{self._ports.setdefault(name, free_port())}"
-
-    @asynccontextmanager
-    async def site(self, name: str, *peers: str, **sections: Any) -> AsyncIterator[RunningSite]:
-        overlay = OverlaySettings(
-            name=name, listen=self.address(name), peers=", ".join(map(self.address, peers))
-        )
-        settings = Settings(
-            data_dir=self.directory / name, pipeline=PipelineSettings(engine="inline"), overlay=overlay
-        )
-        async with open_site(replace(settings, **sections)) as site:
-            yield site
+@pytest.fixture(params=sorted(ROUTINGS))
+def overlay(tmp_path: Path, request: pytest.FixtureRequest) -> Overlay:
+    return Overlay(tmp_path, routing=request.param)
 
 
 @pytest.fixture
-def overlay(tmp_path: Path) -> Overlay:
+def drp_overlay(tmp_path: Path) -> Overlay:
+    """For what clusters do not find out."""
     return Overlay(tmp_path)
-
-
-async def publish(site: RunningSite, *numbers: int) -> int:
-    events = [
-        parse_event(b'{"a": %d, "from": "%s"}' % (n, site.settings.overlay.name.encode())) for n in numbers
-    ]
-    return (await site.publications.publish(events)).next_offset
-
-
-async def subscribe(site: RunningSite, text: str, name: str = "s") -> Registration:
-    """Returns once every site that can be reached knows of it."""
-    (registration,) = await site.subscriptions.add([SubscriptionSpec(parse(text), name)])
-    assert await site.overlay.wait([registration], WAIT_SECONDS)
-    return registration
-
-
-async def receive(session: Session, count: int) -> list[int]:
-    """The numbers of so many events, which are acknowledged."""
-    numbers: list[int] = []
-    while len(numbers) < count:
-        items = await session.receive(count - len(numbers), WAIT_SECONDS)
-        assert items, f"only {numbers} came"
-        deliveries = [item for item in items if isinstance(item, Delivery)]
-        assert len(deliveries) == len(items), items
-        numbers += [int(json.loads(item.payload)["a"]) for item in deliveries]
-        await session.acknowledge(deliveries[-1].offset)
-    return numbers
-
-
-def status_of(site: RunningSite) -> OverlayStatus:
-    status = site.overlay.status()
-    assert status is not None
-    return status
-
-
-def seen(site: RunningSite, name: str) -> OtherSite:
-    (found,) = [each for each in status_of(site).sites if each.name == name]
-    return found
-
-
-async def reached(site: RunningSite, *names: str) -> None:
-    def reaches() -> bool:
-        return {each.name for each in status_of(site).sites if each.reachable} >= set(names)
-
-    await until(reaches, WAIT_SECONDS)
-
-
-async def nothing_more(session: Session, *sites: RunningSite) -> None:
-    """Everything that was sent has been acknowledged, and the subscriber has nothing left."""
-    await until(
-        lambda: not any(each.pending for site in sites for each in status_of(site).sites), WAIT_SECONDS
-    )
-    await settled()
-    assert await session.receive(1, 0) == []
 
 
 async def deliver_two(origin: RunningSite, site: RunningSite) -> None:
@@ -357,23 +289,23 @@ def put_back(overlay: Overlay, name: str) -> None:
 
 
 def test_origin_on_an_older_copy_of_its_data_takes_a_new_key_and_the_gap_is_announced(
-    overlay: Overlay, caplog: pytest.LogCaptureFixture
+    drp_overlay: Overlay, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario() -> None:
-        async with overlay.site("lyon") as lyon:
-            async with overlay.site("paris", "lyon") as paris:
+        async with drp_overlay.site("lyon") as lyon:
+            async with drp_overlay.site("paris", "lyon") as paris:
                 await reached(lyon, "paris")
                 registration = await subscribe(lyon, "a > 0")
                 session = await lyon.sessions.open(registration)
                 await publish(paris, 1, 2)
                 assert await receive(session, 2) == [1, 2]
                 old_key = status_of(paris).site.key
-            shutil.copytree(overlay.directory / "paris", overlay.directory / "copy")
-            async with overlay.site("paris", "lyon") as paris:
+            shutil.copytree(drp_overlay.directory / "paris", drp_overlay.directory / "copy")
+            async with drp_overlay.site("paris", "lyon") as paris:
                 await publish(paris, 3, 4, 5)
                 assert await receive(session, 3) == [3, 4, 5]
-            put_back(overlay, "paris")
-            async with overlay.site("paris", "lyon") as paris:
+            put_back(drp_overlay, "paris")
+            async with drp_overlay.site("paris", "lyon") as paris:
                 # These have the offsets of 3 and 4, which lyon has: it may not miss them in silence.
                 await publish(paris, 13, 14)
                 await until(lambda: status_of(lyon).gaps, WAIT_SECONDS)
@@ -388,7 +320,7 @@ def test_origin_on_an_older_copy_of_its_data_takes_a_new_key_and_the_gap_is_anno
                 assert await lyon.overlay.wait([registration], WAIT_SECONDS)
                 await publish(paris, 15)
                 assert await receive(session, 1) == [15]
-            async with overlay.site("paris", "lyon") as paris:
+            async with drp_overlay.site("paris", "lyon") as paris:
                 assert (status_of(paris).site.key, status_of(paris).troubles) == (new_key, [])
                 await publish(paris, 16)
                 assert await receive(session, 1) == [16]
@@ -401,22 +333,22 @@ def test_origin_on_an_older_copy_of_its_data_takes_a_new_key_and_the_gap_is_anno
     assert "older copy of its data directory" in errors[0]
 
 
-def test_site_that_takes_a_new_key_keeps_what_it_has_and_announces_what_it_lost(overlay: Overlay) -> None:
+def test_site_that_takes_a_new_key_keeps_what_it_has_and_announces_what_it_lost(drp_overlay: Overlay) -> None:
     async def scenario() -> None:
-        async with overlay.site("lyon") as lyon:
-            async with overlay.site("paris", "lyon") as paris:
+        async with drp_overlay.site("lyon") as lyon:
+            async with drp_overlay.site("paris", "lyon") as paris:
                 await deliver_two(lyon, paris)
                 await subscribe(lyon, "a > 0")
                 await publish(paris, 11)
                 await until(lambda: seen(lyon, "paris").received == 3, WAIT_SECONDS)
-            shutil.copytree(overlay.directory / "paris", overlay.directory / "copy")
-            async with overlay.site("paris", "lyon") as paris:
+            shutil.copytree(drp_overlay.directory / "paris", drp_overlay.directory / "copy")
+            async with drp_overlay.site("paris", "lyon") as paris:
                 await publish(lyon, 3)
                 await until(lambda: seen(paris, "lyon").received == 4, WAIT_SECONDS)
                 await publish(paris, 12)
                 await until(lambda: seen(lyon, "paris").received == 5, WAIT_SECONDS)
-            put_back(overlay, "paris")
-            async with overlay.site("paris", "lyon") as paris:
+            put_back(drp_overlay, "paris")
+            async with drp_overlay.site("paris", "lyon") as paris:
                 await until(lambda: status_of(paris).gaps, WAIT_SECONDS)
                 (gap,) = status_of(paris).gaps
                 # It has the first two events of lyon's log. Its old mailbox there was past the third one already.
@@ -583,9 +515,7 @@ def test_sites_know_each_other_by_gossip_and_find_a_way_when_their_only_neighbou
 
 def test_a_site_that_must_not_dial_others_is_dialled_by_them(overlay: Overlay) -> None:
     async def scenario() -> None:
-        lonely = OverlaySettings(
-            name="oslo", listen=overlay.address("oslo"), peers=overlay.address("paris"), rescue=False
-        )
+        lonely = replace(overlay.settings("oslo", "paris"), rescue=False)
         async with overlay.site("lyon", "paris") as lyon, overlay.site("oslo", overlay=lonely) as oslo:
             async with overlay.site("paris"):
                 await reached(oslo, "lyon")

@@ -127,45 +127,42 @@ class FluidGame(ABC):
             crowds: dict[bytes, list[_Player]] = defaultdict(list)
             for player in self._players:
                 crowds[player.walk.tile(self.now)].append(player)
-            arrived = self._publish(crowds, second)
+            arrived, servers_of_players = self._publish(crowds, second)
             for server in self.ring.numbers:
                 waiting = self._backlog[server] + arrived[server]
                 sent = min(waiting, _BANDWIDTH / _STEPS_OF_A_SECOND)
                 second.sent_bytes[server] += sent
                 self._backlog[server] = waiting - sent
-            waits = [self._wait(tile, player) for tile, crowd in crowds.items() for player in crowd]
+            waits = [self._backlog[server] / _BANDWIDTH for server in servers_of_players]
             waited += sum(waits) / len(waits)
         return waited / _STEPS_OF_A_SECOND
 
-    def _publish(self, crowds: dict[bytes, list[_Player]], second: _Second) -> dict[int, float]:
-        """Everybody on a tile publishes to all others there; returns the bytes that servers have to send."""
+    def _publish(
+        self, crowds: dict[bytes, list[_Player]], second: _Second
+    ) -> tuple[dict[int, float], list[int]]:
+        """Everybody on a tile publishes to all others there. Returns the bytes that servers have to send, and the
+        server by which each player gets its own update."""
         arrived: dict[int, float] = defaultdict(float)
+        own_servers: list[int] = []
         publications = UPDATES_PER_SECOND / _STEPS_OF_A_SECOND
         for tile, crowd in crowds.items():
-            entry = self._entry(tile)
+            entry = self.entries.get(tile) or self.ring.home_entry(tile)
             subscribers: dict[int, int] = defaultdict(int)
-            for server in chain.from_iterable(entry.subscribe_servers(player.number) for player in crowd):
-                subscribers[server] += 1
+            groups: list[tuple[int, ...]] = []
             for player in crowd:
-                for server in self._publish_group(entry, player):
-                    traffic = second.tiles[server][tile]
-                    traffic.publications += publications
-                    traffic.sent += publications * subscribers[server]
-                    arrived[server] += publications * subscribers[server] * _MESSAGE_BYTES
-        return arrived
-
-    def _publish_group(self, entry: PlanEntry, player: _Player) -> tuple[int, ...]:
-        sequence = player.first_sequence + int(self.now * UPDATES_PER_SECOND)
-        return entry.publish_group(player.number, sequence)
-
-    def _wait(self, tile: bytes, player: _Player) -> float:
-        entry = self._entry(tile)
-        group = self._publish_group(entry, player)
-        (server,) = entry.subscribe_servers(player.number) & set(group)
-        return self._backlog[server] / _BANDWIDTH
-
-    def _entry(self, tile: bytes) -> PlanEntry:
-        return self.entries.get(tile) or self.ring.home_entry(tile)
+                sequence = player.first_sequence + int(self.now * UPDATES_PER_SECOND)
+                group = entry.publish_group(player.number, sequence)
+                groups.append(group)
+                subscribed = entry.subscribe_servers(player.number)
+                own_servers += subscribed.intersection(group)
+                for server in subscribed:
+                    subscribers[server] += 1
+            for server in chain.from_iterable(groups):
+                traffic = second.tiles[server][tile]
+                traffic.publications += publications
+                traffic.sent += publications * subscribers[server]
+                arrived[server] += publications * subscribers[server] * _MESSAGE_BYTES
+        return arrived, own_servers
 
     def _end_moves(self) -> None:
         for tile, (at, entry) in list(self.moving.items()):

@@ -19,6 +19,8 @@ from support.service import Service, free_port
 from support.severable import Severable, severable
 
 SUBSCRIPTION = "all"
+PARTS = 12
+"""Events are dealt out in turn to so many parts, for subscriptions to some of them."""
 
 
 def wait_for(condition: Callable[[], object], what: str, timeout_seconds: float = 60) -> float:
@@ -53,7 +55,7 @@ class PacedPublisher(threading.Thread):
             number += self._batch
             now = time.monotonic()
             try:
-                body = [{"n": each, "site": self.site, "t": now} for each in batch]
+                body = [{"n": each, "site": self.site, "t": now, "part": each % PARTS} for each in batch]
                 self._http.post("/v1/events", json=body).raise_for_status()
                 self.acknowledged += batch
             except httpx.HTTPError:

@@ -3,7 +3,8 @@
 import time
 from collections.abc import Iterator, Sequence
 
-from culver.cli.site_text import duration, moment, percent, size
+from culver.cli.cluster_text import carrier_lines, cluster_lines
+from culver.cli.site_text import duration, moment, percent, size, table
 from culver.messages import AdvertisementStatus, ForgottenSite, OtherSite, OverlayStatus, SiteRoute
 
 _NOTHING = "-"
@@ -14,10 +15,12 @@ def sites_page(status: OverlayStatus) -> str:
     """The other sites: the ways to them, what they get from here, and what came from there."""
     own = status.site
     where = f"listens for other sites on {own.address}" if own.address else "only dials other sites"
-    lines = [f"Site {own.name} ({own.key}) {where}; routing {own.routing}.", ""]
+    cluster = "" if own.cluster is None else f", in cluster {own.cluster}"
+    lines = [f"Site {own.name} ({own.key}) {where}; routing {own.routing}{cluster}.", ""]
     if not status.sites:
         return "\n".join([*lines, _ALONE, *_troubles(status), *_gaps(status)])
-    lines += _table(
+    in_cluster = () if own.cluster is None else ("CLUSTER",)
+    lines += table(
         "<<<><><>>",
         ("SITE", "MEMBER", "REACHABLE", "DISTANCE", "WAY", "EVENTS/S", "ADDRESS", "ADVERTISEMENT", "AGE"),
         [
@@ -36,9 +39,18 @@ def sites_page(status: OverlayStatus) -> str:
         ],
     )
     lines += ["", f"From {own.name} to them, by positions in the log here:", ""]
-    lines += _table(
-        "<>>>>>>",
-        ("SITE", "IN EFFECT FROM", "ACKNOWLEDGED", "BACKLOG", "UNDER WAY", "WAITING", "SENT AGAIN"),
+    lines += table(
+        "<>>>>>>" + ">" * len(in_cluster),
+        (
+            "SITE",
+            "IN EFFECT FROM",
+            "ACKNOWLEDGED",
+            "BACKLOG",
+            "UNDER WAY",
+            "WAITING",
+            "SENT AGAIN",
+            *in_cluster,
+        ),
         [
             (
                 each.name,
@@ -48,12 +60,14 @@ def sites_page(status: OverlayStatus) -> str:
                 size(each.bytes_under_way),
                 size(each.bytes_waiting),
                 f"{each.resends:,}",
+                *(_number(each.cluster) for _ in in_cluster),
             )
             for each in status.sites
         ],
     )
+    lines += cluster_lines(status)
     lines += ["", f"From them to {own.name}, by positions in their logs:", ""]
-    lines += _table(
+    lines += table(
         "<>>>>>",
         ("SITE", "IN EFFECT FROM", "RECEIVED UP TO", "EVENTS", "FALSE POSITIVES", "SKIPPED"),
         [
@@ -75,7 +89,7 @@ def links_page(status: OverlayStatus, now: float) -> str:
     """The open links, the addresses that are dialled, and what was refused. `now` is in seconds since the epoch."""
     lines: list[str] = []
     if status.links:
-        lines += _table(
+        lines += table(
             "<<<>>>>>>>",
             (
                 "PEER", "ADDRESS", "LABEL", "COST", "SENT", "RECEIVED", "QUEUED", "DROPPED", "ROUND TRIP", "OPEN FOR",
@@ -101,7 +115,7 @@ def links_page(status: OverlayStatus, now: float) -> str:
     if status.peers:
         lines += [
             "",
-            *_table(
+            *table(
                 "<<>",
                 ("DIALS", "SITE", "ATTEMPTS", "STATE"),
                 [
@@ -123,7 +137,7 @@ def links_page(status: OverlayStatus, now: float) -> str:
     ]
     if status.refusals:
         rows = [(f"{each.count:,}", each.source, each.reason) for each in status.refusals]
-        lines += ["", "Refused or dropped:", "", *_table("><", ("COUNT", "SOURCE", "REASON"), rows)]
+        lines += ["", "Refused or dropped:", "", *table("><", ("COUNT", "SOURCE", "REASON"), rows)]
     return "\n".join([*lines, *_troubles(status)])
 
 
@@ -141,29 +155,34 @@ def routes_page(status: OverlayStatus) -> str:
         )
         for each in status.sites
     ]
-    lines = _table("<<>", ("DESTINATION", "NEXT HOP", "COST", "PATH"), rows)
+    lines = table("<<>", ("DESTINATION", "NEXT HOP", "COST", "PATH"), rows)
     links = list(_links(status.routes))
     if links:
-        lines += ["", "Links between all sites:", "", *_table("<>", ("LINK", "COST", ""), links)]
+        lines += ["", "Links between all sites:", "", *table("<>", ("LINK", "COST", ""), links)]
+    lines += carrier_lines(status)
     return "\n".join(lines)
 
 
 def predicates_page(status: OverlayStatus) -> str:
     """What every site asks for, as far as it is known here."""
     own = status.site
-    rows = [_predicate(f"{own.name} (here)", own.advertisement, "told to all others")]
+    told = "told to all others" if own.cluster is None else f"told to cluster {own.cluster}"
+    rows = [_predicate(f"{own.name} (here)", own.advertisement, told)]
     for each in status.sites:
-        if each.advertisement is None:
-            rows.append((each.name, *([_NOTHING] * 7), "not heard yet"))
-            continue
         state = "not in effect yet"
-        if each.advertisement.refusal:
+        if each.advertisement is not None and each.advertisement.refusal:
             state = f"refused: {each.advertisement.refusal}"
         elif each.in_effect_from is not None:
             state = f"in effect from position {each.in_effect_from:,}"
+        if each.advertisement is None:
+            unknown = "not heard yet"
+            if each.cluster != own.cluster:
+                unknown = f"known to cluster {each.cluster} alone; {state}"
+            rows.append((each.name, *([_NOTHING] * 7), unknown))
+            continue
         rows.append(_predicate(each.name, each.advertisement, state))
     heads = ("SITE", "VECTORS", "BITS", "HASHES", "SIZE", "VERSION", "AGE", "ASKS FOR", "STATE")
-    return "\n".join([*_table("<>>>>>><", heads, rows), *_refused_advertisements(status)])
+    return "\n".join([*table("<>>>>>><", heads, rows), *_refused_advertisements(status)])
 
 
 def _predicate(name: str, seen: AdvertisementStatus, state: str) -> tuple[str, ...]:
@@ -228,7 +247,7 @@ def _gaps(status: OverlayStatus) -> list[str]:
         for each in status.gaps
     ]
     heads = ("SITE", "FROM", "TO BELOW", "NOTICED", "REASON")
-    return ["", "Gaps: events of other sites that may be missing here.", "", *_table("<>><", heads, rows)]
+    return ["", "Gaps: events of other sites that may be missing here.", "", *table("<>><", heads, rows)]
 
 
 def _false_positives(site: OtherSite) -> str:
@@ -243,15 +262,3 @@ def _age(seen: AdvertisementStatus | None) -> str:
 
 def _number(value: int | None) -> str:
     return _NOTHING if value is None else f"{value:,}"
-
-
-def _table(alignments: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """`alignments` has < or > for each column; those that it leaves out are to the left."""
-    widths = [max(len(row[column]) for row in (heads, *rows)) for column in range(len(heads))]
-    sides = alignments.ljust(len(heads), "<")
-    return [
-        "  ".join(
-            f"{cell:{side}{width}}" for cell, side, width in zip(row, sides, widths, strict=True)
-        ).rstrip()
-        for row in (heads, *rows)
-    ]

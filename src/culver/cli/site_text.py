@@ -275,3 +275,15 @@ def duration(seconds: float) -> str:
     if hours:
         return f"{hours} h {minutes % 60} min"
     return f"{minutes} min" if minutes else f"{int(seconds)} s"
+
+
+def table(alignments: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """`alignments` has < or > for each column; those that it leaves out are to the left."""
+    widths = [max(len(row[column]) for row in (heads, *rows)) for column in range(len(heads))]
+    sides = alignments.ljust(len(heads), "<")
+    return [
+        "  ".join(
+            f"{cell:{side}{width}}" for cell, side, width in zip(row, sides, widths, strict=True)
+        ).rstrip()
+        for row in (heads, *rows)
+    ]

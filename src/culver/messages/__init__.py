@@ -62,6 +62,8 @@ from culver.messages.http_messages import (
 )
 from culver.messages.overlay_status import (
     AdvertisementStatus as AdvertisementStatus,
+    CarriageStatus as CarriageStatus,
+    ClusterStatus as ClusterStatus,
     DialledPeer as DialledPeer,
     ForgottenSite as ForgottenSite,
     LinkStatus as LinkStatus,

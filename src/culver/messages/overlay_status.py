@@ -30,17 +30,20 @@ class AdvertisementStatus(Struct, frozen=True, kw_only=True):
 
 
 class OwnSite(Struct, frozen=True, kw_only=True):
-    """This site. `address` is where it listens for others; it is empty for a site that only dials."""
+    """This site. `address` is where it listens for others; it is empty for a site that only dials. It has a `cluster`
+    with the routing `clusters` only, once it has found it."""
 
     name: SiteName
     key: SiteKey
     address: str
     routing: str
+    cluster: _Count | None = None
     advertisement: AdvertisementStatus
 
 
 class OtherSite(Struct, frozen=True, kw_only=True):
-    """Another site. The first half is what it gets from here, the second what came from there."""
+    """Another site. The first half is what it gets from here, the second what came from there. With the routing
+    `clusters`, it gets its events from the mailbox of its cluster."""
 
     name: SiteName
     key: SiteKey
@@ -51,6 +54,7 @@ class OtherSite(Struct, frozen=True, kw_only=True):
     member: Annotated[str, Meta(description="By gossip: alive, suspect, dead, left or unknown")]
     addresses: Annotated[list[str], Meta(description="Where it can be dialled, by its own word")]
     events_per_second: Annotated[float, Meta(ge=0, description="That its log gets")] | None
+    cluster: Annotated[int, Meta(ge=0, description="That it is in, with the routing clusters")] | None = None
 
     advertisement: AdvertisementStatus | None
     in_effect_from: Annotated[_Position, Meta(description="Of this log; null while not in effect")] | None
@@ -71,6 +75,34 @@ class OtherSite(Struct, frozen=True, kw_only=True):
     events_received: _Count
     false_positives: Annotated[int, Meta(ge=0, description="Of those, how many matched no subscription")]
     skipped: Annotated[int, Meta(ge=0, description="Events of it that this site's limits refuse")]
+
+
+class ClusterStatus(Struct, frozen=True, kw_only=True):
+    """A cluster that gets this site's events, through its `carrier`. It has a mailbox here. All members have
+    everything below `acknowledged`, and those that can be reached below `carried`."""
+
+    cluster: _Count
+    members: Annotated[list[SiteName], Meta(description="That ask for something")]
+    carrier: SiteName | None
+    is_confirmed: Annotated[bool, Meta(description="Whether the carrier has answered")]
+    acknowledged: _Position
+    carried: _Position
+    pending: Annotated[int, Meta(ge=0, description="Events in its mailbox")]
+    bytes_under_way: _Count
+    bytes_waiting: _Count
+    resends: _Count
+
+
+class CarriageStatus(Struct, frozen=True, kw_only=True):
+    """What this site carries: it matches the events of an origin for the members of a cluster. Positions are those of
+    the origin's log."""
+
+    origin: SiteName
+    cluster: _Count
+    members: list[SiteName]
+    matched: _Position
+    position: Annotated[_Position, Meta(description="All members have everything below")]
+    carried: Annotated[_Position, Meta(description="Those that can be reached have everything below")]
 
 
 class LinkStatus(Struct, frozen=True, kw_only=True):
@@ -155,6 +187,8 @@ class OverlayStatus(Struct, frozen=True, kw_only=True):
     refusals: list[OverlayRefusal]
     troubles: list[str]
     totals: OverlayTotals
+    clusters: list[ClusterStatus] = []
+    carriages: list[CarriageStatus] = []
 
 
 class ForgottenSite(Struct, frozen=True, kw_only=True):

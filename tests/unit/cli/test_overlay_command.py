@@ -9,7 +9,15 @@ from msgspec.structs import replace
 from culver.cli import main
 from culver.cli.overlay_text import links_page, predicates_page, routes_page, sites_page
 from culver.config import GatewaySettings, OverlaySettings, Settings
-from culver.messages import DialledPeer, OverlayGap, OverlayRefusal, OverlayStatus, SiteRoute
+from culver.messages import (
+    CarriageStatus,
+    ClusterStatus,
+    DialledPeer,
+    OverlayGap,
+    OverlayRefusal,
+    OverlayStatus,
+    SiteRoute,
+)
 from support.fake_site import FakeSite
 from support.site_thread import site_in_thread
 
@@ -61,6 +69,30 @@ lyon                2   512       5  80 B       17  1 s  some events  in effect 
 oslo                2   512       5  80 B       17  1 s  some events  in effect from position 4"""
 
 
+CLUSTERS = """
+SITE  IN EFFECT FROM  ACKNOWLEDGED  BACKLOG  UNDER WAY  WAITING  SENT AGAIN  CLUSTER
+lyon               4             6        2      100 B     50 B           1        0
+oslo               4             6        2      100 B     50 B           1        1
+
+Clusters that get what is published at paris:
+
+CLUSTER  MEMBERS     CARRIER  ACKNOWLEDGED  CARRIED  BACKLOG  UNDER WAY  SENT AGAIN
+      1  oslo, rome  oslo                6        8        2      100 B           1
+
+Carried by paris, by positions in the logs of the origins:
+
+ORIGIN  CLUSTER  MEMBERS      MATCHED UP TO  ALL HAVE  REACHABLE HAVE
+oslo          0  lyon, paris             40        31              38
+"""
+
+CARRIERS = """
+
+What is published at paris goes through carriers:
+
+CLUSTER  CARRIER  PATH                 MEMBERS
+      1  oslo     paris > lyon > oslo  oslo, rome"""
+
+
 def _site() -> FakeSite:
     overlay = OverlaySettings(name="paris", listen="127.0.0.1:7401")
     site = FakeSite(Settings(gateway=GatewaySettings(port=0), overlay=overlay))
@@ -91,6 +123,48 @@ def _status() -> OverlayStatus:
 
 def test_sites_are_tables_for_people() -> None:
     assert sites_page(_status()) == SITES
+
+
+def test_clusters_and_their_carriers_are_told_with_the_sites_and_the_routes() -> None:
+    seen = _status()
+    lyon, oslo = seen.sites
+    seen = replace(
+        seen,
+        site=replace(seen.site, routing="clusters", cluster=0),
+        sites=[replace(lyon, cluster=0), replace(oslo, cluster=1, advertisement=None)],
+        clusters=[
+            ClusterStatus(
+                cluster=1,
+                members=["oslo", "rome"],
+                carrier="oslo",
+                is_confirmed=True,
+                acknowledged=6,
+                carried=8,
+                pending=2,
+                bytes_under_way=100,
+                bytes_waiting=0,
+                resends=1,
+            )
+        ],
+        carriages=[
+            CarriageStatus(
+                origin="oslo", cluster=0, members=["lyon", "paris"], matched=40, position=31, carried=38
+            )
+        ],
+    )
+    assert CLUSTERS in sites_page(seen)
+    assert sites_page(seen).startswith(
+        "Site paris (paris~0123456789abcdef) listens for other sites on 127.0.0.1:7401; routing clusters, "
+        "in cluster 0."
+    )
+    assert routes_page(seen).removeprefix(ROUTES) == CARRIERS
+    assert predicates_page(seen).splitlines()[1].endswith("told to cluster 0")
+    assert (
+        predicates_page(seen).splitlines()[3].endswith("known to cluster 1 alone; in effect from position 4")
+    )
+    asked = replace(seen.clusters[0], is_confirmed=False), replace(seen.clusters[0], carrier=None)
+    assert "oslo (asked)" in routes_page(replace(seen, clusters=[asked[0]]))
+    assert "none can be reached" in routes_page(replace(seen, clusters=[asked[1]]))
 
 
 def test_gaps_and_refused_advertisements_are_told_with_the_sites() -> None:
@@ -175,9 +249,9 @@ def test_site_without_others_says_where_to_look() -> None:
 
 def test_every_page_has_its_part_of_the_answer_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     members = {
-        "sites": {"site", "sites", "gaps", "troubles"},
+        "sites": {"site", "sites", "clusters", "carriages", "gaps", "troubles"},
         "links": {"links", "peers", "refusals", "troubles", "totals"},
-        "routes": {"site", "routes", "links"},
+        "routes": {"site", "routes", "links", "clusters"},
         "predicates": {"site", "advertisement", "sites"},
     }
     with site_in_thread(_site()) as url:

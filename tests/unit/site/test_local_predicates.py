@@ -4,8 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
-from culver.config import OverlaySettings
-from culver.matching import EncodedPredicate
+from culver.matching import EncodedPredicate, PredicateSummary, SitePredicate
 from culver.registry import Block, Registration
 from culver.site.wide_area.local_predicates import LocalPredicates
 from support.gateway import run
@@ -20,7 +19,8 @@ class Advertisements:
     def __init__(self) -> None:
         self.all: list[EncodedPredicate] = []
 
-    def advertise(self, predicate: EncodedPredicate) -> int:
+    def advertise(self, predicate: SitePredicate) -> int:
+        assert isinstance(predicate, EncodedPredicate)
         if not self.all or self.all[-1] != predicate:
             self.all.append(predicate)
         return 100 + len(self.all)
@@ -34,7 +34,7 @@ async def started(
     *registrations: Registration | Block,
 ) -> AsyncIterator[tuple[LocalPredicates, Advertisements]]:
     advertisements = Advertisements()
-    local = LocalPredicates(OverlaySettings(), lambda number: None, advertisements.advertise)
+    local = LocalPredicates(PredicateSummary(), lambda number: None, advertisements.advertise)
     await local.start(lambda: registrations)
     try:
         yield local, advertisements

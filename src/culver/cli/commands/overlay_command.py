@@ -39,6 +39,8 @@ def sites(as_json: bool, url: str) -> None:
         lambda seen: {
             "site": seen.site,
             "sites": seen.sites,
+            "clusters": seen.clusters,
+            "carriages": seen.carriages,
             "gaps": seen.gaps,
             "troubles": seen.troubles,
         },
@@ -124,7 +126,7 @@ def _routes_record(seen: OverlayStatus) -> dict[str, Any]:
         {"destination": each.name, "next_hop": each.next_hop, "path": each.path, "cost": each.distance}
         for each in seen.sites
     ]
-    return {"site": seen.site.name, "routes": ways, "links": seen.routes}
+    return {"site": seen.site.name, "routes": ways, "links": seen.routes, "clusters": seen.clusters}
 
 
 def _predicates_record(seen: OverlayStatus) -> dict[str, Any]:

@@ -2,7 +2,9 @@
 
 overlay_runner      carries out what the core decides; start here
 message_traffic     messages on links
-remote_mailboxes    the registrations and mailboxes of the other sites
+routing/            what differs between the ways to route
+remote_mailboxes    the registrations and mailboxes of the other sites, or of clusters
+effective_positions from where on this site's subscriptions are in effect at the others
 local_predicates    what this site advertises
 imported_events     events of other sites on their way to the log
 false_positives     events of other sites that nobody here wanted

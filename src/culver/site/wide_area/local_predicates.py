@@ -1,4 +1,4 @@
-r"""What this site advertises: the encoded sum of its own subscriptions.
+r"""What this site advertises: the sum of its own subscriptions.
 
     subscription added    --20 ms-->  \
                                        apply, encode (in a thread) --> advertise
@@ -16,12 +16,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
 
-from culver.config import UNLIMITED_FILTERS, OverlaySettings
-from culver.matching import EncodedPredicate, PredicateSummary
+from culver.config import UNLIMITED_FILTERS
+from culver.matching import SitePredicate
 from culver.model import ENCODED
 from culver.model.columns import read_columns
 from culver.model.language import Predicate, parse, prepare
 from culver.registry import Block, Registration, split_member
+from culver.site.wide_area.routing.routing_strategy import PredicateSum
 
 logger = logging.getLogger(__name__)
 
@@ -45,20 +46,18 @@ class _OwnBlock:
 
 
 class LocalPredicates:
-    """`advertise` is called on the event loop and returns the version of the advertisement. `known` has the
-    predicates of registrations that are new, by number; others are parsed again."""
+    """`summary` is empty at first. `advertise` is called on the event loop and returns the version of the
+    advertisement. `known` has the predicates of registrations that are new, by number; others are parsed again."""
 
     def __init__(
         self,
-        settings: OverlaySettings,
+        summary: PredicateSum,
         known: Callable[[int], Predicate | None],
-        advertise: Callable[[EncodedPredicate], int],
+        advertise: Callable[[SitePredicate], int],
     ) -> None:
         self._known = known
         self._advertise = advertise
-        self._summary = PredicateSummary(
-            settings.encoding, settings.false_positive_rate, settings.max_vectors
-        )
+        self._summary = summary
         self._thread = ThreadPoolExecutor(1, "culver-summary")
         self._numbers: dict[str, int] = {}  # of registrations that are in no block, by id
         self._blocks: dict[int, _OwnBlock] = {}
@@ -187,7 +186,7 @@ class LocalPredicates:
             del self._covered[:-_VERSIONS_KEPT]
         return loop.time() - began
 
-    def _change(self, added: list[_Addition], removed: list[int]) -> EncodedPredicate:
+    def _change(self, added: list[_Addition], removed: list[int]) -> SitePredicate:
         self._add(added)
         for number in removed:
             self._summary.remove(number)

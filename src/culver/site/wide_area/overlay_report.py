@@ -3,7 +3,7 @@
 from math import isfinite
 from typing import TYPE_CHECKING
 
-from culver.matching import EncodedPredicate
+from culver.matching import EncodedPredicate, SitePredicate
 from culver.messages import (
     AdvertisementStatus,
     DialledPeer,
@@ -25,13 +25,14 @@ _MOST_REFUSALS = 100
 
 
 def report(runner: "OverlayRunner") -> OverlayStatus:
-    node, book, totals = runner.node, runner.node.book, runner.traffic
+    node, book, totals, strategy = runner.node, runner.node.book, runner.traffic, runner.strategy
     return OverlayStatus(
         site=OwnSite(
             name=runner.settings.name,
             key=runner.key,
             address=runner.address,
             routing=runner.settings.routing,
+            cluster=strategy.cluster_of(node.own),
             advertisement=_advertisement(
                 book.version, book.predicate, _age(runner, runner.advertised_at), refusal=""
             ),
@@ -70,7 +71,7 @@ def report(runner: "OverlayRunner") -> OverlayStatus:
             OverlayRefusal(source=source, reason=reason, count=count)
             for (source, reason), count in runner.refusals.most_common(_MOST_REFUSALS)
         ],
-        troubles=[*runner.troubles, *node.troubles()],
+        troubles=[*runner.troubles, *strategy.troubles(), *node.troubles()],
         totals=OverlayTotals(
             packets_sent=totals.packets_sent,
             packets_received=totals.packets_received,
@@ -82,21 +83,22 @@ def report(runner: "OverlayRunner") -> OverlayStatus:
             gaps=runner.file.gap_count,
             refusals=runner.refusals.total(),
         ),
+        clusters=strategy.clusters(runner.mailboxes_of_sites.pending),
+        carriages=strategy.carriages(),
     )
 
 
 def _site(runner: "OverlayRunner", key: str) -> OtherSite:
-    node = runner.node
-    known, member = node.book.sites.get(key), runner.membership.member(key)
+    node, strategy = runner.node, runner.strategy
+    member = runner.membership.member(key)
     facts = None if member is None else member.facts
     next_hop = node.states.next_hop(key)
-    has_stream = key in node.outgoing
-    flying, waiting, resends = node.outgoing.backlog(key) if has_stream else (0, 0, 0)
+    stream = strategy.stream_of(key)
+    flying, waiting, resends = node.outgoing.backlog(stream) if stream is not None else (0, 0, 0)
     advertisement = None
-    if known is not None and known.heard:
-        advertisement = _advertisement(
-            known.heard, known.predicate, _age(runner, known.heard_at), known.refusal
-        )
+    if (known := strategy.advertised_by(key)) is not None:
+        age = None if known.heard_at is None else _age(runner, known.heard_at)
+        advertisement = _advertisement(known.version, known.predicate, age, known.refusal)
     return OtherSite(
         name=name_of(key),
         key=key,
@@ -107,15 +109,16 @@ def _site(runner: "OverlayRunner", key: str) -> OtherSite:
         member="unknown" if member is None else member.status.name.lower(),
         addresses=[] if facts is None else list(facts.addresses),
         events_per_second=None if facts is None else _rate(facts.loads.get("events_per_second")),
+        cluster=strategy.cluster_of(key),
         advertisement=advertisement,
-        in_effect_from=known.position if known is not None and has_stream else None,
-        acknowledged=node.outgoing.acknowledged_position(key) if has_stream else None,
-        pending=runner.mailboxes_of_sites.pending(key),
+        in_effect_from=strategy.in_effect_from(key),
+        acknowledged=None if stream is None else node.outgoing.acknowledged_position(stream),
+        pending=0 if stream is None else runner.mailboxes_of_sites.pending(stream),
         bytes_under_way=flying,
         bytes_waiting=waiting,
         resends=resends,
         applied_from=node.book.in_effect_from(key, node.book.version),
-        own_refusal=known.own_refusal if known is not None else "",
+        own_refusal=strategy.refusal_by(key),
         received=node.incoming.durable(key),
         events_received=runner.imported.received[key],
         false_positives=runner.false_positives.counts[key],
@@ -129,13 +132,17 @@ def _rate(told: float | None) -> float | None:
 
 
 def _advertisement(
-    version: int, predicate: EncodedPredicate, age_seconds: float | None, refusal: str
+    version: int, predicate: SitePredicate, age_seconds: float | None, refusal: str
 ) -> AdvertisementStatus:
+    if isinstance(predicate, EncodedPredicate):
+        vectors, bits, hashes = len(predicate.vectors), predicate.bits, predicate.hashes
+    else:
+        vectors, bits, hashes = len(predicate.clauses), 0, 0
     return AdvertisementStatus(
         version=version,
-        vectors=len(predicate.vectors),
-        bits=predicate.bits,
-        hashes=predicate.hashes,
+        vectors=vectors,
+        bits=bits,
+        hashes=hashes,
         bytes=len(predicate.text),
         age_seconds=age_seconds,
         matches_everything=predicate.matches_everything,

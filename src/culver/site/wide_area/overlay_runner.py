@@ -1,13 +1,13 @@
-"""A site's place in the overlay: the shell around `OverlayNode`.
+"""A site's place in the overlay: the shell around a node, which the strategy of its way to route makes.
 
     links      --opened, received, closed-->  +------+  --SendMessage, CloseLink-------> links
     predicates --advertise----------------->  | node |  --Register, Unregister--> catalogue
     mailboxes  --offered, flush------------>  |      |  --MoveCursor, Rewind----> mailboxes
     log        --appended------------------>  +------+  --Append, AnnounceGap---> log, received file
 
-Everything runs on the event loop. Instructions are carried out at once and in their order; those that need the disk
-begin at once, and answer later. A gap, or an event that was skipped, is on disk before any acknowledgement that
-follows it leaves.
+What only one way to route needs is in `routing`. Everything runs on the event loop. Instructions are carried out at
+once and in their order; those that need the disk begin at once, and answer later. A gap, or an event that was
+skipped, is on disk before any acknowledgement that follows it leaves.
 
 A node that finds itself on an older copy of the data directory leaves the overlay. The site drops the mailboxes of
 the others then, takes a new key, and joins again: to the others it is a site that lost its data directory.
@@ -27,7 +27,7 @@ from culver.control import Catalogue
 from culver.delivery import Hub
 from culver.errors import Conflict, CulverError, NotFound
 from culver.log import Committer, PublicationLog
-from culver.matching import NOTHING, EncodedPredicate
+from culver.matching import NOTHING, SitePredicate
 from culver.messages import ForgottenSite, OverlayStatus
 from culver.model import Event
 from culver.overlay import (
@@ -35,29 +35,31 @@ from culver.overlay import (
     Append,
     CloseLink,
     HearGossip,
-    Instruction,
     LeaveOverlay,
     Link,
     LinkManager,
     LinkSettings,
     MoveCursor,
-    NodeSettings,
-    OverlayNode,
     Packet,
     Refuse,
     Register,
     Rewind,
+    RoutingFrame,
+    RoutingInstruction,
+    RoutingNode,
     SendMessage,
+    SendNote,
     StoreFloors,
-    StreamAcknowledgement,
     Unregister,
     name_of,
     site_key,
 )
 from culver.pipeline import Notifications
+from culver.plugins import routing_named
 from culver.process_setup import clock_us
 from culver.registry import Block, Registration
 from culver.site.event_flow import EventFlow
+from culver.site.wide_area.effective_positions import EffectivePositions
 from culver.site.wide_area.false_positives import FalsePositives
 from culver.site.wide_area.imported_events import ImportedEvents
 from culver.site.wide_area.local_predicates import LocalPredicates
@@ -65,6 +67,7 @@ from culver.site.wide_area.message_traffic import MessageTraffic
 from culver.site.wide_area.overlay_report import report
 from culver.site.wide_area.received_file import ReceivedFile
 from culver.site.wide_area.remote_mailboxes import RemoteMailboxes
+from culver.site.wide_area.routing.routing_strategy import RoutingStrategy
 from culver.site.wide_area.site_membership import SiteMembership, neighbours_of
 
 logger = logging.getLogger(__name__)
@@ -91,14 +94,18 @@ class OverlayRunner:
     ) -> None:
         self.settings = settings.overlay
         self.key = site_key(settings.overlay.name, identity)
-        self.file = ReceivedFile(settings.data_dir / "overlay" / "received.json")
+        directory = settings.data_dir / "overlay"
+        self.file = ReceivedFile(directory / "received.json")
+        self.strategy: RoutingStrategy = routing_named(self.settings.routing)(
+            self.settings, directory, self._carry_out
+        )
         self.troubles: list[str] = []
         """Tells the operator, in sentences, when this run has taken a new key."""
         self.imported = ImportedEvents(log, committer, settings.events, self._appended, self._append_failed)
         self.false_positives = FalsePositives()
         self.refusals: Counter[tuple[str, str]] = Counter()
-        self.traffic = MessageTraffic(self.key, self._refuse)
-        self.node: OverlayNode
+        self.traffic = MessageTraffic(self.key, self.strategy.read, self._refuse)
+        self.node: RoutingNode
         self.membership: SiteMembership
         self.mailboxes_of_sites: RemoteMailboxes
         self.links: LinkManager | None = None
@@ -108,14 +115,14 @@ class OverlayRunner:
         self._log = log
         self._catalogue = catalogue
         self._hub = hub
-        self._local = LocalPredicates(self.settings, catalogue.new_predicate, self._advertise)
-        self._predicate = NOTHING
+        self._local = LocalPredicates(self.strategy.new_summary(), catalogue.new_predicate, self._advertise)
+        self._effective = EffectivePositions(self.strategy, self._local.version_of)
+        self._predicate: SitePredicate = NOTHING
         self._leaving: asyncio.Future[LeaveOverlay]
-        self._waiters: set[asyncio.Future[None]] = set()
         self._storing = asyncio.Lock()
         # Acknowledgements that wait for so many writes of the received file.
         self._awaited_writes = 0
-        self._held: list[SendMessage] = []
+        self._held: list[tuple[int, RoutingFrame]] = []
         self._tasks: set[asyncio.Task[None]] = set()
 
     @asynccontextmanager
@@ -139,10 +146,9 @@ class OverlayRunner:
         self.file = ReceivedFile(self.file.path)
         positions = await asyncio.to_thread(self.file.recover, self._log, clock_us())
         self.key = site_key(self.settings.name, self.file.identity or self._identity)
-        settings = NodeSettings(
-            self.settings.broadcast_threshold, self.settings.open_limit, self.settings.most_sites
-        )
-        self.node = OverlayNode(self.key, self.file.boot, self._log.next_offset, positions, settings)
+        position = self._log.next_offset
+        self.node = await self.strategy.begin(self.key, self.file.boot, position, positions)
+        self._effective.node = self.node
         self.node.restore_meetings(self.file.promised, self.file.floors, self.file.given_anew)
         self.membership = SiteMembership(
             self.key,
@@ -157,10 +163,10 @@ class OverlayRunner:
         self._leaving = asyncio.get_running_loop().create_future()
         self._awaited_writes, self._held = 0, []
         self.mailboxes_of_sites = RemoteMailboxes(
-            self._hub, self._catalogue, self.node, self._carry_out, self.now
+            self._hub, self._catalogue, self.node, self.strategy.has_mailbox, self._carry_out, self.now
         )
         await self.mailboxes_of_sites.restore()
-        self._carry_out(self.node.advertise(self._predicate))
+        self._carry_out(self.strategy.advertise(self._predicate))
 
     async def _take_part(self, joined: "asyncio.Future[None]") -> None:
         """Be linked with others until this is cancelled, under a new key whenever the node leaves the overlay."""
@@ -206,6 +212,7 @@ class OverlayRunner:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.imported.close()
         await self.mailboxes_of_sites.close()
+        await self.strategy.close()
         try:
             await self._store()
         except OSError as exc:
@@ -220,20 +227,10 @@ class OverlayRunner:
         return report(self)
 
     async def positions(self, registrations: Sequence[Registration]) -> list[dict[str, int | None]]:
-        return [self._positions_of(each) for each in registrations]
+        return [self._effective.of(each, self.other_sites()) for each in registrations]
 
     async def wait(self, registrations: Sequence[Registration], timeout_seconds: float) -> bool:
-        deadline = self.now() + timeout_seconds
-        while not self._is_in_effect(registrations):
-            if self.now() >= deadline:
-                return False
-            changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiters.add(changed)
-            try:
-                await asyncio.wait([changed], timeout=deadline - self.now())
-            finally:
-                self._waiters.discard(changed)
-        return True
+        return await self._effective.wait(registrations, timeout_seconds)
 
     async def forget(self, name: str) -> ForgottenSite:
         keys = self._keys_of(name)
@@ -243,12 +240,15 @@ class OverlayRunner:
             raise Conflict(
                 f"{name} can be reached: stop it first, and then forget it at every other site", field="name"
             )
-        events = sum(self.mailboxes_of_sites.pending(key) for key in keys)
+        streams = {stream for key in keys if (stream := self.strategy.stream_of(key)) is not None}
+        events = sum(map(self.mailboxes_of_sites.pending, streams))
         for key in keys:
             self._carry_out(self.node.forget(key))
-            await self.mailboxes_of_sites.settled(key)
+        await self.strategy.settled()
+        for stream in streams:
+            await self.mailboxes_of_sites.settled(stream)
         logger.warning("%s is forgotten; dropped events that waited for it: %d", name, events)
-        self._wake_waiters()
+        self._effective.changed()
         return ForgottenSite(name=name, keys=keys, events=events)
 
     @property
@@ -283,34 +283,16 @@ class OverlayRunner:
         return [chosen[name] for name in sorted(chosen)]
 
     def _known(self) -> set[str]:
-        known = {*self.node.book.sites, *self.node.states.states} - {self.node.own}
+        known = self.strategy.known_sites() - {self.node.own}
         return {key for key in known if not self.node.is_forgotten(key)}
 
     def _keys_of(self, name: str) -> list[str]:
         return sorted(key for key in self._known() if name_of(key) == name)
 
-    def _positions_of(self, registration: Registration) -> dict[str, int | None]:
-        version, book = self._local.version_of(registration), self.node.book
-        return {
-            name_of(site): None if version is None else book.in_effect_from(site, version)
-            for site in self.other_sites()
-        }
-
-    def _is_in_effect(self, registrations: Sequence[Registration]) -> bool:
-        versions = [self._local.version_of(each) for each in registrations]
-        for site in self.node.states.reachable():
-            known = self.node.book.sites.get(site)
-            if known is not None and known.own_refusal:
-                continue  # waiting would not help
-            for version in versions:
-                if version is None or self.node.book.in_effect_from(site, version) is None:
-                    return False
-        return True
-
     # --- what happens at the site ---------------------------------------------------------------------
 
     def committed(self, first_offset: int, events: Sequence[Event]) -> None:
-        self.node.position = first_offset + len(events)
+        self.node.position = max(first_offset + len(events), self.node.position)
         self.false_positives.committed(first_offset, events)
 
     def registered(self, registrations: Iterable[Registration | Block]) -> None:
@@ -319,13 +301,13 @@ class OverlayRunner:
     def accepted(self, notifications: Notifications) -> None:
         self.false_positives.accepted(notifications)
 
-    def _advertise(self, predicate: EncodedPredicate) -> int:
+    def _advertise(self, predicate: SitePredicate) -> int:
         self._predicate = predicate
         before = self.node.book.version
-        self._carry_out(self.node.advertise(predicate))
+        self._carry_out(self.strategy.advertise(predicate))
         if self.node.book.version != before:
             self.advertised_at = self.now()
-        self._wake_waiters()
+        self._effective.changed()
         return self.node.book.version
 
     def _appended(self, origin: str, end: int, has_skipped: bool) -> None:
@@ -352,7 +334,9 @@ class OverlayRunner:
         if message is not None:
             self._carry_out(self.node.received(link.number, message, self.now()))
             if not isinstance(message, Packet):
-                self._wake_waiters()
+                self._effective.changed()
+            if self.strategy.makes_room(message):
+                self.mailboxes_of_sites.make_room()
 
     def closed(self, link: Link, reason: str) -> None:
         self.traffic.closed(link)
@@ -361,7 +345,7 @@ class OverlayRunner:
         self._carry_out(self.node.link_closed(link.number, now))
         if link.peer.key not in neighbours_of(self.traffic.links.values()):
             self.membership.unlinked(link.peer.key, now)
-        self._wake_waiters()
+        self._effective.changed()
 
     def refused(self, address: str, reason: str) -> None:
         logger.warning("no link with %s: %s", address, reason)
@@ -369,13 +353,13 @@ class OverlayRunner:
 
     # --- instructions ---------------------------------------------------------------------------------
 
-    def _carry_out(self, instructions: list[Instruction]) -> None:
+    def _carry_out(self, instructions: Sequence[RoutingInstruction]) -> None:
         if self._leaving.done():
             return
         for each in instructions:
             match each:
-                case SendMessage():
-                    self._send(each)
+                case SendMessage(link, message) | SendNote(link, message):
+                    self._send(link, message)
                 case Append():
                     self.imported.append(each)
                 case MoveCursor(site, offset):
@@ -398,13 +382,14 @@ class OverlayRunner:
                     self._refuse(source, reason, severe=severe)
                 case CloseLink(number, reason):
                     self.traffic.close(number, reason)
+                case _:
+                    self.strategy.carry_out(each)
 
-    def _send(self, instruction: SendMessage) -> None:
-        message = instruction.message
-        if self._awaited_writes and isinstance(message, StreamAcknowledgement) and message.source == self.key:
-            self._held.append(instruction)
+    def _send(self, link: int, message: RoutingFrame) -> None:
+        if self._awaited_writes and self.strategy.is_acknowledgement(message):
+            self._held.append((link, message))
         else:
-            self.traffic.send(instruction.link, message)
+            self.traffic.send(link, message)
 
     def _leave(self, instruction: LeaveOverlay) -> None:
         text = (
@@ -440,8 +425,8 @@ class OverlayRunner:
         self._awaited_writes -= 1
         if not self._awaited_writes:
             held, self._held = self._held, []
-            for each in held:
-                self._send(each)
+            for link, message in held:
+                self._send(link, message)
 
     def _refuse(self, source: str, reason: str, *, severe: bool = False) -> None:
         pair = (source, reason)
@@ -481,11 +466,6 @@ class OverlayRunner:
             await self.file.store(self.imported.floor(), node.incoming.positions())
 
     # --- all of them ----------------------------------------------------------------------------------
-
-    def _wake_waiters(self) -> None:
-        for waiter in self._waiters:
-            if not waiter.done():
-                waiter.set_result(None)
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)

@@ -1,4 +1,5 @@
-"""The mailboxes of the other sites: each has a registration of scheme `encoded`, and a task that reads its mailbox.
+"""The mailboxes of the other sites, or of clusters of them: each has a registration of scheme `encoded`, and a task
+that reads its mailbox.
 
     Register lyon  --> catalogue: subscription site~lyon~01..  --> registered, from position 512 on
     mailbox        --> offered, as much as the stream wants    --> flush, once for all mailboxes of a moment
@@ -10,7 +11,7 @@ what a session hands out is offered before the loop turns.
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -20,7 +21,7 @@ from culver.delivery import Delivery, DeliveryGap, Hub
 from culver.errors import Conflict, CulverError, InvalidFilter, NotFound, Unavailable
 from culver.matching import NOTHING, EncodedPredicate, predicate_of
 from culver.model import ENCODED, SITE_PREFIX
-from culver.overlay import Instruction, MailboxGap, OverlayNode, Register, is_site_key
+from culver.overlay import MailboxGap, Register, RoutingInstruction, RoutingNode
 from culver.registry import Registration, SubscriptionSpec
 from culver.roles import Session
 
@@ -48,19 +49,22 @@ class _RemoteMailbox:
 
 
 class RemoteMailboxes:
-    """`carry_out` takes the instructions of the node, and `clock` tells its time. Lives on the event loop."""
+    """`carry_out` takes the instructions of the node, and `clock` tells its time. `has_mailbox` says which mailboxes
+    the node can have. Lives on the event loop."""
 
     def __init__(
         self,
         hub: Hub,
         catalogue: Catalogue,
-        node: OverlayNode,
-        carry_out: Callable[[list[Instruction]], None],
+        node: RoutingNode,
+        has_mailbox: Callable[[str], bool],
+        carry_out: Callable[[Sequence[RoutingInstruction]], None],
         clock: Callable[[], float],
     ) -> None:
         self._hub = hub
         self._catalogue = catalogue
         self._node = node
+        self._has_mailbox = has_mailbox
         self._carry_out = carry_out
         self._clock = clock
         self._mailboxes: dict[str, _RemoteMailbox] = {}
@@ -79,7 +83,8 @@ class RemoteMailboxes:
         return self._hub.pending(SITE_PREFIX + site)
 
     async def restore(self) -> None:
-        """Go on with the mailboxes of the last run. Call it before the node hears of anything."""
+        """Go on with the mailboxes of the last run. Those of another way to route are removed. Call it before the
+        node hears of anything."""
         first: dict[str, int] = {}
         newest: dict[str, Registration] = {}
         for each in await asyncio.to_thread(self._stored):
@@ -88,7 +93,9 @@ class RemoteMailboxes:
                 newest[each.id] = each
         for subscription, registration in newest.items():
             site = subscription.removeprefix(SITE_PREFIX)
-            if not is_site_key(site):
+            if not self._has_mailbox(site):
+                logger.warning("%s is the mailbox of another way to route, and is dropped", site)
+                await self._catalogue.remove(subscription)
                 continue
             try:
                 predicate = EncodedPredicate.parse(registration.filter)
@@ -146,6 +153,13 @@ class RemoteMailboxes:
             mailbox.session.rewind(after)
             mailbox.woken.set()
 
+    def make_room(self) -> None:
+        """Streams may want more, though no cursor has moved."""
+        for site, mailbox in self._mailboxes.items():
+            if site in self._node.outgoing and self._node.outgoing.wanted_bytes(site):
+                mailbox.woken.set()
+        self.flush_soon()
+
     def flush_soon(self) -> None:
         """Send what is offered in a moment, when the other mailboxes have offered theirs."""
         if self._flush_timer is None:
@@ -194,6 +208,7 @@ class RemoteMailboxes:
             self._carry_out(self._node.registration_failed(site))
             return
         since = registration.since
+        self._node.position = max(self._node.position, since)
         self._carry_out(self._node.registered(site, instruction.version, predicate, since, since))
         self._mailboxes[site].woken.set()
 
