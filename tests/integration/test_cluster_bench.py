@@ -22,7 +22,7 @@ def test_a_quick_run_compares_clusters_and_balances_their_load(tmp_path: Path) -
     assert done.returncode == 0, done.stderr
     records = json.loads(done.stdout)["results"]
     assert {record["experiment"] for record in records} == {
-        "2", "3", "3, readings", "3, variations", "clusters",
+        "2", "3", "3, readings", "3, variations", "clusters", "strategies",
     }  # fmt: skip
     spread = [
         (record["policy"], record["met"])

@@ -414,7 +414,9 @@ def channels(
     "Figure of the paper; may be given several times. All, and --routing, unless told otherwise.",
 )
 @click.option(
-    "--routing", is_flag=True, help="The comparison of ways to route on W3: bytes on links, and tables."
+    "--routing",
+    is_flag=True,
+    help="The comparison of ways to route on W3. Of clusters: b-drp and clusters on 5 to 100 sites.",
 )
 @_plots("overlay-plots")
 @_DATA_DIR
@@ -426,7 +428,8 @@ def overlay(
 
     \b
     b-drp     on W3, with real and with simulated brokers
-    clusters  100 simulated brokers in clusters, against trees and a hash table, and with balanced load
+    clusters  100 simulated brokers in clusters, against trees and a hash table, and with balanced load;
+              and sites that route by clusters, against b-drp
     gossip    the membership of up to 1,000 simulated members, against BlueDove's figures
 
     B-DRP's figure 3, and figure 5 with few brokers, run real sites with limited links between them. The rest of it

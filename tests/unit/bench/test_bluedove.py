@@ -92,8 +92,9 @@ def test_an_overloaded_matcher_serves_its_queues_in_the_order_of_arrival() -> No
 @pytest.mark.parametrize("slices", [5, 20])
 def test_replication_is_saturated_where_its_matchers_are_all_busy(slices: int) -> None:
     costs = system([0.01], [ANYWHERE], slices, [[0]])
+    plan = replace(PLAN, events_per_slice=200_000 // slices)
     for policy in (RandomForwarding.name, AdaptiveForwarding.name):
-        assert saturation(costs, policy, PLAN) == pytest.approx(slices / 0.01, rel=PRECISE)
+        assert saturation(costs, policy, plan) == pytest.approx(slices / 0.01, rel=PRECISE)
 
 
 def test_one_dimension_is_saturated_where_its_fullest_matcher_is_busy() -> None:

@@ -74,13 +74,13 @@ def paper_topology(brokers: int, seed: int) -> Topology:
     return waxman(brokers, links, diameter, seed)
 
 
-def waxman(brokers: int, links: int, diameter: int, seed: int) -> Topology:
-    """A connected network with so many links and that diameter, always the same for the same seed. Raises ValueError
-    where none is found."""
+def waxman(brokers: int, links: int, diameter: int | None, seed: int) -> Topology:
+    """A connected network with so many links and that diameter, or any where that is None, always the same for the
+    same seed. Raises ValueError where none is found."""
     random = Random(seed)
     for _ in range(_MOST_ATTEMPTS):
         made = Topology(brokers, tuple(sorted(_grown(brokers, links, random))))
-        if made.diameter == diameter:
+        if diameter is None or made.diameter == diameter:
             return made
     raise ValueError(f"no network of {brokers} brokers and {links} links has diameter {diameter}")
 

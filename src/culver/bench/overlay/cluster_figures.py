@@ -23,7 +23,7 @@ from culver.bench.overlay import cluster_paper as paper
 from culver.bench.overlay.overlay_findings import SIMULATED, OverlayFinding, OverlayResult
 from culver.bench.overlay.overlay_plan import SEED, OverlayPlan
 from culver.overlay.clusters.layout.cluster_count import MeasuredTraffic, best_count, expected_traffic
-from culver.overlay.clusters.load.load_balance import LoadSettings
+from culver.overlay.clusters.load.broker_load import LoadSettings
 from culver.simulation import BrokerLoads, BrokerTree, ClusterWorld, RendezvousRing, zipf_weights
 
 BALANCED, UNBALANCED = "balanced", "not balanced"
@@ -56,14 +56,14 @@ _READINGS = (
 
 
 def measure(plan: OverlayPlan, tell: Tell) -> Iterator[OverlayResult]:
-    """The figures that the plan names. Without a choice of figures, also the number of clusters."""
+    """The figures that the plan names. With all of them, also the number of clusters."""
     if "2" in plan.figures:
         yield load_spread(plan, tell)
     if "3" in plan.figures:
         yield readings(plan, tell)
         yield dynamic_balance(plan, tell)
         yield variations(plan, tell)
-    if plan.compares_routing:
+    if set(plan.figures) >= {"2", "3"}:
         yield cluster_counts(plan, tell)
 
 

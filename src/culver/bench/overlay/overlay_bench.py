@@ -13,7 +13,12 @@ from culver.bench.overlay.overlay_plan import OverlayPlan
 from culver.bench.overlay.packet_routes import B_DRP, FLOODING
 from culver.bench.overlay.real_sites import real_figures
 from culver.bench.overlay.real_sites.broker_costs import BrokerCosts, measure_costs
-from culver.bench.overlay.routing_comparison import encoded_tables, site_reach, site_traffic
+from culver.bench.overlay.routing_comparison import (
+    encoded_tables,
+    site_reach,
+    site_strategies,
+    site_traffic,
+)
 from culver.bench.overlay.simulated_figures import SimulatedFigures
 
 _SIMULATED = frozenset("4567")
@@ -62,6 +67,12 @@ def _b_drp(plan: OverlayPlan, tell: Tell) -> Iterator[OverlayResult]:
         yield encoded_tables.measure(plan, tell)
 
 
+def _clusters(plan: OverlayPlan, tell: Tell) -> Iterator[OverlayResult]:
+    yield from cluster_figures.measure(plan, tell)
+    if plan.compares_routing:
+        yield site_strategies.measure(plan, tell)
+
+
 def _cost_findings(costs: BrokerCosts) -> list[OverlayFinding]:
     load = f"; load of the machine {os.getloadavg()[0]:.1f}"
     return [
@@ -85,7 +96,7 @@ def _cost_findings(costs: BrokerCosts) -> list[OverlayFinding]:
 
 PAPERS: Mapping[str, Callable[[OverlayPlan, Tell], Iterator[OverlayResult]]] = {
     "b-drp": _b_drp,
-    "clusters": cluster_figures.measure,
+    "clusters": _clusters,
     "gossip": gossip_figures.measure,
 }
 """The papers that can be run again, by name."""

@@ -12,6 +12,29 @@ SEED = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StrategySetting:
+    """Sites have `links` links each, counted at one end, and `predicates` predicates of so many `conjunctions`. Each
+    site publishes `burst` events at a time."""
+
+    name: str
+    links: float = 1.2
+    delay_seconds: float = 0.01
+    predicates: int = 1
+    conjunctions: int = 20
+    burst: int = 1
+
+
+STRATEGY_SETTINGS = (
+    StrategySetting(name="wide area"),
+    StrategySetting(name="wide area, few want an event", conjunctions=2),
+    StrategySetting(name="wide area, many want an event", predicates=10),
+    StrategySetting(name="wide area, 10 events at a time", burst=10),
+    StrategySetting(name="near one another", links=4.0, delay_seconds=0.001),
+)
+"""Wide areas have as many links a site as the 42 brokers of the paper about B-DRP, and delays of 10 ms."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OverlayPlan:
     """Rates are messages a second of all clients together."""
 
@@ -52,6 +75,12 @@ class OverlayPlan:
     table_sites: int = 1_000
     table_events: int = 8_192
     table_rounds: int = 7
+
+    # The two ways to route of production. Events are those of each site.
+    strategy_settings: Sequence[StrategySetting] = STRATEGY_SETTINGS
+    strategy_sites: Sequence[int] = (5, 10, 25, 50, 100)
+    strategy_events: int = 10
+    strategy_changes: int = 10
 
     # Members of the overlay's gossip.
     gossip_members: Sequence[int] = (10, 30, 100, 300, 1_000)
@@ -101,6 +130,10 @@ def quick_plan(figures: Sequence[str], compares_routing: bool, data_dir: Path | 
         table_sites=50,
         table_events=512,
         table_rounds=1,
+        strategy_settings=STRATEGY_SETTINGS[:1],
+        strategy_sites=(5,),
+        strategy_events=4,
+        strategy_changes=2,
         gossip_members=(10, 30),
         gossip_seeds=1,
         gossip_seconds=5.0,

@@ -27,6 +27,8 @@ from culver.bench.workloads import named
 from culver.config import UNLIMITED_FILTERS
 from culver.matching import ColumnarFilter, EncodedPredicate
 from culver.model.language import Predicate, parse
+from culver.overlay import ClusterNote, RoutingFrame, encode_frame
+from culver.overlay.clusters.cluster_messages import CarrierTerms, Claim, MemberAdvertisement
 from culver.overlay.core.overlay_messages import (
     Advertisement,
     AdvertisementDigest,
@@ -35,7 +37,6 @@ from culver.overlay.core.overlay_messages import (
     OverlayMessage,
     Packet,
     SiteNumbers,
-    encode_message,
 )
 from culver.simulation import (
     ROUTING_POLICIES,
@@ -120,18 +121,14 @@ class TrafficCount(OverlayWatcher):
         return self.received - self.unwanted
 
     def sent(self, site: SimulatedSite, peer: str, message: OverlayMessage) -> None:
-        match message:
-            case Packet():
-                self.crossings += len(message.offsets)
-                counted = without_destinations(message) if self._floods else message
-                own = len(message.offsets) * _NUMBER_BYTES
-                self.bytes[PACKETS] += len(encode_message(counted)) + _HEADER_BYTES - own
-            case LinkState() | Advertisement() | AdvertisementDigest() | AdvertisementRequest():
-                self.bytes[TABLES] += len(encode_message(message)) + _HEADER_BYTES
-            case SiteNumbers() if not self._floods:
-                self.bytes[PACKETS] += len(encode_message(message)) + _HEADER_BYTES
-            case _ if not self._floods:
-                self.bytes[ANSWERS] += len(encode_message(message)) + _HEADER_BYTES
+        kind = kind_of(message)
+        if isinstance(message, Packet):
+            self.crossings += len(message.offsets)
+            if self._floods:
+                message = without_destinations(message)
+        elif self._floods and kind != TABLES:
+            return
+        self.bytes[kind] += frame_bytes(message)
 
     def appended(self, site: SimulatedSite, event: LoggedEvent) -> None:
         self.received += 1
@@ -139,6 +136,24 @@ class TrafficCount(OverlayWatcher):
 
     def advertised(self, site: SimulatedSite, predicate: EncodedPredicate) -> None:
         self.table_bytes += len(predicate.text)
+
+
+def kind_of(message: RoutingFrame) -> str:
+    """Why there is a message: for an event, as the answer to another message, or for the tables of sites."""
+    match message:
+        case Packet() | SiteNumbers():
+            return PACKETS
+        case LinkState() | Advertisement() | AdvertisementDigest() | AdvertisementRequest():
+            return TABLES
+        case ClusterNote(body=MemberAdvertisement() | Claim() | CarrierTerms()):
+            return TABLES
+    return ANSWERS
+
+
+def frame_bytes(message: RoutingFrame) -> int:
+    """The bytes of a message on a link, without the number of a simulated event."""
+    own = len(message.offsets) * _NUMBER_BYTES if isinstance(message, Packet) else 0
+    return len(encode_frame(message)) + _HEADER_BYTES - own
 
 
 def count_traffic(
