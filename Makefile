@@ -15,7 +15,7 @@ PYTEST := $(BIN)/python -m pytest -n $$(( $$(getconf _NPROCESSORS_ONLN) + 1 )) -
 
 help:
 	@echo "make run     set up, start a site on the Spark engine and print two lines to try it with"
-	@echo "make test    set up and run all tests, in about nine minutes on two cores"
+	@echo "make test    set up and run all tests, in nine to ten minutes on two cores"
 	@echo "make check   lint and the quick tests, in about two: for every step of your work"
 	@echo "make unit    the quick tests alone: tests/unit and tests/contracts without those marked slow"
 	@echo "make lint    ruff, mypy --strict and the package map"

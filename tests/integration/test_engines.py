@@ -105,36 +105,35 @@ class SparkLife:
 
 
 @pytest.mark.spark
-@pytest.mark.slow(seconds=45)
+@pytest.mark.slow(seconds=35)
 def test_spark_site_gives_what_the_reference_gives_whatever_happens_between_its_starts(
     tmp_path: Path,
 ) -> None:
-    """It stops in the middle, gets another placement, then another engine, loses its checkpoint and then some of its
-    notification files."""
+    """It stops in the middle, gets another placement, loses some of its notification files, gets another engine, and
+    loses its checkpoint."""
     life = SparkLife(tmp_path / "data")
     partials = life.data_dir / "partials"
 
     life.start("hashed", 3, life.count, life.steps, life.check, life.steps)
     assert sets_on_disk(life.data_dir) == {0, 1, 2}
 
-    life.start("event-space", 2, life.check, life.count, life.steps, life.check)
+    life.start("event-space", 2, life.check, life.count, life.make_files, life.check)
     assert sets_on_disk(life.data_dir) == {0}, "nothing is learnt yet"
     assert list(partials.iterdir()) == []
+    life.damage_files()
 
     async def on_inline(site: RunningSite) -> None:
+        await life.check(site)
         await life.steps(site)
         await life.check(site)
 
     run(settings_for(life.data_dir, "inline"), on_inline)
     damaged = life.damage_checkpoint()
 
-    life.start("kmeans", 4, life.count, life.make_files, life.check)
+    life.start("kmeans", 4, life.check, life.count, life.steps, life.check)
     assert (life.checkpoint.with_name("checkpoint.unusable") / "offsets" / damaged.name).exists()
     assert sets_on_disk(life.data_dir) == {0, 1, 2, 3}
     assert list(partials.iterdir()) == []
-    life.damage_files()
-
-    life.start("kmeans", 4, life.check, life.steps, life.check)
 
 
 def test_expired_subscription_receives_nothing_more(tmp_path: Path) -> None:
