@@ -125,9 +125,12 @@ def test_a_torn_record_at_the_end_of_a_journal_does_not_count(journals: Journals
 
 
 def test_a_command_takes_its_own_time_and_its_part_of_reading_and_writing() -> None:
-    before = read_use(1.0, b"# Commandstats\r\ncmdstat_publish:calls=10,usec=50,usec_per_call=5.00\r\n")
+    before = read_use(
+        b"# CPU\r\nused_cpu_sys:0.25\r\nused_cpu_user:0.75\r\nused_cpu_sys_children:9.0\r\n"
+        b"# Commandstats\r\ncmdstat_publish:calls=10,usec=50,usec_per_call=5.00\r\n"
+    )
     after = read_use(
-        3.0,
+        b"# CPU\r\nused_cpu_sys:1.0\r\nused_cpu_user:2.0\r\n"
         b"# Commandstats\r\ncmdstat_publish:calls=1009,usec=1000050,usec_per_call=5.00\r\n"
         b"cmdstat_client|list:calls=1,usec=500000,usec_per_call=500000.00\r\n",
     )

@@ -47,12 +47,15 @@ class ServerUse:
         return each * (made if calls is None else calls) / self.cpu_seconds
 
 
-def read_use(cpu_seconds: float, commandstats: bytes) -> ServerUse:
-    """Reads the answer to ``INFO commandstats``: lines as ``cmdstat_get:calls=3,usec=7,...``."""
-    calls, seconds = {}, {}
-    for line in commandstats.decode().splitlines():
+def read_use(answer: bytes) -> ServerUse:
+    """Reads the answer to ``INFO all``: lines as ``used_cpu_sys:0.25`` and ``cmdstat_get:calls=3,usec=7,...``. The
+    kernel's own figures come in steps of 10 ms, which a quick run does not reach."""
+    cpu_seconds, calls, seconds = 0.0, {}, {}
+    for line in answer.decode().splitlines():
         name, _, values = line.partition(":")
-        if name.startswith("cmdstat_"):
+        if name in ("used_cpu_sys", "used_cpu_user"):
+            cpu_seconds += float(values)
+        elif name.startswith("cmdstat_"):
             fields = dict(part.partition("=")[::2] for part in values.split(","))
             calls[name.removeprefix("cmdstat_")] = int(fields["calls"])
             seconds[name.removeprefix("cmdstat_")] = int(fields["usec"]) / 1e6
@@ -71,10 +74,10 @@ async def measure_analyser(plan: ChannelsPlan, tell: Tell) -> ExperimentResult:
         )
 
         async def used(link: RedisLink) -> ServerUse:
-            reply = await link.request((b"INFO", b"commandstats"))
+            reply = await link.request((b"INFO", b"all"))
             if not isinstance(reply, bytes):
                 raise BenchmarkFailed("the server does not count its commands")
-            return read_use(bench.servers.cpu_seconds(), reply)
+            return read_use(reply)
 
         async with (
             ClientCrowd(bench.network, task, plan.client_processes) as crowd,

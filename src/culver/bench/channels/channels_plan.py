@@ -90,7 +90,7 @@ def quick_plan(experiments: Sequence[str], *, proxies: bool, wide_area: bool) ->
         migration_ways=(MigrationWay.SETSLOT,),
         analyser_players=10,
         analyser_tiles_across=2,
-        analyser_seconds=2.0,
+        analyser_seconds=3.0,
         game_megabits=0.5,
         tiles_across=2,
         first_players=6,

@@ -66,10 +66,6 @@ class LimitedServers:
     def crashed(self) -> frozenset[int]:
         return frozenset(number for number, process in self._processes.items() if process.poll() is not None)
 
-    def cpu_seconds(self) -> float:
-        """What the processes of all servers have used."""
-        return sum(cpu_seconds(process.pid) for process in self._processes.values())
-
     async def start(self) -> ServerAddress:
         if len(self._processes) >= self._most_servers:
             raise LimitExceeded(
