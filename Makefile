@@ -8,14 +8,15 @@ STAMP  := $(VENV)/.installed
 # Tests start hundreds of Python processes: without bytecode on disk, each of them would compile the package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-# One worker more than cores, because many tests wait for processes; an idle worker takes tests from the others.
-PYTEST := $(BIN)/python -m pytest -n $$(( $$(getconf _NPROCESSORS_ONLN) + 1 )) --dist worksteal
+# Two workers more than cores, because many tests wait for processes; an idle worker takes tests from the others.
+PYTEST := $(BIN)/python -m pytest -n $$(( $$(getconf _NPROCESSORS_ONLN) + 2 )) --dist worksteal
 
-.PHONY: help setup run test unit check lint format bench clean java
+.PHONY: help setup run test seeds unit check lint format bench clean java
 
 help:
 	@echo "make run     set up, start a site on the Spark engine and print two lines to try it with"
 	@echo "make test    set up and run all tests, in nine to ten minutes on two cores"
+	@echo "make seeds   the rest of the simulations' seeds, in about two more"
 	@echo "make check   lint and the quick tests, in about two: for every step of your work"
 	@echo "make unit    the quick tests alone: tests/unit and tests/contracts without those marked slow"
 	@echo "make lint    ruff, mypy --strict and the package map"
@@ -50,7 +51,10 @@ run: setup java
 	@exec $(BIN)/culver serve
 
 test: setup java
-	$(PYTEST)
+	$(PYTEST) -m "not seeds"
+
+seeds: setup
+	$(PYTEST) -m seeds tests/integration
 
 unit: setup
 	$(PYTEST) -m "not slow" tests/unit tests/contracts

@@ -8,20 +8,19 @@ import pytest
 
 from culver.simulation import check_replay, run_seed, run_seeds
 from culver.simulation.clusters.cluster_scenarios import calm_clusters, stormy_clusters
-
-_SEEDS_OF_TEST = 20
+from support.seed_parts import seed_parts
 
 
 @pytest.mark.slow(seconds=4)
-@pytest.mark.parametrize("first", range(0, 40, _SEEDS_OF_TEST))
-def test_stormy_clusters_lose_nothing_in_silence(first: int) -> None:
-    assert run_seeds(stormy_clusters, range(first, first + _SEEDS_OF_TEST))
+@seed_parts(140)
+def test_stormy_clusters_lose_nothing_in_silence(part: range) -> None:
+    assert run_seeds(stormy_clusters, part)
 
 
 @pytest.mark.slow(seconds=2)
-@pytest.mark.parametrize("first", range(0, 60, _SEEDS_OF_TEST))
-def test_calm_clusters_deliver_everything_and_keep_predicates_to_themselves(first: int) -> None:
-    assert run_seeds(calm_clusters, range(first, first + _SEEDS_OF_TEST))
+@seed_parts(60)
+def test_calm_clusters_deliver_everything_and_keep_predicates_to_themselves(part: range) -> None:
+    assert run_seeds(calm_clusters, part)
 
 
 @pytest.mark.parametrize("seed", [33, 34, 43])

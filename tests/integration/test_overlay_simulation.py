@@ -8,20 +8,19 @@ import pytest
 
 from culver.simulation import check_replay, run_seed, run_seeds
 from culver.simulation.overlay_scenarios import calm_overlay, stormy_overlay
-
-_SEEDS_OF_TEST = 20
+from support.seed_parts import seed_parts
 
 
 @pytest.mark.slow(seconds=3)
-@pytest.mark.parametrize("first", range(0, 140, _SEEDS_OF_TEST))
-def test_stormy_overlays_lose_nothing_in_silence(first: int) -> None:
-    assert run_seeds(stormy_overlay, range(first, first + _SEEDS_OF_TEST))
+@seed_parts(140)
+def test_stormy_overlays_lose_nothing_in_silence(part: range) -> None:
+    assert run_seeds(stormy_overlay, part)
 
 
 @pytest.mark.slow(seconds=2)
-@pytest.mark.parametrize("first", range(0, 60, _SEEDS_OF_TEST))
-def test_calm_overlays_take_the_shortest_ways_once(first: int) -> None:
-    assert run_seeds(calm_overlay, range(first, first + _SEEDS_OF_TEST))
+@seed_parts(60)
+def test_calm_overlays_take_the_shortest_ways_once(part: range) -> None:
+    assert run_seeds(calm_overlay, part)
 
 
 @pytest.mark.parametrize(
