@@ -60,6 +60,29 @@ def test_events_reach_the_sites_of_all_clusters_that_want_them(overlay: Overlay)
     run(scenario())
 
 
+def test_sites_measure_what_they_can_bear_and_tell_it(overlay: Overlay) -> None:
+    async def scenario() -> None:
+        async with overlay.site("paris") as paris, overlay.site("lyon", "paris") as lyon:
+            await reached(lyon, "paris")
+            session = await lyon.sessions.open(await subscribe(lyon, "a >= 0"))
+
+            async def is_measured(number: int) -> bool:
+                await publish(paris, number)
+                assert await receive(session, 1) == [number]
+                return all(status_of(site).site.load is not None for site in (paris, lyon))
+
+            number = 0
+            while not await is_measured(number):
+                number += 1
+            load = status_of(paris).site.load
+            assert load is not None
+            assert 0 < load.use < 1
+            assert load.capacity > 0
+            await session.close()
+
+    run(scenario())
+
+
 @pytest.mark.parametrize(
     ("other", "shown"),
     [({"routing": "b-drp"}, "b-drp"), ({"clusters": 3}, "clusters 3"), ({"clusters": 0}, "clusters")],

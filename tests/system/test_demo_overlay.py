@@ -75,15 +75,17 @@ def test_sites_go_on_without_one_that_dies_until_the_demo_is_stopped(tmp_path: P
 
 
 @pytest.mark.system
-def test_sites_end_with_a_demo_that_is_killed(tmp_path: Path) -> None:
+def test_sites_of_clusters_end_with_a_demo_that_is_killed(tmp_path: Path) -> None:
     output = tmp_path / "output.txt"
     data = tmp_path / "data"
     data.mkdir()
     with output.open("wb") as file:
-        demo = subprocess.Popen(_DEMO, stdout=file, stderr=file, env=_environment(data))
+        command = [*_DEMO, "--routing", "clusters"]
+        demo = subprocess.Popen(command, stdout=file, stderr=file, env=_environment(data))
     sites: list[psutil.Process] = []
     try:
         _wait(lambda: "Ctrl-C stops" in output.read_text())
+        assert "carrier of a cluster: matches it for the members" in output.read_text()
         sites = psutil.Process(demo.pid).children(recursive=True)
         assert len(sites) == 3
         demo.kill()

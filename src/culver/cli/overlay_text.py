@@ -16,7 +16,10 @@ def sites_page(status: OverlayStatus) -> str:
     own = status.site
     where = f"listens for other sites on {own.address}" if own.address else "only dials other sites"
     cluster = "" if own.cluster is None else f", in cluster {own.cluster}"
-    lines = [f"Site {own.name} ({own.key}) {where}; routing {own.routing}{cluster}.", ""]
+    load = (
+        "" if own.load is None else f", {percent(own.load.use)} of {own.load.capacity:,.0f} messages/s used"
+    )
+    lines = [f"Site {own.name} ({own.key}) {where}; routing {own.routing}{cluster}{load}.", ""]
     if not status.sites:
         return "\n".join([*lines, _ALONE, *_troubles(status), *_gaps(status)])
     in_cluster = () if own.cluster is None else ("CLUSTER",)

@@ -67,6 +67,7 @@ from culver.messages.overlay_status import (
     DialledPeer as DialledPeer,
     ForgottenSite as ForgottenSite,
     LinkStatus as LinkStatus,
+    LoadStatus as LoadStatus,
     OtherSite as OtherSite,
     OverlayGap as OverlayGap,
     OverlayRefusal as OverlayRefusal,

@@ -29,15 +29,23 @@ class AdvertisementStatus(Struct, frozen=True, kw_only=True):
     refusal: str = ""
 
 
+class LoadStatus(Struct, frozen=True, kw_only=True):
+    """How busy a site is. Above 0.9, it hands streams that it carries over to other sites of its cluster."""
+
+    use: Annotated[float, Meta(ge=0, description="Messages a second, as a share of the capacity")]
+    capacity: Annotated[float, Meta(ge=0, description="Messages a second that the site can handle, measured")]
+
+
 class OwnSite(Struct, frozen=True, kw_only=True):
     """This site. `address` is where it listens for others; it is empty for a site that only dials. It has a `cluster`
-    with the routing `clusters` only, once it has found it."""
+    and a `load` with the routing `clusters` only, once it has found them."""
 
     name: SiteName
     key: SiteKey
     address: str
     routing: str
     cluster: _Count | None = None
+    load: LoadStatus | None = None
     advertisement: AdvertisementStatus
 
 

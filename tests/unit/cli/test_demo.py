@@ -51,6 +51,18 @@ def test_way_of_an_event_is_told_hop_by_hop() -> None:
     ]
 
 
+def test_carriers_of_clusters_are_shown_on_the_way() -> None:
+    paths = {"lyon": ["lyon"], "oslo": ["lyon", "bonn", "oslo"]}
+    arrivals = {"lyon": Arrival(0.009, 4), "oslo": Arrival(0.0125, 0)}
+    lines = way_lines("paris", 0.0031, paths, {}, arrivals, {"lyon", "bonn"})
+    assert lines[3:6] == [
+        "lyon               carrier of a cluster: matches it for the members",
+        "lyon       9.0 ms  at the subscriber, from offset 4 of the log of lyon",
+        "  |                lyon sends one packet for {oslo}",
+    ]
+    assert lines[6] == "bonn               carrier of a cluster: matches it for the members"
+
+
 def test_ports_are_free_and_different() -> None:
     assert len(set(free_ports(20))) == 20
 

@@ -13,6 +13,7 @@ from culver.messages import (
     CarriageStatus,
     ClusterStatus,
     DialledPeer,
+    LoadStatus,
     OverlayGap,
     OverlayRefusal,
     OverlayStatus,
@@ -130,7 +131,7 @@ def test_clusters_and_their_carriers_are_told_with_the_sites_and_the_routes() ->
     lyon, oslo = seen.sites
     seen = replace(
         seen,
-        site=replace(seen.site, routing="clusters", cluster=0),
+        site=replace(seen.site, routing="clusters", cluster=0, load=LoadStatus(use=0.124, capacity=5200.0)),
         sites=[replace(lyon, cluster=0), replace(oslo, cluster=1, advertisement=None)],
         clusters=[
             ClusterStatus(
@@ -155,7 +156,7 @@ def test_clusters_and_their_carriers_are_told_with_the_sites_and_the_routes() ->
     assert CLUSTERS in sites_page(seen)
     assert sites_page(seen).startswith(
         "Site paris (paris~0123456789abcdef) listens for other sites on 127.0.0.1:7401; routing clusters, "
-        "in cluster 0."
+        "in cluster 0, 12.4 % of 5,200 messages/s used."
     )
     assert routes_page(seen).removeprefix(ROUTES) == CARRIERS
     assert predicates_page(seen).splitlines()[1].endswith("told to cluster 0")

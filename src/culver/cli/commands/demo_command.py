@@ -34,15 +34,23 @@ def demo() -> None:
     show_default=True,
     help="What matches events; with spark, each site starts a Spark of its own.",
 )
+@click.option(
+    "--routing",
+    type=click.Choice(CHOICES["overlay.routing"]),
+    default="b-drp",
+    show_default=True,
+    help="How the sites route; see `culver serve --help`.",
+)
 @click.option("--once", is_flag=True, help="End after the show, without waiting for Ctrl-C.")
-def overlay(count: int, engine: str, once: bool) -> int:
+def overlay(count: int, engine: str, routing: str, once: bool) -> int:
     """Run several sites that feed each other, and follow an event from one to the others.
 
     \b
     Examples:
       culver demo overlay
       culver demo overlay --sites 3 --once
+      culver demo overlay --routing clusters
     """
     from culver.cli.demo.overlay_show import run_overlay_demo
 
-    return asyncio.run(run_overlay_demo(count, engine, once))
+    return asyncio.run(run_overlay_demo(count, engine, routing, once))

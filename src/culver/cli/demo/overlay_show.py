@@ -8,6 +8,7 @@ import tempfile
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ _POLL_SECONDS = 0.05
 _SILENCE_SECONDS = 0.5
 
 
-async def run_overlay_demo(count: int, engine: str, once: bool) -> int:
+async def run_overlay_demo(count: int, engine: str, routing: str, once: bool) -> int:
     """Returns the exit code. Ctrl-C, SIGTERM and SIGHUP stop the sites at any moment. Raises Unavailable if a site
     ends by itself before the show is over."""
     stop = asyncio.Event()
@@ -44,7 +45,7 @@ async def run_overlay_demo(count: int, engine: str, once: bool) -> int:
         loop.add_signal_handler(each, stop.set)
     try:
         with tempfile.TemporaryDirectory(prefix="culver-demo-") as directory:
-            show = _OverlayShow(count, engine, Path(directory))
+            show = _OverlayShow(count, engine, routing, Path(directory))
             running, stopped = asyncio.create_task(show.run(once)), asyncio.create_task(stop.wait())
             await asyncio.wait([running, stopped], return_when=asyncio.FIRST_COMPLETED)
             stopped.cancel()
@@ -61,8 +62,9 @@ async def run_overlay_demo(count: int, engine: str, once: bool) -> int:
 
 
 class _OverlayShow:
-    def __init__(self, count: int, engine: str, directory: Path) -> None:
+    def __init__(self, count: int, engine: str, routing: str, directory: Path) -> None:
         self._chain = SiteChain.of(count)
+        self._routing = routing
         ports = free_ports(2 * count)
         self._addresses = {
             name: f"127.0.0.1:{port}" for name, port in zip(self._chain.names, ports[count:], strict=True)
@@ -77,7 +79,7 @@ class _OverlayShow:
         """The show is over, and the sites go on until somebody stops them."""
 
     def _options(self, name: str) -> list[str]:
-        options = ["--name", name, "--overlay", self._addresses[name]]
+        options = ["--name", name, "--overlay", self._addresses[name], "--routing", self._routing]
         for peer, cost in self._chain.dialled_by(name):
             options += ["--peer", self._addresses[peer] + ("" if cost == 1 else f"?cost={cost}")]
         return options
@@ -183,9 +185,10 @@ class _OverlayShow:
             for task in waiting.values():
                 task.cancel()
         after = await self._observe()
-        paths = {each.name: each.path for each in after[origin].sites if each.name in subscribers}
+        carriers = _carriers(after[origin])
+        ways = {name: _way(after, origin, carriers.get(name), name) for name in subscribers}
         trips = {(name, link.peer): link.rtt_seconds for name, seen in after.items() for link in seen.links}
-        for line in way_lines(origin, acknowledged, paths, trips, arrivals):
+        for line in way_lines(origin, acknowledged, ways, trips, arrivals, set(carriers.values())):
             click.echo(f"    {line}")
         click.echo(f"\n    packets sent: {_packets(before, after)}")
 
@@ -202,7 +205,10 @@ class _OverlayShow:
         await _until(is_matched, _ARRIVAL_SECONDS, "the event was not matched")
         await asyncio.sleep(_SILENCE_SECONDS)
         after = await self._observe()
-        click.echo(f"    {origin} has matched it against what the others ask for")
+        if self._routing == "clusters":
+            click.echo("    the carrier of each cluster has matched it against what the members ask for")
+        else:
+            click.echo(f"    {origin} has matched it against what the others ask for")
         click.echo(f"    packets sent: {_packets(before, after)}")
 
     # --- afterwards -----------------------------------------------------------------------------------
@@ -233,6 +239,25 @@ class _OverlayShow:
                 click.echo(f"site {site.name} has ended with code {code}; {len(running)} go on", err=True)
         click.echo("no site is left", err=True)
         return FAILURE
+
+
+def _carriers(status: OverlayStatus) -> dict[str, str]:
+    """The carrier through which each site gets what this one publishes; empty with a routing without carriers."""
+    return {
+        member: each.carrier
+        for each in status.clusters
+        if each.carrier is not None
+        for member in each.members
+    }
+
+
+def _way(seen: dict[str, OverlayStatus], origin: str, carrier: str | None, destination: str) -> list[str]:
+    """The sites that an event passes after its origin."""
+    stops = [origin, destination] if carrier is None else [origin, carrier, destination]
+    way: list[str] = []
+    for start, end in pairwise(stops):
+        way += next((each.path for each in seen[start].sites if each.name == end), [])
+    return way
 
 
 async def _until(condition: Callable[[], Awaitable[bool]], seconds: float, complaint: str) -> None:

@@ -7,7 +7,7 @@
 The spare link between the two ends costs more than the chain, so nothing goes that way until the chain breaks. Pure.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -60,9 +60,10 @@ def way_lines(
     paths: Mapping[str, Sequence[str]],
     round_trips: Mapping[tuple[str, str], float | None],
     arrivals: Mapping[str, Arrival],
+    carriers: Collection[str] = (),
 ) -> list[str]:
     """The way of an event from its origin to some sites, of which `paths` has the ways, hop by hop. Sites come in the
-    order in which a walk along the tree of these paths meets them."""
+    order in which a walk along the tree of these paths meets them. `carriers` match it for the sites behind them."""
     destinations: dict[tuple[str, str], list[str]] = {}
     for destination, path in paths.items():
         for hop in pairwise((origin, *path)):
@@ -76,11 +77,13 @@ def way_lines(
         lines.append(
             f"{'|':>3}{'':<{width - 3}}  {'':>10}  {before} sends one packet for {{{', '.join(behind)}}}{measured}"
         )
+        if after in carriers:
+            lines.append(f"{after:<{width}}  {'':>10}  carrier of a cluster: matches it for the members")
         if after in arrivals:
             arrival = arrivals[after]
             told = f"at the subscriber, from offset {arrival.offset} of the log of {after}"
             lines.append(f"{after:<{width}}  {_milliseconds(arrival.seconds)}  {told}")
-        else:
+        elif after not in carriers:
             lines.append(f"{after:<{width}}  {'':>10}  in transit: stores nothing, sends it on")
     return lines
 

@@ -329,8 +329,8 @@ class ClusterNode:
             )
 
     def worked(self, busy_seconds: float) -> None:
-        """The process was busy with the overlay for so long since the last call. Load is balanced from the first call
-        on (section 3.3). Call it about once a second."""
+        """The site was busy for so long since the last call, about a second ago. Load is balanced (section 3.3) once
+        that was told with messages."""
         self.balance.worked(busy_seconds)
 
     # --- time -----------------------------------------------------------------------------------------

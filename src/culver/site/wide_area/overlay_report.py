@@ -33,6 +33,7 @@ def report(runner: "OverlayRunner") -> OverlayStatus:
             address=runner.address,
             routing=runner.settings.routing,
             cluster=strategy.cluster_of(node.own),
+            load=strategy.load(),
             advertisement=_advertisement(
                 book.version, book.predicate, _age(runner, runner.advertised_at), refusal=""
             ),

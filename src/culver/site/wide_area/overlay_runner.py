@@ -16,6 +16,7 @@ the others then, takes a new key, and joins again: to the others it is a site th
 import asyncio
 import logging
 import secrets
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -73,6 +74,7 @@ from culver.site.wide_area.site_membership import SiteMembership, neighbours_of
 logger = logging.getLogger(__name__)
 
 _TICK_SECONDS = 0.1
+_WORK_SECONDS = 1.0
 _STORE_SECONDS = 3.0
 _RETRY_SECONDS = 1.0
 _MOST_REFUSALS = 1_000
@@ -177,7 +179,7 @@ class OverlayRunner:
                     manager = LinkManager(self._link_settings, self.key, self.file.boot, self, Random())
                     self.links = await stack.enter_async_context(manager)
                     stack.push_async_callback(self._say_farewell)
-                    for work in (self._tick, self._store_now_and_then):
+                    for work in (self._tick, self._tell_work, self._store_now_and_then):
                         self._start(work())
                     if not joined.done():
                         joined.set_result(None)
@@ -448,6 +450,16 @@ class OverlayRunner:
                     self.membership.tick(self.links, self.node.position, now)
             except Exception:
                 logger.exception("the overlay's tick failed and is tried again")
+
+    async def _tell_work(self) -> None:
+        """Tell how long the loop's thread has worked, on whatever it was: what is left of each second is the room for
+        more messages."""
+        before = time.thread_time()
+        while True:
+            await asyncio.sleep(_WORK_SECONDS)
+            now = time.thread_time()
+            self.strategy.worked(now - before)
+            before = now
 
     async def _store_now_and_then(self) -> None:
         while True:

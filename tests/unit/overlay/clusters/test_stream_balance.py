@@ -61,6 +61,29 @@ def test_what_a_site_can_bear_is_measured() -> None:
     assert made.accepts_streams
 
 
+def test_what_a_site_does_without_messages_does_not_make_it_weak() -> None:
+    made = StreamBalance(OWN, Random(1), 0.0, LoadSettings(first_capacity=CAPACITY))
+    for _ in range(100):
+        made.worked(0.03)
+    made.worked(1.0)  # a busy second without a message counts for little, and is soon forgotten
+    made.worked(0.03)
+    for second in range(1, 601):
+        made.received_messages(LoadKind.RING, 10, second)
+        made.worked(0.03 + 10 / 2_000)
+    use, capacity = made.use(600.0) or (0.0, 0.0)
+    assert capacity == pytest.approx(2_000, rel=0.3)
+    assert use == pytest.approx(10 / capacity, rel=0.2)
+
+
+def test_a_site_that_was_never_busy_with_messages_does_not_know_its_capacity() -> None:
+    made = StreamBalance(OWN, Random(1), 0.0, LoadSettings(first_capacity=CAPACITY))
+    for _ in range(100):
+        made.worked(0.03)
+    made.received_messages(LoadKind.RING, 1, 1.0)
+    made.worked(0.02)
+    assert made.use(1.0) is None
+
+
 def test_an_overloaded_site_hands_the_smallest_stream_over_that_is_enough() -> None:
     made, said = site_with({HEAVY: 60, LIGHT: 36})
     requests = [each for each in said if isinstance(each.message, OffloadRequest)]

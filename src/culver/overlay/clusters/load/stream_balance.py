@@ -30,6 +30,8 @@ from culver.overlay.clusters.load.load_rates import MessageRate
 
 _CLUSTER = LoadKind.CLUSTER
 _TOLD_SECONDS = 1.0
+# A single busy second without messages, such as a start, counts for little.
+_IDLE_CALLS = 10
 
 StreamKey = tuple[str, int]
 """The origin and the cluster of a stream."""
@@ -46,6 +48,7 @@ class StreamBalance(BrokerLoad):
         self.handled = 0
         """Messages since the last `worked`."""
         self._is_measured = False
+        self._idle_seconds = 0.0
         self._streams: dict[StreamKey, MessageRate] = {}
         # The streams, with their messages a second, that others should take.
         self._planned: dict[str, list[tuple[float, StreamKey]]] = {}
@@ -72,11 +75,22 @@ class StreamBalance(BrokerLoad):
         self._streams.pop(stream, None)
 
     def worked(self, busy_seconds: float) -> None:
-        """The site was busy for so long since the last call."""
-        if self.handled:
-            self._capacity.worked(busy_seconds, self.handled)
+        """The site was busy for so long since the last call, about a second ago. What it does without any message is
+        taken off: an idle site would seem too weak to help another one."""
+        if not self.handled:
+            change = busy_seconds - self._idle_seconds
+            self._idle_seconds += change if change < 0 else change / _IDLE_CALLS
+        elif busy_seconds > self._idle_seconds:
+            self._capacity.worked(busy_seconds - self._idle_seconds, self.handled)
             self._is_measured = True
         self.handled = 0
+
+    def use(self, now: float) -> tuple[float, float] | None:
+        """The load as a share of R, and R in messages a second. None before R is known."""
+        if not self._is_measured:
+            return None
+        figures = self.loads(now)
+        return figures.use, figures.capacity
 
     # --- what others hear, and what is known of them ----------------------------------------------------
 

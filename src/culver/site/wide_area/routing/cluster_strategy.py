@@ -14,7 +14,7 @@ from typing import Any
 
 from culver.config import OverlaySettings
 from culver.matching import ExactSummary, SitePredicate, warm_up
-from culver.messages import CarriageStatus, ClusterStatus
+from culver.messages import CarriageStatus, ClusterStatus, LoadStatus
 from culver.overlay import (
     CarriageReport,
     ClusterNode,
@@ -85,6 +85,13 @@ class ClusterStrategy:
 
     def troubles(self) -> list[str]:
         return list(self._store.damages)
+
+    def worked(self, busy_seconds: float) -> None:
+        self._node.worked(busy_seconds)
+
+    def load(self) -> LoadStatus | None:
+        found = self._node.balance.use(asyncio.get_running_loop().time())
+        return None if found is None else LoadStatus(use=found[0], capacity=found[1])
 
     # --- messages and instructions --------------------------------------------------------------------
 

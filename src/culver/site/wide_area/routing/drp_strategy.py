@@ -5,7 +5,7 @@ from pathlib import Path
 
 from culver.config import OverlaySettings
 from culver.matching import EncodedPredicate, SitePredicate
-from culver.messages import CarriageStatus, ClusterStatus
+from culver.messages import CarriageStatus, ClusterStatus, LoadStatus
 from culver.overlay import (
     NodeSettings,
     OverlayNode,
@@ -51,6 +51,12 @@ class DrpStrategy:
 
     def troubles(self) -> list[str]:
         return []
+
+    def worked(self, busy_seconds: float) -> None:
+        pass
+
+    def load(self) -> LoadStatus | None:
+        return None
 
     def read(self, body: bytes) -> RoutingFrame:
         return decode_message(body)

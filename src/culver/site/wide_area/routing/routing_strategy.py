@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 
 from culver.config import OverlaySettings
 from culver.matching import PredicateSummary, SitePredicate
-from culver.messages import CarriageStatus, ClusterStatus
+from culver.messages import CarriageStatus, ClusterStatus, LoadStatus
 from culver.model.columns import Columns
 from culver.model.language import Clause, Prepared
 from culver.overlay import RoutingFrame, RoutingInstruction, RoutingNode
@@ -57,6 +57,12 @@ class RoutingStrategy(Protocol):
 
     def troubles(self) -> list[str]:
         """Everything that an operator must see to, as sentences."""
+
+    def worked(self, busy_seconds: float) -> None:
+        """The event loop was busy for so long since the last call, about a second ago."""
+
+    def load(self) -> LoadStatus | None:
+        """How much this site has to do, where this way to route measures it."""
 
     # --- what this site asks for ----------------------------------------------------------------------
 
