@@ -11,19 +11,19 @@ unexport PYTHONDONTWRITEBYTECODE
 # Two workers more than cores, because many tests wait for processes; an idle worker takes tests from the others.
 PYTEST := $(BIN)/python -m pytest -n $$(( $$(getconf _NPROCESSORS_ONLN) + 2 )) --dist worksteal
 
-.PHONY: help setup run test seeds unit check lint format bench clean java
+.PHONY: help setup run test thorough unit check lint format bench clean java
 
 help:
-	@echo "make run     set up, start a site on the Spark engine and print two lines to try it with"
-	@echo "make test    set up and run all tests, in nine to ten minutes on two cores"
-	@echo "make seeds   the rest of the simulations' seeds, in about two more"
-	@echo "make check   lint and the quick tests, in about two: for every step of your work"
-	@echo "make unit    the quick tests alone: tests/unit and tests/contracts without those marked slow"
-	@echo "make lint    ruff, mypy --strict and the package map"
-	@echo "make format  let ruff format the code"
-	@echo "make bench   run the benchmark of the whole path"
-	@echo "make setup   install into .venv only"
-	@echo "make clean   remove .venv and caches"
+	@echo "make run       set up, start a site on the Spark engine and print two lines to try it with"
+	@echo "make test      set up and run the tests, in seven to eight minutes on two cores"
+	@echo "make thorough  what CI runs besides: more seeds of the simulations, and the benchmarks in short"
+	@echo "make check     lint and the quick tests, in about two: for every step of your work"
+	@echo "make unit      the quick tests alone: tests/unit and tests/contracts without those marked slow"
+	@echo "make lint      ruff, mypy --strict and the package map"
+	@echo "make format    let ruff format the code"
+	@echo "make bench     run the benchmark of the whole path"
+	@echo "make setup     install into .venv only"
+	@echo "make clean     remove .venv and caches"
 
 setup: $(STAMP)
 
@@ -51,13 +51,13 @@ run: setup java
 	@exec $(BIN)/culver serve
 
 test: setup java
-	$(PYTEST) -m "not seeds"
+	$(PYTEST) -m "not thorough"
 
-seeds: setup
-	$(PYTEST) -m seeds tests/integration
+thorough: setup java
+	$(PYTEST) -m thorough
 
 unit: setup
-	$(PYTEST) -m "not slow" tests/unit tests/contracts
+	$(PYTEST) -m "not slow and not thorough" tests/unit tests/contracts
 
 check: setup
 	@$(MAKE) --no-print-directory -j2 lint unit

@@ -14,6 +14,8 @@ from culver.channels.servers.server_program import find_server_program
 from culver.errors import ServerNotStarted
 from support.until import until
 
+pytestmark = pytest.mark.thorough
+
 try:
     find_server_program()
 except ServerNotStarted as error:

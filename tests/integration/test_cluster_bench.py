@@ -9,6 +9,8 @@ import pytest
 
 from culver.cli import main
 
+pytestmark = pytest.mark.thorough
+
 
 def test_a_quick_run_compares_clusters_and_balances_their_load(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "culver", "bench", "overlay", "--paper", "clusters", "--quick"]

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.thorough
+
 
 def _records(tmp_path: Path, *flags: str, paper: str = "b-drp") -> list[dict[str, Any]]:
     command = [sys.executable, "-m", "culver", "bench", "overlay", "--paper", paper, "--quick", *flags]

@@ -27,7 +27,7 @@ from culver.matching.index.storage.partitioner import ANYWHERE
 from culver.placement.forwarding import AdaptiveForwarding, RandomForwarding
 
 # Compiling the kernels of the simulation takes half a minute, the first time.
-pytestmark = pytest.mark.slow(seconds=4)
+pytestmark = [pytest.mark.slow(seconds=4), pytest.mark.thorough]
 
 PLAN = replace(quick_plan(()), events_per_slice=60_000, tolerance=0.02)
 PRECISE = 0.05  # a slice that gets 2 % more than it can do counts as saturated, a search ends within 2 %

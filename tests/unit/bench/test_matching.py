@@ -62,6 +62,7 @@ def no_first_match(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runs, "changed_per_second", lambda *_: 2.5)
 
 
+@pytest.mark.thorough
 @pytest.mark.slow(seconds=3)
 @pytest.mark.usefixtures("no_first_match")
 @pytest.mark.parametrize(
@@ -206,6 +207,7 @@ def test_slow_contestants_get_fewer_events_and_all_rounds_are_interleaved() -> N
     assert slow["scan"].share.events <= 64
 
 
+@pytest.mark.thorough
 @pytest.mark.slow(seconds=3)
 @pytest.mark.usefixtures("no_first_match")
 def test_scale_draws_a_line_for_each_filter(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -236,6 +236,7 @@ def test_a_finding_knows_whether_its_target_is_met() -> None:
     assert finding.record()["ours"] == 3.14
 
 
+@pytest.mark.thorough
 @pytest.mark.slow(seconds=4)
 def test_all_figures_are_simulated_with_given_costs() -> None:
     plan = quick_plan(FIGURES, compares_routing=False)

@@ -38,6 +38,7 @@ def shared_memory() -> None:
     multiprocessing.get_context("spawn").Barrier(1)
 
 
+@pytest.mark.thorough
 @pytest.mark.slow(seconds=4)
 def test_a_quick_run_gives_records_and_plots_of_the_figures_asked_for(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -121,6 +122,7 @@ def test_all_divisions_and_operators_make_the_same_notifications_of_an_event(tmp
     assert per_event.pop() > EVENTS
 
 
+@pytest.mark.thorough
 @pytest.mark.slow(seconds=4)
 def test_two_processes_give_a_figure_for_every_operator(tmp_path: Path) -> None:
     plan = replace(quick_plan(("8",), (), tmp_path), slices=(1,))
