@@ -28,13 +28,26 @@ scheme_option = click.option(
     metavar="NAME",
     help="The site's filter that matches it: columnar (the default), counting or reference.",
 )
+wait_option = click.option(
+    "--wait",
+    "wait_seconds",
+    type=click.FloatRange(0),
+    metavar="SECONDS",
+    default=0.0,
+    help="Wait up to that long for a site that is not there yet.",
+)
 
 
-def ask(url: str, call: Callable[[Client], Awaitable[_T]], timeout_seconds: float = 30.0) -> _T:
+def ask(
+    url: str,
+    call: Callable[[Client], Awaitable[_T]],
+    timeout_seconds: float = 30.0,
+    wait_seconds: float = 0.0,
+) -> _T:
     """Connect to the site, make the call, and disconnect."""
 
     async def work() -> _T:
-        async with connect(url, timeout_seconds=timeout_seconds) as client:
+        async with connect(url, timeout_seconds=timeout_seconds, wait_seconds=wait_seconds) as client:
             return await call(client)
 
     return asyncio.run(work())

@@ -3,6 +3,7 @@
 import asyncio
 import enum
 import functools
+import math
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Any, Literal, Self, TypedDict, TypeVar, Unpack, overload
 from urllib.parse import quote
@@ -65,6 +66,9 @@ class Client:
     """A connection to a site, for one event loop. Use it as `async with`; nothing is sent before the first
     call. `url` defaults to CULVER_URL, and that to a site on this machine.
 
+    With `wait_seconds`, entering connects: it tries again while the site is not there yet (connections are
+    refused, or a proxy answers 502, 503 or 504), and raises ConnectionFailed when that time is over.
+
     Every method raises ConnectionFailed where the site cannot be reached or does not answer within
     `timeout_seconds`, RequestRefused where it says no, and ClientError on a client that is not open.
 
@@ -78,6 +82,7 @@ class Client:
         url: str | None = None,
         *,
         timeout_seconds: float = 30.0,
+        wait_seconds: float = 0.0,
         reconnect: bool = True,
         max_in_flight: int = 256,
         buffer_count: int = 10_000,
@@ -85,8 +90,11 @@ class Client:
     ) -> None:
         if timeout_seconds <= 0 or max_in_flight < 1 or buffer_count < 1 or buffer_bytes < 1:
             raise InvalidRequest("timeout_seconds, max_in_flight, buffer_count and buffer_bytes are positive")
+        if not 0 <= wait_seconds < math.inf:
+            raise InvalidRequest("wait_seconds is a number of seconds, 0 or more", field="wait_seconds")
         self._address = parse_address(default_url() if url is None else url)
         self._timeout_seconds = timeout_seconds
+        self._wait_seconds = wait_seconds
         self._max_in_flight = max_in_flight
         self._new_feed = functools.partial(
             Feed, reconnect=reconnect, buffer_count=buffer_count, buffer_bytes=buffer_bytes
@@ -110,6 +118,12 @@ class Client:
         self._link = Link(self._address, self._timeout_seconds)
         self._slots = asyncio.Semaphore(self._max_in_flight)
         self._state = ClientState.OPEN
+        if self._wait_seconds > 0:
+            try:
+                await self._link.wait_for_site(self._wait_seconds)
+            except BaseException:
+                await self.close()
+                raise
         return self
 
     async def __aexit__(self, *error: object) -> None:

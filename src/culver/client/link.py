@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 Answer = TypeVar("Answer")
 
+# What a proxy answers in place of a site that is starting or away, and a site that is full or stopping.
+_NOT_THERE_YET = (502, 503, 504)
+
 
 class Link:
     """Opens again after a loss, whenever it is asked for a connection; `close` is final."""
@@ -46,6 +49,28 @@ class Link:
                 connection = await Connection.open(address, self._timeout_seconds)
                 self._connections[address.http] = connection
             return connection
+
+    async def wait_for_site(self, wait_seconds: float) -> None:
+        """Open the connection to the site, trying again while it is not there yet. Raises ConnectionFailed when the
+        time is over, and at once where waiting cannot help."""
+        failure = ConnectionFailed(f"{self.address.http} did not answer", url=self.address.http)
+        try:
+            async with asyncio.timeout(wait_seconds):
+                for delay in backoff(random.Random(), longest_seconds=1.0):
+                    try:
+                        await self.connection()
+                        return
+                    except ConnectionFailed as exc:
+                        if exc.details.get("status", 503) not in _NOT_THERE_YET:
+                            raise
+                        failure = exc
+                    await asyncio.sleep(delay)
+        except TimeoutError:
+            raise ConnectionFailed(
+                f"waited {wait_seconds:g} s in vain: {failure.message}",
+                field=failure.field,
+                **failure.details,
+            ) from failure
 
     async def ask(self, kind: type[Answer], method: str, path: str, **request: Any) -> Answer:
         """Send one HTTP request, as `http` does, and decode its answer."""

@@ -5,7 +5,7 @@ import sys
 import click
 import msgspec
 
-from culver.cli.client_calls import ask, url_option
+from culver.cli.client_calls import ask, url_option, wait_option
 from culver.cli.failures import INVALID, SUCCESS
 from culver.cli.line_publisher import LinePublisher, PublishSummary
 from culver.client import Client, Receipt, encode_event
@@ -17,8 +17,9 @@ _EXAMPLE = """culver pub '{"symbol": "XYZ", "price": 21.5}'"""
 @click.command(no_args_is_help=False)
 @click.argument("event", metavar="[JSON | -]", required=False)
 @click.option("--quiet", "-q", is_flag=True, help="Print nothing if all goes well.")
+@wait_option
 @url_option
-def pub(event: str | None, quiet: bool, url: str) -> int:
+def pub(event: str | None, quiet: bool, wait_seconds: float, url: str) -> int:
     """Publish one event, or a stream of them from standard input.
 
     An event is a JSON object; the site acknowledges it once it is on disk. With - (or without an argument, in
@@ -38,14 +39,14 @@ def pub(event: str | None, quiet: bool, url: str) -> int:
             "or send NDJSON (one JSON object a line) to standard input, as in\n  culver pub - < events.ndjson"
         )
     if event is None or event == "-":
-        summary = ask(url, _publish_lines)
+        summary = ask(url, _publish_lines, wait_seconds=wait_seconds)
         if summary.refused:
             click.echo(f"culver: {summary.refused} of {summary.total} events were refused", err=True)
         if not quiet:
             click.echo(summary.describe())
         return INVALID if summary.refused else SUCCESS
     events = _events(event)
-    receipt = ask(url, lambda client: client.publish(events))
+    receipt = ask(url, lambda client: client.publish(events), wait_seconds=wait_seconds)
     if not quiet:
         click.echo(_describe(receipt))
     return SUCCESS

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from culver.cli.client_calls import ask, json_option, scheme_option, url_option
+from culver.cli.client_calls import ask, json_option, scheme_option, url_option, wait_option
 from culver.cli.failures import FAILURE, SUCCESS, about_filter
 from culver.client import Client, Gap, Message
 
@@ -28,6 +28,7 @@ from culver.client import Client, Gap, Message
     help="Stop after that time; the exit code is 1 if --count was not reached.",
 )
 @scheme_option
+@wait_option
 @url_option
 def sub(
     filter_text: str | None,
@@ -36,6 +37,7 @@ def sub(
     durable: str | None,
     timeout: float | None,
     scheme: str | None,
+    wait_seconds: float,
     url: str,
 ) -> int:
     """Subscribe to a filter and print its events as they come.
@@ -77,7 +79,7 @@ def sub(
         return FAILURE
 
     with about_filter(filter_text):
-        return ask(url, receive)
+        return ask(url, receive, wait_seconds=wait_seconds)
 
 
 def _print(message: Message, as_json: bool) -> None:
