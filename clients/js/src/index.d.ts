@@ -63,6 +63,8 @@ export interface StreamEvents<E = Attributes> {
   end: CulverError | null;
 }
 
+type ListenerOptions = boolean | { once?: boolean; passive?: boolean; capture?: boolean; signal?: AbortSignal };
+
 export class Stream<Item = Message, E = Attributes> extends EventTarget implements AsyncIterableIterator<Item> {
   private constructor();
   /** The subscription's id on the site; empty before the start. That of a live one changes with each connection. */
@@ -81,7 +83,12 @@ export class Stream<Item = Message, E = Attributes> extends EventTarget implemen
   addEventListener<K extends keyof StreamEvents>(
     type: K,
     listener: (event: CustomEvent<StreamEvents<E>[K]>) => void,
-    options?: boolean | AddEventListenerOptions,
+    options?: ListenerOptions,
+  ): void;
+  addEventListener(
+    type: string,
+    listener: ((event: Event) => void) | { handleEvent(event: Event): void } | null,
+    options?: ListenerOptions,
   ): void;
 }
 

@@ -1,0 +1,51 @@
+"""A real browser without a window."""
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+_FLAGS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--disable-quic",
+    "--disable-extensions",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+    "--no-proxy-server",
+    "--remote-debugging-port=0",  # it stays until it is ended
+)
+
+
+@contextlib.contextmanager
+def open_page(url: str, folder: Path) -> Iterator[None]:
+    """A Chromium that shows the page and writes only into `folder`. Where there is none, the test is skipped."""
+    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if program is None:
+        pytest.skip("there is no Chromium here (Debian's package is chromium)")
+    profile = folder / "profile"
+    with (folder / "browser.log").open("wb") as log:
+        process = subprocess.Popen(
+            [program, *_FLAGS, f"--user-data-dir={profile}", url],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env={**os.environ, "HOME": str(folder), "TMPDIR": str(folder)},
+            start_new_session=True,
+        )
+    try:
+        yield
+    finally:
+        # Its own session, and so the process group, holds it and its children.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
