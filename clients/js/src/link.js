@@ -5,6 +5,9 @@ import { ClientClosed, ConnectionFailed, InvalidRequest, RequestRefused } from "
 
 const DEFAULT_URL = "http://127.0.0.1:8080";
 
+/** From gateway to gateway, in search of the one that has a subscription. */
+export const MOST_HOPS = 3;
+
 /** Opens again after a loss, whenever it is asked for a connection; `close` is final. */
 export class Link {
   #fetch;
@@ -51,11 +54,11 @@ export class Link {
    * One HTTP request, with a body that is JSON text already; its answer, or null if it is empty. Throws RequestRefused,
    * or ConnectionFailed if there was no answer or not one of a site.
    */
-  async http(method, path, body) {
+  async http(method, path, body, hops = MOST_HOPS, url = this.url) {
     this.#checkOpen();
     let response, text;
     try {
-      response = await this.#fetch(this.url + path, {
+      response = await this.#fetch(url + path, {
         method,
         body,
         headers: body === undefined ? {} : { "Content-Type": "application/json" },
@@ -65,13 +68,15 @@ export class Link {
       text = await response.text();
     } catch (error) {
       const reason = error.name === "TimeoutError" ? "it did not answer in time" : (error.cause?.message ?? error.message);
-      throw new ConnectionFailed(`cannot reach ${this.url}: ${reason}`, { cause: error });
+      throw new ConnectionFailed(`cannot reach ${url}: ${reason}`, { cause: error });
     }
     const answer = parse(text);
     if (response.ok && answer !== undefined) return answer;
+    // A page of another origin is told of the gateway that has the subscription, and not redirected there.
+    if (answer?.code === "elsewhere" && hops > 1) return this.http(method, path, body, hops - 1, parseAddress(answer.url));
     if (!response.ok && typeof answer?.code === "string") throw new RequestRefused(answer, response.status);
     throw new ConnectionFailed(
-      `${this.url} answered ${response.status} to ${method} ${path}; is it a Culver site?`,
+      `${url} answered ${response.status} to ${method} ${path}; is it a Culver site?`,
       { status: response.status },
     );
   }

@@ -10,12 +10,11 @@
 import { Acker } from "./acker.js";
 import { Buffer } from "./buffer.js";
 import { ClientClosed, ConnectionFailed, CulverError, InvalidRequest, RequestRefused } from "./errors.js";
-import { subscriptionPath } from "./link.js";
+import { MOST_HOPS, parseAddress, subscriptionPath } from "./link.js";
 import { Source } from "./source.js";
 import { Flag, backoff } from "./waiting.js";
 
 const FLUSH_SECONDS = 2;
-const MOST_HOPS = 3; // from gateway to gateway
 const NOT_THERE_YET = [null, 502, 503, 504]; // no answer, or that of a proxy whose site is away
 
 /**
@@ -257,7 +256,7 @@ export class Stream extends EventTarget {
         return connection;
       } catch (error) {
         if (error.code !== "elsewhere") throw error;
-        this.#gateway = error.problem.url;
+        this.#gateway = parseAddress(error.problem.url);
       }
     }
     throw new ConnectionFailed(`the gateways do not agree who has ${this.#source}`);

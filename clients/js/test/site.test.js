@@ -330,6 +330,26 @@ test("waiting in vain has the last reason, and the proxy's status", async (t) =>
   });
 });
 
+test("a gateway that has not the subscription says who has it, with and without a redirect", async (t) => {
+  const gateways = [0, 1, 2].map((number) =>
+    http.createServer((_, response) => {
+      const next = gateways[number + 1];
+      if (next === undefined) return void response.end('{"acknowledged": 7}');
+      const url = `http://127.0.0.1:${next.address().port}`;
+      const redirect = number === 0 ? { Location: `${url}/v1/subscriptions/alerts/ack` } : {};
+      response.writeHead(307, redirect).end(JSON.stringify({ code: "elsewhere", status: 307, url }));
+    }),
+  );
+  for (const gateway of gateways) {
+    gateway.listen(0, "127.0.0.1");
+    await once(gateway, "listening");
+    t.after(() => gateway.close());
+  }
+  const client = connect(`http://127.0.0.1:${gateways[0].address().port}`);
+  const answer = await client.request("POST", "/v1/subscriptions/alerts/ack", { delivery_id: "alerts:7" });
+  assert.deepEqual(answer, { acknowledged: 7 });
+});
+
 test("a server that is not a site is not waited for", async (t) => {
   let requests = 0;
   const server = http.createServer((_, response) => {

@@ -18,7 +18,7 @@ from culver.config import FilterSettings
 from culver.model.language.parser import parse
 
 ROOT = Path(__file__).parents[3]
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")])
+PAGES = sorted(path for pattern in ("*.md", "docs/**/*.md", "clients/*/*.md") for path in ROOT.glob(pattern))
 
 _FENCE = re.compile(r"^(`{3,})([^\n`]*)\n(.*?)^\1[ \t]*$", re.MULTILINE | re.DOTALL)
 _MODULE_PATH = re.compile(r"`([\w.-]+(?:/[\w.-]+)+\.py)`")
