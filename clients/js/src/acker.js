@@ -51,7 +51,8 @@ export class Acker {
         await this.#acknowledge(offset);
       } catch (error) {
         if (!(error instanceof ConnectionFailed)) {
-          console.warn(`culver: acknowledging ${offset}: ${error.message}`);
+          // A subscription that was removed has nothing left to acknowledge.
+          if (error.code !== "not_found") console.warn(`culver: acknowledging ${offset}: ${error.message}`);
           this.note(offset); // asking again would be refused again
         } else if (isLast) {
           break;

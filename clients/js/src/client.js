@@ -88,7 +88,7 @@ export class Client {
   async close() {
     this.#closed = true;
     await Promise.all([...this.#streams].map((stream) => stream.close()));
-    await this.#link.close();
+    this.#link.close();
   }
 }
 

@@ -34,26 +34,30 @@ export class Connection {
     socket.onerror = () => {}; // a close follows
   }
 
-  /** Throws ConnectionFailed. `url` is the HTTP address of a site or gateway. */
-  static open(url, WebSocketClass, timeoutSeconds) {
+  /** Throws ConnectionFailed, also when `signal` aborts. `url` is the HTTP address of a site or gateway. */
+  static open(url, WebSocketClass, timeoutSeconds, signal) {
     return new Promise((resolve, reject) => {
       const socket = new WebSocketClass(`${url.replace(/^http/, "ws")}/v1/ws`);
-      const fail = (message) => {
+      const settle = () => {
         clearTimeout(timer);
+        signal.removeEventListener("abort", abort);
         socket.onopen = socket.onclose = null;
         socket.onerror = () => {}; // some implementations throw an error that nobody listens for
+      };
+      const fail = (message) => {
+        settle();
         reject(new ConnectionFailed(message));
-      };
-      const timer = setTimeout(() => {
-        fail(`${url} did not answer in time`);
         socket.close();
-      }, timeoutSeconds * 1000);
-      socket.onopen = () => {
-        clearTimeout(timer);
-        resolve(new Connection(socket, url, timeoutSeconds));
       };
+      const abort = () => fail(`the connection to ${url} is closed`);
+      const timer = setTimeout(() => fail(`${url} did not answer in time`), timeoutSeconds * 1000);
+      signal.addEventListener("abort", abort);
       // A browser tells no page why. Node.js 20 has no close event here.
       socket.onerror = socket.onclose = () => fail(`cannot open a WebSocket to ${url}`);
+      socket.onopen = () => {
+        settle();
+        resolve(new Connection(socket, url, timeoutSeconds));
+      };
     });
   }
 

@@ -14,7 +14,7 @@ export class Link {
   #WebSocket;
   #timeoutSeconds;
   #connections = new Map(); // a gateway's address -> {opening, connection}
-  #closed = false;
+  #closing = new AbortController();
 
   constructor(url, { fetch, WebSocket, timeoutSeconds }) {
     this.url = parseAddress(url ?? defaultAddress());
@@ -34,7 +34,7 @@ export class Link {
     }
     let entry = this.#connections.get(url);
     if (entry === undefined || entry.connection?.isLost) {
-      const opening = Connection.open(url, this.#WebSocket, this.#timeoutSeconds);
+      const opening = Connection.open(url, this.#WebSocket, this.#timeoutSeconds, this.#closing.signal);
       entry = { opening, connection: null };
       this.#connections.set(url, entry);
     }
@@ -44,10 +44,9 @@ export class Link {
       if (this.#connections.get(url) === entry) this.#connections.delete(url);
       throw error;
     }
-    const { connection } = entry;
-    if (this.#closed) connection.close();
+    if (this.#closing.signal.aborted) entry.connection.close();
     this.#checkOpen();
-    return connection;
+    return entry.connection;
   }
 
   /**
@@ -81,14 +80,13 @@ export class Link {
     );
   }
 
-  async close() {
-    this.#closed = true;
-    const opening = [...this.#connections.values()].map((entry) => entry.opening);
-    for (const each of await Promise.allSettled(opening)) each.value?.close();
+  close() {
+    this.#closing.abort();
+    for (const { connection } of this.#connections.values()) connection?.close();
   }
 
   #checkOpen() {
-    if (this.#closed) throw new ClientClosed();
+    if (this.#closing.signal.aborted) throw new ClientClosed();
   }
 }
 
@@ -113,7 +111,7 @@ export function parseAddress(url) {
 
 /** The site that served the page; in Node.js, CULVER_URL or a site on this machine. */
 function defaultAddress() {
-  return globalThis.location?.origin ?? globalThis.process?.env?.CULVER_URL ?? DEFAULT_URL;
+  return globalThis.location?.origin ?? (globalThis.process?.env?.CULVER_URL || DEFAULT_URL);
 }
 
 function parse(text) {

@@ -12,9 +12,9 @@ import { Buffer } from "./buffer.js";
 import { ClientClosed, ConnectionFailed, CulverError, InvalidRequest, RequestRefused } from "./errors.js";
 import { MOST_HOPS, parseAddress, subscriptionPath } from "./link.js";
 import { Source } from "./source.js";
-import { Flag, backoff } from "./waiting.js";
+import { Flag, atMost, backoff } from "./waiting.js";
 
-const FLUSH_SECONDS = 2;
+const FAREWELL_SECONDS = 2;
 const NOT_THERE_YET = [null, 502, 503, 504]; // no answer, or that of a proxy whose site is away
 
 /**
@@ -98,7 +98,11 @@ export class Stream extends EventTarget {
     this.#interrupted.set();
     this.#drained.set();
     this.#changed.set();
-    if (this.#running) await this.#finished.wait();
+    if (!this.#running) {
+      this.#running = true;
+      this.#run();
+    }
+    await this.#finished.wait();
   }
 
   // --- reading ---
@@ -138,6 +142,9 @@ export class Stream extends EventTarget {
       }
     } catch {
       // The event `end` has the error.
+    } finally {
+      await this.#finished.wait();
+      this.#tell("end", this.#error); // after all messages
     }
   }
 
@@ -150,7 +157,7 @@ export class Stream extends EventTarget {
 
   async #take() {
     if (!this.#closing.isSet) this.#launch();
-    if (this.#options.ack === "auto" && this.#inHand !== null) this.#acker.want(this.#inHand);
+    if (this.#options.ack === "auto" && this.#inHand !== null && !this.#removed) this.#acker.want(this.#inHand);
     this.#inHand = null;
     for (;;) {
       if (this.#closing.isSet) return { value: undefined, done: true };
@@ -199,17 +206,17 @@ export class Stream extends EventTarget {
     } catch (error) {
       if (!this.#closing.isSet) this.#error = error;
     }
-    await this.#acker.flush(FLUSH_SECONDS);
+    await this.#acker.flush(FAREWELL_SECONDS);
     await this.#detach();
     this.#finished.set();
     this.#changed.set();
-    this.#tell("end", this.#error);
+    if (!this.#pumping) this.#tell("end", this.#error);
   }
 
   async #supply() {
     while (!this.#closing.isSet && !this.#removed) {
       try {
-        await this.#attach();
+        await Promise.race([this.#attach(), this.#closing.wait()]);
         this.#delays = backoff();
         await this.#interrupted.wait();
         if (this.#loss !== null) throw this.#loss;
@@ -237,8 +244,8 @@ export class Stream extends EventTarget {
       this.#attached.set();
     }
     this.#changed.set();
-    if (this.#closing.isSet) this.#interrupted.set();
-    this.#tell("open", { subscription: this.subscription, since: this.since, resumed });
+    if (this.#closing.isSet) await this.#detach(); // nobody waited for it
+    else this.#tell("open", { subscription: this.subscription, since: this.since, resumed });
   }
 
   /** At the gateway that has the subscription; others say which one that is. */
@@ -270,7 +277,7 @@ export class Stream extends EventTarget {
     if (connection === null) return;
     connection.release(this.subscription);
     try {
-      await connection.request({ op: "detach", subscription: this.subscription });
+      await atMost(connection.request({ op: "detach", subscription: this.subscription }), FAREWELL_SECONDS);
     } catch (error) {
       if (!(error instanceof CulverError)) throw error;
     }

@@ -27,14 +27,20 @@ export class Flag {
   }
 
   /** True once the flag is set, false if that takes longer. */
-  waitAtMost(seconds) {
-    return new Promise((resolve) => {
-      const timer = setTimeout(resolve, seconds * 1000, false);
-      this.#promise.then(() => {
-        clearTimeout(timer);
-        resolve(true);
-      });
-    });
+  async waitAtMost(seconds) {
+    await atMost(this.#promise, seconds);
+    return this.isSet;
+  }
+}
+
+/** Waits for a promise, but no longer than that. */
+export async function atMost(promise, seconds) {
+  let timer;
+  const timeOut = new Promise((resolve) => (timer = setTimeout(resolve, seconds * 1000)));
+  try {
+    await Promise.race([promise, timeOut]);
+  } finally {
+    clearTimeout(timer);
   }
 }
 

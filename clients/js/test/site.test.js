@@ -145,9 +145,17 @@ siteTest("listeners get messages as events", async (client) => {
 siteTest("a stream ends when its subscription is removed", async (client) => {
   const name = newName();
   const stream = client.subscribe(`name = '${name}'`, { durable: name });
+  const seen = [];
+  const ended = new Promise((resolve) => {
+    for (const type of ["message", "end"]) stream.addEventListener(type, () => seen.push(type));
+    stream.addEventListener("end", resolve);
+  });
   await stream.start();
+  await client.publish(events(name, 0, 2));
   await client.deleteSubscription(name);
-  assert.equal((await stream.next()).done, true);
+  await ended;
+  assert.equal(seen.at(-1), "end");
+  assert.equal((await stream.return()).done, true);
 });
 
 siteTest("a durable subscription keeps what was not acknowledged, with the same delivery id", async (client) => {
@@ -311,6 +319,19 @@ siteTest("a client that is closed sends nothing more", async (client) => {
   assert.equal((await pending).done, true);
   assert.throws(() => client.subscribe("TRUE"), ClientClosed);
   await assert.rejects(client.publish({ n: 1 }), ClientClosed);
+});
+
+test("closing does not wait for a site that never answers", { skip: why || false, timeout: 60_000 }, async (t) => {
+  const silent = net.createServer(() => {});
+  silent.listen(0, "127.0.0.1");
+  await once(silent, "listening");
+  t.after(() => silent.close());
+  const client = connect(`http://127.0.0.1:${silent.address().port}`, { timeoutSeconds: 600 });
+  const started = client.subscribe("TRUE").start();
+  const refused = assert.rejects(started, ClientClosed);
+  await once(silent, "connection");
+  await client.close();
+  await refused;
 });
 
 test("waiting in vain has the last reason, and the proxy's status", async (t) => {
