@@ -26,12 +26,17 @@ _FLAGS = (
 )
 
 
+def find_browser() -> str:
+    """The path of a Chromium. Where there is none, the test is skipped."""
+    for name in ("chromium", "chromium-browser", "google-chrome"):
+        if (program := shutil.which(name)) is not None:
+            return program
+    pytest.skip("there is no Chromium here (Debian's package is chromium)")
+
+
 @contextlib.contextmanager
-def open_page(url: str, folder: Path) -> Iterator[None]:
-    """A Chromium that shows the page and writes only into `folder`. Where there is none, the test is skipped."""
-    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if program is None:
-        pytest.skip("there is no Chromium here (Debian's package is chromium)")
+def open_page(program: str, url: str, folder: Path) -> Iterator[None]:
+    """A browser that shows the page and writes only into `folder`; it is ended with the block."""
     profile = folder / "profile"
     with (folder / "browser.log").open("wb") as log:
         process = subprocess.Popen(

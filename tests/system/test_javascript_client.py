@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
+import culver
 from culver.version import __version__
-from support.browser import open_page
+from support.browser import find_browser, open_page
 from support.fake_site import FakeSite
 from support.gateway import gateway_settings
 from support.service import Service
@@ -55,29 +56,50 @@ def test_the_tests_of_the_package_pass_against_a_site() -> None:
     assert counts["skipped"] == 1, "only the one about a runtime without WebSocket"
 
 
+def _run(program: str, url: str) -> str:
+    """What a program prints, with the client imported from the package and the site's address in CULVER_URL."""
+    done = subprocess.run(
+        [*_node(), "--input-type=module", "-e", f'import {{ connect }} from "./src/index.js";{program}'],
+        cwd=PACKAGE,
+        env={**os.environ, "CULVER_URL": url},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 def test_without_a_websocket_the_package_still_publishes_and_says_what_is_missing() -> None:
-    node = _node()
     program = """
-import { connect } from "./src/index.js";
-const client = connect();
 globalThis.WebSocket = undefined;
+const client = connect();
 console.log((await client.publish({ n: 1 })).accepted);
-const bare = connect();
-await bare.subscribe("TRUE").start().catch((error) => console.log(error.message));
+await client.subscribe("TRUE").start().catch((error) => console.log(error.message));
 """
     with site_in_thread(FakeSite(gateway_settings())) as url:
-        done = subprocess.run(
-            [*node, "--input-type=module", "-e", program],
-            cwd=PACKAGE,
-            env={**os.environ, "CULVER_URL": url},
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
+        assert _run(program, url) == (
+            "1\nthis runtime has no WebSocket: use Node.js 22 or newer, or pass one as the option WebSocket\n"
         )
-    assert done.stdout == (
-        "1\nthis runtime has no WebSocket: use Node.js 22 or newer, or pass one as the option WebSocket\n"
-    ), done.stderr
+
+
+def test_the_client_follows_a_subscription_to_its_gateway() -> None:
+    program = """
+const client = connect();
+const { value } = await client.subscribe(null, { durable: "alerts", ack: "manual" }).next();
+await value.ack();
+console.log(value.deliveryId);
+await client.close();
+"""
+    here, there = FakeSite(gateway_settings()), FakeSite(gateway_settings())
+    with site_in_thread(here) as first, site_in_thread(there) as second:
+        here.ports["alerts"] = int(second.rpartition(":")[2])
+        with culver.connect_sync(second) as client:
+            client.create_subscription("TRUE", id="alerts")
+            client.publish(n=1)
+        assert _run(program, first) == "alerts:0\n"
+    assert there.acknowledged == {"alerts": 0}
 
 
 @pytest.mark.slow(seconds=2)
@@ -125,13 +147,14 @@ class _Page:
 @pytest.mark.system
 @pytest.mark.slow(seconds=9)
 def test_a_page_gets_everything_once_while_its_site_is_killed_behind_a_proxy(tmp_path: Path) -> None:
+    browser = find_browser()
     with (
         Service(tmp_path / "data") as service,
         SiteProxy(service.port, {"/client/": PACKAGE / "src", "/page/": PACKAGE / "test"}).running() as proxy,
     ):
         service.wait_until_ready()
         proxy.away = True
-        with open_page(f"{proxy.url}/page/restarts.html", tmp_path):
+        with open_page(browser, f"{proxy.url}/page/restarts.html", tmp_path):
             page = _Page(proxy)
             page.wait_until("wait for the site", lambda state: state["disconnected"] >= 2)
             proxy.away = False
@@ -185,11 +208,12 @@ def test_a_page_gets_everything_once_while_its_site_is_killed_behind_a_proxy(tmp
 
 @pytest.mark.slow(seconds=4)
 def test_the_example_page_publishes_and_shows_what_matches(tmp_path: Path) -> None:
+    browser = find_browser()
     with site_in_thread(FakeSite(gateway_settings())) as url:
         folders = {f"/{name}/": ROOT / name for name in ("clients", "examples")}
         with (
             SiteProxy(int(url.rpartition(":")[2]), folders).running() as proxy,
-            open_page(f"{proxy.url}/clients/js/test/ticker.html", tmp_path),
+            open_page(browser, f"{proxy.url}/clients/js/test/ticker.html", tmp_path),
         ):
             page = _Page(proxy)
             page.wait_until("show the event and the error", lambda state: state["done"])
