@@ -42,7 +42,7 @@ def test_the_tests_of_the_package_pass_against_a_site() -> None:
     node = _node()
     with site_in_thread(FakeSite(gateway_settings())) as url:
         done = subprocess.run(
-            [*node, "--test", "--test-reporter=tap", "test/"],
+            [*node, "--test", "--test-reporter=tap"],
             cwd=PACKAGE,
             env={**os.environ, "CULVER_URL": url},
             capture_output=True,
