@@ -103,11 +103,15 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
 """The values that some settings can have."""
 
 MOST_SLICES = 256
+_MOST = 2**62 - 1
 _BOUNDS = {
     "pipeline.slices": (0, MOST_SLICES),
     "pipeline.slices_min": (1, MOST_SLICES),
     "pipeline.slices_max": (1, MOST_SLICES),
     "pipeline.dimensions": (1, 16),
+    "delivery.mailbox_count": (1, _MOST),
+    "delivery.mailbox_bytes": (1, _MOST),
+    "delivery.mailbox_age_seconds": (1, _MOST),
     "overlay.clusters": (0, 4095),
 }
 
@@ -284,7 +288,7 @@ def _convert(name: str, value: Any, kind: type, source: str) -> Any:
         raise refusal(f"be one of {', '.join(CHOICES[name])}, not {value!r}")
     if name in _BOUNDS and not _BOUNDS[name][0] <= converted <= _BOUNDS[name][1]:
         raise refusal(f"be from {_BOUNDS[name][0]} to {_BOUNDS[name][1]}, it is {converted}")
-    if kind in (int, float) and not 0 <= converted < 2**62:
+    if kind in (int, float) and not 0 <= converted <= _MOST:
         raise refusal(f"not be negative or huge, it is {value!r}")
     return converted
 

@@ -1,6 +1,7 @@
 """`POST /v1/events`: formats, limits, and streams of lines."""
 
 import asyncio
+import gzip
 import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -16,6 +17,7 @@ from support.until import settled, until
 
 NDJSON = {"content-type": "application/x-ndjson"}
 JSON = {"content-type": "application/json"}
+GZIP = {"content-encoding": "gzip"}
 CLOUDEVENT = {"specversion": "1.0", "id": "1", "source": "/s", "type": "quote", "data": {"price": 3}}
 
 
@@ -93,6 +95,15 @@ def test_cloudevents_come_in_every_form(body: str, headers: dict[str, str]) -> N
         (b'{"a": 1}', {}, 415, "invalid_request", "content-type"),
         (b'{"a": 1}', {"content-type": "application/json; charset=utf-16"}, 415, "invalid_request", None),
         (b"\n \n", NDJSON, 400, "invalid_request", "body"),
+        (gzip.compress(b'{"a": 1}'), JSON | GZIP, 415, "invalid_request", "content-encoding"),
+        (gzip.compress(b'{"a": 1}\n'), NDJSON | GZIP, 415, "invalid_request", "content-encoding"),
+        (
+            b'{"a": 1}',
+            JSON | {"content-encoding": "identity, br"},
+            415,
+            "invalid_request",
+            "content-encoding",
+        ),
     ],
 )
 def test_a_body_that_is_wrong_is_refused_and_nothing_is_stored(

@@ -137,7 +137,10 @@ def _add_limits(components: dict[str, Node], settings: Settings) -> None:
     for component in components.values():
         if component.get("additionalProperties") is False:
             for name in component["properties"].keys() & keywords.keys():
-                _present(component["properties"][name]).update(keywords[name])
+                schema, limits = component["properties"][name], dict(keywords[name])
+                if "default" in limits:
+                    schema["default"] = limits.pop("default")
+                _present(schema).update(limits)
 
 
 def _operation(operation: Operation, schemas: _Schemas) -> Node:

@@ -48,7 +48,7 @@ class NoParameters(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def _check_slice_number(text: str) -> None:
-    if not (text.isascii() and text.isdigit() and int(text[:20]) <= _LARGEST_NUMBER):
+    if not (text.isascii() and text.isdigit() and len(text) <= 10 and int(text) <= _LARGEST_NUMBER):
         raise NotFound(
             f"there is no slice {text[:100]!r}; GET /v1/slices lists those there are", field="number"
         )

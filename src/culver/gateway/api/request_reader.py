@@ -29,9 +29,22 @@ _NUMBER = re.compile(r"-?[0-9]{1,30}(\.[0-9]{1,30})?([eE][+-]?[0-9]{1,3})?")
 Message = TypeVar("Message")
 
 
+def check_encoding(headers: Headers) -> None:
+    """Raises InvalidRequest (status 415) for a compressed body: the gateway decompresses nothing, so no small body
+    can become a huge one."""
+    encoding = ", ".join(headers.getlist("content-encoding")).strip().lower()
+    if encoding not in ("", "identity"):
+        raise InvalidRequest(
+            f"send the body as it is, not with Content-Encoding {encoding[:100]!r}",
+            field="content-encoding",
+            status=415,
+        )
+
+
 async def read_body(request: Request, limit: int, stall_seconds: float = 30.0) -> bytes:
     """Read the whole body, at most `limit` bytes. Raises TooLarge as soon as the declared or the received
-    length passes it, InvalidRequest when nothing arrives for `stall_seconds`."""
+    length passes it, InvalidRequest when nothing arrives for `stall_seconds`, or where the body is compressed."""
+    check_encoding(request.headers)
     too_large = TooLarge(
         f"the body is larger than {limit} bytes; send less at once, or raise gateway.max_body_bytes",
         field="body",

@@ -8,7 +8,7 @@ from starlette.requests import ClientDisconnect, Request
 
 from culver.errors import CulverError, InvalidRequest, TooLarge, Unavailable
 from culver.gateway.api.operations import JSON, Operations
-from culver.gateway.api.request_reader import media_type, read_body
+from culver.gateway.api.request_reader import check_encoding, media_type, read_body
 from culver.gateway.gateway_context import Gateway, Interrupted, client_of, compute, gateway_of
 from culver.log import CommitReceipt
 from culver.messages import EVENT_EXAMPLE, AcceptedEvents
@@ -85,6 +85,7 @@ async def publish(gateway: Gateway, events: Sequence[Event]) -> CommitReceipt:
 async def _publish_stream(request: Request, gateway: Gateway) -> AcceptedEvents:
     """Publish lines while more of them arrive. An error ends the stream; what came before it is published,
     and the problem says how much of that was acknowledged."""
+    check_encoding(request.headers)
     chunks = _Chunks(gateway)
     failure: CulverError | ClientDisconnect | None = None
     try:
