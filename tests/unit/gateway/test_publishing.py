@@ -11,6 +11,9 @@ import pytest
 
 from culver.config import Settings
 from culver.errors import StorageCorrupt, StorageError, StorageFull, Unavailable
+from culver.gateway.routes.event_routes import OwnRanges
+from culver.log import CommitReceipt
+from support.described_api import check_answer
 from support.fake_site import FakeSite
 from support.gateway import gateway_settings, memory_client, run
 from support.until import settled, until
@@ -240,6 +243,40 @@ def test_a_line_is_published_while_the_stream_is_still_open() -> None:
         assert answer.json()["accepted"] == 2
 
     run(scenario())
+
+
+def test_the_receipt_of_a_stream_names_its_own_ranges_between_those_of_others() -> None:
+    async def scenario() -> None:
+        site = FakeSite()
+        async with memory_client(site) as client, asyncio.timeout(5):
+
+            async def body() -> AsyncIterator[bytes]:
+                for own, other in ((3, 2), (1, 0), (2, 4)):
+                    count = len(site.events)
+                    yield b'{"own": true}\n' * own
+                    await until(lambda end=count + own: len(site.events) == end)
+                    if other:
+                        await client.post("/v1/events", json=[{"own": False}] * other)
+
+            answer = await client.post("/v1/events", content=body(), headers=NDJSON)
+        receipt = answer.json()
+        assert (receipt["accepted"], receipt["first_offset"], receipt["next_offset"]) == (6, 0, 8)
+        ranges = [(each["first_offset"], each["next_offset"]) for each in receipt["ranges"]]
+        assert ranges == [(0, 3), (5, 8)]
+        own = [offset for offset, event in enumerate(site.events) if event.data["own"]]
+        assert own == [offset for first, end in ranges for offset in range(first, end)]
+        check_answer(answer)
+
+    run(scenario())
+
+
+def test_ranges_that_are_too_many_are_not_named() -> None:
+    ranges = OwnRanges(most=2)
+    for first in (0, 10, 20, 21, 30):
+        ranges.add(CommitReceipt(first, first + 1))
+    receipt = ranges.accepted_events()
+    assert (receipt.accepted, receipt.first_offset, receipt.next_offset) == (5, 0, 31)
+    assert receipt.ranges is None
 
 
 @pytest.mark.parametrize("cut", [1, 3, 7, 64])
