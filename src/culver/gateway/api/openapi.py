@@ -180,13 +180,9 @@ def _responses(operation: Operation, schemas: _Schemas) -> Node:
 
 
 def _problem_statuses(operation: Operation) -> set[int]:
-    statuses = {405, 429, 500, 503, *operation.problems}
-    if not operation.group.takes_any_query:
-        statuses.add(400)
+    statuses = {400, 403, 405, 429, 500, 503, *operation.problems}
     if operation.path_parameters:
         statuses.add(404)
-    if operation.method != "GET":
-        statuses.add(403)
     if operation.body is not None or operation.contents is not None:
         statuses |= {413, 415}
     return statuses

@@ -113,7 +113,9 @@ class Operation:
         settings = gateway.settings
         if not self.body_is_optional:
             require_json(request.headers)
-        body = await read_body(request, self.max_body_bytes or settings.gateway.max_body_bytes)
+        limits = settings.gateway
+        most = self.max_body_bytes or limits.max_body_bytes
+        body = await read_body(request, most, limits.body_bytes_per_second)
         if self.body_is_optional:
             if not body:
                 return None

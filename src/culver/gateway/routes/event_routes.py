@@ -64,7 +64,8 @@ async def publish_events(request: Request) -> AcceptedEvents:
         return await _publish_stream(request, gateway)
     if "content-type" not in request.headers and _BINARY_MARK not in request.headers:
         raise unsupported("name the body's format, such as application/json")
-    body = await read_body(request, gateway.settings.gateway.max_body_bytes)
+    limits = gateway.settings.gateway
+    body = await read_body(request, limits.max_body_bytes, limits.body_bytes_per_second)
     headers = dict(request.headers)
     events = await compute(
         len(body), decode_body, headers.get("content-type"), headers, body, gateway.settings.events
