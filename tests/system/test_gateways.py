@@ -204,6 +204,8 @@ def test_mailboxes_of_all_gateways_are_complete_after_kills_and_with_another_num
     ):
         service.wait_until_ready()
         urls = running_gateways(http, service.url)
+        for url in urls:
+            assert http.get(f"{url}/healthz", headers={"Host": "evil.example"}).status_code == 403
         for url, (name, text) in zip(itertools.cycle(urls), SINGLES.items(), strict=False):
             http.post(f"{url}/v1/subscriptions", json={"id": name, "filter": text}).raise_for_status()
         rows = {"filter": "n = ?", "rows": [[place] for place in range(len(MEMBERS))]}

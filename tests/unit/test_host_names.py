@@ -25,8 +25,8 @@ def test_its_own_names_are_loopback_the_bound_address_that_of_the_connection_and
     "host",
     [
         "evil.example", "evil.example:8080", "localhost.evil.example", "127.0.0.1.evil.example", "10.0.0.6",
-        "evil@localhost", "localhost/evil", "localhost evil", "", ":8080", "[::1", "::1", "[::2]", "2130706433", "0x7f.1",
-        "localhost:x", "[]", "localhost:123456",
+        "evil@localhost", "localhost/evil", "localhost evil", "", ":8080", "[::1", "::1", "[::2]", "2130706433",
+        "0x7f.1", "localhost:x", "[]", "localhost:123456",
     ],
 )  # fmt: skip
 def test_every_other_name_is_refused(host: str) -> None:
