@@ -156,10 +156,10 @@ def test_when_all_spare_connections_are_taken_a_further_one_is_refused_at_once(
 
 
 async def drip(writer: asyncio.StreamWriter) -> None:
-    for _ in range(100_000):
+    while True:
         writer.write(b"x")
         await writer.drain()
-        await asyncio.sleep(0.005)
+        await asyncio.sleep(0)
 
 
 def test_a_body_that_drips_on_after_the_answer_is_cut() -> None:
@@ -169,7 +169,7 @@ def test_a_body_that_drips_on_after_the_answer_is_cut() -> None:
             connected(server) as client,
         ):
             client.writer.write(
-                b"POST /nothing HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n"
+                b"POST /nothing HTTP/1.1\r\nHost: localhost\r\nContent-Length: 999999999999\r\n\r\n"
             )
             assert (await client.answer())[0] == 404
             with pytest.raises(ConnectionError):

@@ -155,6 +155,13 @@ def channels() -> None:
     help="Port to listen on; 0 is any.",
 )
 @click.option(
+    "--allow-host",
+    "allowed_hosts",
+    metavar="NAME",
+    multiple=True,
+    help="A name besides --host by which clients reach the service; repeat it for more. * is any.",
+)
+@click.option(
     "--data-dir",
     metavar="DIR",
     type=click.Path(file_okay=False, path_type=Path),
