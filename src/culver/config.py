@@ -82,7 +82,7 @@ class PipelineSettings:
 
     engine: str = "spark"
     spark_master: str = "local[*]"
-    spark_conf: dict[str, str] = field(default_factory=dict)  # more settings of Spark, over Culver's own
+    spark_conf: dict[str, str] = field(default_factory=dict, repr=False)  # more of Spark, over Culver's own
     spark_ui: bool = False  # Spark's own web interface
     batch_events: int = 8_000_000  # most events in one batch, which otherwise takes all that wait
     placement: str = "auto"  # how subscriptions are placed on slices
