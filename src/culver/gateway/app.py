@@ -118,7 +118,7 @@ class _Guard:
         except (ClientDisconnect, Interrupted):
             return  # the client has left
         except Exception:
-            _logger.exception("%s %s failed", scope.get("method", "WEBSOCKET"), scope["path"][:200])
+            _logger.exception("%s %r failed", scope.get("method", "WEBSOCKET"), scope["path"][:200])
             problem = _problem(gateway, InternalError())
             if not started:
                 await problem(scope, receive, watched_send)
