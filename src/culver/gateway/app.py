@@ -1,6 +1,7 @@
 """The application: every route, and the guard in front of them."""
 
 import logging
+from urllib.parse import quote
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -118,7 +119,8 @@ class _Guard:
         except (ClientDisconnect, Interrupted):
             return  # the client has left
         except Exception:
-            _logger.exception("%s %r failed", scope.get("method", "WEBSOCKET"), scope["path"][:200])
+            path = quote(scope["path"])[:200]  # it may hold control characters
+            _logger.exception("%s %s failed", scope.get("method", "WEBSOCKET"), path)
             problem = _problem(gateway, InternalError())
             if not started:
                 await problem(scope, receive, watched_send)
