@@ -26,10 +26,8 @@ class GatewaySettings:
     max_connections: int = 0  # 0: as many as the limit of open files leaves room for
     connections_per_address: int = 0  # of one client address; 0: half of `max_connections`
     body_bytes_per_second: int = 500  # slowest average of a request's body; 0 switches the limit off
-    allowed_hosts: str = ""  # more names under which clients reach the gateway, with spaces or commas between
-    allowed_origins: str = (
-        ""  # origins of other pages that may use it, with spaces or commas between; * is all
-    )
+    allowed_hosts: str = ""  # more names under which clients reach it, with spaces or commas between
+    allowed_origins: str = ""  # of other pages that may use it, with spaces or commas between; * is all
     events_per_second: int = 100_000  # for each client address; 0 switches the limit off
     requests_per_second: int = 5_000  # for each client address; 0 switches the limit off
     poll_seconds: float = 60.0  # longest wait of one long poll

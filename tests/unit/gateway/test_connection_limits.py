@@ -45,7 +45,7 @@ def test_the_limits_count_what_is_open() -> None:
     assert limits.admit("c").refusal is not None
 
 
-def settled(monkeypatch: pytest.MonkeyPatch, room: int, **settings: int) -> dict[str, Any]:
+def settled(monkeypatch: pytest.MonkeyPatch, room: int, **settings: Any) -> dict[str, Any]:
     monkeypatch.setattr(limits_module, "free_handles", lambda: room)
     return vars(connection_limits(GatewaySettings(**settings)))
 

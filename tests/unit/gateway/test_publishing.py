@@ -5,6 +5,7 @@ import gzip
 import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from functools import partial
 
 import httpx
 import pytest
@@ -248,13 +249,17 @@ def test_a_line_is_published_while_the_stream_is_still_open() -> None:
 def test_the_receipt_of_a_stream_names_its_own_ranges_between_those_of_others() -> None:
     async def scenario() -> None:
         site = FakeSite()
+
+        def has_events(count: int) -> bool:
+            return len(site.events) == count
+
         async with memory_client(site) as client, asyncio.timeout(5):
 
             async def body() -> AsyncIterator[bytes]:
                 for own, other in ((3, 2), (1, 0), (2, 4)):
-                    count = len(site.events)
+                    end = len(site.events) + own
                     yield b'{"own": true}\n' * own
-                    await until(lambda end=count + own: len(site.events) == end)
+                    await until(partial(has_events, end))
                     if other:
                         await client.post("/v1/events", json=[{"own": False}] * other)
 
