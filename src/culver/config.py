@@ -23,7 +23,11 @@ class GatewaySettings:
     port: int = 8080
     max_body_bytes: int = 16 * 1024 * 1024
     max_message_bytes: int = 1024 * 1024  # of one WebSocket message, or one line of NDJSON
-    max_connections: int = 4096
+    max_connections: int = 0  # 0: as many as the limit of open files leaves room for
+    connections_per_address: int = 0  # of one client address; 0: half of `max_connections`
+    body_bytes_per_second: int = 500  # slowest average of a request's body; 0 switches the limit off
+    allowed_hosts: str = ""  # more names under which clients reach it, with spaces or commas between
+    allowed_origins: str = ""  # of other pages that may use it, with spaces or commas between; * is all
     events_per_second: int = 100_000  # for each client address; 0 switches the limit off
     requests_per_second: int = 5_000  # for each client address; 0 switches the limit off
     poll_seconds: float = 60.0  # longest wait of one long poll
@@ -76,7 +80,7 @@ class PipelineSettings:
 
     engine: str = "spark"
     spark_master: str = "local[*]"
-    spark_conf: dict[str, str] = field(default_factory=dict)  # more settings of Spark, over Culver's own
+    spark_conf: dict[str, str] = field(default_factory=dict, repr=False)  # more of Spark, over Culver's own
     spark_ui: bool = False  # Spark's own web interface
     batch_events: int = 8_000_000  # most events in one batch, which otherwise takes all that wait
     placement: str = "auto"  # how subscriptions are placed on slices
@@ -103,11 +107,15 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
 """The values that some settings can have."""
 
 MOST_SLICES = 256
+_MOST = 2**62 - 1
 _BOUNDS = {
     "pipeline.slices": (0, MOST_SLICES),
     "pipeline.slices_min": (1, MOST_SLICES),
     "pipeline.slices_max": (1, MOST_SLICES),
     "pipeline.dimensions": (1, 16),
+    "delivery.mailbox_count": (1, _MOST),
+    "delivery.mailbox_bytes": (1, _MOST),
+    "delivery.mailbox_age_seconds": (1, _MOST),
     "overlay.clusters": (0, 4095),
 }
 
@@ -284,7 +292,7 @@ def _convert(name: str, value: Any, kind: type, source: str) -> Any:
         raise refusal(f"be one of {', '.join(CHOICES[name])}, not {value!r}")
     if name in _BOUNDS and not _BOUNDS[name][0] <= converted <= _BOUNDS[name][1]:
         raise refusal(f"be from {_BOUNDS[name][0]} to {_BOUNDS[name][1]}, it is {converted}")
-    if kind in (int, float) and not 0 <= converted < 2**62:
+    if kind in (int, float) and not 0 <= converted <= _MOST:
         raise refusal(f"not be negative or huge, it is {value!r}")
     return converted
 

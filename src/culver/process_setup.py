@@ -4,6 +4,8 @@ import asyncio
 import contextlib
 import gc
 import logging
+import os
+import resource
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
@@ -20,16 +22,38 @@ _SWITCH_SECONDS = 0.00005
 # small, below half a millisecond.
 _COLLECTION_THRESHOLDS = (3_000, 30, 50)
 _PAUSE_SECONDS = 1.0
+_MOST_FILES = 65_536
+_LEAST_RESERVE = 64
 
 
 def clock_us() -> int:
     return time.time_ns() // 1000
 
 
+def raise_file_limit() -> None:
+    """Let the process open as many files as it may, within reason: every connection takes one, and so do the files of
+    the log, the index and the databases."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        with contextlib.suppress(OSError, ValueError):  # macOS grants less than it says
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+
+
+def free_handles() -> int:
+    """How many handles of the process are free for connections: those that are not open now, without a reserve for
+    files. May be negative."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit == resource.RLIM_INFINITY:
+        limit = _MOST_FILES
+    return limit - len(os.listdir("/dev/fd")) - max(_LEAST_RESERVE, limit // 4)
+
+
 def run_process(main: Coroutine[Any, Any, int]) -> int:
     """Run the main coroutine of a process to its end; returns the exit code."""
     import uvloop
 
+    raise_file_limit()
     sys.setswitchinterval(_SWITCH_SECONDS)
     gc.set_threshold(*_COLLECTION_THRESHOLDS)
     return uvloop.run(main)

@@ -172,7 +172,8 @@ class BareServer:
             self.answered.set()
 
     async def run(self, path: str) -> None:
-        scope: Scope = {"type": "websocket", "path": path, "query_string": b"", "headers": []}
+        headers = [(b"host", b"localhost")]
+        scope: Scope = {"type": "websocket", "path": path, "query_string": b"", "headers": headers}
         await create_app(FakeSite())(scope, self.receive, self.send)
 
 

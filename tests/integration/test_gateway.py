@@ -472,7 +472,7 @@ async def connect_raw(server: GatewayServer, request: bytes) -> sockets.socket:
 
 
 HANDSHAKE = (
-    b"GET /v1/ws HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"GET /v1/ws HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
     b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Version: 13\r\n\r\n"
 )
 
@@ -489,10 +489,10 @@ def frame(payload: bytes, opcode: int = 1, *, final: bool = True) -> bytes:
     return head + b"\0\0\0\0" + payload
 
 
-STREAM_REQUEST = b"GET /v1/stream?filter=n%3E%3D0 HTTP/1.1\r\nHost: x\r\n\r\n"
+STREAM_REQUEST = b"GET /v1/stream?filter=n%3E%3D0 HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 OPEN_STREAM_OF_LINES = (
-    b"POST /v1/events HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-ndjson\r\n"
+    b"POST /v1/events HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-ndjson\r\n"
     b'Transfer-Encoding: chunked\r\n\r\n9\r\n{"a": 0}\n\r\n'
 )
 

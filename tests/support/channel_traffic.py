@@ -16,6 +16,7 @@ from culver.channels.channel_api import channel_app
 from culver.channels.channel_service import ChannelService, ServiceSettings
 from culver.channels.core.message_order import TAIL_AGE_SECONDS
 from culver.channels.servers.local_servers import LocalServers, LocalServerSettings
+from culver.host_names import HostNames
 from support.until import until
 
 _STEP_SECONDS = 0.005
@@ -45,7 +46,9 @@ async def running_channels(
     service = ChannelService(pool, folder, ServiceSettings(first_servers=servers, balance=False))
     async with service:
         listener = socket.create_server(("127.0.0.1", 0))
-        config = uvicorn.Config(channel_app(service), log_level="warning", lifespan="off")
+        config = uvicorn.Config(
+            channel_app(service, HostNames("127.0.0.1", setting="hosts")), log_level="warning", lifespan="off"
+        )
         server = uvicorn.Server(config)
         task = asyncio.create_task(server.serve([listener]))
         try:

@@ -196,9 +196,12 @@ def test_subscribers_survive_a_stop_and_a_new_start_of_the_service(tmp_path: Pat
     assert received == "news: hello\n"
 
 
-def test_plan_and_top_and_metrics_show_the_servers(tmp_path: Path) -> None:
-    with served(tmp_path / "channels") as channels:
+def test_plan_and_top_and_metrics_show_the_servers_and_nothing_under_a_foreign_name(tmp_path: Path) -> None:
+    with served(tmp_path / "channels", "--allow-host", "channels.example") as channels:
         channels.printed_lines()
+        for host, status in (("evil.example", 403), ("channels.example:80", 200)):
+            answer = httpx.get(f"{channels.url}/v1/channels/servers", headers={"Host": host}, trust_env=False)
+            assert answer.status_code == status
         plan = run("plan", "--json", "--url", channels.url)
         assert [server["state"] for server in json.loads(plan.stdout)["servers"]] == ["up", "up"]
         assert "No channel has an entry" in run("plan", "--url", channels.url).stdout

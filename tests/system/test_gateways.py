@@ -199,11 +199,22 @@ def test_mailboxes_of_all_gateways_are_complete_after_kills_and_with_another_num
     account = Account()
     assert {share_of(name, 3) for name in SINGLES} == {share_of(name, 3) for name in MEMBERS} == {0, 1, 2}
     with (
-        Service(tmp_path / "data", "spark", "--spark-master", "local[1]", gateways=3) as service,
+        Service(
+            tmp_path / "data",
+            "spark",
+            "--spark-master",
+            "local[1]",
+            gateways=3,
+            CULVER_PIPELINE_SPARK_CONF="spark.ssl.keyPassword=swordfish",
+        ) as service,
         httpx.Client(timeout=60, trust_env=False, follow_redirects=True) as http,
     ):
         service.wait_until_ready()
         urls = running_gateways(http, service.url)
+        for url in urls:
+            assert http.get(f"{url}/healthz", headers={"Host": "evil.example"}).status_code == 403
+        assert "swordfish" not in " ".join(word for each in service.processes() for word in each.cmdline())
+        assert "swordfish" not in service.log_tail()
         for url, (name, text) in zip(itertools.cycle(urls), SINGLES.items(), strict=False):
             http.post(f"{url}/v1/subscriptions", json={"id": name, "filter": text}).raise_for_status()
         rows = {"filter": "n = ?", "rows": [[place] for place in range(len(MEMBERS))]}

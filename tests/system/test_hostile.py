@@ -200,7 +200,7 @@ def send(connection: http.client.HTTPConnection, request: Request) -> tuple[int,
 def websocket(service: Service) -> socket.socket:
     connection = socket.create_connection(("127.0.0.1", service.port), timeout=20)
     connection.sendall(
-        b"GET /v1/ws HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        b"GET /v1/ws HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
         b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
     )
     head = b""

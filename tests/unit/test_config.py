@@ -219,6 +219,7 @@ def test_settings_of_spark_that_are_no_pairs_are_refused(text: str) -> None:
         ("pipeline.slices_min", 0, "must be from 1 to 256, it is 0"),
         ("pipeline.slices_max", 1_000, "must be from 1 to 256, it is 1000"),
         ("pipeline.dimensions", 0, "must be from 1 to 16, it is 0"),
+        ("delivery.mailbox_age_seconds", 0, "must be from 1 to"),
     ],
 )
 def test_a_value_that_a_setting_cannot_have_is_refused_with_those_it_can(

@@ -1,4 +1,7 @@
-"""Housekeeping is repeated, whatever happens to one round."""
+"""How a process of a site runs: repeated work, and its limit of open files."""
+
+import subprocess
+import sys
 
 import pytest
 
@@ -29,3 +32,19 @@ def test_work_that_fails_is_logged_and_done_again(
 
     run(scenario())
     assert "housekeeping failed and is tried again" in caplog.text
+
+
+def test_a_process_may_open_as_many_files_as_the_system_grants_it_and_keeps_some_for_files() -> None:
+    program = """if True:
+        import resource
+        from culver.process_setup import free_handles, raise_file_limit
+        resource.setrlimit(resource.RLIMIT_NOFILE, (100, 400))
+        print(free_handles())
+        raise_file_limit()
+        print(resource.getrlimit(resource.RLIMIT_NOFILE)[0], free_handles())
+    """
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    before, limit, after = map(int, done.stdout.split())
+    assert limit == 400
+    assert 20 < before <= 100 - 64
+    assert after == before + 300 - (100 - 64)

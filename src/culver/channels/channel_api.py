@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import signal
 import socket
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -13,9 +13,12 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from starlette.applications import Starlette
+from starlette.datastructures import Headers
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from culver.channels.channel_service import ChannelService, ServiceSettings
 from culver.channels.channel_status import (
@@ -33,7 +36,8 @@ from culver.channels.servers.local_servers import LocalServers, LocalServerSetti
 from culver.channels.servers.redis_address import ServerAccess
 from culver.channels.servers.server_pool import GivenServers, ServerProvisioner
 from culver.channels.servers.tls_files import TlsFiles
-from culver.errors import InvalidConfiguration
+from culver.errors import InvalidConfiguration, InvalidRequest
+from culver.host_names import HostNames
 
 _STOP_SECONDS = 2
 
@@ -63,8 +67,8 @@ def _server(service: ChannelService, server: BalancedServer) -> ServerStatus:
     return server_status(server, url, up=up)
 
 
-def channel_app(service: ChannelService) -> Starlette:
-    """The application of a service that runs."""
+def channel_app(service: ChannelService, hosts: HostNames) -> Starlette:
+    """The application of a service that runs, which answers to the names in ``hosts``."""
     registry = CollectorRegistry()
     registry.register(_Metrics(service))
 
@@ -87,14 +91,36 @@ def channel_app(service: ChannelService) -> Starlette:
         Route("/healthz", health),
         Route("/metrics", metrics),
     ]
-    return Starlette(routes=routes)
+    return Starlette(routes=routes, middleware=[Middleware(_OwnNames, hosts)])
+
+
+class _OwnNames:
+    """Refuses requests under other names: the answers hold the secret of the service."""
+
+    def __init__(self, app: ASGIApp, hosts: HostNames) -> None:
+        self._app = app
+        self._hosts = hosts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        app = self._app
+        try:
+            self._hosts.check(Headers(scope=scope).getlist("host"), (scope.get("server") or (None,))[0])
+        except InvalidRequest as refusal:
+            app = Response(
+                f"{refusal.message}\n", refusal.details.get("status", 400), media_type="text/plain"
+            )
+        await app(scope, receive, send)
 
 
 async def serve_channels(
-    service: ChannelService, host: str, port: int, on_ready: Callable[[str, list[str]], None]
+    service: ChannelService,
+    host: str,
+    port: int,
+    allowed_hosts: Sequence[str],
+    on_ready: Callable[[str, list[str]], None],
 ) -> None:
     """Serves until SIGINT or SIGTERM, which also end a start. ``on_ready`` gets the address where clients begin, and
-    the servers.
+    the servers. ``allowed_hosts`` are names of the service besides ``host``.
 
     :raises InvalidConfiguration: the address cannot be used.
     """
@@ -105,7 +131,8 @@ async def serve_channels(
         reason = str(error.strerror).partition(" (while")[0]
         raise InvalidConfiguration(f"cannot listen on {host}:{port}: {reason}", field="port") from error
     with listener:
-        serving = asyncio.ensure_future(_serve(service, listener, host, on_ready))
+        hosts = HostNames(host, allowed_hosts, setting="--allow-host")
+        serving = asyncio.ensure_future(_serve(service, listener, host, hosts, on_ready))
         # A second signal changes nothing: stopping takes seconds at most, and no server must be left behind.
         stopped = asyncio.Event()
         loop = asyncio.get_running_loop()
@@ -120,10 +147,14 @@ async def serve_channels(
 
 
 async def _serve(
-    service: ChannelService, listener: socket.socket, host: str, on_ready: Callable[[str, list[str]], None]
+    service: ChannelService,
+    listener: socket.socket,
+    host: str,
+    hosts: HostNames,
+    on_ready: Callable[[str, list[str]], None],
 ) -> None:
     config = uvicorn.Config(
-        channel_app(service),
+        channel_app(service, hosts),
         log_level="warning",
         access_log=False,
         timeout_graceful_shutdown=_STOP_SECONDS,
@@ -200,6 +231,7 @@ async def run_channel_service(
     given: tuple[str, ...],
     host: str,
     port: int,
+    allowed_hosts: tuple[str, ...],
     data_dir: Path,
     bandwidth: float | None,
     username: str | None,
@@ -227,4 +259,4 @@ async def run_channel_service(
         bandwidth_is_limit=bandwidth is not None,
         balancer=BalancerSettings(min_servers=servers, max_servers=max_servers),
     )
-    await serve_channels(ChannelService(provisioner, data_dir, settings), host, port, on_ready)
+    await serve_channels(ChannelService(provisioner, data_dir, settings), host, port, allowed_hosts, on_ready)

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import click
 import msgspec
 
+from culver.cli.printable_text import printable
 from culver.client import DEFAULT_URL, VARIABLE, Client, connect
 from culver.errors import ConnectionFailed
 
@@ -98,8 +99,8 @@ def _line(name: object, number: object, *more: object) -> str:
 
 
 def json_line(value: object) -> str:
-    return json.dumps(msgspec.to_builtins(value), ensure_ascii=False)
+    return printable(json.dumps(msgspec.to_builtins(value), ensure_ascii=False))
 
 
 def one_line(text: str) -> str:
-    return " ".join(text.split())
+    return printable(" ".join(text.split()))

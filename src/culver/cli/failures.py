@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 import click
 
+from culver.cli.printable_text import printable
 from culver.cli.root import culver
 from culver.errors import ConnectionFailed, CulverError, InvalidInput, RequestRefused
 
@@ -82,7 +83,7 @@ def about_filter(text: str | None) -> Iterator[None]:
 
 
 def _say(message: str) -> None:
-    first, *rest = message.splitlines() or [""]
+    first, *rest = printable(message).splitlines() or [""]
     click.echo(f"culver: {first}", err=True)
     for line in rest:
         click.echo(line, err=True)

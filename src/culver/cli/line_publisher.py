@@ -12,6 +12,7 @@ from typing import IO
 
 import click
 
+from culver.cli.printable_text import printable
 from culver.client import Client, Receipt
 from culver.config import EventSettings
 from culver.errors import ConnectionFailed, CulverError, InvalidEvent, RequestRefused
@@ -148,7 +149,7 @@ class LinePublisher:
     def _refuse(self, number: int, reason: str) -> None:
         self._summary.refused += 1
         if self._summary.refused <= _SHOWN_REFUSALS:
-            click.echo(f"culver: line {number}: {reason}", err=True)
+            click.echo(f"culver: line {number}: {printable(reason)}", err=True)
         elif self._summary.refused == _SHOWN_REFUSALS + 1:
             click.echo("culver: further refused lines are only counted", err=True)
 

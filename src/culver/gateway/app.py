@@ -1,10 +1,9 @@
 """The application: every route, and the guard in front of them."""
 
 import logging
-from urllib.parse import urlsplit
+from urllib.parse import quote
 
 from starlette.applications import Starlette
-from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, HTTPConnection, Request
@@ -13,9 +12,11 @@ from starlette.routing import Route, WebSocketRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
-from culver.errors import CulverError, Elsewhere, InvalidRequest, NotFound, Unavailable
+from culver.errors import CulverError, Elsewhere, InvalidRequest, NotFound
 from culver.gateway.api.operations import Operation
+from culver.gateway.connection_limits import check_admission
 from culver.gateway.gateway_context import Gateway, Interrupted, client_of, gateway_of, location
+from culver.gateway.origin_policy import preflight_headers
 from culver.gateway.problems import InternalError, ProblemResponse, problem_document
 from culver.gateway.routes import (
     channel_routes,
@@ -35,10 +36,6 @@ _logger = logging.getLogger(__name__)
 _ALWAYS_ANSWERED = frozenset(
     {"/healthz", "/readyz", "/metrics", "/v1/pipeline", "/v1/slices", "/v1/gateways", "/v1/channels"}
 )
-
-# Methods that change nothing; a page of another origin cannot read their answers.
-_SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
-_DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 def create_app(site: Site, *, heartbeat_seconds: float = 15.0) -> Starlette:
@@ -83,7 +80,8 @@ def _route(operation: Operation) -> Route:
 
 
 class _Guard:
-    """Refuses requests beyond a limit before they cost anything, and answers an unexpected exception with a 500."""
+    """Refuses requests beyond a limit, to a foreign name or of a foreign page before they cost anything, and answers
+    an unexpected exception with a 500."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -92,65 +90,40 @@ class _Guard:
         if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
+        connection = HTTPConnection(scope)
+        gateway, headers = gateway_of(connection), connection.headers
+        origin = gateway.origins.foreign_origin(headers)
+        shared_headers = gateway.origins.answer_headers(origin)
         started = False
 
         async def watched_send(message: Message) -> None:
             nonlocal started
             started = True
+            if message["type"] == "http.response.start":
+                message = {**message, "headers": [*message["headers"], *shared_headers]}
             await send(message)
 
-        connection = HTTPConnection(scope)
-        gateway = gateway_of(connection)
         try:
+            gateway.origins.hosts.check(headers.getlist("host"), (scope.get("server") or (None,))[0])
             if scope["path"] not in _ALWAYS_ANSWERED:
-                limit = gateway.settings.gateway.max_connections
-                if gateway.open_connections() > limit:
-                    text = f"{limit} connections are open already; try again soon"
-                    raise Unavailable(text, field="max_connections")
+                check_admission(scope)
                 await gateway.requests.wait(client_of(connection), longest_seconds=0)
-            if scope["type"] == "websocket" or scope["method"] not in _SAFE_METHODS:
-                _check_origin(connection.headers)
+            method = scope["method"] if scope["type"] == "http" else None
+            gateway.origins.check(headers, method)
+            if origin is not None and method == "OPTIONS" and (granted := preflight_headers(headers)):
+                await Response(status_code=204, headers=granted)(scope, receive, watched_send)
+                return
             await self._app(scope, receive, watched_send)
         except CulverError as exc:
-            await _problem(gateway, exc)(scope, receive, send)
+            await _problem(gateway, exc)(scope, receive, watched_send)
         except (ClientDisconnect, Interrupted):
             return  # the client has left
         except Exception:
-            _logger.exception("%s %s failed", scope.get("method", "WEBSOCKET"), scope["path"])
+            path = quote(scope["path"])[:200]  # it may hold control characters
+            _logger.exception("%s %s failed", scope.get("method", "WEBSOCKET"), path)
             problem = _problem(gateway, InternalError())
             if not started:
-                await problem(scope, receive, send)
-
-
-def _check_origin(headers: Headers) -> None:
-    """Raises InvalidRequest (status 403) where another host or port served the page that sends the request: browsers
-    let pages of other origins open WebSockets and send some requests. Only browsers send `Origin`, and a page cannot
-    choose its value, so the check does not affect other clients."""
-    origins, hosts = headers.getlist("origin"), headers.getlist("host")
-    if origins and not (len(origins) == len(hosts) == 1 and is_same_origin(origins[0], hosts[0])):
-        raise InvalidRequest(
-            f"the page of {origins[0][:200]!r} may not do this: its host and port are not those of this site; "
-            "a proxy in between must pass the Host header on",
-            field="origin",
-            status=403,
-        )
-
-
-def is_same_origin(origin: str, host: str) -> bool:
-    """Tell whether the values of `Origin` and `Host` name the same host and port. Both are read with the origin's
-    scheme, because the gateway does not see the browser's behind a proxy that ends TLS."""
-    try:
-        page = urlsplit(origin)
-        default = _DEFAULT_PORTS.get(page.scheme)
-        site = urlsplit(f"{page.scheme}://{host}")
-        return (
-            default is not None
-            and bool(page.hostname)
-            and page.hostname == site.hostname
-            and (page.port or default) == (site.port or default)
-        )
-    except ValueError:
-        return False
+                await problem(scope, receive, watched_send)
 
 
 async def _unknown_path(scope: Scope, receive: Receive, send: Send) -> None:
@@ -160,8 +133,12 @@ async def _unknown_path(scope: Scope, receive: Receive, send: Send) -> None:
 async def _answer_error(connection: Request | WebSocket, error: Exception) -> Response:
     if not isinstance(error, CulverError):
         raise error
-    headers = {"Location": location(connection, error)} if isinstance(error, Elsewhere) else None
-    return _problem(gateway_of(connection), error, headers)
+    gateway = gateway_of(connection)
+    headers = {}
+    # A browser would follow the redirection of another origin's page as if it came from nowhere (`Origin: null`).
+    if isinstance(error, Elsewhere) and gateway.origins.foreign_origin(connection.headers) is None:
+        headers["Location"] = location(connection, error)
+    return _problem(gateway, error, headers)
 
 
 async def _answer_http_error(connection: Request | WebSocket, error: Exception) -> Response:

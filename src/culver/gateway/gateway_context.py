@@ -12,6 +12,7 @@ from starlette.types import Receive
 from culver.config import Settings
 from culver.errors import Elsewhere, Unavailable
 from culver.gateway.gateway_metrics import GatewayMetrics
+from culver.gateway.origin_policy import OriginPolicy
 from culver.gateway.rate_limits import RateLimit, address_key
 from culver.roles import Site
 
@@ -58,8 +59,7 @@ class Gateway:
         self.metrics = GatewayMetrics(site)
         self.heartbeat_seconds = heartbeat_seconds
         self.stopping = False
-        # The server sets it.
-        self.open_connections: Callable[[], int] = lambda: 0
+        self.origins = OriginPolicy(self.settings.gateway)
         self._interruptions: set[Interruption] = set()
         self.requests = RateLimit(self.settings.gateway, "requests_per_second")
         """Counts WebSocket messages too."""

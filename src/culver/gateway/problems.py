@@ -62,7 +62,7 @@ KINDS: dict[str, ProblemKind] = {
 
 # An invalid request about one of these fields has a status of its own in HTTP. The error carries it as a detail,
 # because a member of a body may be called `method` too.
-STATUS_OF_FIELD = {"content-type": 415, "method": 405, "origin": 403}
+STATUS_OF_FIELD = {"content-type": 415, "content-encoding": 415, "method": 405, "origin": 403, "host": 403}
 
 
 def status_of(error: CulverError) -> int:

@@ -9,6 +9,7 @@ acknowledgements, so the new site waits for them before it reads anything.
 
 import contextlib
 import fcntl
+import logging
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,15 +17,23 @@ from typing import IO
 
 from culver.errors import Conflict, InvalidConfiguration
 
+logger = logging.getLogger(__name__)
+
 _PATIENCE_SECONDS = 15.0
 _LOOK_SECONDS = 0.02
 
 
 @contextlib.contextmanager
 def site_lock(data_dir: Path) -> Iterator[None]:
-    """Hold the data directory for this process alone. Raises Conflict if another process has it."""
+    """Hold the data directory for this process alone; a new one is for this user alone. Raises Conflict if another
+    process has it."""
     try:
-        data_dir.mkdir(parents=True, exist_ok=True)
+        data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if data_dir.stat().st_mode & 0o077:
+            logger.warning(
+                "other users of this machine may look into the data directory %s; chmod 700 it, unless they should",
+                data_dir,
+            )
         lock = (data_dir / "lock").open("a")
     except OSError as exc:
         message = f"cannot use {data_dir} as data directory: {exc.strerror}"

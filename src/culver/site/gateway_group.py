@@ -19,7 +19,7 @@ from culver.config import GatewaySettings
 from culver.control import GatewayInfo
 from culver.delivery import NEVER, FinishedRegistrations, RetainedRange, Share, share_of
 from culver.errors import InvalidConfiguration, Unavailable
-from culver.gateway import bind
+from culver.gateway import OriginPolicy, bind
 from culver.pipeline import Engine
 from culver.registry import Block, Registration
 from culver.site.gateway_messages import RangeAccepted, RangesMerged, RegistrationsChanged, Welcome
@@ -29,7 +29,8 @@ _MOST_GATEWAYS = 64
 
 
 def check_gateways(settings: GatewaySettings, engine: type[Engine]) -> None:
-    """Raises InvalidConfiguration for a number of gateways that the site cannot have."""
+    """Raises InvalidConfiguration for settings of the gateways that the site cannot have."""
+    OriginPolicy(settings)
     count = settings.processes
     if not 1 <= count <= _MOST_GATEWAYS:
         raise InvalidConfiguration(

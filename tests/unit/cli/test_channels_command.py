@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from culver.cli import main
+from culver.cli.exposure_warnings import warnings_of_channels
 from support.service import free_port
 
 
@@ -74,3 +75,10 @@ def test_the_environment_names_the_service(
     monkeypatch.setenv("CULVER_CHANNELS_URL", url)
     assert main(["channels", "plan"]) == 1
     assert url in capsys.readouterr().err
+
+
+def test_a_service_that_other_machines_reach_is_warned_of() -> None:
+    assert list(warnings_of_channels("127.0.0.1")) == []
+    [warning] = warnings_of_channels("10.0.0.5")
+    assert "at 10.0.0.5" in warning
+    assert "the secret that signs the plan" in warning

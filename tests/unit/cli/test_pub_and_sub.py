@@ -166,6 +166,27 @@ def test_a_durable_subscription_goes_on_where_it_was(capsys: pytest.CaptureFixtu
     assert capsys.readouterr().out == '2  {"n": 2}\n'
 
 
+def test_what_would_steer_a_terminal_is_escaped_wherever_it_is_shown(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    hostile = "\x1b[2J\x9b1m\u202e"
+    condition = f"name = '{hostile}'"
+    assert main(["subs", "add", "odd", condition]) == 0
+    assert main(["subs", "add", "told", "n = 1", "--channel", hostile]) == 0
+    assert main(["pub", json.dumps({"name": hostile}, ensure_ascii=False)]) == 0
+    assert main(["sub", "--durable", "odd", "--count", "1", "--timeout", "20"]) == 0
+    assert main(["subs", "list"]) == 0
+    assert main(["subs", "list", "--json"]) == 0
+    assert main(["subs", "show", "told"]) == 0
+    assert main(["filter", "explain", condition]) == 0
+    assert main(["subs", "add", "wrong", f"{condition} {hostile}"]) == 2
+    assert main(["pub", f'{{"{hostile}": NaN}}']) == 2
+    shown = capsys.readouterr()
+    for text in (shown.out, shown.err):
+        assert not set(text) & {"\x1b", "\x9b", "\u202e"}, text
+    assert shown.out.count(r"\u009b1m\u202e") == 6, shown.out
+
+
 def test_a_timeout_without_enough_events_is_a_failure(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["sub", "TRUE", "--timeout", "0.05"]) == 0
     assert main(["sub", "TRUE", "--timeout", "0.05", "--count", "2"]) == 1

@@ -51,6 +51,27 @@ def test_without_options_the_settings_are_the_defaults(
     assert lines[7] == "The HTTP interface is described on http://127.0.0.1:8080/docs. Ctrl-C stops the site."
 
 
+@pytest.mark.parametrize(
+    ("options", "warned"),
+    [
+        ([], []),
+        (["--host", "localhost", "--name", "a", "--overlay", "127.0.0.1:7401"], []),
+        (["--host", "0.0.0.0"], ["whoever reaches it reads and publishes every event"]),
+        (["--host", "culver.example"], ["at culver.example port 8080"]),
+        (["--name", "a", "--overlay", ":7401"], ["overlay at :7401 without TLS"]),
+    ],
+)
+def test_what_other_machines_reach_without_protection_is_warned_of(
+    started: list[Settings], capsys: pytest.CaptureFixture[str], options: list[str], warned: list[str]
+) -> None:
+    assert main(["serve", *options]) == 0
+    warnings = [line for line in capsys.readouterr().err.splitlines() if "warning" in line]
+    assert len(warnings) == len(warned)
+    for line, text in zip(warnings, warned, strict=True):
+        assert line.startswith("culver: warning: other machines may reach this site")
+        assert text in line
+
+
 def test_address_of_sparks_web_interface_is_shown_where_it_is_asked_for(
     started: list[Settings], capsys: pytest.CaptureFixture[str]
 ) -> None:

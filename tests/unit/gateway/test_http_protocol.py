@@ -13,10 +13,10 @@ from support.until import until
 pytestmark = pytest.mark.timeout(30)
 
 HANDSHAKE = (
-    b"GET /v1/ws HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"GET /v1/ws HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
     b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Version: 13\r\n\r\n"
 )
-STREAM = b"GET /v1/stream?filter=n%20%3E%200 HTTP/1.1\r\nHost: x\r\n\r\n"
+STREAM = b"GET /v1/stream?filter=n%20%3E%200 HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 def test_a_request_ahead_of_a_websocket_is_not_forgotten() -> None:
@@ -44,7 +44,7 @@ def test_a_request_with_others_waiting_behind_it_learns_that_its_client_is_gone(
             reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
             writer.write(STREAM)
             assert b"subscribed" in await reader.readuntil(b"\n\n")
-            writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n" * 3)
+            writer.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n" * 3)
             (protocol,) = server._server.server_state.connections
             assert isinstance(protocol, HttpProtocol)
             await until(lambda: len(protocol.pipeline) == 3)

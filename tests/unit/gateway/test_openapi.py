@@ -216,6 +216,20 @@ def test_the_answers_of_a_site_fit_the_schemas() -> None:
     assert seen == set(operations())
 
 
+@pytest.mark.parametrize("name", ["max_count", "max_bytes", "max_age_seconds"])
+def test_a_limit_that_is_null_is_the_default_of_the_schema(name: str) -> None:
+    async def scenario() -> None:
+        schema = DOCUMENT["components"]["schemas"]["MailboxLimits"]["properties"][name]
+        assert "default" not in schema["anyOf"][0]
+        assert errors_of(schema, None) == []
+        async with memory_client(FakeSite()) as client:
+            body = {"filter": "a = 1", "mailbox": {name: None}}
+            answer = await client.post("/v1/subscriptions", json=body)
+            assert answer.json()["mailbox"][name] == schema["default"]
+
+    run(scenario())
+
+
 def test_the_description_is_served() -> None:
     async def scenario() -> None:
         async with memory_client(FakeSite()) as client:

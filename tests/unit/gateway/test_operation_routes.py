@@ -5,7 +5,6 @@ import re
 import httpx
 import pytest
 
-from culver.gateway.app import create_app
 from support.fake_site import FakeSite
 from support.gateway import gateway_settings, memory_client, run
 
@@ -156,18 +155,5 @@ def test_a_client_that_asks_too_often_is_refused_but_operators_are_not() -> None
             assert statuses[-1] == 429
             assert (await client.get("/healthz")).status_code == 200
             assert (await client.get("/metrics")).status_code == 200
-
-    run(scenario())
-
-
-def test_beyond_the_limit_of_connections_only_operators_are_answered() -> None:
-    async def scenario() -> None:
-        app = create_app(FakeSite(gateway_settings(max_connections=10)))
-        app.state.gateway.open_connections = lambda: 11
-        transport = httpx.ASGITransport(app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://site") as client:
-            answer = await client.get("/v1/subscriptions")
-            assert (answer.status_code, answer.json()["field"]) == (503, "max_connections")
-            assert (await client.get("/readyz")).status_code == 200
 
     run(scenario())

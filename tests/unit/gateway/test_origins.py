@@ -1,12 +1,19 @@
-"""A page of another origin changes nothing; the site's own page and other programs are not affected."""
+"""A page of an origin or by a name that is not allowed changes nothing; the site's own page and other programs may do
+all."""
 
+import asyncio
+import contextlib
 import json
+from typing import Any
 
 import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
+from websockets.typing import Origin
 
-from culver.gateway.app import is_same_origin
+from culver.config import GatewaySettings
+from culver.errors import InvalidConfiguration
+from culver.gateway.origin_policy import OriginPolicy, is_same_origin
 from support.fake_site import FakeSite
 from support.gateway import gateway_settings, memory_client, run, served, socket_to
 
@@ -136,3 +143,127 @@ def test_a_foreign_page_opens_no_websocket_and_the_sites_own_does() -> None:
                 assert json.loads(await socket.recv())["op"] == "pong"
 
     run(scenario())
+
+
+# --- host names -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ["/v1/subscriptions", "/healthz", "/metrics", "/docs", "/nothing"])
+def test_a_page_whose_name_was_led_here_is_refused(path: str) -> None:
+    async def scenario() -> None:
+        async with memory_client(FakeSite()) as client:
+            headers = {"host": "evil.example", "origin": "http://evil.example"}
+            answer = await client.get(path, headers=headers)
+            problem = answer.json()
+            assert (answer.status_code, problem["code"], problem["field"]) == (403, "invalid_request", "host")
+            assert (await client.get(path, headers={"host": "localhost:8080"})).status_code in (200, 404)
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("hosts", [b"", b"Host: localhost\r\nHost: localhost\r\n"])
+@pytest.mark.parametrize("upgrade", [b"", b"Upgrade: websocket\r\nConnection: Upgrade\r\n"])
+def test_a_request_without_one_host_is_refused(hosts: bytes, upgrade: bytes) -> None:
+    async def scenario() -> None:
+        async with served(FakeSite(gateway_settings())) as server:
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            key = b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Version: 13\r\n"
+            writer.write(b"GET /v1/ws HTTP/1.1\r\n" + hosts + upgrade + key + b"\r\n")
+            async with asyncio.timeout(5):
+                head = await reader.readuntil(b"\r\n\r\n")
+            assert head.startswith(b"HTTP/1.1 400 ")
+            writer.transport.abort()
+
+    run(scenario())
+
+
+def test_a_websocket_by_a_foreign_name_is_refused_and_by_an_allowed_one_opened() -> None:
+    async def scenario() -> None:
+        async with served(FakeSite(gateway_settings(allowed_hosts="culver.example"))) as server:
+            here: dict[str, Any] = {"host": "127.0.0.1", "port": server.port, "proxy": None}
+            for name, refused in (("evil.example", True), ("culver.example", False)):
+                with pytest.raises(InvalidStatus) if refused else contextlib.nullcontext():
+                    async with connect(f"ws://{name}/v1/ws", origin=Origin(f"http://{name}"), **here):
+                        pass
+
+    run(scenario())
+
+
+# --- pages of allowed origins ---------------------------------------------------------------------------
+
+APP = "https://app.example"
+
+
+def test_a_page_of_an_allowed_origin_may_do_and_read_everything() -> None:
+    async def scenario() -> None:
+        site = FakeSite(gateway_settings(allowed_origins=f"http://localhost:5173 {APP}:443"))
+        async with memory_client(site, origin=APP) as client:
+            answers = [
+                await client.post("/v1/events", json={"n": 1}),
+                await client.get("/healthz"),
+                await client.post("/v1/subscriptions", json={"filter": "n ="}),
+                await client.get("/nothing"),
+                await client.get("/v1/subscriptions", headers={"host": "evil.example"}),
+            ]
+            assert [answer.status_code for answer in answers] == [200, 200, 400, 404, 403]
+            for answer in answers:
+                assert answer.headers["access-control-allow-origin"] == APP
+                assert answer.headers["vary"] == "Origin"
+
+    run(scenario())
+
+
+def test_a_browser_that_asks_first_is_told_what_an_allowed_page_may_send() -> None:
+    async def scenario() -> None:
+        site = FakeSite(gateway_settings(allowed_origins=APP))
+        async with memory_client(site) as client:
+            asked = {
+                "access-control-request-method": "PUT",
+                "access-control-request-headers": "content-type,ce-id",
+            }
+            answer = await client.options("/v1/subscriptions/a", headers={"origin": APP, **asked})
+            assert answer.status_code == 204
+            assert answer.headers["access-control-allow-origin"] == APP
+            assert answer.headers["access-control-allow-headers"] == "content-type,ce-id"
+            assert "PUT" in answer.headers["access-control-allow-methods"]
+            for origin in ("https://other.example", "null", f"{APP}:444", "http://app.example"):
+                refused = await client.options("/v1/subscriptions/a", headers={"origin": origin, **asked})
+                assert refused.status_code == 405
+                assert "access-control-allow-origin" not in refused.headers
+                assert refused.headers["vary"] == "Origin"
+
+    run(scenario())
+
+
+def test_a_star_allows_the_pages_of_every_origin() -> None:
+    async def scenario() -> None:
+        async with memory_client(FakeSite(gateway_settings(allowed_origins="*"))) as client:
+            answer = await client.post(
+                "/v1/events", json={"n": 1}, headers={"origin": "https://other.example"}
+            )
+            assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (
+                200,
+                "https://other.example",
+            )
+
+    run(scenario())
+
+
+def test_an_allowed_page_is_told_the_other_gateway_and_not_redirected() -> None:
+    async def scenario() -> None:
+        site = FakeSite(gateway_settings(allowed_origins=APP))
+        site.ports["alerts"] = 8082
+        async with memory_client(site) as client:
+            for origin in ({}, {"origin": "http://site"}, {"origin": APP}):
+                answer = await client.get("/v1/subscriptions/alerts/events", headers=origin)
+                assert (answer.status_code, answer.json()["url"]) == (307, "http://site:8082")
+                assert ("location" in answer.headers) == (origin != {"origin": APP})
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("origin", ["app.example", "https://app.example/", "null", "https://", "https://a@b"])
+def test_what_is_no_origin_is_refused_with_its_setting(origin: str) -> None:
+    with pytest.raises(InvalidConfiguration, match="must be an origin such as") as refused:
+        OriginPolicy(GatewaySettings(allowed_origins=origin))
+    assert refused.value.field == "gateway.allowed_origins"

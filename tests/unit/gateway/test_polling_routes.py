@@ -200,7 +200,7 @@ def test_a_client_that_leaves_ends_its_poll() -> None:
             "method": "GET",
             "path": f"{PATH}/events",
             "query_string": b"wait=30",
-            "headers": [],
+            "headers": [(b"host", b"localhost")],
             "client": ("192.0.2.1", 1),
         }
         request = asyncio.create_task(create_app(site)(scope, receive, send))

@@ -1,21 +1,27 @@
 """`POST /v1/events`: formats, limits, and streams of lines."""
 
 import asyncio
+import gzip
 import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from functools import partial
 
 import httpx
 import pytest
 
 from culver.config import Settings
 from culver.errors import StorageCorrupt, StorageError, StorageFull, Unavailable
+from culver.gateway.routes.event_routes import OwnRanges
+from culver.log import CommitReceipt
+from support.described_api import check_answer
 from support.fake_site import FakeSite
 from support.gateway import gateway_settings, memory_client, run
 from support.until import settled, until
 
 NDJSON = {"content-type": "application/x-ndjson"}
 JSON = {"content-type": "application/json"}
+GZIP = {"content-encoding": "gzip"}
 CLOUDEVENT = {"specversion": "1.0", "id": "1", "source": "/s", "type": "quote", "data": {"price": 3}}
 
 
@@ -93,6 +99,15 @@ def test_cloudevents_come_in_every_form(body: str, headers: dict[str, str]) -> N
         (b'{"a": 1}', {}, 415, "invalid_request", "content-type"),
         (b'{"a": 1}', {"content-type": "application/json; charset=utf-16"}, 415, "invalid_request", None),
         (b"\n \n", NDJSON, 400, "invalid_request", "body"),
+        (gzip.compress(b'{"a": 1}'), JSON | GZIP, 415, "invalid_request", "content-encoding"),
+        (gzip.compress(b'{"a": 1}\n'), NDJSON | GZIP, 415, "invalid_request", "content-encoding"),
+        (
+            b'{"a": 1}',
+            JSON | {"content-encoding": "identity, br"},
+            415,
+            "invalid_request",
+            "content-encoding",
+        ),
     ],
 )
 def test_a_body_that_is_wrong_is_refused_and_nothing_is_stored(
@@ -229,6 +244,44 @@ def test_a_line_is_published_while_the_stream_is_still_open() -> None:
         assert answer.json()["accepted"] == 2
 
     run(scenario())
+
+
+def test_the_receipt_of_a_stream_names_its_own_ranges_between_those_of_others() -> None:
+    async def scenario() -> None:
+        site = FakeSite()
+
+        def has_events(count: int) -> bool:
+            return len(site.events) == count
+
+        async with memory_client(site) as client, asyncio.timeout(5):
+
+            async def body() -> AsyncIterator[bytes]:
+                for own, other in ((3, 2), (1, 0), (2, 4)):
+                    end = len(site.events) + own
+                    yield b'{"own": true}\n' * own
+                    await until(partial(has_events, end))
+                    if other:
+                        await client.post("/v1/events", json=[{"own": False}] * other)
+
+            answer = await client.post("/v1/events", content=body(), headers=NDJSON)
+        receipt = answer.json()
+        assert (receipt["accepted"], receipt["first_offset"], receipt["next_offset"]) == (6, 0, 8)
+        ranges = [(each["first_offset"], each["next_offset"]) for each in receipt["ranges"]]
+        assert ranges == [(0, 3), (5, 8)]
+        own = [offset for offset, event in enumerate(site.events) if event.data["own"]]
+        assert own == [offset for first, end in ranges for offset in range(first, end)]
+        check_answer(answer)
+
+    run(scenario())
+
+
+def test_ranges_that_are_too_many_are_not_named() -> None:
+    ranges = OwnRanges(most=2)
+    for first in (0, 10, 20, 21, 30):
+        ranges.add(CommitReceipt(first, first + 1))
+    receipt = ranges.accepted_events()
+    assert (receipt.accepted, receipt.first_offset, receipt.next_offset) == (5, 0, 31)
+    assert receipt.ranges is None
 
 
 @pytest.mark.parametrize("cut", [1, 3, 7, 64])

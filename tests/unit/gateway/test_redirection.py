@@ -33,10 +33,10 @@ def test_receiving_is_redirected_to_the_gateway_that_has_the_mailbox() -> None:
     run(scenario())
 
 
-@pytest.mark.parametrize("host", ["[", "[::1]:8080", "", "a b", "site:x"])
+@pytest.mark.parametrize("host", ["[::1]:8080", "site:", "SITE:99999", "[1:2]"])
 def test_odd_host_headers_get_an_address_all_the_same(host: str) -> None:
     async def scenario() -> None:
-        site = FakeSite()
+        site = FakeSite(gateway_settings(allowed_hosts="*"))
         site.ports["alerts"] = 8082
         async with memory_client(site) as client:
             answer = await client.get("/v1/subscriptions/alerts/events", headers={"Host": host})

@@ -1,12 +1,14 @@
 """Requests become their structs, and what a struct does not allow is refused by its path."""
 
+import asyncio
 from typing import Any
 
 import pytest
 from starlette.datastructures import QueryParams
+from starlette.requests import Request
 
 from culver.errors import InvalidRequest
-from culver.gateway.api.request_reader import check_delivery_id, read_as, read_query_as
+from culver.gateway.api.request_reader import check_delivery_id, read_as, read_body, read_query_as
 from culver.messages import (
     Attach,
     FilterTrial,
@@ -18,6 +20,7 @@ from culver.messages import (
     Publish,
     Subscribe,
 )
+from support.gateway import run
 
 MANY: Any = NewSubscription | list[NewSubscription]
 
@@ -26,6 +29,33 @@ def refusal(kind: Any, value: Any) -> tuple[str | None, str]:
     with pytest.raises(InvalidRequest) as caught:
         read_as(kind, value)
     return caught.value.field, caught.value.message
+
+
+def test_a_body_that_drips_is_refused() -> None:
+    async def scenario() -> None:
+        async def receive() -> dict[str, Any]:
+            await asyncio.sleep(0)
+            return {"type": "http.request", "body": b"x", "more_body": True}
+
+        request = Request({"type": "http", "headers": []}, receive)
+        with pytest.raises(InvalidRequest, match="more slowly than 1000000000 bytes a second"):
+            await read_body(request, limit=10**9, bytes_per_second=10**9, stall_seconds=0.05)
+
+    run(scenario())
+
+
+def test_a_body_that_pauses_less_than_it_may_is_read() -> None:
+    async def scenario() -> None:
+        pieces = [b"x"] * 5
+
+        async def receive() -> dict[str, Any]:
+            await asyncio.sleep(0)
+            return {"type": "http.request", "body": pieces.pop(), "more_body": bool(pieces)}
+
+        request = Request({"type": "http", "headers": []}, receive)
+        assert await read_body(request, limit=5, bytes_per_second=1, stall_seconds=30.0) == b"x" * 5
+
+    run(scenario())
 
 
 def test_a_request_is_read_with_its_defaults() -> None:

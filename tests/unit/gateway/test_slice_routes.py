@@ -80,6 +80,7 @@ def test_neighbours_take_over_what_a_removed_slice_had() -> None:
         ("DELETE", "/v1/slices/one", {}, 404, "number"),
         ("DELETE", "/v1/slices/-1", {}, 404, "number"),
         ("DELETE", f"/v1/slices/{10**30}", {}, 404, "number"),
+        ("DELETE", f"/v1/slices/{'0' * 4_301}", {}, 404, "number"),
         ("GET", "/v1/slices?verbose=1", {}, 400, "verbose"),
     ],
 )

@@ -30,7 +30,7 @@ from support.until import settled, until
 pytestmark = pytest.mark.timeout(30)
 
 HANDSHAKE = (
-    b"GET /v1/ws HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"GET /v1/ws HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
     b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Version: 13\r\n\r\n"
 )
 
@@ -156,7 +156,7 @@ def test_what_the_client_breaks_after_the_server_has_closed_does_no_harm(
     ("handshake", "status"),
     [
         (HANDSHAKE.replace(b"/v1/ws", b"/v1/nothing"), b"404"),
-        (HANDSHAKE.replace(b"Host: x", b"Host: x\r\nOrigin: http://other"), b"403"),
+        (HANDSHAKE.replace(b"\r\nUpgrade", b"\r\nOrigin: http://other\r\nUpgrade"), b"403"),
         (HANDSHAKE.replace(b": 13", b": 12"), b"400"),
     ],
 )

@@ -1,5 +1,6 @@
 """One site at a time has a data directory, and not before the gateways of the one before it are gone."""
 
+import os
 import threading
 from pathlib import Path
 
@@ -50,3 +51,23 @@ def test_directory_that_cannot_be_used_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(InvalidConfiguration, match="cannot use"), site_lock(tmp_path / "file" / "data"):
         pass
+
+
+def test_new_data_directory_is_for_its_user_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    before = os.umask(0)
+    try:
+        with site_lock(tmp_path / "of" / "site"):
+            assert (tmp_path / "of" / "site").stat().st_mode & 0o777 == 0o700
+    finally:
+        os.umask(before)
+    assert not caplog.records
+
+
+def test_data_directory_that_others_may_look_into_is_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o755)
+    with site_lock(tmp_path / "open"):
+        pass
+    assert f"may look into the data directory {tmp_path / 'open'}; chmod 700" in caplog.text

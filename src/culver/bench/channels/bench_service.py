@@ -16,6 +16,7 @@ from culver.bench.channels.server_networks import ServerNetwork, server_network
 from culver.channels.channel_api import EmbeddedServer, channel_app
 from culver.channels.channel_service import ChannelService, ServiceSettings
 from culver.channels.core.balance.server_groups import Groups
+from culver.host_names import HostNames
 
 _MOVE_SECONDS = 30.0
 _READY_SECONDS = 10.0
@@ -59,9 +60,8 @@ async def bench_service(
         folder = Path(name)
         servers = LimitedServers(network, folder, most_servers)
         async with network, ChannelService(servers, folder, settings) as service:
-            config = uvicorn.Config(
-                channel_app(service), log_level="warning", access_log=False, lifespan="off"
-            )
+            app = channel_app(service, HostNames(network.service_host, setting="hosts"))
+            config = uvicorn.Config(app, log_level="warning", access_log=False, lifespan="off")
             with socket.create_server((network.service_host, 0)) as listener:
                 url = "http://{}:{}".format(*listener.getsockname())
                 http = EmbeddedServer(config)

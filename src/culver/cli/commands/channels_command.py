@@ -33,7 +33,9 @@ from culver.cli.channels_text import (
     top_page,
 )
 from culver.cli.client_calls import json_line, json_option
+from culver.cli.exposure_warnings import warn, warnings_of_channels
 from culver.cli.line_publisher import read_chunks
+from culver.cli.printable_text import printable
 from culver.cli.root import LEVELS, configure_logging
 from culver.cli.shell_hints import invocation
 from culver.cli.startup_progress import StartupProgress
@@ -155,6 +157,13 @@ def channels() -> None:
     help="Port to listen on; 0 is any.",
 )
 @click.option(
+    "--allow-host",
+    "allowed_hosts",
+    metavar="NAME",
+    multiple=True,
+    help="A name besides --host by which clients reach the service; repeat it for more. * is any.",
+)
+@click.option(
     "--data-dir",
     metavar="DIR",
     type=click.Path(file_okay=False, path_type=Path),
@@ -191,6 +200,7 @@ def serve(context: click.Context, /, log_level: str | None, **options: Any) -> N
     _check_server_options(context, options)
     parent = context.find_root().params
     configure_logging(log_level or parent.get("log_level") or "warning", LOG_FORMAT)
+    warn(warnings_of_channels(options["host"]))
     with StartupProgress() as startup:
         startup.progress("starting servers")
         from culver.channels import run_channel_service
@@ -402,20 +412,26 @@ async def _messages_once_listening(pubsub: PubSub, subscriptions: int) -> AsyncI
                 deadline = None
                 click.echo("listening; Ctrl-C ends it", err=True)
             elif deadline is None:
-                click.echo(f"{message['channel'].decode(errors='replace')}: listening again", err=True)
+                name = printable(message["channel"].decode(errors="replace"))
+                click.echo(f"{name}: listening again", err=True)
         else:
             yield message
 
 
 def _show_message(message: dict[str, Any], as_json: bool) -> None:
-    click.echo(json_line(message_record(message)) if as_json else message_text(message))
+    if as_json:
+        click.echo(json_line(message_record(message)))
+    else:
+        # A pipe gets a message as it is.
+        text = message_text(message)
+        click.echo(printable(text) if sys.stdout.isatty() else text)
 
 
 def _show_gap(message: dict[str, Any], as_json: bool) -> None:
     if as_json:
         click.echo(json_line(gap_record(message)))
     else:
-        click.echo(message_text(message), err=True)
+        click.echo(printable(message_text(message)), err=True)
 
 
 @channels.command()
@@ -433,7 +449,7 @@ def plan(as_json: bool, url: str) -> None:
     if as_json:
         click.echo(json_line(status))
     else:
-        click.echo(plan_page(status))
+        click.echo(printable(plan_page(status)))
 
 
 @channels.command()
@@ -458,7 +474,7 @@ async def _watch(interval: float, once: bool, url: str) -> None:
     while True:
         width, height = shutil.get_terminal_size()
         page = top_page(await _status(url), url, width if live else 1_000, height if live else 1_000)
-        click.echo(("\x1b[H\x1b[2J" if live else "") + page)
+        click.echo(("\x1b[H\x1b[2J" if live else "") + printable(page))
         if once:
             return
         await asyncio.sleep(interval)

@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from culver.cli.failures import FAILURE, SUCCESS, about_filter
+from culver.cli.printable_text import printable
 from culver.errors import InvalidRequest
 from culver.model import Event
 from culver.model.formats import parse_event
@@ -42,7 +43,7 @@ def explain(filter_text: str) -> None:
     number = len(predicate.clauses)
     click.echo("1 clause:" if number == 1 else f"{number} clauses, one of which an event must satisfy:")
     for index, clause in enumerate(predicate.clauses, 1):
-        click.echo(f"  {index:>{len(str(number))}}  {clause_text(clause)}")
+        click.echo(f"  {index:>{len(str(number))}}  {printable(clause_text(clause))}")
 
 
 @filters.command("test")
@@ -64,7 +65,7 @@ def test(filter_text: str, event: str) -> int:
     index = matching_clause(predicate, parsed)
     if index is not None:
         text = clause_text(predicate.clauses[index]) or "every event"
-        click.echo(f"match, by clause {index + 1} of {len(predicate.clauses)}: {text}")
+        click.echo(f"match, by clause {index + 1} of {len(predicate.clauses)}: {printable(text)}")
         return SUCCESS
     if evaluate(predicate.condition, parsed) is None:
         click.echo("no match: the result is unknown, since an attribute is missing or of another type")

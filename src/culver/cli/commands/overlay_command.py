@@ -8,6 +8,7 @@ import click
 
 from culver.cli.client_calls import ask, json_line, json_option, url_option
 from culver.cli.overlay_text import forgotten_text, links_page, predicates_page, routes_page, sites_page
+from culver.cli.printable_text import printable
 from culver.client import Client
 from culver.messages import ForgottenSite, OverlayStatus
 
@@ -118,7 +119,7 @@ def forget(name: str, as_json: bool, url: str) -> None:
         return (await client.overlay()).site.name, forgotten
 
     own, forgotten = ask(url, work)
-    click.echo(json_line(forgotten) if as_json else forgotten_text(forgotten, own))
+    click.echo(json_line(forgotten) if as_json else printable(forgotten_text(forgotten, own)))
 
 
 def _routes_record(seen: OverlayStatus) -> dict[str, Any]:
@@ -149,4 +150,4 @@ def _show(
     record: Callable[[OverlayStatus], dict[str, Any]],
 ) -> None:
     seen = ask(url, Client.overlay)
-    click.echo(json_line(record(seen)) if as_json else page(seen))
+    click.echo(json_line(record(seen)) if as_json else printable(page(seen)))

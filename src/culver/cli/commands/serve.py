@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from culver.cli.exposure_warnings import warn, warnings_of_site
 from culver.cli.root import LEVELS, configure_logging
 from culver.cli.shell_hints import invocation, try_out_lines
 from culver.cli.startup_progress import StartupProgress
@@ -149,6 +150,7 @@ def _pairs(given: tuple[str, ...]) -> dict[str, str] | None:
 
 
 def _run(settings: Settings) -> int:
+    warn(warnings_of_site(settings))
     with StartupProgress() as startup:
         startup.progress("loading")
         from culver.assembly import run_site

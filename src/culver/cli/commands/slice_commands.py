@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from culver.cli.client_calls import ask, json_line, json_option, read_answer, url_option
+from culver.cli.printable_text import printable
 from culver.cli.site_text import slices_page
 from culver.client import Client
 from culver.control import SlicesView
@@ -76,4 +77,4 @@ def _show(
     url: str, call: Callable[[Client], Awaitable[dict[str, Any]]], seconds: float, as_json: bool
 ) -> None:
     view = read_answer(ask(url, call, seconds), SlicesView)
-    click.echo(json_line(view) if as_json else slices_page(view))
+    click.echo(json_line(view) if as_json else printable(slices_page(view)))

@@ -8,6 +8,7 @@ import click
 
 from culver.cli.client_calls import ask, json_option, scheme_option, url_option, wait_option
 from culver.cli.failures import FAILURE, SUCCESS, about_filter
+from culver.cli.printable_text import printable
 from culver.client import Client, Gap, Message
 
 
@@ -89,7 +90,7 @@ def _print(message: Message, as_json: bool) -> None:
         line = json.dumps(record, ensure_ascii=False)
     else:
         line = f"{message.offset}  {json.dumps(message.event, ensure_ascii=False)}"
-    sys.stdout.buffer.write(line.encode() + b"\n")
+    sys.stdout.buffer.write(printable(line).encode() + b"\n")
     sys.stdout.buffer.flush()
 
 

@@ -11,6 +11,7 @@ import msgspec
 
 from culver.cli.client_calls import ask, json_line, json_option, list_all, one_line, scheme_option, url_option
 from culver.cli.failures import about_filter
+from culver.cli.printable_text import printable
 from culver.client import Client, Mailbox, Rows, Subscription, as_table
 from culver.errors import InvalidRequest
 
@@ -72,7 +73,7 @@ def show(name: str, as_json: bool, url: str) -> None:
       culver subs show alerts
     """
     subscription = ask(url, lambda client: client.subscription(name))
-    click.echo(json_line(subscription) if as_json else _describe(subscription))
+    click.echo(json_line(subscription) if as_json else printable(_describe(subscription)))
 
 
 @subs.command("add")

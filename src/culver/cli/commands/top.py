@@ -10,6 +10,7 @@ import click
 import msgspec
 
 from culver.cli.client_calls import json_line, json_option, read_answer, url_option
+from culver.cli.printable_text import printable
 from culver.cli.site_text import top_frame
 from culver.client import Client, connect
 from culver.control import SiteObservation, rates_between
@@ -71,7 +72,7 @@ async def _watch(url: str, interval: float, once: bool, as_json: bool) -> None:
                 elif as_json:
                     click.echo(json_line({"url": url, **msgspec.to_builtins(view)}))
                 else:
-                    click.echo(top_frame(view, url) + ("" if once else "\n"))
+                    click.echo(printable(top_frame(view, url)) + ("" if once else "\n"))
                 if once:
                     return
 
@@ -83,7 +84,7 @@ async def _observe(client: Client) -> SiteObservation:
 def _paint(text: str) -> None:
     """Draw a frame from the upper left corner on, cut to the terminal's size. Clearing first would flicker."""
     width, height = shutil.get_terminal_size()
-    lines = [line[:width] for line in text.split("\n")[:height]]
+    lines = [line[:width] for line in printable(text).split("\n")[:height]]
     sys.stdout.write(_HOME + _END_OF_LINE.join(lines) + _REST_OF_SCREEN)
     sys.stdout.flush()
 

@@ -137,7 +137,10 @@ def _add_limits(components: dict[str, Node], settings: Settings) -> None:
     for component in components.values():
         if component.get("additionalProperties") is False:
             for name in component["properties"].keys() & keywords.keys():
-                _present(component["properties"][name]).update(keywords[name])
+                schema, limits = component["properties"][name], dict(keywords[name])
+                if "default" in limits:
+                    schema["default"] = limits.pop("default")
+                _present(schema).update(limits)
 
 
 def _operation(operation: Operation, schemas: _Schemas) -> Node:
@@ -177,13 +180,9 @@ def _responses(operation: Operation, schemas: _Schemas) -> Node:
 
 
 def _problem_statuses(operation: Operation) -> set[int]:
-    statuses = {405, 429, 500, 503, *operation.problems}
-    if not operation.group.takes_any_query:
-        statuses.add(400)
+    statuses = {400, 403, 405, 429, 500, 503, *operation.problems}
     if operation.path_parameters:
         statuses.add(404)
-    if operation.method != "GET":
-        statuses.add(403)
     if operation.body is not None or operation.contents is not None:
         statuses |= {413, 415}
     return statuses

@@ -48,7 +48,7 @@ class NoParameters(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def _check_slice_number(text: str) -> None:
-    if not (text.isascii() and text.isdigit() and int(text[:20]) <= _LARGEST_NUMBER):
+    if not (text.isascii() and text.isdigit() and len(text) <= 10 and int(text) <= _LARGEST_NUMBER):
         raise NotFound(
             f"there is no slice {text[:100]!r}; GET /v1/slices lists those there are", field="number"
         )
@@ -113,7 +113,9 @@ class Operation:
         settings = gateway.settings
         if not self.body_is_optional:
             require_json(request.headers)
-        body = await read_body(request, self.max_body_bytes or settings.gateway.max_body_bytes)
+        limits = settings.gateway
+        most = self.max_body_bytes or limits.max_body_bytes
+        body = await read_body(request, most, limits.body_bytes_per_second)
         if self.body_is_optional:
             if not body:
                 return None

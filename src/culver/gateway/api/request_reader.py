@@ -22,6 +22,7 @@ from culver.model.formats import parse_media_type, strict_json, unsupported
 
 MAX_OFFSET = 2**63 - 1
 REQUEST_DEPTH = 8
+STALL_SECONDS = 30.0
 WHOLE_BODY = "body"
 
 _NUMBER = re.compile(r"-?[0-9]{1,30}(\.[0-9]{1,30})?([eE][+-]?[0-9]{1,3})?")
@@ -29,9 +30,25 @@ _NUMBER = re.compile(r"-?[0-9]{1,30}(\.[0-9]{1,30})?([eE][+-]?[0-9]{1,3})?")
 Message = TypeVar("Message")
 
 
-async def read_body(request: Request, limit: int, stall_seconds: float = 30.0) -> bytes:
-    """Read the whole body, at most `limit` bytes. Raises TooLarge as soon as the declared or the received
-    length passes it, InvalidRequest when nothing arrives for `stall_seconds`."""
+def check_encoding(headers: Headers) -> None:
+    """Raises InvalidRequest (status 415) for a compressed body: the gateway decompresses nothing, so no small body
+    can become a huge one."""
+    encoding = ", ".join(headers.getlist("content-encoding")).strip().lower()
+    if encoding not in ("", "identity"):
+        raise InvalidRequest(
+            f"send the body as it is, not with Content-Encoding {encoding[:100]!r}",
+            field="content-encoding",
+            status=415,
+        )
+
+
+async def read_body(
+    request: Request, limit: int, bytes_per_second: int = 0, stall_seconds: float = STALL_SECONDS
+) -> bytes:
+    """Read the whole body, at most `limit` bytes. Raises TooLarge as soon as the declared or the received length
+    passes it; InvalidRequest where the body is compressed, when nothing arrives for `stall_seconds`, and when after
+    that time it has come more slowly than `bytes_per_second` on average."""
+    check_encoding(request.headers)
     too_large = TooLarge(
         f"the body is larger than {limit} bytes; send less at once, or raise gateway.max_body_bytes",
         field="body",
@@ -42,14 +59,20 @@ async def read_body(request: Request, limit: int, stall_seconds: float = 30.0) -
         raise too_large
     chunks: list[bytes] = []
     total = 0
-    stream = request.stream()
+    stream, loop = request.stream(), asyncio.get_running_loop()
+    began = loop.time()
     while True:
+        deadline = loop.time() + stall_seconds
+        if bytes_per_second:
+            deadline = min(deadline, began + stall_seconds + total / bytes_per_second)
         try:
-            async with asyncio.timeout(stall_seconds):
+            async with asyncio.timeout_at(deadline):
                 chunk = await anext(stream, b"")
         except TimeoutError:
             raise InvalidRequest(
-                f"the body stopped arriving for {stall_seconds:g} seconds; send it again", field="body"
+                f"the body stopped arriving for {stall_seconds:g} seconds, or came more slowly than "
+                f"{bytes_per_second} bytes a second (gateway.body_bytes_per_second); send it again",
+                field="body",
             ) from None
         if not chunk:
             return chunks[0] if len(chunks) == 1 else b"".join(chunks)

@@ -4,14 +4,15 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 
+from msgspec import UNSET
 from starlette.requests import ClientDisconnect, Request
 
 from culver.errors import CulverError, InvalidRequest, TooLarge, Unavailable
 from culver.gateway.api.operations import JSON, Operations
-from culver.gateway.api.request_reader import media_type, read_body
+from culver.gateway.api.request_reader import check_encoding, media_type, read_body
 from culver.gateway.gateway_context import Gateway, Interrupted, client_of, compute, gateway_of
 from culver.log import CommitReceipt
-from culver.messages import EVENT_EXAMPLE, AcceptedEvents
+from culver.messages import EVENT_EXAMPLE, AcceptedEvents, Receipt
 from culver.model import Event
 from culver.model.formats import NDJSON, LineSplitter, decode_body, decode_lines, unsupported
 
@@ -20,6 +21,7 @@ operations = Operations("events", "Publishing")
 _BINARY_MARK = "ce-specversion"
 _CHUNK_EVENTS = 1_000
 _CHUNK_BYTES = 1024 * 1024
+_MOST_RANGES = 10_000
 
 
 _EVENT = {"$ref": "#/components/schemas/Event"}
@@ -62,7 +64,8 @@ async def publish_events(request: Request) -> AcceptedEvents:
         return await _publish_stream(request, gateway)
     if "content-type" not in request.headers and _BINARY_MARK not in request.headers:
         raise unsupported("name the body's format, such as application/json")
-    body = await read_body(request, gateway.settings.gateway.max_body_bytes)
+    limits = gateway.settings.gateway
+    body = await read_body(request, limits.max_body_bytes, limits.body_bytes_per_second)
     headers = dict(request.headers)
     events = await compute(
         len(body), decode_body, headers.get("content-type"), headers, body, gateway.settings.events
@@ -85,6 +88,7 @@ async def publish(gateway: Gateway, events: Sequence[Event]) -> CommitReceipt:
 async def _publish_stream(request: Request, gateway: Gateway) -> AcceptedEvents:
     """Publish lines while more of them arrive. An error ends the stream; what came before it is published,
     and the problem says how much of that was acknowledged."""
+    check_encoding(request.headers)
     chunks = _Chunks(gateway)
     failure: CulverError | ClientDisconnect | None = None
     try:
@@ -102,12 +106,12 @@ async def _publish_stream(request: Request, gateway: Gateway) -> AcceptedEvents:
         failure = exc
     failure = chunks.error or failure
     if isinstance(failure, CulverError):
-        failure.details["accepted"] = chunks.accepted
+        failure.details["accepted"] = chunks.ranges.accepted
     if failure is not None:
         raise failure
-    if chunks.first_offset is None:
+    if chunks.ranges.first_offset is None:
         raise InvalidRequest("the stream holds no event", field="body", accepted=0)
-    return AcceptedEvents(chunks.first_offset, chunks.next_offset, accepted=chunks.accepted)
+    return chunks.ranges.accepted_events()
 
 
 async def _feed(request: Request, gateway: Gateway, chunks: "_Chunks") -> None:
@@ -140,6 +144,37 @@ async def _feed(request: Request, gateway: Gateway, chunks: "_Chunks") -> None:
     await take(splitter.end())
 
 
+class OwnRanges:
+    """The offsets that one stream's events got: ranges, with events of other publishers between them."""
+
+    def __init__(self, most: int = _MOST_RANGES) -> None:
+        self.accepted = 0
+        self.first_offset: int | None = None
+        self._next_offset = 0
+        self._most = most
+        # None once there are too many.
+        self._ranges: list[Receipt] | None = []
+
+    def add(self, receipt: CommitReceipt) -> None:
+        first, following = receipt.first_offset, receipt.next_offset
+        self.accepted += following - first
+        if self._ranges is not None:
+            if self._ranges and first == self._next_offset:
+                first = self._ranges.pop().first_offset
+            self._ranges.append(Receipt(first, following))
+            if len(self._ranges) > self._most:
+                self._ranges = None
+        if self.first_offset is None:
+            self.first_offset = first
+        self._next_offset = following
+
+    def accepted_events(self) -> AcceptedEvents:
+        assert self.first_offset is not None
+        is_one = self._ranges is not None and len(self._ranges) == 1
+        ranges = UNSET if is_one else self._ranges
+        return AcceptedEvents(self.first_offset, self._next_offset, accepted=self.accepted, ranges=ranges)
+
+
 class _Chunks:
     """Decoded events on their way to the site: what arrives while one chunk is being stored is the next
     chunk. Holds a bounded amount; one task puts and one publishes."""
@@ -151,9 +186,7 @@ class _Chunks:
         self._ended = False
         self._filled = asyncio.Event()
         self._room = asyncio.Event()
-        self.accepted = 0
-        self.first_offset: int | None = None
-        self.next_offset = 0
+        self.ranges = OwnRanges()
         self.error: CulverError | None = None
 
     async def put(self, events: list[Event]) -> None:
@@ -185,7 +218,4 @@ class _Chunks:
                 self.error = exc
                 failed()
                 return
-            if self.first_offset is None:
-                self.first_offset = receipt.first_offset
-            self.next_offset = receipt.next_offset
-            self.accepted += len(chunk)
+            self.ranges.add(receipt)

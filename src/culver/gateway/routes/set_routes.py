@@ -74,7 +74,8 @@ async def add_rows(request: Request) -> AcceptedRows:
         )
     if kind == JSON:
         read_query_as(NoParameters, request.query_params)
-    body = await read_body(request, gateway.settings.gateway.max_body_bytes)
+    limits = gateway.settings.gateway
+    body = await read_body(request, limits.max_body_bytes, limits.body_bytes_per_second)
     read = _read_json if kind == JSON else _read_arrow
     spec, by_column = await compute(len(body), read, gateway, name, body, request.query_params)
     try:

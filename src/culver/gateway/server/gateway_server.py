@@ -12,6 +12,7 @@ from starlette.applications import Starlette
 
 from culver.config import GatewaySettings
 from culver.errors import InvalidConfiguration
+from culver.gateway.connection_limits import connection_limits
 from culver.gateway.gateway_context import Gateway
 from culver.gateway.server.http_protocol import HEAD_SECONDS, STALL_SECONDS, HttpProtocol
 from culver.gateway.server.websocket_protocol import WebSocketProtocol
@@ -21,7 +22,6 @@ _KEEP_ALIVE_SECONDS = 15
 _PING_SECONDS = 20.0
 _PONG_SECONDS = 40.0
 _BACKLOG = 2048
-_SPARE_CONNECTIONS = 256
 
 
 class GatewayServer:
@@ -59,7 +59,6 @@ class GatewayServer:
         """Returns once requests are answered. Raises InvalidConfiguration where the address cannot be used."""
         self._socket = self._listener or bind(self._settings)
         self.port = self._socket.getsockname()[1]
-        self._gateway.open_connections = lambda: len(self._server.server_state.connections)
         self._task = asyncio.create_task(self._server.serve([self._socket]), name="gateway")
         started = asyncio.create_task(self._server.running.wait())
         try:
@@ -119,13 +118,12 @@ def _config(app: Starlette, settings: GatewaySettings, head: float, stall: float
     class ConfiguredHttp(HttpProtocol):
         head_seconds = head
         stall_seconds = stall
-        connection_limit = settings.max_connections + _SPARE_CONNECTIONS
+        limits = connection_limits(settings)
 
     class ConfiguredWebSocket(WebSocketProtocol):
         stall_seconds = stall
 
-    # Beyond `max_connections` the app answers with a problem. uvicorn's own limit answers in plain text and does not
-    # count WebSocket connections.
+    # uvicorn's own limit of connections answers in plain text and does not count those of WebSockets.
     return uvicorn.Config(
         app,
         http=ConfiguredHttp,

@@ -32,6 +32,7 @@ from websockets.frames import CloseCode, Frame, Opcode
 from websockets.http11 import Request
 from websockets.server import ServerProtocol
 
+from culver.gateway.connection_limits import ADMISSION
 from culver.gateway.server.frame_splitter import FrameSplitter
 from culver.gateway.server.http_protocol import STALL_SECONDS, CallTimer
 from culver.gateway.websocket.text_sockets import TEXT_SOCKET, Disconnected
@@ -92,6 +93,8 @@ class WebSocketProtocol(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._connections.discard(self)
+        if (admission := self._app_state.get(ADMISSION)) is not None:
+            admission.release()
         self._stall_timer.stop()
         self._close_timer.stop()
         self._end_messages()

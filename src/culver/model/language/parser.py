@@ -202,9 +202,11 @@ class _Builder:
         text, position = token.value, token.start_pos
         if text.isdigit():
             # One more than the highest passes here, because -9223372036854775808 may become of it.
-            if len(text.lstrip("0")) > 19 or int(text) > _HIGHEST + 1:
+            # Leading zeros go first: Python refuses to read thousands of digits.
+            digits = text.lstrip("0") or "0"
+            if len(digits) > 19 or int(digits) > _HIGHEST + 1:
                 _refuse_integer(position)
-            return _Built(Literal(int(text)), position, 0)
+            return _Built(Literal(int(digits)), position, 0)
         real = float(text)
         if math.isinf(real):
             raise _Refusal(position, "the number is too large for a 64-bit real", "a finite number")

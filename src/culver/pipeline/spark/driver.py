@@ -1,7 +1,8 @@
-"""The process that runs the streaming query: `python -m culver.pipeline.spark.driver OPTIONS-AS-JSON`.
+"""The process that runs the streaming query: `python -m culver.pipeline.spark.driver`.
 
-It stops when its standard input ends, which also happens when the site is killed. It exits with 1 when the query
-fails, and with 3 when a cluster has given it no executor for a minute; the site then starts another.
+Its options are the first line of its standard input, as JSON: everybody can see arguments, and settings of Spark may
+be passwords. It stops when its standard input ends, which also happens when the site is killed. It exits with 1 when
+the query fails, and with 3 when a cluster has given it no executor for a minute; the site then starts another.
 """
 
 import json
@@ -29,8 +30,8 @@ NO_EXECUTORS = 3
 _EXECUTOR_SECONDS = 60.0
 
 
-def main(argument: str) -> int:
-    options = json.loads(argument)
+def main() -> int:
+    options = json.loads(_first_line_of_input())
     signals = SignalSender(options["signals"])
     try:
         return _run(options, signals)
@@ -73,6 +74,15 @@ def _run(options: dict[str, Any], signals: SignalSender) -> int:
     session.stop()
     machine.close()
     return 0
+
+
+def _first_line_of_input() -> bytes:
+    line = b""
+    while not line.endswith(b"\n"):
+        if not (piece := os.read(0, 4096)):
+            sys.exit(0)  # the site is gone
+        line += piece
+    return line
 
 
 def _stop_at_end_of_input(query: "StreamingQuery", stopping: threading.Event) -> None:
@@ -191,4 +201,4 @@ class Executors:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main())

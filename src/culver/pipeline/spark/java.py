@@ -8,6 +8,7 @@ take longer than all it does.
 import contextlib
 import importlib.util
 import os
+import re
 import shlex
 import shutil
 import struct
@@ -116,17 +117,17 @@ class VirtualMachine:
     """
 
     def __init__(self, settings: Mapping[str, str], options: Sequence[str] = ()) -> None:
-        self._directory = tempfile.mkdtemp(prefix="culver-jvm-")
-        self._connection = Path(self._directory) / "connection"
-        arguments = [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
+        # Only this user can look into the directory, and everybody sees arguments: settings may hold passwords.
+        self._directory = Path(tempfile.mkdtemp(prefix="culver-jvm-"))
+        self._connection = self._directory / "connection"
+        properties, java_options = self._directory / "properties", self._directory / "options"
+        properties.write_text("".join(map(_property, settings, settings.values())), encoding="utf-8")
+        own_options = shlex.split(settings.get("spark.driver.extraJavaOptions", ""))
+        java_options.write_text("".join(map(_quoted, own_options)), encoding="utf-8")
         line = command(
             "org.apache.spark.deploy.SparkSubmit",
-            [*arguments, "pyspark-shell"],
-            [
-                f"-Xmx{settings['spark.driver.memory']}",
-                *shlex.split(settings.get("spark.driver.extraJavaOptions", "")),
-                *options,
-            ],
+            ["--properties-file", str(properties), "--load-spark-defaults", "pyspark-shell"],
+            [f"-Xmx{settings['spark.driver.memory']}", f"@{java_options}", *options],
         )
         self._process = subprocess.Popen(line, stdin=subprocess.PIPE, env=self._environment(settings))
 
@@ -161,9 +162,7 @@ class VirtualMachine:
                 port, length = struct.unpack(">ii", connection.read(8))
                 secret = connection.read(length).decode()
         finally:
-            with contextlib.suppress(OSError):
-                self._connection.unlink(missing_ok=True)
-                os.rmdir(self._directory)
+            shutil.rmtree(self._directory, ignore_errors=True)
         os.environ["PYSPARK_GATEWAY_PORT"] = str(port)
         os.environ["PYSPARK_GATEWAY_SECRET"] = secret
 
@@ -181,6 +180,22 @@ class VirtualMachine:
     def kill(self) -> None:
         self._process.kill()
         self._process.wait()
+
+
+def _property(name: str, value: str) -> str:
+    """A line of a file of Java properties."""
+    return (
+        "=".join(
+            re.sub(r"[\\=:#!\s]", lambda special: f"\\u{ord(special[0]):04x}", each) for each in (name, value)
+        )
+        + "\n"
+    )
+
+
+def _quoted(option: str) -> str:
+    """A line of a file of arguments for `java`."""
+    escaped = option.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
+    return f'"{escaped}"\n'
 
 
 def use_this_python() -> None:

@@ -328,7 +328,7 @@ class SparkEngine:
             "conf": self._spark_conf,
             "allocate": self._allocate,
         }
-        command = [sys.executable, "-m", "culver.pipeline.spark.driver", json.dumps(options)]
+        command = [sys.executable, "-m", "culver.pipeline.spark.driver"]
         with self._log_path.open("ab") as log:
             if log.tell() > _MOST_LOG_BYTES:
                 log.truncate(0)
@@ -336,6 +336,10 @@ class SparkEngine:
             self._driver = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True
             )
+        assert self._driver.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # it has ended already, and `_run_driver` notices
+            self._driver.stdin.write(json.dumps(options).encode() + b"\n")
+            self._driver.stdin.flush()
         return self._driver
 
     async def _stop_children(self) -> None:
@@ -360,4 +364,5 @@ class SparkEngine:
 def _close_input(driver: "subprocess.Popen[bytes]") -> None:
     """Tell the driver to stop, and give the descriptor back."""
     assert driver.stdin is not None
-    driver.stdin.close()
+    with contextlib.suppress(BrokenPipeError):
+        driver.stdin.close()

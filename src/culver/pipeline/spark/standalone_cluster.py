@@ -133,7 +133,8 @@ class StandaloneCluster:
         java.find_java()
         port = _usable(port)
         try:
-            (self._directory / "work").mkdir(parents=True, exist_ok=True)
+            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            (self._directory / "work").mkdir(exist_ok=True)
         except OSError as exc:
             raise InvalidConfiguration(f"cannot use {self._directory}: {exc.strerror}") from exc
         state = ClusterState(f"spark://{HOST}:{port}", (), cores, memory)
