@@ -74,7 +74,11 @@ def _checked(text: bytes) -> bytes:
 
 def encode_timestamp(moment: datetime, path: str) -> dict[str, str]:
     """The JSON form of a timestamp; a naive one names no moment and is refused."""
-    if moment.utcoffset() is None:
+    try:
+        offset = moment.utcoffset()
+    except ValueError:  # NaT of pandas is a datetime
+        raise InvalidEvent(f"{path} is {moment}, which an event cannot hold", field=path) from None
+    if offset is None:
         raise InvalidEvent(
             f"{path}: the timestamp {moment.isoformat()} has no time zone; use .replace(tzinfo=UTC) where it is in "
             "UTC, and .astimezone() where it is in local time, as those of Spark are",

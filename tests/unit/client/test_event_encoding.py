@@ -89,6 +89,17 @@ def test_what_an_event_cannot_hold_is_refused_for_other_libraries_too(value: Any
     assert caught.value.field == "v[0]"
 
 
+def test_a_datetime_that_is_no_moment_is_refused() -> None:
+    class NotATime(datetime):
+        """As NaT of pandas, which not every environment has."""
+
+        def utcoffset(self) -> timedelta | None:
+            raise ValueError("NaTType does not support utcoffset")
+
+    with pytest.raises(InvalidEvent, match="cannot hold"):
+        encode_event({"at": NotATime(2026, 1, 1)})
+
+
 def test_rows_of_spark_are_events() -> None:
     row = Row(symbol="XYZ", price=21.5)
     assert encode_events(row, {}) == [b'{"symbol":"XYZ","price":21.5}']
