@@ -232,7 +232,17 @@ def test_lists_booleans_timestamps_and_arithmetic_match(make_filter: MakeFilter)
 
 def test_remainders_agree_with_the_reference_in_long_and_short_batches(make_filter: MakeFilter) -> None:
     rng = random.Random(SEED)
-    numbers = (*range(-7, 8), 2**53 + 1, 2**63 - 1, -(2**63), 0.5, -2.5, 1e300, 5e-324, -0.0)
+    numbers: tuple[int | float, ...] = (
+        *range(-7, 8),
+        2**53 + 1,
+        2**63 - 1,
+        -(2**63),
+        0.5,
+        -2.5,
+        1e300,
+        5e-324,
+        -0.0,
+    )
 
     def number() -> int | float:
         return rng.choice(numbers)
