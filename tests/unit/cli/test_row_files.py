@@ -169,10 +169,13 @@ def test_whoever_sits_at_a_terminal_is_asked(load: Load, monkeypatch: pytest.Mon
         questions.append(question)
         return len(questions) == 1
 
+    monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     monkeypatch.setattr("click.confirm", confirm)
     rows = "symbol,close\nACME,20.5\n"
     assert load.made(rows) == ["symbol = 'ACME' AND close >= 20.5"]
     assert questions == ["Load them as string,real?"]
-    assert "nothing says of which type" in load.refused(rows)
+    error = load.refused(rows)
+    assert error.count("nothing says of which type") == 1
+    assert error.endswith("culver: nothing was loaded\n")

@@ -311,7 +311,7 @@ def _read(file: str, prepared: "Prepared", types: list[str] | None) -> "Columns"
             raise
         click.echo(exc.message, err=True)
         if not click.confirm(f"Load them as {','.join(suggestion)}?", err=True):
-            raise
+            raise InvalidRequest("nothing was loaded", field="types") from exc
         return read_rows(file, prepared, suggestion)
 
 
