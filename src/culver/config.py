@@ -3,7 +3,6 @@
 A setting `name` of section `[section]` in the file is `CULVER_SECTION_NAME` in the environment.
 """
 
-import difflib
 import os
 import shlex
 import tomllib
@@ -12,7 +11,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from culver.errors import InvalidConfiguration
+from culver.errors import InvalidConfiguration, did_you_mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,9 +237,10 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, tuple[Any, st
             values[known[variable]] = (value, variable)
         # The command line reads CULVER_LOG_LEVEL.
         elif variable.startswith(sections) and variable != "CULVER_LOG_LEVEL":
-            near = difflib.get_close_matches(variable, known, 1)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            raise InvalidConfiguration(f"unknown setting {variable} in the environment{hint}", field=variable)
+            hint = did_you_mean(variable, known)
+            raise InvalidConfiguration(
+                f"unknown setting {variable} in the environment; {hint}", field=variable
+            )
     return values
 
 
@@ -250,7 +250,7 @@ def _apply(settings: Settings, values: Mapping[str, tuple[Any, str]]) -> Setting
     for name, (value, source) in values.items():
         if name not in known:
             raise InvalidConfiguration(
-                f"unknown setting {name!r} from {source}; known settings: {', '.join(sorted(known))}",
+                f"unknown setting {name!r} from {source}; {did_you_mean(name, sorted(known))}",
                 field=name,
             )
         converted = _convert(name, value, known[name], source)

@@ -34,6 +34,7 @@ person what to do, the `field` it is about where there is one, `details` for mac
 """
 
 import re
+from collections.abc import Iterable
 from typing import Any, ClassVar
 
 
@@ -177,3 +178,17 @@ class ConnectionFailed(ClientError):
 
 class RequestRefused(ClientError):
     """The server answered with a problem document; `details` holds its `code`, `status` and members."""
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """The end of a message about an unknown word: the nearest known one, or all of them where none is near."""
+    import difflib
+
+    listed = list(known)
+    near = difflib.get_close_matches(word, listed, 1)
+    return f"did you mean {near[0]}?" if near else f"known: {', '.join(listed)}"
+
+
+def counted(number: int, noun: str) -> str:
+    """A number and its noun: 1 event, 2 events."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

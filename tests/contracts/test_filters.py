@@ -12,7 +12,7 @@ from culver.matching.filter import Filter, Matches
 from culver.model.columns.event_batch import concat, encode
 from culver.model.event import Event
 from culver.model.language.parser import parse
-from culver.model.language.predicate import Constant, Predicate
+from culver.model.language.predicate import Constant, Predicate, evaluate
 from culver.model.values import Timestamp, Value
 from culver.plugins import EXACT_FILTERS, filter_named
 from support.events import random_event
@@ -228,6 +228,42 @@ def test_lists_booleans_timestamps_and_arithmetic_match(make_filter: MakeFilter)
         {"tags": "red", "flag": 1, "at": 2_000_000, "a": 5},
     )
     assert rows(made.match(batch)) == [[1, 3, 4, 5, 6], [2, 5], []]
+
+
+def test_remainders_agree_with_the_reference_in_long_and_short_batches(make_filter: MakeFilter) -> None:
+    rng = random.Random(SEED)
+    numbers: tuple[int | float, ...] = (
+        *range(-7, 8),
+        2**53 + 1,
+        2**63 - 1,
+        -(2**63),
+        0.5,
+        -2.5,
+        1e300,
+        5e-324,
+        -0.0,
+    )
+
+    def number() -> int | float:
+        return rng.choice(numbers)
+
+    operands = ("x", "y", "(x + y)", *(f"({each!r})" for each in numbers if each != -(2**63)))
+    texts = [
+        f"{rng.choice(('x', 'y', '(x - y)'))} % {rng.choice(operands)} {rng.choice(('=', '<>', '<', '>='))} "
+        f"{rng.choice((0, 1, -1, 'y'))}"
+        for _ in range(150)
+    ]
+    made = filter_with(make_filter, *texts)
+    predicates = [parse(text) for text in texts]
+    for size in (1, 5, 40):
+        data: list[dict[str, Value]] = [
+            {"x": number(), **({"y": number()} if rng.random() < 0.8 else {})} for _ in range(size)
+        ]
+        expected = [
+            [at for at, each in enumerate(predicates, 1) if evaluate(each.condition, Event({}, event, b"{}"))]
+            for event in data
+        ]
+        assert rows(made.match(batch_of(*data))) == expected
 
 
 def test_literals_1_and_1_0_differ_in_arithmetic(make_filter: MakeFilter) -> None:

@@ -4,6 +4,7 @@ root              the command `culver`: its table of commands, each loaded when 
 failures          runs a command line; turns errors into messages and exit codes
 commands/         one module for each command, or group of commands
 client_calls      options, calls, answers and lists, shared by the commands that call a site
+row_files         reads the files of `culver subs load`
 line_publisher    reads standard input and publishes its lines
 site_text         one frame of `culver top`, and the page of `culver slices`
 overlay_text      the pages of `culver overlay`

@@ -10,7 +10,7 @@ import click
 
 from culver.cli.printable_text import printable
 from culver.cli.root import culver
-from culver.errors import ConnectionFailed, CulverError, InvalidInput, RequestRefused
+from culver.errors import ConnectionFailed, CulverError, InvalidInput, RequestRefused, did_you_mean
 
 SUCCESS, FAILURE, INVALID, INTERRUPTED = 0, 1, 2, 130
 
@@ -31,7 +31,7 @@ def run(arguments: Sequence[str] | None) -> int:
         click.echo(exc.format_message(), err=True)
         return INVALID
     except click.UsageError as exc:
-        _say(exc.format_message())
+        _say(_usage_message(exc))
         if exc.ctx is not None:
             click.echo(f"Try: {exc.ctx.command_path} --help", err=True)
         return INVALID
@@ -51,6 +51,15 @@ def run(arguments: Sequence[str] | None) -> int:
         _say(f"internal error: {type(exc).__name__}: {exc}; CULVER_DEBUG=1 shows where")
         return FAILURE
     return result if isinstance(result, int) else SUCCESS
+
+
+def _usage_message(error: click.UsageError) -> str:
+    if isinstance(error, click.exceptions.NoSuchCommand) and error.ctx is not None:
+        group = error.ctx.command
+        assert isinstance(group, click.Group)
+        known = group.list_commands(error.ctx)
+        return f"there is no command {error.command_name!r}; {did_you_mean(error.command_name, known)}"
+    return error.format_message()
 
 
 def report(error: CulverError) -> None:
@@ -82,9 +91,20 @@ def about_filter(text: str | None) -> Iterator[None]:
         raise
 
 
-def _say(message: str) -> None:
+def warn(message: str) -> None:
+    """Say that something was done, and is perhaps not what was meant."""
+    _say(f"warning: {message}", "yellow")
+
+
+def painted(text: str, colour: str) -> str:
+    """The text in a colour, unless the variable NO_COLOR is set; `click.echo` leaves colours out of what is not shown
+    on a terminal."""
+    return text if os.environ.get("NO_COLOR") else click.style(text, fg=colour)
+
+
+def _say(message: str, colour: str = "red") -> None:
     first, *rest = printable(message).splitlines() or [""]
-    click.echo(f"culver: {first}", err=True)
+    click.echo(f"{painted('culver:', colour)} {first}", err=True)
     for line in rest:
         click.echo(line, err=True)
     sys.stderr.flush()

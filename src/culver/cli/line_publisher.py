@@ -15,7 +15,7 @@ import click
 from culver.cli.printable_text import printable
 from culver.client import Client, Receipt
 from culver.config import EventSettings
-from culver.errors import ConnectionFailed, CulverError, InvalidEvent, RequestRefused
+from culver.errors import ConnectionFailed, CulverError, InvalidEvent, RequestRefused, counted
 from culver.model.formats import LineSplitter, parse_event
 
 _CHUNK_BYTES = 64 * 1024
@@ -157,12 +157,13 @@ class LinePublisher:
         now = time.monotonic()
         if self._show_progress and now - self._shown_at >= _PROGRESS_SECONDS:
             self._shown_at = now
-            click.echo(f"\r\x1b[K{self._summary.published} events", nl=False, err=True)
+            click.echo(f"\r\x1b[K{counted(self._summary.published, 'event')}", nl=False, err=True)
 
     def _explain(self, error: CulverError | OSError) -> CulverError:
         if isinstance(error, OSError):
             return InvalidEvent(f"cannot read standard input: {error.strerror or error}")
-        done = f"{self._summary.published} events were acknowledged before this"
+        verb = "was" if self._summary.published == 1 else "were"
+        done = f"{counted(self._summary.published, 'event')} {verb} acknowledged before this"
         if isinstance(error, ConnectionFailed) and self._summary.published:
             done += "; whether those under way were stored is unknown"
         message = f"{error.message} ({done})" if self._summary.published else error.message

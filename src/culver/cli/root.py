@@ -5,6 +5,7 @@ import pkgutil
 import sys
 
 import click
+from click.shell_completion import CompletionItem
 
 from culver import __version__
 
@@ -37,7 +38,7 @@ _COMMANDS = {
 
 
 class LazyGroup(click.Group):
-    """Lists its commands from the table, so that `culver --help` imports none."""
+    """Lists its commands from the table, so that neither `culver --help` nor a shell's completion imports any."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
@@ -49,16 +50,17 @@ class LazyGroup(click.Group):
         assert isinstance(command, click.Command)
         return command
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        found = [
+            CompletionItem(name, help=summary)
+            for name, (_, summary) in _COMMANDS.items()
+            if name.startswith(incomplete)
+        ]
+        return found + click.Command.shell_complete(self, ctx, incomplete)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, summary) for name, (_, summary) in _COMMANDS.items()])
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and not args[0].startswith("-") and args[0] not in _COMMANDS:
-            ctx.fail(f"there is no command {args[0]!r}; the commands are {', '.join(_COMMANDS)}")
-        return super().resolve_command(ctx, args)
 
 
 def configure_logging(level: str, line_format: str = "culver: %(message)s") -> None:

@@ -5,6 +5,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from culver.control import (
+    ELASTIC_PLACEMENTS,
     BatchRates,
     DimensionSegment,
     DimensionView,
@@ -184,6 +185,9 @@ def _slices_lines(view: SlicesView) -> Iterator[str]:
 
 
 def _controller(view: SlicesView) -> Iterator[str]:
+    if view.placement not in ELASTIC_PLACEMENTS:
+        yield f"with the placement {view.placement}, slices stay as they are while the site runs"
+        return
     if not view.elastic:
         yield "slices are added and removed by hand only (setting pipeline.elastic)"
         return

@@ -9,6 +9,7 @@ from typing import Any, Literal, Self, TypedDict, TypeVar, Unpack, overload
 from urllib.parse import quote
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from culver.client.event_encoding import EventLike, encode_event, encode_events
 from culver.client.feed import Feed, Stream
@@ -40,6 +41,7 @@ from culver.messages import (
     Subscription,
     SubscriptionPage,
     SubscriptionSet,
+    Warnings,
 )
 
 # A larger publication goes by HTTP, whose bodies may be larger than a WebSocket message (1 MiB by default).
@@ -306,6 +308,7 @@ class Client:
         if not table.num_rows:
             raise InvalidRequest("there are no rows", field="rows")
         done, begin, since, step = 0, first, 0, rows_at_a_time(table)
+        warnings: Warnings | UnsetType = UNSET
         while done < table.num_rows:
             try:
                 answer = await self._open_link().ask(
@@ -325,11 +328,11 @@ class Client:
                 step = limit  # the site takes fewer at a time
                 continue
             begin = answer.first - done
-            since = answer.since
+            since, warnings = answer.since, answer.warnings
             done += answer.count
             progress(done)
         assert begin is not None
-        return Rows(name, begin, done, since)
+        return Rows(name, begin, done, since, warnings)
 
     async def sets(self, page_size: int = 100) -> AsyncIterator[SubscriptionSet]:
         """All sets, ordered by name, fetched a page at a time."""

@@ -1,15 +1,25 @@
-"""Events as JSON text, and the one thing that JSON has no form for: timestamps."""
+"""Events as JSON text, and what JSON has no form for: timestamps, dates, decimals, and the types of NumPy and Spark.
+
+    datetime         {"$timestamp": ...}; a naive one is refused
+    date             its ISO text
+    Decimal          an integer or the nearest real; refused where the real has fewer digits
+    NumPy            a scalar as its Python value, an array as a list
+    Row (Spark)      an object
+
+The values of NumPy and Spark are known by what they offer, so that nothing here imports those libraries.
+"""
 
 import json
 import math
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from typing import Any
 
 from culver.errors import InvalidEvent, InvalidRequest
 
 EventLike = Mapping[str, Any] | bytes
-"""A mapping of attributes, or one event that is JSON text already."""
+"""A mapping of attributes (or a Row of Spark), or one event that is JSON text already."""
 
 _DEEPEST = 64
 
@@ -27,11 +37,12 @@ def encode_events(
         return [encode_event(attributes)]
     if events is None:
         raise InvalidRequest("there is no event to publish", field="events")
-    if isinstance(events, Mapping | bytes):
-        return [encode_event(events)]
-    if isinstance(events, str) or not isinstance(events, Iterable):
-        raise InvalidEvent(f"an event is a mapping, not {type(events).__name__}")
-    encoded = [encode_event(event) for event in events]
+    given: Any = _without_row(events)
+    if isinstance(given, Mapping | bytes):
+        return [encode_event(given)]
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise InvalidEvent(f"an event is a mapping, not {type(given).__name__}")
+    encoded = [encode_event(event) for event in given]
     if not encoded:
         raise InvalidRequest("there is no event to publish", field="events")
     return encoded
@@ -42,6 +53,7 @@ def encode_event(event: EventLike) -> bytes:
     they cannot break the message they become part of. Raises InvalidEvent."""
     if isinstance(event, bytes):
         return _checked(event)
+    event = _without_row(event)
     if not isinstance(event, Mapping):
         raise InvalidEvent(f"an event is a mapping, not {type(event).__name__}")
     try:
@@ -62,9 +74,15 @@ def _checked(text: bytes) -> bytes:
 
 def encode_timestamp(moment: datetime, path: str) -> dict[str, str]:
     """The JSON form of a timestamp; a naive one names no moment and is refused."""
-    if moment.utcoffset() is None:
+    try:
+        offset = moment.utcoffset()
+    except ValueError:  # NaT of pandas is a datetime
+        raise InvalidEvent(f"{path} is {moment}, which an event cannot hold", field=path) from None
+    if offset is None:
         raise InvalidEvent(
-            f"{path}: the timestamp {moment.isoformat()} has no time zone; add one, such as UTC", field=path
+            f"{path}: the timestamp {moment.isoformat()} has no time zone; use .replace(tzinfo=UTC) where it is in "
+            "UTC, and .astimezone() where it is in local time, as those of Spark are",
+            field=path,
         )
     return {"$timestamp": moment.astimezone(UTC).isoformat().replace("+00:00", "Z")}
 
@@ -102,10 +120,52 @@ def _plain(value: Any, path: str) -> Any:
             for key, inner in value.items()
         }
     if isinstance(value, list | tuple):
+        fields = _without_row(value)
+        if isinstance(fields, dict):
+            return _plain(fields, path)
         return [_plain(inner, f"{path}[{index}]") for index, inner in enumerate(value)]
     if isinstance(value, datetime):
         return encode_timestamp(value, path)
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, Decimal):
+        return _plain_decimal(value, path)
+    if type(value).__module__ == "numpy":
+        return _plain_numpy(value, path)
     raise InvalidEvent(f"{path} is of type {type(value).__name__}, which an event cannot hold", field=path)
+
+
+def _plain_decimal(value: Decimal, path: str) -> int | float:
+    """An integer where the decimal is written as one, otherwise the real whose shortest text is the decimal."""
+    if not value.is_finite():
+        raise InvalidEvent(f"{path} is {value}, which an event cannot hold", field=path)
+    if int(value.as_tuple().exponent) >= 0 and value.adjusted() < 20:
+        whole: int = _plain(int(value), path)
+        return whole
+    real = float(value)
+    if Decimal(repr(real)) != value:
+        raise InvalidEvent(
+            f"{path}: the decimal {value} has more digits than a 64-bit real; make it a float or a str",
+            field=path,
+        )
+    return real
+
+
+def _plain_numpy(value: Any, path: str) -> Any:
+    """The value of a NumPy scalar, or the list of an array. NumPy's moments have no time zone."""
+    kind = getattr(getattr(value, "dtype", None), "kind", "")
+    plain = value.tolist() if kind and kind not in "mM" else value
+    if type(plain).__module__ == "numpy":
+        what = f"{path} is of type numpy.{type(value).__name__}, which an event cannot hold"
+        advice = "; make it a datetime with a time zone" if kind == "M" else ""
+        raise InvalidEvent(what + advice, field=path)
+    return _plain(plain, path)
+
+
+def _without_row(value: Any) -> Any:
+    """The fields of a Row of Spark, and anything else as it is."""
+    is_row = isinstance(value, tuple) and hasattr(value, "asDict") and hasattr(value, "__fields__")
+    return value.asDict() if is_row else value
 
 
 def _name(key: Any, path: str) -> str:

@@ -18,7 +18,7 @@ from culver.client.message_buffer import Buffer, Message
 from culver.client.subscription_source import Source
 from culver.client.websocket_connection import Connection
 from culver.errors import ClientError, ConnectionFailed, CulverError, RequestRefused
-from culver.messages import Ack, Acknowledgement, DeliveredEvent, Detach, Gap
+from culver.messages import Ack, Acknowledgement, DeliveredEvent, Detach, FilterWarning, Gap
 
 logger = logging.getLogger("culver.client")
 Item = TypeVar("Item", bound=Message | Gap)
@@ -148,6 +148,9 @@ class Feed:
             self.gap(gap)
         if resumed:
             logger.info("%s is attached again", self.source)
+        else:
+            for warning in self.source.warnings:
+                logger.warning("%s: %s", self.source, warning.detail)
         if self._loss is None and not self._removed:
             self._connection = connection
             self._attached.set()
@@ -318,6 +321,11 @@ class Stream(Generic[Item]):
     def since(self) -> int | None:
         """The log position from which every matching event is delivered; None before the start."""
         return self._feed.source.since
+
+    @property
+    def warnings(self) -> tuple[FilterWarning, ...]:
+        """The site's doubts about the filter; they are logged too."""
+        return tuple(self._feed.source.warnings)
 
     async def start(self) -> None:
         """Attach now and wait for it, instead of with the first item."""

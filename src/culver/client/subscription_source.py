@@ -4,7 +4,7 @@ from culver.client.link import Link, subscription_path
 from culver.client.message_buffer import Buffer
 from culver.client.websocket_connection import Connection, Receiver
 from culver.errors import Conflict, RequestRefused
-from culver.messages import Attach, Gap, NewSubscription, Subscribe, Subscription
+from culver.messages import Attach, FilterWarning, Gap, NewSubscription, Subscribe, Subscription
 
 
 class Source:
@@ -14,12 +14,14 @@ class Source:
     A live one exists while connected. Each attachment is a new subscription on the site with a new name, and the
     site, told where the last one left off, announces what happened in between as a gap.
 
-    `since` is None until the first attachment, then the position from which events are delivered."""
+    `since` is None until the first attachment, then the position from which events are delivered. `warnings` are the
+    site's doubts about the filter, from the answer that made the subscription."""
 
     def __init__(self, name: str | None, filter_text: str | None, scheme: str | None) -> None:
         self.durable = name is not None
         self.subscription = name or ""
         self.since: int | None = None
+        self.warnings: list[FilterWarning] = []
         self._filter = filter_text
         self._scheme = scheme
 
@@ -35,7 +37,8 @@ class Source:
             return
         try:
             body = NewSubscription(filter=self._filter, id=self.subscription, scheme=self._scheme)
-            await link.http("POST", "/v1/subscriptions", body=body)
+            made = await link.ask(Subscription, "POST", "/v1/subscriptions", body=body)
+            self.warnings = made.warnings or []
         except RequestRefused as exc:
             if exc.details.get("code") != "conflict":
                 raise
@@ -64,6 +67,7 @@ class Source:
         message = Subscribe(filter=self._filter, scheme=self._scheme, after=after)
         answer = await connection.subscribe(receiver, message)
         self.subscription, self.since = answer.subscription, answer.since
+        self.warnings = answer.warnings or []
         if first_time:
             return None
         if self.since < missing_from:

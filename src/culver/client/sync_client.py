@@ -12,7 +12,7 @@ from culver.client.feed import Stream
 from culver.client.message_buffer import Message, SyncMessage
 from culver.errors import ClientError
 from culver.loop_thread import LoopThread
-from culver.messages import Gap, Receipt
+from culver.messages import FilterWarning, Gap, Receipt
 
 Result = TypeVar("Result")
 SyncItem = TypeVar("SyncItem", bound=SyncMessage | Gap)
@@ -150,6 +150,10 @@ class SyncStream(Generic[SyncItem]):
     @property
     def since(self) -> int | None:
         return self._stream.since
+
+    @property
+    def warnings(self) -> tuple[FilterWarning, ...]:
+        return self._stream.warnings
 
     @property
     def gaps(self) -> int:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from culver.control.catalogue import Catalogue as Catalogue
     from culver.control.elastic_slices import slices_of as slices_of
     from culver.control.elasticity import (
+        ELASTIC_PLACEMENTS as ELASTIC_PLACEMENTS,
         ElasticityController as ElasticityController,
         ElasticitySettings as ElasticitySettings,
         SliceLoad as SliceLoad,

@@ -26,6 +26,7 @@ from culver.messages.http_messages import (
     FilterTest as FilterTest,
     FilterText as FilterText,
     FilterTrial as FilterTrial,
+    FilterWarning as FilterWarning,
     GapItem as GapItem,
     GatewayEntry as GatewayEntry,
     Gateways as Gateways,
@@ -59,6 +60,7 @@ from culver.messages.http_messages import (
     SubscriptionId as SubscriptionId,
     SubscriptionPage as SubscriptionPage,
     SubscriptionSet as SubscriptionSet,
+    Warnings as Warnings,
 )
 from culver.messages.overlay_status import (
     AdvertisementStatus as AdvertisementStatus,

@@ -54,6 +54,17 @@ SitePositions = Annotated[
         examples=[{"lyon": 512, "bonn": None}],
     ),
 ]
+
+
+class FilterWarning(Struct, frozen=True):
+    """A doubt about a filter that the site accepts: `never_matches` where no event can match it, and
+    `compares_attributes` where it compares two attributes and quotes were probably forgotten."""
+
+    code: Annotated[str, Meta(examples=["compares_attributes"])]
+    detail: Annotated[str, Meta(description="What is doubtful and what to write instead")]
+
+
+Warnings = Annotated[list[FilterWarning], Meta(description="Doubts about the filter, if there are any")]
 Next = Annotated[str | None, Meta(description="Give it as `after` to get the next page")]
 
 MessageData = Annotated[str, Meta(description="The message as its encoding says", examples=["hello"])]
@@ -157,7 +168,7 @@ class Subscription(_Answer, frozen=True, kw_only=True):
     """A subscription as the site has it. Every matching event from position `since` on is delivered; of a
     durable one, `pending` wait, unacknowledged. A live one (another client's, while it is connected) has no
     mailbox. `scheme` is the name of the site's filter that matches it. A site of an overlay also tells `sites`,
-    unless it lists many."""
+    unless it lists many. The answer to a request that gives the filter has `warnings` where there are any."""
 
     id: SubscriptionId
     filter: Filter
@@ -170,12 +181,14 @@ class Subscription(_Answer, frozen=True, kw_only=True):
     pending: Annotated[int, Meta(ge=0, description="Deliveries waiting to be acknowledged")]
     deliver: DeliveryTarget | None = None
     sites: SitePositions | UnsetType = UNSET
+    warnings: Warnings | UnsetType = UNSET
 
 
 class CreatedSubscription(_Answer, frozen=True, kw_only=True):
     id: SubscriptionId
     since: Offset
     sites: SitePositions | UnsetType = UNSET
+    warnings: Warnings | UnsetType = UNSET
 
 
 class CreatedSubscriptions(_Answer, frozen=True, kw_only=True):
@@ -226,6 +239,7 @@ class Rows(Struct, frozen=True):
     first: Annotated[int, Meta(ge=0, description="The number of the first row in its set")]
     count: Count
     since: Offset
+    warnings: Warnings | UnsetType = UNSET
 
     def id(self, row: int) -> str:
         if not 0 <= row < self.count:
@@ -277,6 +291,7 @@ class StreamQuery(_Request, frozen=True, kw_only=True):
 class StreamStart(Struct, frozen=True):
     subscription: SubscriptionId
     since: Offset
+    warnings: Warnings | UnsetType = UNSET
 
 
 class StreamEnd(Struct, frozen=True):
@@ -386,6 +401,7 @@ class Clauses(_Answer, frozen=True, kw_only=True):
     """An event matches when some clause does."""
 
     clauses: tuple[str, ...]
+    warnings: Warnings | UnsetType = UNSET
 
 
 class FilterTest(_Answer, frozen=True, kw_only=True):
@@ -396,6 +412,7 @@ class FilterTest(_Answer, frozen=True, kw_only=True):
     result: Annotated[bool | None, Meta(description="null is unknown")]
     clause: Annotated[int | None, Meta(description="The first clause that matches")]
     clauses: tuple[str, ...]
+    warnings: Warnings | UnsetType = UNSET
 
 
 # --- operations ---

@@ -12,7 +12,11 @@ from culver.model.identifiers import (
     SUBSCRIPTION_ID as SUBSCRIPTION_ID,
 )
 from culver.model.text import normalise_text as normalise_text
-from culver.model.timestamps import EARLIEST as EARLIEST, LATEST as LATEST
+from culver.model.timestamps import (
+    EARLIEST as EARLIEST,
+    LATEST as LATEST,
+    parse_timestamp as parse_timestamp,
+)
 from culver.model.values import (
     Domain as Domain,
     Kind as Kind,

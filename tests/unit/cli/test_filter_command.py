@@ -88,3 +88,13 @@ def test_an_event_that_cannot_be_read_or_understood_is_invalid_input(
     assert code == 2
     assert err.startswith("culver: ")
     assert "Traceback" not in err
+
+
+def test_what_is_doubtful_about_a_filter_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["filter", "explain", "symbol = XYZ"]) == 0
+    assert capsys.readouterr().err == (
+        "culver: warning: symbol = XYZ compares two attributes; "
+        "if the right side is a text, write symbol = 'XYZ'\n"
+    )
+    assert main(["filter", "test", "a = 1 AND a = 2", "{}"]) == 1
+    assert "culver: warning: no event can match this filter" in capsys.readouterr().err

@@ -231,7 +231,7 @@ def test_a_subscription_that_is_removed_ends_sub() -> None:
 
 def test_sub_without_a_filter_or_a_name_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["sub", "--count", "1"]) == 2
-    assert capsys.readouterr().err.startswith("culver: give a FILTER")
+    assert capsys.readouterr().err.startswith("culver: there is no filter; give one")
 
 
 # --- subs -----------------------------------------------------------------------------------------------
@@ -305,16 +305,31 @@ def test_the_debug_variable_shows_where_an_error_comes_from(
         assert "Traceback" in process.communicate(timeout=20)[1]
 
 
+# --- filters that are doubtful --------------------------------------------------------------------------
+
+
+def test_what_is_doubtful_about_a_filter_is_said_on_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    doubt = "symbol = XYZ compares two attributes; if the right side is a text, write symbol = 'XYZ'\n"
+    assert main(["subs", "add", "alerts", "symbol = XYZ"]) == 0
+    shown = capsys.readouterr()
+    assert shown.err == "culver: warning: " + doubt
+    assert shown.out == "alerts takes effect from position 0\n"
+    assert main(["sub", "symbol = XYZ", "--timeout", "0.01"]) == 0
+    assert "culver: live subscription: " + doubt in capsys.readouterr().err
+
+
 # --- sets -----------------------------------------------------------------------------------------------
 
 
 def test_rows_of_a_file_become_a_set_that_is_listed_and_removed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "rows.csv").write_text("symbol,close\nACME,20.5\nEMCA,7\n")
+    (tmp_path / "rows.csv").write_text("symbol:string,close:real\nACME,20.5\nEMCA,7\n")
     filter_text = "symbol = ? AND close >= ?"
     assert main(["subs", "load", "quotes", filter_text, str(tmp_path / "rows.csv")]) == 0
-    assert capsys.readouterr().out == "2 subscriptions, quotes.0 to quotes.1, take effect from position 0\n"
+    shown = capsys.readouterr()
+    assert shown.out == "2 subscriptions, quotes.0 to quotes.1, take effect from position 0\n"
+    assert "2 subscriptions in set quotes:\n  row 0  symbol = 'ACME' AND close >= 20.5\n" in shown.err
     _stdin(monkeypatch, b'["ACME", 1]\n\n["X", 2]\n')
     assert main(["subs", "load", "quotes", filter_text, "-", "--first", "2"]) == 0
     assert "quotes.2 to quotes.3" in capsys.readouterr().out
@@ -334,4 +349,4 @@ def test_rows_that_are_wrong_are_named(
     assert "line 2 is not an array of values" in capsys.readouterr().err
     _stdin(monkeypatch, b'["ACME", 1]\n["ACME", null]\n')
     assert main(["subs", "load", "quotes", "symbol = ? AND close >= ?", "-"]) == 2
-    assert "rows[1][1]" in capsys.readouterr().err
+    assert "line 2: the value for parameter 2 is null" in capsys.readouterr().err

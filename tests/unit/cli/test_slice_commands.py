@@ -8,6 +8,7 @@ import pytest
 from culver.cli import main
 from culver.cli.site_text import slices_page
 from culver.client.sync_client import connect_sync
+from culver.control import ELASTIC_PLACEMENTS
 from culver.control.slices import DecisionView
 from support.fake_site import FakeSite
 from support.gateway import gateway_settings
@@ -49,7 +50,24 @@ def test_slices_without_layers_and_controller_are_one_table() -> None:
     plain = replace(view, sets=view.sets[:2], layers=(), forwarding=None, elastic=False)
     lines = slices_page(plain).splitlines()
     assert len(lines) == 6
-    assert lines[1] == "slices are added and removed by hand only (setting pipeline.elastic)"
+    assert lines[1] == "with the placement hashed, slices stay as they are while the site runs"
+
+
+def test_slices_that_can_change_and_have_no_controller_are_changed_by_hand() -> None:
+    lines = slices_page(replace(MemorySlices().view(), elastic=False)).splitlines()
+    assert lines[2] == "slices are added and removed by hand only (setting pipeline.elastic)"
+
+
+@pytest.mark.parametrize("placement", ["replicated", "hashed", "kmeans", *ELASTIC_PLACEMENTS])
+def test_list_and_add_agree_whether_slices_can_change(
+    placement: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    site = FakeSite(gateway_settings())
+    site.slices = MemorySlices(placement)
+    with site_in_thread(site) as url:
+        assert main(["slices", "list", "--url", url]) == 0
+        fixed = "slices stay as they are while the site runs" in capsys.readouterr().out
+        assert main(["slices", "add", "--url", url]) == (1 if fixed else 0)
 
 
 def test_last_change_is_told_with_its_reason() -> None:

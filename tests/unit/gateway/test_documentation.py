@@ -22,6 +22,7 @@ from culver.messages import (
     ClientMessage,
     EventItem,
     FilterTest,
+    FilterWarning,
     GapItem,
     Items,
     NewRows,
@@ -139,9 +140,22 @@ def test_the_messages_of_the_websocket_are_those_that_are_read_and_sent() -> Non
     assert answers == set(names.values())
 
 
+def test_the_error_that_is_shown_is_the_one_that_its_filter_gets() -> None:
+    shown = re.search(r"The filter `(.+?)` gets this one:\n\n```json\n(.*?)```", section("Errors"), re.S)
+    assert shown is not None
+
+    async def scenario() -> None:
+        async with memory_client(FakeSite()) as client:
+            answer = await client.post("/v1/subscriptions", json={"filter": shown[1]})
+            assert answer.json() == json.loads(shown[2])
+
+    run(scenario())
+
+
 ANSWERS = (
-    AcceptedEvents, AcceptedRows, Acknowledged, ChannelsStatus, Clauses, EventItem, FilterTest, GapItem, Items,
-    OverlayStatus, Problem, PublishedMessage, Refusal, SiteObservation, SiteStatus, SlicesView, Subscription,
+    AcceptedEvents, AcceptedRows, Acknowledged, ChannelsStatus, Clauses, EventItem, FilterTest, FilterWarning,
+    GapItem, Items, OverlayStatus, Problem, PublishedMessage, Refusal, SiteObservation, SiteStatus, SlicesView,
+    Subscription,
 )  # fmt: skip
 
 

@@ -87,7 +87,7 @@ def random_need(rng: random.Random) -> Constraint:
 def _operand(rng: random.Random, depth: int) -> Operand:
     roll = rng.random()
     if depth and roll < 0.5:
-        return Arithmetic(rng.choice("+-*/"), _operand(rng, depth - 1), _operand(rng, depth - 1))
+        return Arithmetic(rng.choice("+-*/%"), _operand(rng, depth - 1), _operand(rng, depth - 1))
     if roll < 0.8:
         return Attribute(rng.choice((*NAMES, "a", "b", "c", "missing")))
     return Literal(rng.choice((*NUMBERS, "ab", True, MOMENTS[0])))
@@ -191,7 +191,7 @@ def test_values_of_different_domains_are_kept_apart() -> None:
 
 
 @pytest.mark.parametrize("operator", Operator)
-@pytest.mark.parametrize("sign", "+-*/")
+@pytest.mark.parametrize("sign", "+-*/%")
 def test_arithmetic_on_columns_is_exact(operator: Operator, sign: str) -> None:
     rng = random.Random(f"{operator} {sign}")
     scales: tuple[tuple[int | float, ...], ...] = (SMALL_INTEGERS, INTEGERS_64, REALS, NUMBERS)

@@ -6,6 +6,7 @@ import click
 
 from culver.cli.shell_hints import invocation
 from culver.cli.startup_progress import StartupProgress
+from culver.errors import counted
 from culver.pipeline import StandaloneCluster
 
 _directory = click.option(
@@ -28,7 +29,7 @@ def cluster() -> None:
 
     \b
     Examples:
-      culver cluster up --workers 2
+      culver cluster up --port 7077
       culver serve --spark-master spark://127.0.0.1:7077
       culver cluster down
     """
@@ -75,7 +76,7 @@ def up(directory: Path, workers: int, cores: int, memory: str, port: int) -> Non
         seconds = startup.finish()
     option = "" if directory == Path("culver-cluster") else f" --dir {directory}"
     click.echo(
-        f"A Spark cluster is up on {state.master_url} ({workers} Workers, {seconds:.1f} s)\n\n"
+        f"A Spark cluster is up on {state.master_url} ({counted(workers, 'Worker')}, {seconds:.1f} s)\n\n"
         f"Start a site on it with:\n  {invocation()} serve --spark-master {state.master_url}\n"
         f"and stop the cluster with:\n  {invocation()} cluster down{option}"
     )

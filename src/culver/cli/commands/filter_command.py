@@ -5,12 +5,19 @@ from pathlib import Path
 
 import click
 
-from culver.cli.failures import FAILURE, SUCCESS, about_filter
+from culver.cli.failures import FAILURE, SUCCESS, about_filter, warn
 from culver.cli.printable_text import printable
 from culver.errors import InvalidRequest
 from culver.model import Event
 from culver.model.formats import parse_event
-from culver.model.language import Predicate, clause_text, evaluate, matching_clause, parse
+from culver.model.language import (
+    Predicate,
+    clause_text,
+    evaluate,
+    matching_clause,
+    parse,
+    warnings_about,
+)
 
 
 @click.group("filter", no_args_is_help=True)
@@ -34,6 +41,7 @@ def explain(filter_text: str) -> None:
       culver filter explain "(price > 20 OR hot) AND NOT symbol = 'XYZ'"
     """
     predicate = _parse(filter_text)
+    _warn(warnings_about(predicate.condition, None))
     if not predicate.clauses:
         click.echo("no event matches: the filter is false or unknown for all of them")
         return
@@ -61,6 +69,7 @@ def test(filter_text: str, event: str) -> int:
       culver filter test "price > 20" '{"symbol": "XYZ", "price": 21.5}'
     """
     predicate = _parse(filter_text)
+    _warn(warnings_about(predicate.condition, predicate.clauses))
     parsed = _read_event(event)
     index = matching_clause(predicate, parsed)
     if index is not None:
@@ -77,6 +86,11 @@ def test(filter_text: str, event: str) -> int:
 def _parse(text: str) -> Predicate:
     with about_filter(text):
         return parse(text)
+
+
+def _warn(doubts: list[tuple[str, str]]) -> None:
+    for _, detail in doubts:
+        warn(detail)
 
 
 def _read_event(argument: str) -> Event:

@@ -9,7 +9,7 @@ from culver.cli.client_calls import ask, url_option, wait_option
 from culver.cli.failures import INVALID, SUCCESS
 from culver.cli.line_publisher import LinePublisher, PublishSummary
 from culver.client import Client, Receipt, encode_event
-from culver.errors import InvalidEvent
+from culver.errors import InvalidEvent, counted
 
 _EXAMPLE = """culver pub '{"symbol": "XYZ", "price": 21.5}'"""
 
@@ -41,7 +41,10 @@ def pub(event: str | None, quiet: bool, wait_seconds: float, url: str) -> int:
     if event is None or event == "-":
         summary = ask(url, _publish_lines, wait_seconds=wait_seconds)
         if summary.refused:
-            click.echo(f"culver: {summary.refused} of {summary.total} events were refused", err=True)
+            verb = "was" if summary.total == 1 else "were"
+            click.echo(
+                f"culver: {summary.refused} of {counted(summary.total, 'event')} {verb} refused", err=True
+            )
         if not quiet:
             click.echo(summary.describe())
         return INVALID if summary.refused else SUCCESS

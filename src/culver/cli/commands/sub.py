@@ -10,9 +10,10 @@ from culver.cli.client_calls import ask, json_option, scheme_option, url_option,
 from culver.cli.failures import FAILURE, SUCCESS, about_filter
 from culver.cli.printable_text import printable
 from culver.client import Client, Gap, Message
+from culver.errors import counted
 
 
-@click.command(no_args_is_help=True)
+@click.command
 @click.argument("filter_text", metavar="[FILTER]", required=False)
 @click.option("--count", "-n", type=click.IntRange(1), metavar="N", help="Exit after N events.")
 @json_option
@@ -54,7 +55,12 @@ def sub(
       culver sub "level = 'error'" --durable alerts --json | jq .event
     """
     if filter_text is None and durable is None:
-        raise click.UsageError("give a FILTER, or the name of a durable subscription with --durable")
+        raise click.UsageError(
+            "there is no filter; give one, as in\n"
+            '  culver sub "price > 20"\n'
+            "or TRUE for every event, or the name of a durable subscription, as in\n"
+            "  culver sub --durable alerts"
+        )
 
     async def receive(client: Client) -> int:
         received = 0
@@ -73,7 +79,8 @@ def sub(
                             return SUCCESS
             except TimeoutError:
                 if count is not None:
-                    click.echo(f"culver: {received} of {count} events came within {timeout:g} s", err=True)
+                    wanted = counted(count, "event")
+                    click.echo(f"culver: {received} of {wanted} came within {timeout:g} s", err=True)
                     return FAILURE
                 return SUCCESS
         click.echo("culver: the subscription was removed", err=True)

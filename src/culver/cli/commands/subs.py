@@ -1,25 +1,24 @@
 """`culver subs`: manages durable subscriptions, and sets of them, which share a filter with `?` in it."""
 
-import io
 import sys
 from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-import msgspec
 
 from culver.cli.client_calls import ask, json_line, json_option, list_all, one_line, scheme_option, url_option
-from culver.cli.failures import about_filter
+from culver.cli.failures import about_filter, warn
 from culver.cli.printable_text import printable
-from culver.client import Client, Mailbox, Rows, Subscription, as_table
-from culver.errors import InvalidRequest
+from culver.client import Client, Mailbox, Rows, Subscription
+from culver.errors import InvalidFilter, InvalidRequest, counted
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from culver.model.columns import Columns
+    from culver.model.language import Prepared
 
 # A set may have millions of members.
 _SET_SECONDS = 120.0
+_ROWS_SHOWN = 3
 
 _expires_in_option = click.option(
     "--expires-in",
@@ -137,6 +136,8 @@ def add(
 
     with about_filter(filter_text):
         subscription = ask(url, work)
+    for warning in subscription.warnings or ():
+        warn(warning.detail)
     if as_json:
         click.echo(json_line(subscription))
     else:
@@ -171,6 +172,12 @@ def remove(names: tuple[str, ...], url: str) -> None:
 @click.option(
     "--first", type=click.IntRange(0), metavar="N", help="Refuse unless the first row gets this number."
 )
+@click.option(
+    "--types",
+    metavar="TYPES",
+    help="The types of the columns of a CSV file, such as string,real, instead of those in its first line.",
+)
+@click.option("--dry-run", is_flag=True, help="Say what would be made, and make nothing; needs no site.")
 @url_option
 def load(
     name: str,
@@ -179,20 +186,40 @@ def load(
     expires_in: float | None,
     max_count: int | None,
     first: int | None,
+    types: str | None,
+    dry_run: bool,
     url: str,
 ) -> None:
     """Add one durable subscription for each row of a file.
 
-    The filter has ? in place of values, and each row fills them in. FILE is CSV (with a line of names),
-    Parquet, or NDJSON with an array of values a line; - reads NDJSON from standard input. Row 0 becomes
-    subscription NAME.0, and so on. If the set exists, the rows are added to it.
+    The filter has ? in place of values, and each row fills them in. FILE is CSV, Parquet, or NDJSON with an array
+    of values a line; - reads NDJSON from standard input. Row 0 becomes subscription NAME.0, and so on. If the set
+    exists, the rows are added to it.
+
+    The first line of CSV names the columns with their types: integer, real, string, boolean or timestamp. A type may
+    be left out where the filter requires one, as in x + 1 > ?. A preview on standard error shows the first rows.
 
     \b
     Examples:
-      culver subs load quotes 'symbol = ? AND close >= ?' rows.csv
+      printf 'symbol:string,close:real\\nACME,20.5\\n' > rows.csv
+      culver subs load quotes 'symbol = ? AND close >= ?' rows.csv --dry-run
       echo '["ACME", 20.5]' | culver subs load quotes 'symbol = ? AND close >= ?' -
     """
-    table = _read(file)
+    import pyarrow as pa
+
+    from culver.config import UNLIMITED_FILTERS
+    from culver.model.language import prepare, warnings_about
+
+    with about_filter(filter_text):
+        prepared = prepare(filter_text, UNLIMITED_FILTERS)
+    columns = _read(file, prepared, None if types is None else types.split(","))
+    for line in _preview(name, first, prepared, columns):
+        click.echo(line, err=not dry_run)
+    for _, detail in warnings_about(prepared.condition, None):
+        warn(detail)
+    if dry_run:
+        return
+    table = pa.table(list(columns), [str(place) for place in range(len(columns))])
     mailbox = None if max_count is None else Mailbox(max_count=max_count)
 
     async def work(client: Client) -> Rows:
@@ -209,8 +236,9 @@ def load(
 
     with about_filter(filter_text):
         rows = ask(url, work, _SET_SECONDS)
-    ids = f"{rows.id(0)} to {rows.id(rows.count - 1)}"
-    click.echo(f"{rows.count} subscriptions, {ids}, take effect from position {rows.since}")
+    ids = rows.id(0) if rows.count == 1 else f"{rows.id(0)} to {rows.id(rows.count - 1)}"
+    verb = "takes" if rows.count == 1 else "take"
+    click.echo(f"{counted(rows.count, 'subscription')}, {ids}, {verb} effect from position {rows.since}")
 
 
 @subs.command("sets")
@@ -244,14 +272,15 @@ def remove_set(name: str, url: str) -> None:
       culver subs remove-set quotes
     """
     count = ask(url, lambda client: client.delete_set(name), _SET_SECONDS)
-    click.echo(f"{name} is removed: {count} subscriptions")
+    click.echo(f"{name} is removed: {counted(count, 'subscription')}")
 
 
 def _describe(subscription: Subscription) -> str:
     mailbox = subscription.mailbox
     keeps = "nothing: it lives as long as its connection"
     if mailbox is not None:
-        keeps = f"at most {mailbox.max_count} events, {mailbox.max_bytes} bytes, {mailbox.max_age_seconds} s"
+        most = counted(mailbox.max_count or 0, "event")
+        keeps = f"at most {most}, {mailbox.max_bytes} bytes, {mailbox.max_age_seconds} s"
     rows: list[tuple[str, Any]] = [
         ("id", subscription.id),
         ("filter", one_line(subscription.filter)),
@@ -259,7 +288,7 @@ def _describe(subscription: Subscription) -> str:
         ("in effect since", f"position {subscription.since}"),
         ("created", _moment(subscription.created_at)),
         ("expires", _moment(subscription.expires_at) if subscription.expires_at else "never"),
-        ("pending", f"{subscription.pending} events"),
+        ("pending", counted(subscription.pending, "event")),
         ("keeps", keeps),
     ]
     if subscription.deliver is not None:
@@ -271,33 +300,36 @@ def _moment(moment: datetime) -> str:
     return moment.isoformat(sep=" ", timespec="seconds")
 
 
-def _read(file: str) -> "pa.Table":
-    """The rows of a file, or of standard input. Raises InvalidRequest."""
-    import pyarrow as pa
-    from pyarrow import csv, parquet
+def _read(file: str, prepared: "Prepared", types: list[str] | None) -> "Columns":
+    """The columns of the file. Where nothing says of which types they are, asks whoever sits at the terminal."""
+    from culver.cli.row_files import read_rows
 
     try:
-        if file == "-":
-            return _read_lines(sys.stdin.buffer.read())
-        path = Path(file)
-        if path.suffix == ".csv":
-            return csv.read_csv(path)
-        if path.suffix == ".parquet":
-            return parquet.read_table(path)
-        return _read_lines(path.read_bytes())
-    except OSError as exc:
-        raise InvalidRequest(f"cannot read {file}: {exc.strerror or exc}", field="file") from exc
-    except pa.ArrowInvalid as exc:
-        raise InvalidRequest(f"cannot read {file}: {exc}", field="file") from exc
+        return read_rows(file, prepared, types)
+    except InvalidRequest as exc:
+        suggestion = exc.details.get("suggestion")
+        if suggestion is None or not (sys.stdin.isatty() and sys.stderr.isatty()):
+            raise
+        click.echo(exc.message, err=True)
+        if not click.confirm(f"Load them as {','.join(suggestion)}?", err=True):
+            raise InvalidRequest("nothing was loaded", field="types") from exc
+        return read_rows(file, prepared, suggestion)
 
 
-def _read_lines(data: bytes) -> "pa.Table":
-    rows: list[list[Any]] = []
-    decoder = msgspec.json.Decoder(list[Any])
-    for number, line in enumerate(io.BytesIO(data), 1):
-        if line.strip():
-            try:
-                rows.append(decoder.decode(line))
-            except msgspec.DecodeError as exc:
-                raise InvalidRequest(f"line {number} is not an array of values: {exc}", field="file") from exc
-    return as_table(rows)
+def _preview(name: str, first: int | None, prepared: "Prepared", columns: "Columns") -> list[str]:
+    """Say what the rows become: how many subscriptions, and the filters of the first. Raises InvalidRequest for a
+    value among those that cannot stand where it would."""
+    from culver.model.columns import values_at
+
+    count = len(columns[0])
+    lines = [f"{counted(count, 'subscription')} in set {name}:"]
+    for row in range(min(count, _ROWS_SHOWN)):
+        label = f"row {row}" if first is None else f"{name}.{first + row}"
+        try:
+            text = prepared.bind(values_at(columns, row)).text
+        except InvalidFilter as exc:
+            raise InvalidRequest(f"row {row}: {exc.message}", field="rows") from exc
+        lines.append(f"  {label}  {one_line(text)}")
+    if count > _ROWS_SHOWN:
+        lines.append(f"  and {count - _ROWS_SHOWN} more")
+    return lines

@@ -6,7 +6,7 @@ from culver.errors import CulverError
 from culver.gateway.api.operations import Operations
 from culver.gateway.api.request_reader import prefixed
 from culver.gateway.gateway_context import compute, gateway_of
-from culver.gateway.routes.subscription_routes import parse_filter
+from culver.gateway.routes.subscription_routes import parse_filter, warnings_of
 from culver.messages import Clauses, FilterTest, FilterText, FilterTrial
 from culver.model import Event
 from culver.model.formats import event_from_object
@@ -31,7 +31,8 @@ async def test_filter(request: Request, body: FilterTrial) -> FilterTest:
 async def explain_filter(request: Request, body: FilterText) -> Clauses:
     """Show the clauses that a filter comes down to."""
     predicate = await parse_filter(gateway_of(request), body.filter)
-    return Clauses(clauses=await compute(_weight(predicate), _clause_texts, predicate))
+    clauses = await compute(_weight(predicate), _clause_texts, predicate)
+    return Clauses(clauses=clauses, warnings=warnings_of(predicate))
 
 
 def _judge(predicate: Predicate, event: Event) -> FilterTest:
@@ -41,6 +42,7 @@ def _judge(predicate: Predicate, event: Event) -> FilterTest:
         result=result,
         clause=matching_clause(predicate, event),
         clauses=_clause_texts(predicate),
+        warnings=warnings_of(predicate),
     )
 
 

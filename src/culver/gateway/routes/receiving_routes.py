@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
+from msgspec import UNSET, UnsetType
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -27,7 +28,12 @@ from culver.gateway.api.operations import Operations
 from culver.gateway.api.request_reader import check_delivery_id, offset_within
 from culver.gateway.gateway_context import Gateway, Interrupted, gateway_of
 from culver.gateway.problems import encode_problem, problem_document
-from culver.gateway.routes.subscription_routes import durable_registration, live_spec, open_live
+from culver.gateway.routes.subscription_routes import (
+    durable_registration,
+    live_spec,
+    open_live,
+    warnings_of,
+)
 from culver.messages import (
     Acknowledged,
     Acknowledgement,
@@ -36,6 +42,7 @@ from culver.messages import (
     StreamEnd,
     StreamQuery,
     StreamStart,
+    Warnings,
 )
 from culver.model import DELIVERY_ID
 from culver.registry import Registration
@@ -110,7 +117,7 @@ async def stream_filter(request: Request, query: StreamQuery) -> Response:
     last = request.headers.get(LAST_ID)
     after = check_delivery_id(last, LAST_ID)[1] if last else None
     spec = await live_spec(gateway, gateway.site.sessions.new_live_id(), query.filter, query.scheme)
-    return EventStream(gateway, await open_live(gateway.site, spec, after))
+    return EventStream(gateway, await open_live(gateway.site, spec, after), warnings_of(spec.predicate))
 
 
 @operations.add("GET /v1/subscriptions/{id}/stream", problems=(307, 409), **_STREAM)
@@ -212,16 +219,17 @@ class EventStream(SentEvents):
     """Sends what a session receives, until the subscription ends. Owns the session. A client that reads slowly makes
     it receive slowly: one batch is in memory at a time."""
 
-    def __init__(self, gateway: Gateway, session: Session) -> None:
+    def __init__(self, gateway: Gateway, session: Session, warnings: Warnings | UnsetType = UNSET) -> None:
         super().__init__(gateway)
         self._session = session
+        self._warnings = warnings
 
     async def close(self) -> None:
         await self._session.close()
 
     async def pump(self, send: Send) -> None:
         registration = self._session.registration
-        start = StreamStart(registration.id, registration.since)
+        start = StreamStart(registration.id, registration.since, self._warnings)
         await send_part(send, RETRY + sent_event("subscribed", encode(start)))
         limit, metrics = ReceiveLimit(), self.gateway.metrics
         while True:

@@ -11,12 +11,12 @@ import pyarrow as pa
 from starlette.datastructures import QueryParams
 from starlette.requests import Request
 
-from culver.errors import CulverError, InvalidFilter, InvalidRequest, TooLarge
+from culver.errors import CulverError, InvalidFilter, InvalidRequest, TooLarge, counted
 from culver.gateway.api.operations import JSON, NoParameters, Operations
 from culver.gateway.api.request_reader import media_type, read_body, read_body_as, read_query_as
 from culver.gateway.gateway_context import Gateway, compute, gateway_of
 from culver.gateway.routes.arrow_bodies import read_table
-from culver.gateway.routes.subscription_routes import lifetime_and_limits
+from culver.gateway.routes.subscription_routes import lifetime_and_limits, warning_messages
 from culver.matching import compiles_by_column
 from culver.messages import (
     AcceptedRows,
@@ -82,7 +82,10 @@ async def add_rows(request: Request) -> AcceptedRows:
         block = await gateway.site.subscriptions.add_block(spec)
     except (InvalidFilter, TooLarge) as exc:
         raise _located(exc, by_column) from exc
-    return AcceptedRows(block.name, block.first, block.count, block.since, next=block.first + block.count)
+    warnings = warning_messages(spec.prepared.condition, None)
+    return AcceptedRows(
+        block.name, block.first, block.count, block.since, warnings, next=block.first + block.count
+    )
 
 
 @operations.add("GET /v1/sets")
@@ -146,7 +149,8 @@ def _transposed(rows: Sequence[Sequence[Any]], parameters: int) -> list[Sequence
     for place, row in enumerate(rows):
         if len(row) != parameters:
             raise InvalidFilter(
-                f"rows[{place}] has {len(row)} values, and the filter has {parameters} parameters",
+                f"rows[{place}] has {counted(len(row), 'value')}, and the filter has "
+                + counted(parameters, "parameter"),
                 field=f"rows[{place}]",
                 row=place,
             )
@@ -159,7 +163,8 @@ def _check_shape(gateway: Gateway, prepared: Prepared, columns: Sequence[Any], b
         raise InvalidFilter("the filter has no parameter: put ? where the values go", field="filter")
     if len(columns) != parameters:
         raise InvalidFilter(
-            f"there are {len(columns)} columns, and the filter has {parameters} parameters",
+            f"the rows have {counted(len(columns), 'column')}, and the filter has "
+            + counted(parameters, "parameter"),
             field=_place(by_column),
         )
     counts = [len(column) for column in columns]
@@ -167,7 +172,8 @@ def _check_shape(gateway: Gateway, prepared: Prepared, columns: Sequence[Any], b
         place = next(place for place, count in enumerate(counts) if count != counts[0])
         column = _place(by_column, parameter=place + 1)
         raise InvalidRequest(
-            f"{column} has {counts[place]} values, and the first column has {counts[0]}", field=column
+            f"{column} has {counted(counts[place], 'value')}, and the first column has {counts[0]}",
+            field=column,
         )
     _check_count(gateway, prepared, counts[0])
 

@@ -22,6 +22,7 @@ from culver.messages import (
     CreatedSubscription,
     CreatedSubscriptions,
     DeliveryTarget,
+    FilterWarning,
     Mailbox,
     NewSubscription,
     NewSubscriptions,
@@ -29,9 +30,10 @@ from culver.messages import (
     Replacement,
     Subscription,
     SubscriptionPage,
+    Warnings,
 )
 from culver.model import COLUMNAR
-from culver.model.language import Predicate, parse
+from culver.model.language import Clause, Condition, Predicate, parse, warnings_about
 from culver.plugins import EXACT_FILTERS
 from culver.registry import Registration, SubscriptionSpec, check_id
 from culver.roles import Session, Site, no_channel_service
@@ -66,7 +68,8 @@ async def create_subscription(request: Request, body: NewSubscription | NewSubsc
     (registration,) = await gateway.site.subscriptions.add([spec])
     location = {"Location": f"/v1/subscriptions/{quote(registration.id)}"}
     (sites,) = await _sites(gateway, [registration], [body])
-    return Response(encode(_subscription(gateway, registration, 0, sites)), 201, location, JSON)
+    made = _subscription(gateway, registration, 0, sites, warnings_of(spec.predicate))
+    return Response(encode(made), 201, location, JSON)
 
 
 @operations.add("GET /v1/subscriptions")
@@ -89,7 +92,7 @@ async def read_subscription(request: Request) -> Subscription:
     gateway = gateway_of(request)
     registration = await gateway.site.subscriptions.get(request.path_params["id"])
     (sites,) = await _sites(gateway, [registration])
-    return await _with_pending(gateway, registration, sites)
+    return await _with_pending(gateway, registration, sites, UNSET)
 
 
 @operations.add("PUT /v1/subscriptions/{id}", problems=(409,))
@@ -104,7 +107,7 @@ async def replace_subscription(request: Request, body: Replacement) -> Subscript
     spec = SubscriptionSpec(await parse_filter(gateway, body.filter), **options)
     registration = await gateway.site.subscriptions.replace(spec)
     (sites,) = await _sites(gateway, [registration], [body])
-    return await _with_pending(gateway, registration, sites)
+    return await _with_pending(gateway, registration, sites, warnings_of(spec.predicate))
 
 
 @operations.add("DELETE /v1/subscriptions/{id}", status=204, answer=None, result="Ended")
@@ -134,6 +137,15 @@ def check_durable(registration: Registration) -> Registration:
 async def parse_filter(gateway: Gateway, text: str) -> Predicate:
     """The predicate of a filter's text. Raises InvalidFilter with the field `filter`."""
     return await compute(len(text) * _PARSE_WEIGHT, _parse, gateway, text)
+
+
+def warnings_of(predicate: Predicate) -> Warnings | UnsetType:
+    return warning_messages(predicate.condition, predicate.clauses)
+
+
+def warning_messages(condition: Condition, clauses: tuple[Clause, ...] | None) -> Warnings | UnsetType:
+    """The doubts about a filter as answers have them; UNSET, which answers leave out, where there are none."""
+    return [FilterWarning(*each) for each in warnings_about(condition, clauses)] or UNSET
 
 
 async def live_spec(gateway: Gateway, subscription: str, text: str, scheme: str | None) -> SubscriptionSpec:
@@ -210,7 +222,11 @@ def _spec_options(gateway: Gateway, body: Replacement) -> dict[str, Any]:
 
 
 def _subscription(
-    gateway: Gateway, registration: Registration, pending: int, sites: Sites = UNSET
+    gateway: Gateway,
+    registration: Registration,
+    pending: int,
+    sites: Sites = UNSET,
+    warnings: Warnings | UnsetType = UNSET,
 ) -> Subscription:
     mailbox, limits = None, gateway.settings.delivery
     if registration.durable:
@@ -232,6 +248,7 @@ def _subscription(
         pending=pending,
         deliver=None if registration.channel is None else DeliveryTarget(channel=registration.channel),
         sites=sites,
+        warnings=warnings,
     )
 
 
@@ -241,9 +258,11 @@ def timestamp_text(microseconds: int) -> Any:
     return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
-async def _with_pending(gateway: Gateway, registration: Registration, sites: Sites) -> Subscription:
+async def _with_pending(
+    gateway: Gateway, registration: Registration, sites: Sites, warnings: Warnings | UnsetType
+) -> Subscription:
     (pending,) = await gateway.site.sessions.pending([registration])
-    return _subscription(gateway, registration, pending, sites)
+    return _subscription(gateway, registration, pending, sites, warnings)
 
 
 async def _sites(
@@ -271,18 +290,20 @@ async def _create_all(gateway: Gateway, body: list[NewSubscription]) -> CreatedS
             f"at most {limit} subscriptions fit one request; send several", field="body", limit=limit
         )
     # Weighed together: many small filters take as long as one huge one.
-    specs = await compute(len(body) * 256, _specs, gateway, body)
+    specs, warnings = await compute(len(body) * 256, _specs, gateway, body)
     registrations = await gateway.site.subscriptions.add(specs)
     sites = await _sites(gateway, registrations, body)
     return CreatedSubscriptions(
         subscriptions=[
-            CreatedSubscription(id=each.id, since=each.since, sites=known)
-            for each, known in zip(registrations, sites, strict=True)
+            CreatedSubscription(id=each.id, since=each.since, sites=known, warnings=doubts)
+            for each, known, doubts in zip(registrations, sites, warnings, strict=True)
         ]
     )
 
 
-def _specs(gateway: Gateway, body: list[NewSubscription]) -> list[SubscriptionSpec]:
+def _specs(
+    gateway: Gateway, body: list[NewSubscription]
+) -> tuple[list[SubscriptionSpec], list[Warnings | UnsetType]]:
     specs: list[SubscriptionSpec] = []
     for index, each in enumerate(body):
         try:
@@ -290,7 +311,7 @@ def _specs(gateway: Gateway, body: list[NewSubscription]) -> list[SubscriptionSp
             specs.append(SubscriptionSpec(_parse(gateway, each.filter), **options))
         except CulverError as exc:
             raise prefixed(exc, f"[{index}]") from exc
-    return specs
+    return specs, [warnings_of(spec.predicate) for spec in specs]
 
 
 def _parse(gateway: Gateway, text: str) -> Predicate:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from msgspec import UNSET, UnsetType
 from starlette.requests import HTTPConnection
 from starlette.websockets import WebSocket
 
@@ -31,7 +32,7 @@ from culver.gateway.gateway_context import (
     gateway_of,
 )
 from culver.gateway.problems import encode_problem, problem_document
-from culver.gateway.routes.subscription_routes import check_durable, live_spec, open_live
+from culver.gateway.routes.subscription_routes import check_durable, live_spec, open_live, warnings_of
 from culver.gateway.websocket.channel_attachments import ChannelAttachments
 from culver.gateway.websocket.client_messages import read_message, read_quickly
 from culver.gateway.websocket.text_sockets import Disconnected, Outbox, TextSocket, Window, accept_texts
@@ -56,6 +57,7 @@ from culver.messages import (
     ServerMessage,
     Subscribe,
     Subscribed,
+    Warnings,
 )
 from culver.model import Event
 from culver.roles import Session
@@ -303,7 +305,12 @@ class _Connection:
     async def _subscribe(self, message: Subscribe, reference: Reference) -> None:
         subscription = self._gateway.site.sessions.new_live_id()
         spec = await live_spec(self._gateway, subscription, message.filter, message.scheme)
-        await self._open(subscription, reference, lambda: open_live(self._gateway.site, spec, message.after))
+        await self._open(
+            subscription,
+            reference,
+            lambda: open_live(self._gateway.site, spec, message.after),
+            warnings_of(spec.predicate),
+        )
 
     async def _attach(self, message: Attach, reference: Reference) -> None:
         subscription = check_subscription_id(message.subscription, "subscription")
@@ -332,7 +339,11 @@ class _Connection:
         await self._send(Detached(ref=reference, subscription=message.subscription))
 
     async def _open(
-        self, subscription: str, reference: Reference, open_session: Callable[[], Awaitable[Session]]
+        self,
+        subscription: str,
+        reference: Reference,
+        open_session: Callable[[], Awaitable[Session]],
+        warnings: Warnings | UnsetType = UNSET,
     ) -> None:
         if subscription in self._attachments:
             raise Conflict(
@@ -347,7 +358,7 @@ class _Connection:
         except BaseException:
             self._attachments.pop(subscription, None)
             raise
-        await self._send(Subscribed(subscription, session.registration.since, ref=reference))
+        await self._send(Subscribed(subscription, session.registration.since, warnings, ref=reference))
         attachment.pump = self._start(self._pump(subscription, session))
 
     def _attached(self, subscription: str, field: str) -> tuple[Session, asyncio.Task[None]]:

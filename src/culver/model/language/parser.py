@@ -387,7 +387,10 @@ def _compared(operator: Operator, left: _Built, right: _Built, position: int) ->
 def _folded(sign: Any, left: Literal, right: Literal) -> Literal:
     result = calculate(sign.value, left.value, right.value)
     if result is None:
-        raise _Refusal(sign.start_pos, "the result is not a finite number", "arithmetic with a finite result")
+        what = "the result is not a finite number: it is too large for a 64-bit real"
+        if sign.value in ("/", "%") and right.value == 0:
+            what = "a division by zero has no result"
+        raise _Refusal(sign.start_pos, what, "arithmetic with a finite result")
     return Literal(result if result else abs(result))  # no negative zero
 
 

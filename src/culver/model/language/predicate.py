@@ -60,7 +60,7 @@ class Parameter(msgspec.Struct, frozen=True):
 
 
 class Arithmetic(msgspec.Struct, frozen=True):
-    """`operator` is one of + - * /. Unary minus is 0 - operand, folded where the operand is a literal."""
+    """`operator` is one of + - * / %. Unary minus is 0 - operand, folded where the operand is a literal."""
 
     operator: str
     left: "Operand"
@@ -206,11 +206,25 @@ COMPARE: dict[Operator, Callable[[Any, Any], Any]] = {
     Operator.GREATER: operator.gt,
     Operator.GREATER_OR_EQUAL: operator.ge,
 }
+
+
+def _remainder(left: int | float, right: int | float) -> int | float:
+    """What is left of `left` when `right` is taken from it a whole number of times. It has the sign of `left`, as in
+    SQL, C and Java."""
+    if right == 0:
+        raise ZeroDivisionError
+    if isinstance(left, float) or isinstance(right, float):
+        return math.fmod(left, right)
+    rest = abs(left) % abs(right)
+    return -rest if left < 0 else rest
+
+
 CALCULATE: dict[str, Callable[[Any, Any], Any]] = {
     "+": operator.add,
     "-": operator.sub,
     "*": operator.mul,
     "/": operator.truediv,
+    "%": _remainder,
 }
 _parts_of = lru_cache(maxsize=1024)(parse_pattern)
 

@@ -7,22 +7,25 @@ A `?` stands for a value, never for a piece of text, so nothing in a value can c
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from culver.config import FilterSettings
-from culver.errors import InvalidFilter
+from culver.errors import InvalidFilter, counted
 from culver.model.language.normalisation import clauses_of
 from culver.model.language.parser import check_length, parse_template
 from culver.model.language.predicate import (
     And,
     Arithmetic,
+    Attribute,
     Comparison,
     Condition,
     In,
+    Like,
     Literal,
     Not,
+    Operand,
     Operator,
     Or,
     Parameter,
@@ -57,7 +60,8 @@ class Prepared:
         if len(values) != len(self.positions):
             first = min(len(values), len(self.positions))
             what = "has no value" if len(values) == first else "is not in the filter"
-            raise _refusal(first, f"{what}: {len(values)} values for {len(self.positions)} parameters")
+            given, wanted = counted(len(values), "value"), counted(len(self.positions), "parameter")
+            raise _refusal(first, f"{what}: {given} for {wanted}")
         checked = [_checked(number, value) for number, value in enumerate(values)]
         for pair in self.pairs:
             _check_pair(pair, checked)
@@ -69,6 +73,22 @@ class Prepared:
     def written(self, values: Sequence[Scalar]) -> str:
         """The text with these values written in; `bind` has accepted them before."""
         return self._written([_checked(number, value) for number, value in enumerate(values)])
+
+    def domains(self) -> list[Domain | None]:
+        """What the filter says about each parameter's values: they are compared with arithmetic, or with an attribute
+        that the filter tests against literals of one domain elsewhere. None where it says nothing."""
+        attributes: dict[str, set[Domain]] = {}
+        operands: dict[int, Operand] = {}
+        _gather(self.condition, attributes, operands)
+        found: list[Domain | None] = []
+        for number in range(self.parameters):
+            operand = operands[number]
+            if isinstance(operand, Attribute):
+                known = attributes.get(operand.name, set())
+                found.append(next(iter(known)) if len(known) == 1 else None)
+            else:
+                found.append(Domain.NUMBER)
+        return found
 
     def _written(self, values: list[Scalar]) -> str:
         pieces: list[str] = []
@@ -118,6 +138,46 @@ def _filled(condition: Condition, values: list[Scalar]) -> Condition:
 def _value_of(value: Any, values: list[Scalar]) -> Scalar:
     result: Scalar = values[value.number] if isinstance(value, Parameter) else value
     return result
+
+
+# --- what a filter says about its parameters ---------------------------------------------------------------
+
+
+def _gather(condition: Condition, attributes: dict[str, set[Domain]], operands: dict[int, Operand]) -> None:
+    """Collect the domains of the literals that attributes meet, and the operands that parameters meet."""
+
+    def note(left: Operand, value: Any) -> None:
+        if isinstance(value, Parameter):
+            operands[value.number] = left
+        elif isinstance(left, Attribute):
+            attributes.setdefault(left.name, set()).add(domain_of(value))
+
+    match condition:
+        case And(conditions) | Or(conditions):
+            for each in conditions:
+                _gather(each, attributes, operands)
+        case Not(inner):
+            _gather(inner, attributes, operands)
+        case In(attribute, listed):
+            for value in listed:
+                note(attribute, value)
+        case Like(attribute):
+            note(attribute, "")
+        case Comparison(_, left, right):
+            for operand in (left, right):
+                for name in _calculated(operand):
+                    attributes.setdefault(name, set()).add(Domain.NUMBER)
+            if isinstance(right, Literal):
+                note(left, right.value)
+
+
+def _calculated(operand: Operand) -> Iterator[str]:
+    """The attributes that arithmetic works on."""
+    if isinstance(operand, Arithmetic):
+        for each in (operand.left, operand.right):
+            if isinstance(each, Attribute):
+                yield each.name
+            yield from _calculated(each)
 
 
 # --- checks ---------------------------------------------------------------------------------------------

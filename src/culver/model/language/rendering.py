@@ -27,7 +27,7 @@ RESERVED_WORDS = frozenset(
 _PLAIN_NAME = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*(\.[A-Za-z_$][A-Za-z0-9_$]*)*")
 
 _SUM, _PRODUCT, _SIGNED, _ATOM = range(4)
-_PRECEDENCE = {"+": _SUM, "-": _SUM, "*": _PRODUCT, "/": _PRODUCT}
+_PRECEDENCE = {"+": _SUM, "-": _SUM, "*": _PRODUCT, "/": _PRODUCT, "%": _PRODUCT}
 
 
 def clause_text(clause: Clause) -> str:

@@ -25,7 +25,7 @@ from typing import Self
 import msgspec
 
 from culver.disk import write_whole
-from culver.errors import Conflict, InvalidConfiguration, Unavailable
+from culver.errors import Conflict, InvalidConfiguration, Unavailable, counted
 from culver.pipeline.spark import java
 
 HOST = "127.0.0.1"
@@ -143,7 +143,7 @@ class StandaloneCluster:
             progress("starting the Master")
             state = self._start(state, "master")
             self._wait_for(state.processes[-1])
-            progress(f"starting {workers} Workers")
+            progress(f"starting {counted(workers, 'Worker')}")
             for number in range(1, workers + 1):
                 state = self._start(state, f"worker-{number}")
             for process in state.processes[1:]:

@@ -1,6 +1,10 @@
 """The reference's own corners; its broad meaning is tested by the specification's examples."""
 
+import math
+from fractions import Fraction
+
 import pytest
+from hypothesis import given, settings, strategies as st
 
 from culver.model.event import Event
 from culver.model.language.parser import parse
@@ -149,3 +153,23 @@ def test_matching_clause_is_the_first_that_holds() -> None:
 def test_deepest_allowed_filter_is_evaluated() -> None:
     predicate = parse("NOT (b OR a AND " * 32 + "a" + ")" * 32)
     assert evaluate(predicate.condition, event(a=True, b=False)) is True
+
+
+numbers = st.integers(-(2**70), 2**70) | st.integers(-9, 9) | st.floats(-1e30, 1e30)
+
+
+@settings(max_examples=400, deadline=None, derandomize=True)
+@given(numbers, numbers)
+def test_remainder_is_what_whole_divisions_leave_with_the_sign_of_the_left_side(
+    left: int | float, right: int | float
+) -> None:
+    found = calculate("%", left, right)
+    if right == 0:
+        assert found is None
+        return
+    if isinstance(left, float) or isinstance(right, float):
+        left, right = float(left), float(right)
+    exact = Fraction(left) - Fraction(right) * math.trunc(Fraction(left) / Fraction(right))
+    assert found is not None
+    assert Fraction(found) == exact
+    assert type(found) is type(left)

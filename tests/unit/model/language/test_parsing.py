@@ -138,6 +138,8 @@ MISTAKES = [
     ("a IN (1, 9223372036854775808)", 9, "64 bits"),
     ("a = " + "9" * 5000, 4, "64 bits"),
     ("a = 1e308 * 10", 10, "finite"),
+    ("a = 0 / 0", 6, "division by zero"),
+    ("a = 5 % (1 - 1)", 6, "division by zero"),
     ("a = TIMESTAMP '2026-02-30T00:00:00Z'", 14, "day"),
     ("a = TIMESTAMP 'now'", 14, "RFC 3339"),
     ("a = '\ud800'", 5, "surrogate"),

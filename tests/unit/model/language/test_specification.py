@@ -9,6 +9,7 @@ import pytest
 from culver.config import EventSettings, FilterSettings
 from culver.errors import InvalidFilter
 from culver.model.formats import parse_event
+from culver.model.language.filter_warnings import warnings_about
 from culver.model.language.parser import DEEPEST, parse
 from culver.model.language.predicate import (
     And,
@@ -56,13 +57,14 @@ TRUTH = rows_under("`c`", "`d`", "`NOT c`", "`c AND d`", "`c OR d`")
 BOUND = rows_under("prepared", "values", "filter")
 UNBOUND = rows_under("prepared", "values", "parameter")
 LIMITS = rows_under("setting", "default", "bounds")
+DOUBTS = rows_under("filter", "warning")
 
 
 def test_all_tables_of_the_specification_are_found() -> None:
-    found = [len(table) for table in (EXAMPLES, EXPANSIONS, MISTAKES, TRUTH, BOUND, UNBOUND, LIMITS)]
-    assert [low <= count for low, count in zip((80, 14, 22, 6, 4, 7, 5), found, strict=True)] == [True] * 7, (
-        found
-    )
+    found = [len(table) for table in (EXAMPLES, EXPANSIONS, MISTAKES, TRUTH, BOUND, UNBOUND, LIMITS, DOUBTS)]
+    assert [low <= count for low, count in zip((80, 14, 22, 6, 4, 7, 5, 5), found, strict=True)] == [
+        True
+    ] * 8, found
 
 
 @pytest.mark.parametrize(("text", "document", "result"), EXAMPLES)
@@ -71,6 +73,13 @@ def test_example_gives_the_result_that_the_specification_says(text: str, documen
     event = parse_event(code(document).encode(), EventSettings())
     assert evaluate(predicate.condition, event) is RESULTS[result]
     assert (matching_clause(predicate, event) is not None) is (result == "true")
+
+
+@pytest.mark.parametrize(("text", "warning"), DOUBTS)
+def test_example_raises_the_doubt_that_the_specification_says(text: str, warning: str) -> None:
+    predicate = parse(code(text))
+    found = [name for name, _ in warnings_about(predicate.condition, predicate.clauses)]
+    assert found == ([] if warning == "none" else [code(warning)])
 
 
 @pytest.mark.parametrize(("text", "clauses"), EXPANSIONS)

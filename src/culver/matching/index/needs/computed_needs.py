@@ -138,13 +138,20 @@ class _Numbers:
 def _calculate(sign: str, left: _Computed, right: _Computed) -> _Computed:
     known = _both(left[1], right[1])
     if sign != "/" and left[2] is not None and right[2] is not None:
+        if sign == "%":
+            if max(left[2], right[2]) >= 2**63:
+                raise _InexactError
+            divisible = right[0] != 0
+            # NumPy's fmod, unlike its %, has the sign of the left side.
+            rest = np.fmod(left[0], np.where(divisible, right[0], 1))
+            return rest, _both(known, divisible), min(left[2], right[2])
         bound = left[2] * right[2] if sign == "*" else left[2] + right[2]
         if bound >= 2**63:
             raise _InexactError
         return CALCULATE[sign](left[0], right[0]), known, bound
     first, second = _real(left)[0], _real(right)[0]
     with np.errstate(all="ignore"):
-        result = first / second if sign == "/" else CALCULATE[sign](first, second)
+        result = np.fmod(first, second) if sign == "%" else CALCULATE[sign](first, second)
     return result, _both(known, np.isfinite(result)), None
 
 
