@@ -17,6 +17,22 @@ def sync_directory(directory: Path) -> None:
         os.close(descriptor)
 
 
+def make_directory(directory: Path) -> None:
+    """Make a directory and its missing parents, so that a power cut cannot take it away. That also holds for one that
+    an earlier process made without living to sync it. Raises OSError."""
+    missing = [directory]
+    while not missing[-1].parent.is_dir():
+        missing.append(missing[-1].parent)
+    for each in reversed(missing):
+        existed = each.is_dir()
+        each.mkdir(exist_ok=True)
+        try:
+            sync_directory(each.parent)
+        except PermissionError:
+            if not existed:  # else somebody else made it, in a directory that is not ours to read
+                raise
+
+
 @contextlib.contextmanager
 def whole_file(path: Path, *, durable: bool) -> Iterator[FileIO]:
     """A file to write, which appears at `path` when the context ends: a reader sees all of it or none, and what was

@@ -18,7 +18,7 @@ import sqlite3
 import tempfile
 from pathlib import Path
 
-from culver.disk import sync_directory
+from culver.disk import make_directory, sync_directory
 from culver.errors import CulverError, InvalidRequest, StorageCorrupt, StorageError, StorageFull
 
 _APPLICATION = 0x43554C56  # "CULV"
@@ -103,7 +103,7 @@ def open_database(path: Path) -> sqlite3.Connection:
     Raises StorageCorrupt, StorageFull or StorageError."""
     connection: sqlite3.Connection | None = None
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_directory(path.parent)
         # The registry begins transactions itself, and its lock keeps threads apart.
         connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         connection.execute("PRAGMA journal_mode = WAL")

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
+from culver.disk import make_directory
 from culver.errors import Conflict, InvalidConfiguration
 
 _PATIENCE_SECONDS = 15.0
@@ -24,7 +25,7 @@ _LOOK_SECONDS = 0.02
 def site_lock(data_dir: Path) -> Iterator[None]:
     """Hold the data directory for this process alone. Raises Conflict if another process has it."""
     try:
-        data_dir.mkdir(parents=True, exist_ok=True)
+        make_directory(data_dir)
         lock = (data_dir / "lock").open("a")
     except OSError as exc:
         message = f"cannot use {data_dir} as data directory: {exc.strerror}"
