@@ -74,6 +74,10 @@ class MemoryLog:
     def next_offset(self) -> int:
         return self._events.next_offset
 
+    @property
+    def refusal(self) -> str | None:
+        return None if self._open else f"the log {self.address} is closed"
+
     def read(self, start: int, end: int) -> Iterator[tuple[int, pa.RecordBatch]]:
         return self._events.read(start, min(end, self.next_offset))
 

@@ -136,6 +136,10 @@ class PublicationLog(ReadableLog, Protocol):
     def address(self) -> str:
         """The address that opens a reader of this log, in any process of the site."""
 
+    @property
+    def refusal(self) -> str | None:
+        """Why the log takes no events until it is opened again, in a sentence; None while it takes them."""
+
     def committer(self, observer: CommitObserver, clock_us: Callable[[], int]) -> Committer:
         """The publishing end for the running loop, one at a time. `clock_us` tells when events are received."""
 

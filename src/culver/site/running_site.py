@@ -168,12 +168,13 @@ class SiteObserver:
     @property
     def ready(self) -> bool:
         parts = self._parts
-        return parts.engine.ready and parts.catalogue.trouble is None and parts.group.started
+        troubles = (parts.log.refusal, parts.catalogue.trouble)
+        return parts.engine.ready and parts.group.started and not any(troubles)
 
     @property
     def _state(self) -> str:
         parts = self._parts
-        return parts.catalogue.trouble or parts.group.trouble or parts.engine.state
+        return parts.log.refusal or parts.catalogue.trouble or parts.group.trouble or parts.engine.state
 
     def status(self) -> dict[str, Any]:
         parts = self._parts

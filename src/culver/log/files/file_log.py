@@ -14,7 +14,7 @@ from typing import Self
 import pyarrow as pa
 
 from culver.config import LogSettings
-from culver.disk import sync_directory
+from culver.disk import make_directory, sync_directory
 from culver.errors import NotFound, StorageCorrupt, StorageError, TooLarge
 from culver.log.files.disk_thread import PREALLOCATED_BYTES, StagedWrite, WriteFailure
 from culver.log.files.file_log_reader import FileLogReader, directory_of
@@ -105,6 +105,10 @@ class FileLog:
     @property
     def address(self) -> str:
         return self._directory.absolute().as_uri()
+
+    @property
+    def refusal(self) -> str | None:
+        return self._refusal
 
     def committer(self, observer: CommitObserver, clock_us: Callable[[], int]) -> GroupCommitter:
         return GroupCommitter(self, self._settings, observer, clock_us)
@@ -338,9 +342,7 @@ class FileLog:
 def _lock_directory(directory: Path) -> int:
     """Make the directory and lock it; returns the descriptor that holds the lock."""
     try:
-        if not directory.is_dir():
-            directory.mkdir(parents=True, exist_ok=True)
-            sync_directory(directory.parent)
+        make_directory(directory)
         descriptor = os.open(directory, os.O_RDONLY)
     except OSError as exc:
         raise storage_error(exc, f"making the log directory {directory}") from exc
