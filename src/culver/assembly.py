@@ -134,7 +134,7 @@ async def _run_gateway(half: socket.socket, listener: socket.socket) -> int:
         follower.follow(hub, followed, log, await asyncio.to_thread(_registrations, welcome))
         channels = channels_of(settings, hub, welcome.identity)
         await stack.enter_async_context(channels.running())
-        site = RemoteSite(settings, welcome.share, welcome.ports, follower.peer, hub, channels)
+        site = RemoteSite(settings, welcome.share, welcome.ports, follower.peer, hub, channels, log)
         return await follower.serve(site, listener)
 
 

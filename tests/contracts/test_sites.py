@@ -77,7 +77,7 @@ async def remote_site(settings: Settings) -> AsyncIterator[Site]:
             hub = site._parts.hub
             channels = channels_of(settings, hub, site._parts.identity)
             async with channels.running():
-                yield RemoteSite(settings, Share(), [0], there, hub, channels)
+                yield RemoteSite(settings, Share(), [0], there, hub, channels, site._parts.log)
         finally:
             there.close()
             await asyncio.gather(here.lost.wait(), there.lost.wait())

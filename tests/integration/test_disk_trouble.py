@@ -9,13 +9,14 @@ import httpx
 import pytest
 
 from culver.config import PipelineSettings, Settings
+from culver.delivery import Delivery, DeliveryGap
 from culver.errors import StorageError
 from culver.gateway import create_app
 from culver.log.files.disk_thread import DiskThread, StagedWrite, WriteFailure
 from culver.model.language import parse
 from culver.registry import SubscriptionSpec
 from culver.site import RunningSite
-from support.logs import event
+from support.logs import event, last_segment
 from support.scenes import delivered, run
 
 
@@ -109,3 +110,36 @@ def test_a_directory_whose_maker_was_cut_off_is_synced_by_the_next_process(
         assert not syncs.forgettable
 
     run(settings_for(tmp_path), scene)
+
+
+def test_a_damaged_batch_is_an_exact_gap_and_the_site_serves_the_rest(tmp_path: Path) -> None:
+    async def publish(site: RunningSite) -> None:
+        await site.subscriptions.add([SubscriptionSpec(parse("n <> 122"), id="most")])
+        for first in range(0, 240, 10):
+            await site.publications.publish([event(n) for n in range(first, first + 10)])
+        await delivered(site)
+
+    run(settings_for(tmp_path), publish)
+    segment = last_segment(tmp_path / "log")
+    content = bytearray(segment.read_bytes())
+    content[content.index(b'{"n": 125}')] ^= 1
+    segment.write_bytes(content)
+
+    async def damaged(site: RunningSite) -> None:
+        session = await site.sessions.open(await site.subscriptions.get("most"))
+        items: list[Delivery | DeliveryGap] = []
+        while some := await session.receive(500, 0):
+            items += some
+        await session.close()
+        gap = DeliveryGap("most", 120, 130, 9, "unavailable")
+        assert [item for item in items if isinstance(item, DeliveryGap)] == [gap]
+        offsets = [item.offset for item in items if isinstance(item, Delivery)]
+        assert offsets == [n for n in range(240) if not 120 <= n < 130]
+        async with client_of(site) as http:
+            answer = await http.get("/readyz")
+        assert answer.status_code == 200, "the site serves all that can be read"
+        [damage] = answer.json()["log_damage"]
+        assert (damage["path"], damage["start"], damage["end"]) == (str(segment), 120, 130)
+        assert (await site.publications.publish([event(240)])).first_offset == 240
+
+    run(settings_for(tmp_path), damaged)

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from culver.config import LogSettings
 from culver.errors import NotFound, StorageCorrupt, StorageError, Unavailable
-from culver.log import CommitObserver, CommitReceipt
+from culver.log import CommitObserver, CommitReceipt, DamagedEvents
 from culver.model import Event
 from culver.model.columns import encode, received_times
 
@@ -22,6 +22,7 @@ class MemoryLogReader:
         self.batches: tuple[tuple[int, pa.RecordBatch], ...] = ()
         self.first_offset = 0
         self.next_offset = 0
+        self.damage: Sequence[DamagedEvents] = ()
 
     def read(self, start: int, end: int) -> Iterator[tuple[int, pa.RecordBatch]]:
         if start >= end:
@@ -73,6 +74,10 @@ class MemoryLog:
     @property
     def next_offset(self) -> int:
         return self._events.next_offset
+
+    @property
+    def damage(self) -> Sequence[DamagedEvents]:
+        return self._events.damage
 
     @property
     def refusal(self) -> str | None:

@@ -38,8 +38,21 @@ class CommitReceipt(NamedTuple):
     next_offset: int
 
 
+class DamagedEvents(NamedTuple):
+    """Events that cannot be read, with offsets in `[start, end)`: the file is damaged at the byte `position`."""
+
+    path: str
+    position: int
+    start: int
+    end: int
+
+
 class EventSource(Protocol):
     """Reads events by offset. Safe to call from several threads."""
+
+    @property
+    def damage(self) -> Sequence[DamagedEvents]:
+        """The damage that this process has come across and that is not trimmed yet, ascending."""
 
     @property
     def first_offset(self) -> int:
@@ -48,7 +61,8 @@ class EventSource(Protocol):
     def read(self, start: int, end: int) -> Iterator[tuple[int, pa.RecordBatch]]:
         """The events of `[start, end)` as (offset of the first row, batch), in order, cut to the range.
 
-        Raises NotFound where `start` is trimmed, StorageCorrupt where events are damaged or missing."""
+        Raises NotFound where `start` is trimmed, StorageCorrupt where events are damaged or missing. Where its
+        `details` hold `end`, events can be read again from that offset on."""
 
 
 class LogReader(EventSource, Protocol):
@@ -81,6 +95,10 @@ class FollowedLog:
     @property
     def first_offset(self) -> int:
         return self._reader.first_offset
+
+    @property
+    def damage(self) -> Sequence[DamagedEvents]:
+        return self._reader.damage
 
     def extend(self, next_offset: int) -> None:
         """The writer has announced that everything below is durable."""

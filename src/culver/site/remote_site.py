@@ -17,7 +17,7 @@ from typing import Any, cast
 from culver.config import Settings
 from culver.control import SiteObservation, Slices, SlicesView
 from culver.delivery import Hub, Share
-from culver.log import CommitReceipt
+from culver.log import CommitReceipt, ReadableLog
 from culver.messages import OverlayStatus
 from culver.model import Event
 from culver.registry import Registration, SubscriptionSpec
@@ -80,10 +80,11 @@ class RemoteOverlay(ForwardedRole):
 
 
 class RemoteObservation:
-    """Tells what the site told at the last refresh."""
+    """Tells what the site told at the last refresh, and the damage that this process has found in the log."""
 
-    def __init__(self, peer: Peer, slices: RemoteSlices, overlay: RemoteOverlay) -> None:
+    def __init__(self, peer: Peer, slices: RemoteSlices, overlay: RemoteOverlay, log: ReadableLog) -> None:
         self._peer = peer
+        self._log = log
         self._slices = slices
         self._overlay = overlay
         self._status: dict[str, Any] = {"ready": False}
@@ -98,7 +99,9 @@ class RemoteObservation:
         return bool(self._status["ready"])
 
     def status(self) -> dict[str, Any]:
-        return self._status
+        told = self._status.get("log_damage", [])
+        found = [each._asdict() for each in self._log.damage]
+        return {**self._status, "log_damage": told + [each for each in found if each not in told]}
 
     def observe(self) -> SiteObservation:
         assert self._seen is not None, "refresh first"
@@ -117,6 +120,7 @@ class RemoteSite:
         peer: Peer,
         hub: Hub,
         channels: SiteChannels,
+        log: ReadableLog,
     ) -> None:
         self.settings = settings
         self.channels = channels
@@ -128,7 +132,7 @@ class RemoteSite:
         slices, overlay = RemoteSlices("slices", peer), RemoteOverlay("overlay", peer)
         self.slices = cast(Slices, slices)
         self.overlay = cast(WideArea, overlay)
-        self.observation = RemoteObservation(peer, slices, overlay)
+        self.observation = RemoteObservation(peer, slices, overlay, log)
 
 
 class ServedSite:

@@ -187,6 +187,7 @@ class SiteObserver:
             "delivered_offset": parts.group.frontier(parts.hub.frontier),
             "subscriptions": self.subscriptions,
             "index_version": parts.index.registry_version,
+            "log_damage": [each._asdict() for each in parts.log.damage],
         }
 
     def observe(self) -> SiteObservation:

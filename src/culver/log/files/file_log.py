@@ -34,7 +34,7 @@ from culver.log.files.log_segment import (
     segment_name,
     storage_error,
 )
-from culver.log.publication_log import CommitObserver
+from culver.log.publication_log import CommitObserver, DamagedEvents
 from culver.model.columns import Packed, received_times, serialise
 
 _logger = logging.getLogger("culver.log")
@@ -103,6 +103,10 @@ class FileLog:
         return self._firsts[0]
 
     @property
+    def damage(self) -> Sequence[DamagedEvents]:
+        return self._reader.damage
+
+    @property
     def address(self) -> str:
         return self._directory.absolute().as_uri()
 
@@ -111,6 +115,8 @@ class FileLog:
         return self._refusal
 
     def committer(self, observer: CommitObserver, clock_us: Callable[[], int]) -> GroupCommitter:
+        # Stamps never fall, but those of a clock that was ahead in an earlier run must not outlive it.
+        self._received_us = min(self._received_us, clock_us())
         return GroupCommitter(self, self._settings, observer, clock_us)
 
     def append(self, batches: Sequence[pa.RecordBatch]) -> int:
@@ -303,14 +309,14 @@ class FileLog:
             if len(self._firsts) > 1:
                 before = self._directory / segment_name(self._firsts[-2])
                 with before.open("rb") as file:
-                    tail, _ = find_tail(file.fileno(), before, read_header(file.fileno(), before))
+                    tail = find_tail(file.fileno(), read_header(file.fileno(), before))
                 self._received_us = tail.received_us
             self._start_segment()
             return
         descriptor = os.open(path, os.O_RDWR)
         try:
             header = read_header(descriptor, path)
-            tail, records = find_tail(descriptor, path, header)
+            tail = find_tail(descriptor, header)
             surplus = os.fstat(descriptor).st_size - tail.position
             if tail.torn:
                 _logger.warning(
@@ -334,7 +340,7 @@ class FileLog:
             os.close(descriptor)
             raise
         self._use(descriptor, path, header)
-        self._reader.note(header.first_offset, records)
+        self._reader.note(header.first_offset, tail.records)
         self._position = self._preallocated_end = tail.position
         self.next_offset, self._received_us = tail.offset, tail.received_us
 
