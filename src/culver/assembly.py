@@ -23,12 +23,14 @@ from culver.plugins import engine_named, open_log, open_reader
 from culver.process_setup import LOG_FORMAT, clock_us, run_process
 from culver.registry import Block, Registration, SqliteRegistry
 from culver.site import (
+    ClockFile,
     EventFlow,
     GatewayFollower,
     GatewayGroup,
     OnReady,
     RemoteSite,
     RunningSite,
+    SiteClock,
     SiteParts,
     Welcome,
     channels_of,
@@ -58,6 +60,8 @@ async def open_site(settings: Settings, progress: Progress = lambda text: None) 
         stack.enter_context(site_lock(settings.data_dir))
         sockets = [stack.enter_context(listener) for listener in listeners(settings.gateway)]
         group = GatewayGroup(sockets, settings.data_dir)
+        clock_file = ClockFile(files.clock)
+        clock = SiteClock.after(clock_file.read())
         progress("opening the publication log")
         log = open_log(files.log_address, settings.log)
         stack.callback(log.close)
@@ -69,7 +73,7 @@ async def open_site(settings: Settings, progress: Progress = lambda text: None) 
         )
         logger.info("placement %s", choice.reason)
         progress("opening the mailboxes")
-        hub = Hub.open(files.delivery, log, settings.delivery, clock_us, group.share, group)
+        hub = Hub.open(files.delivery, log, settings.delivery, clock.now_us, group.share, group)
         if hub.frontier > log.next_offset:
             raise StorageCorrupt(
                 f"deliveries reach offset {hub.frontier}, but the log {log.address} ends at {log.next_offset}: log "
@@ -81,7 +85,7 @@ async def open_site(settings: Settings, progress: Progress = lambda text: None) 
         elastic = pipeline.elastic and isinstance(index.partitioner, MPartition)
         engine = engine_type(EngineSetup(pipeline, files, log, flow, flow.head, progress, elastic))
         flow.engine = engine
-        committer = log.committer(flow, clock_us)
+        committer = log.committer(flow, clock.now_us)
         catalogue = Catalogue(
             registry,
             index,
@@ -92,7 +96,19 @@ async def open_site(settings: Settings, progress: Progress = lambda text: None) 
             clock_us=clock_us,
         )
         parts = SiteParts(
-            settings, log, committer, catalogue, index, choice, flow, engine, hub, group, registry.identity
+            settings,
+            log,
+            committer,
+            catalogue,
+            index,
+            choice,
+            flow,
+            engine,
+            hub,
+            group,
+            registry.identity,
+            clock,
+            clock_file,
         )
         site = RunningSite(parts, registry.count())
         async with site.running():

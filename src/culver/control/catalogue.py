@@ -160,8 +160,11 @@ class Catalogue:
             raise NotFound(f"there is no set {name!r}", field="name")
         return sum(len(each.numbers()) if isinstance(each, Block) else 1 for each in ended)
 
-    async def remove_expired(self) -> None:
-        await self._change(self._registry.remove_expired, self._sink.register)
+    async def remove_expired(self, now_us: int) -> None:
+        """Remove what expires at or before a time."""
+        await self._change(
+            lambda position, _: self._registry.remove_expired(position, now_us), self._sink.register
+        )
 
     async def get(self, subscription: str) -> Registration:
         return await self._in_registry_thread(lambda: self._registry.get(subscription))

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from culver.delivery import FollowedFiles, Hub
 from culver.gateway import GatewayServer, create_app
 from culver.log import FollowedLog
-from culver.process_setup import clock_us, freeze_objects, repeated
+from culver.process_setup import freeze_objects, repeated
 from culver.registry import Block, Registration
 from culver.site.gateway_messages import (
     Announcement,
@@ -38,6 +38,7 @@ from culver.site.gateway_messages import (
 )
 from culver.site.peer import Peer
 from culver.site.remote_site import RemoteSite
+from culver.site.site_clock import SiteClock
 
 logger = logging.getLogger(__name__)
 
@@ -113,11 +114,13 @@ class GatewayFollower:
         if self.peer.lost.is_set():
             return 0
         app = create_app(site)
+        clock = SiteClock(self._welcome.result().now_us)
         sent: Callable[[], int] = app.state.gateway.metrics.deliveries_sent
 
         async def keep_house() -> None:
             await site.live.try_again()
-            finished = await hub.housekeep(clock_us())
+            clock.follow()
+            finished = await hub.housekeep(clock.now_us())
             figures = (hub.subscriptions, hub.sessions, hub.mailboxes.columns.all_pending(), sent())
             self.peer.send(GatewayReport(hub.needed_from(), finished, *figures))
 

@@ -30,7 +30,7 @@ from culver.log import Committer, PublicationLog
 from culver.matching import IndexWriter
 from culver.pipeline import Engine, LoadReport, Progress
 from culver.placement import PlacementChoice
-from culver.process_setup import clock_us, freeze_objects, repeated
+from culver.process_setup import freeze_objects, repeated
 from culver.site.event_flow import EventFlow
 from culver.site.gateway_group import GatewayGroup
 from culver.site.gateway_messages import Welcome
@@ -38,6 +38,7 @@ from culver.site.gateway_supervisor import GatewayRun
 from culver.site.hub_sessions import HubSessions, LiveSubscriptions
 from culver.site.remote_site import ServedSite
 from culver.site.site_channels import channels_of
+from culver.site.site_clock import ClockFile, SiteClock
 from culver.site.site_overlay import overlay_of
 from culver.site.user_subscriptions import UserSubscriptions
 
@@ -57,6 +58,8 @@ class SiteParts:
     hub: Hub
     group: GatewayGroup
     identity: bytes
+    clock: SiteClock
+    clock_file: ClockFile
 
 
 class RunningSite:
@@ -67,7 +70,7 @@ class RunningSite:
         group, hub = parts.group, parts.hub
         self.settings = parts.settings
         self.publications = parts.committer
-        self.subscriptions = UserSubscriptions(parts.catalogue)
+        self.subscriptions = UserSubscriptions(parts.catalogue, parts.clock.ahead_us)
         self.live = LiveSubscriptions(parts.catalogue.remove)
         self.sessions = HubSessions(
             hub, group.share, group.ports, self.live, partial(group.count_pending, own=hub.pending)
@@ -87,6 +90,7 @@ class RunningSite:
         """Start each part after those that it needs, and stop them in the opposite order."""
         parts = self._parts
         async with contextlib.AsyncExitStack() as stack:
+            stack.callback(lambda: parts.clock_file.write(parts.clock.now_us()))
             stack.push_async_callback(parts.hub.close)
             stack.push_async_callback(parts.catalogue.close)
             # The index catches up before the engine starts: a driver of an earlier site may still read it.
@@ -105,10 +109,12 @@ class RunningSite:
     async def keep_house(self) -> None:
         """Remove, trim and retire what nobody needs any more."""
         parts, hub, group = self._parts, self._parts.hub, self._parts.group
-        await parts.catalogue.remove_expired()
+        parts.clock.follow()
+        now_us = parts.clock.now_us()
+        await parts.catalogue.remove_expired(now_us)
         await self.live.try_again()
         self.observation.subscriptions = await parts.catalogue.count()
-        finished = group.take_finished(await hub.housekeep(clock_us()))
+        finished = group.take_finished(await hub.housekeep(now_us))
         await parts.catalogue.forget(finished.numbers, finished.blocks)
         needed = min(hub.frontier, hub.needed_from(), group.needed_from())
         needed = self.overlay.needed_from(needed)
@@ -117,6 +123,8 @@ class RunningSite:
         # This comes last because it writes: a full disk must not keep the steps above from making room.
         load = parts.engine.observe().load
         parts.engine.tell(msgspec.structs.replace(load, registrations=self.observation.subscriptions))
+        if parts.clock_file.is_due(now_us):
+            await asyncio.to_thread(parts.clock_file.write, now_us)
 
     @contextlib.asynccontextmanager
     async def with_gateways(self, port: int, deliveries_sent: Callable[[], int]) -> AsyncIterator[None]:
@@ -149,6 +157,7 @@ class RunningSite:
             log_address=log.address,
             next_offset=log.next_offset,
             log_level=logging.getLogger().getEffectiveLevel(),
+            now_us=self._parts.clock.now_us(),
         )
 
 

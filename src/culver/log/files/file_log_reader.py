@@ -32,7 +32,7 @@ from culver.model.columns import deserialise, received_times
 
 _logger = logging.getLogger("culver.log")
 
-_ANY_OFFSET = 2**63
+_ANY_OFFSET = _ANY_TIME = 2**63
 _SPACING_BYTES = 32 * 1024
 _MOST_RESUMES = 64
 
@@ -68,21 +68,28 @@ class FileLogReader:
     def offset_at(self, received_us: int, end: int) -> int:
         segments = self._readable_segments()
         # A segment's header holds the latest time before it: the last one with an earlier time has the event.
-        at = _first_from([each.header.received_us for each in segments], received_us)
-        segment = segments[max(at - 1, 0)]
+        times = [each.header.received_us for each in segments]
+        at = max(_first_from(times, received_us) - 1, 0)
+        segment = segments[at]
         with self._lock:
+            # A record with a later time than this was stamped by a clock that was ahead, and is no younger than those
+            # behind it.
+            latest_us = min(segment.latest_us, *times[at + 1 :], _ANY_TIME)
             # The last indexed record that was received before that time, or the first record.
             at = max(_first_from(segment.times, received_us) - 1, 0)
             offset, position = segment.offsets[at], segment.positions[at]
+        found = offset
         # Records from `end` on may be half written at this moment and are not looked at.
         for record, body in self._walk(segment, position, offset, end, skip_to=_ANY_OFFSET):
-            if record.received_us >= received_us:
-                times = received_times(_decode(segment, record, body))
-                hits = np.flatnonzero(times >= received_us)
-                # There is none when the clock was set back: the time was reached in a segment trimmed since.
-                return min(record.offset + (int(hits[0]) if len(hits) else 0), end)
-            offset = record.end_offset
-        return min(offset, end)
+            if record.received_us < received_us:
+                found = record.end_offset
+            elif record.received_us <= latest_us:
+                if found == record.offset:
+                    hits = np.flatnonzero(received_times(_decode(segment, record, body)) >= received_us)
+                    # There is none when the clock was set back: the time was reached in a segment trimmed since.
+                    found += int(hits[0]) if len(hits) else 0
+                break
+        return min(found, end)
 
     def adopt(self, path: Path, header: SegmentHeader) -> None:
         """The writer has made this segment."""
@@ -262,11 +269,11 @@ class _Segment:
     """A sparse index of one segment: where records start, as far as the segment has been walked.
 
     offsets[i], positions[i] and times[i] belong to one record; entries are at least 32 KiB apart. The first entry's
-    time is the latest before the segment. `tail` is where the next unknown record starts. `resumes` holds where the
-    latest reads ended, which is where the next ones begin.
+    time is the latest before the segment. `latest_us` is the time of the last record that is known, and `tail` where
+    the next one starts. `resumes` holds where the latest reads ended, which is where the next ones begin.
     """
 
-    __slots__ = ("header", "offsets", "path", "positions", "resumes", "tail", "times")
+    __slots__ = ("header", "latest_us", "offsets", "path", "positions", "resumes", "tail", "times")
 
     def __init__(self, path: Path, header: SegmentHeader) -> None:
         self.path = path
@@ -275,6 +282,7 @@ class _Segment:
         self.offsets = [header.first_offset]
         self.positions = [HEADER.size]
         self.times = [header.received_us]
+        self.latest_us = header.received_us
         self.resumes: dict[int, int] = {}
 
     def note(self, record: Record) -> None:
@@ -282,6 +290,7 @@ class _Segment:
         if record.offset < self.tail[0]:
             return
         self.tail = (record.end_offset, record.end_position)
+        self.latest_us = record.received_us
         if record.position - self.positions[-1] >= _SPACING_BYTES:
             self.offsets.append(record.offset)
             self.positions.append(record.position)
