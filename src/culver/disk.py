@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator
 from io import FileIO
 from pathlib import Path
 
+_NEXT_TO_NOTHING_BYTES = 64 * 1024
+
 
 def sync_directory(directory: Path) -> None:
     """Make names that were added to, changed in or removed from a directory durable."""
@@ -31,6 +33,12 @@ def make_directory(directory: Path) -> None:
         except PermissionError:
             if not existed:  # else somebody else made it, in a directory that is not ours to read
                 raise
+
+
+def is_full(path: Path) -> bool:
+    """Whether the disk that holds a file has next to no space left."""
+    found = os.statvfs(path.parent)
+    return found.f_bavail * found.f_frsize < _NEXT_TO_NOTHING_BYTES
 
 
 @contextlib.contextmanager

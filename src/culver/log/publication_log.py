@@ -167,6 +167,10 @@ class PublicationLog(ReadableLog, Protocol):
         All or nothing: raises TooLarge, StorageFull or StorageError, and then none of it is ever read. For tools that
         fill a log; a site publishes through its committer."""
 
+    def pause(self, reason: str | None) -> None:
+        """Refuse events with StorageFull and this reason from now on, or take them again where it is None. Once it
+        returns, nothing of before is being written any more, but for small groups. Blocks."""
+
     def trim(self, before: int) -> None:
         """Give back the space of events below `before`; the log may keep more, never less. Blocks."""
 

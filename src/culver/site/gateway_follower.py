@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culver.delivery import FollowedFiles, Hub
+from culver.errors import CulverError
 from culver.gateway import GatewayServer, create_app
 from culver.log import FollowedLog
 from culver.process_setup import freeze_objects, repeated
@@ -44,6 +45,7 @@ logger = logging.getLogger(__name__)
 
 # The shortest time between two messages of how far the gateway has come.
 _REACHED_SECONDS = 0.01
+_RESERVE_SECONDS = 10.0
 
 
 class GatewayFollower:
@@ -52,7 +54,8 @@ class GatewayFollower:
 
     def __init__(self) -> None:
         self.peer = Peer(self, self._on_message)
-        self._welcome: asyncio.Future[Welcome] = asyncio.get_running_loop().create_future()
+        self._loop = asyncio.get_running_loop()
+        self._welcome: asyncio.Future[Welcome] = self._loop.create_future()
         self._waiting: deque[Announcement] = deque()
         self._hub: Hub | None = None
         self._files: FollowedFiles | None = None
@@ -81,6 +84,15 @@ class GatewayFollower:
             for task in follower._ends:
                 task.cancel()
             follower.peer.close()
+
+    def ask_for_reserve(self) -> None:
+        """Have the site give up its disk reserve, so that an acknowledgement can be written. Blocks, in a thread of
+        the caller."""
+        with contextlib.suppress(CulverError, TimeoutError):
+            asyncio.run_coroutine_threadsafe(self._ask_for_reserve(), self._loop).result(_RESERVE_SECONDS)
+
+    async def _ask_for_reserve(self) -> None:
+        await self.peer.request("give_up_reserve")
 
     async def welcome(self) -> Welcome | None:
         """Wait for the site's first message; None if the end comes before it."""

@@ -137,7 +137,8 @@ class RemoteSite:
 
 class ServedSite:
     """Has the roles of `site` under the same names. `is_gone` tells whether the gateway process has ended, and
-    `sent_elsewhere` how many deliveries the other gateways have sent."""
+    `sent_elsewhere` how many deliveries the other gateways have sent. The gateway asks to `give_up_reserve` before it
+    writes an acknowledgement once more for which the disk had no space."""
 
     def __init__(
         self,
@@ -145,7 +146,9 @@ class ServedSite:
         live: LiveSubscriptions,
         is_gone: Callable[[], bool],
         sent_elsewhere: Callable[[], int],
+        give_up_reserve: Callable[[], Awaitable[None]],
     ) -> None:
+        self.give_up_reserve = give_up_reserve
         self.publications = site.publications
         self.subscriptions = ServedSubscriptions(site.subscriptions, live, is_gone)
         self.sessions = site.sessions

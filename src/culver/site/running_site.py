@@ -25,6 +25,7 @@ from culver.control import (
     slices_of,
 )
 from culver.delivery import Hub, Share
+from culver.disk_reserve import DiskReserve
 from culver.gateway import GatewayServer, create_app
 from culver.log import Committer, PublicationLog
 from culver.matching import IndexWriter
@@ -41,6 +42,11 @@ from culver.site.site_channels import channels_of
 from culver.site.site_clock import ClockFile, SiteClock
 from culver.site.site_overlay import overlay_of
 from culver.site.user_subscriptions import UserSubscriptions
+
+_FULL = (
+    "the disk is full: publications and new subscriptions are refused until acknowledgements, removals and lower "
+    "limits have freed space"
+)
 
 OnReady = Callable[[str, str | None, str | None], None]
 
@@ -60,6 +66,7 @@ class SiteParts:
     identity: bytes
     clock: SiteClock
     clock_file: ClockFile
+    reserve: DiskReserve
 
 
 class RunningSite:
@@ -120,6 +127,8 @@ class RunningSite:
         needed = self.overlay.needed_from(needed)
         await asyncio.to_thread(parts.log.trim, needed)
         await parts.catalogue.retire(hub.mailboxes.index_version)
+        if parts.reserve.spent:
+            await asyncio.to_thread(parts.reserve.restore)
         # This comes last because it writes: a full disk must not keep the steps above from making room.
         load = parts.engine.observe().load
         parts.engine.tell(msgspec.structs.replace(load, registrations=self.observation.subscriptions))
@@ -140,6 +149,7 @@ class RunningSite:
             self.live,
             is_gone=lambda: run.peer.lost.is_set(),
             sent_elsewhere=lambda: self._parts.group.deliveries_sent(without=run.number),
+            give_up_reserve=lambda: asyncio.to_thread(self._parts.reserve.give_up),
         )
 
     def _welcome(self, share: Share) -> Welcome:
@@ -183,7 +193,10 @@ class SiteObserver:
     @property
     def _state(self) -> str:
         parts = self._parts
-        return parts.log.refusal or parts.catalogue.trouble or parts.group.trouble or parts.engine.state
+        full = _FULL if parts.reserve.spent else None
+        return (
+            parts.log.refusal or parts.catalogue.trouble or full or parts.group.trouble or parts.engine.state
+        )
 
     def status(self) -> dict[str, Any]:
         parts = self._parts
@@ -228,6 +241,12 @@ class SiteObserver:
                 *group.infos(),
             ),
         )
+
+
+def pause_log(log: PublicationLog, reserve: DiskReserve) -> None:
+    """Have the log take no events while the reserve is spent."""
+    reserve.on_change = lambda spent: log.pause(_FULL if spent else None)
+    reserve.on_change(reserve.spent)
 
 
 def stop_signal(progress: Progress) -> asyncio.Event:

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from culver.config import LogSettings
 from culver.disk import make_directory, sync_directory
-from culver.errors import NotFound, StorageCorrupt, StorageError, TooLarge
+from culver.errors import NotFound, StorageCorrupt, StorageError, StorageFull, TooLarge
 from culver.log.files.disk_thread import PREALLOCATED_BYTES, StagedWrite, WriteFailure
 from culver.log.files.file_log_reader import FileLogReader, directory_of
 from culver.log.files.group_committer import GroupCommitter
@@ -59,6 +59,7 @@ class FileLog:
         self._lock = threading.Lock()
         self._reader = FileLogReader(directory)
         self._refusal: str | None = None
+        self._paused: str | None = None
         # The first offsets of all segments. The list is replaced as a whole, so that readers need no lock.
         self._firsts: list[int] = []
         self.next_offset = 0
@@ -141,6 +142,8 @@ class FileLog:
         with self._lock:
             if self._refusal is not None:
                 raise StorageError(self._refusal)
+            if self._paused is not None:
+                raise StorageFull(self._paused)
             if not group:
                 return self.next_offset
             if not self._fits(group):
@@ -151,7 +154,8 @@ class FileLog:
         """The first half of an append that does not block: the caller has the bytes written and synced, and calls
         `settle` before it appends anything else. None where the group needs `append_group`, in another thread."""
         with self._lock:
-            if self._refusal is not None or not group or not self._fits(group):
+            refused = self._refusal is not None or self._paused is not None
+            if refused or not group or not self._fits(group):
                 return None
             return self._stage(group, preallocating=True)
 
@@ -176,6 +180,10 @@ class FileLog:
 
     def offset_at(self, received_us: int) -> int:
         return self._reader.offset_at(received_us, self.next_offset)
+
+    def pause(self, reason: str | None) -> None:
+        with self._lock:
+            self._paused = reason
 
     def trim(self, before: int) -> None:
         """Deletes the segments that lie below `before` as a whole, oldest first; never the last one."""
