@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from culver.config import Settings
-from culver.control import Catalogue, elasticity_settings, open_index
+from culver.control import Catalogue, ClockFile, SiteClock, elasticity_settings, open_index
 from culver.delivery import Hub
 from culver.disk_reserve import DiskReserve
 from culver.errors import StorageCorrupt
@@ -24,14 +24,12 @@ from culver.plugins import engine_named, open_log, open_reader
 from culver.process_setup import LOG_FORMAT, clock_us, run_process
 from culver.registry import Block, Registration, SqliteRegistry
 from culver.site import (
-    ClockFile,
     EventFlow,
     GatewayFollower,
     GatewayGroup,
     OnReady,
     RemoteSite,
     RunningSite,
-    SiteClock,
     SiteParts,
     Welcome,
     channels_of,

@@ -19,6 +19,5 @@ from culver.site.running_site import (
     stop_signal as stop_signal,
 )
 from culver.site.site_channels import channels_of as channels_of, check_channels as check_channels
-from culver.site.site_clock import ClockFile as ClockFile, SiteClock as SiteClock
 from culver.site.site_overlay import check_overlay as check_overlay
 from culver.site.wide_area.routing.routing_strategy import RoutingStrategy as RoutingStrategy

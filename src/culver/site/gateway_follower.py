@@ -22,6 +22,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from culver.control import SiteClock
 from culver.delivery import FollowedFiles, Hub
 from culver.errors import CulverError
 from culver.gateway import GatewayServer, create_app
@@ -39,7 +40,6 @@ from culver.site.gateway_messages import (
 )
 from culver.site.peer import Peer
 from culver.site.remote_site import RemoteSite
-from culver.site.site_clock import SiteClock
 
 logger = logging.getLogger(__name__)
 

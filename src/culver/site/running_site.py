@@ -16,10 +16,12 @@ import msgspec
 from culver.config import Settings
 from culver.control import (
     Catalogue,
+    ClockFile,
     GatewayInfo,
     IndexScheme,
     IndexSlice,
     PlacementInfo,
+    SiteClock,
     SiteObservation,
     SiteQueues,
     slices_of,
@@ -39,7 +41,6 @@ from culver.site.gateway_supervisor import GatewayRun
 from culver.site.hub_sessions import HubSessions, LiveSubscriptions
 from culver.site.remote_site import ServedSite
 from culver.site.site_channels import channels_of
-from culver.site.site_clock import ClockFile, SiteClock
 from culver.site.site_overlay import overlay_of
 from culver.site.user_subscriptions import UserSubscriptions
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from culver.site.site_clock import ClockFile, SiteClock
+from culver.control.site_clock import ClockFile, SiteClock
 
 SECOND = 1_000_000
 HOUR = 3600 * SECOND
