@@ -13,8 +13,9 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from culver.config import Settings
-from culver.control import Catalogue, elasticity_settings, open_index
+from culver.control import Catalogue, ClockFile, SiteClock, elasticity_settings, open_index
 from culver.delivery import Hub
+from culver.disk_reserve import DiskReserve
 from culver.errors import StorageCorrupt
 from culver.log import FollowedLog
 from culver.pipeline import EngineSetup, HeadTracker, Progress, SiteFiles
@@ -37,6 +38,7 @@ from culver.site import (
     check_overlay,
     gateway_lock,
     listeners,
+    pause_log,
     serve,
     site_lock,
     stop_signal,
@@ -58,9 +60,15 @@ async def open_site(settings: Settings, progress: Progress = lambda text: None) 
         stack.enter_context(site_lock(settings.data_dir))
         sockets = [stack.enter_context(listener) for listener in listeners(settings.gateway)]
         group = GatewayGroup(sockets, settings.data_dir)
+        reserve = DiskReserve(files.reserve, settings.log.reserve_bytes)
+        reserve.open()
+        stack.callback(reserve.close)
+        clock_file = ClockFile(files.clock)
+        clock = SiteClock.after(clock_file.read())
         progress("opening the publication log")
         log = open_log(files.log_address, settings.log)
         stack.callback(log.close)
+        pause_log(log, reserve)
         registry = SqliteRegistry(files.registry, settings.registry)
         stack.callback(registry.close)
         registry.remove_live(lambda version: log.next_offset, clock_us())
@@ -69,7 +77,9 @@ async def open_site(settings: Settings, progress: Progress = lambda text: None) 
         )
         logger.info("placement %s", choice.reason)
         progress("opening the mailboxes")
-        hub = Hub.open(files.delivery, log, settings.delivery, clock_us, group.share, group)
+        hub = Hub.open(
+            files.delivery, log, settings.delivery, clock.now_us, group.share, group, reserve.give_up
+        )
         if hub.frontier > log.next_offset:
             raise StorageCorrupt(
                 f"deliveries reach offset {hub.frontier}, but the log {log.address} ends at {log.next_offset}: log "
@@ -81,7 +91,7 @@ async def open_site(settings: Settings, progress: Progress = lambda text: None) 
         elastic = pipeline.elastic and isinstance(index.partitioner, MPartition)
         engine = engine_type(EngineSetup(pipeline, files, log, flow, flow.head, progress, elastic))
         flow.engine = engine
-        committer = log.committer(flow, clock_us)
+        committer = log.committer(flow, clock.now_us)
         catalogue = Catalogue(
             registry,
             index,
@@ -90,9 +100,23 @@ async def open_site(settings: Settings, progress: Progress = lambda text: None) 
             log_end=lambda: log.next_offset,
             horizon=lambda: hub.stored_frontier,
             clock_us=clock_us,
+            reserve=reserve,
         )
         parts = SiteParts(
-            settings, log, committer, catalogue, index, choice, flow, engine, hub, group, registry.identity
+            settings,
+            log,
+            committer,
+            catalogue,
+            index,
+            choice,
+            flow,
+            engine,
+            hub,
+            group,
+            registry.identity,
+            clock,
+            clock_file,
+            reserve,
         )
         site = RunningSite(parts, registry.count())
         async with site.running():
@@ -128,13 +152,19 @@ async def _run_gateway(half: socket.socket, listener: socket.socket) -> int:
         settings, files = welcome.settings, SiteFiles(welcome.settings.data_dir)
         log = FollowedLog(open_reader(welcome.log_address), welcome.next_offset)
         hub, followed = Hub.follow(
-            files.delivery, log, settings.delivery, welcome.share, welcome.ranges, welcome.frontier
+            files.delivery,
+            log,
+            settings.delivery,
+            welcome.share,
+            welcome.ranges,
+            welcome.frontier,
+            follower.ask_for_reserve,
         )
         stack.push_async_callback(hub.close)
         follower.follow(hub, followed, log, await asyncio.to_thread(_registrations, welcome))
         channels = channels_of(settings, hub, welcome.identity)
         await stack.enter_async_context(channels.running())
-        site = RemoteSite(settings, welcome.share, welcome.ports, follower.peer, hub, channels)
+        site = RemoteSite(settings, welcome.share, welcome.ports, follower.peer, hub, channels, log)
         return await follower.serve(site, listener)
 
 

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator
 from io import FileIO
 from pathlib import Path
 
+_NEXT_TO_NOTHING_BYTES = 64 * 1024
+
 
 def sync_directory(directory: Path) -> None:
     """Make names that were added to, changed in or removed from a directory durable."""
@@ -15,6 +17,28 @@ def sync_directory(directory: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def make_directory(directory: Path, mode: int = 0o777) -> None:
+    """Make a directory with a mode, and its missing parents, so that a power cut cannot take it away. That also holds
+    for one that an earlier process made without living to sync it. Raises OSError."""
+    missing = [directory]
+    while not missing[-1].parent.is_dir():
+        missing.append(missing[-1].parent)
+    for each in reversed(missing):
+        existed = each.is_dir()
+        each.mkdir(mode if each is directory else 0o777, exist_ok=True)
+        try:
+            sync_directory(each.parent)
+        except PermissionError:
+            if not existed:  # else somebody else made it, in a directory that is not ours to read
+                raise
+
+
+def is_full(path: Path) -> bool:
+    """Whether the disk that holds a file has next to no space left."""
+    found = os.statvfs(path.parent)
+    return found.f_bavail * found.f_frsize < _NEXT_TO_NOTHING_BYTES
 
 
 @contextlib.contextmanager

@@ -10,7 +10,14 @@ import pyarrow as pa
 import pytest
 
 from culver import plugins
-from culver.errors import InvalidConfiguration, NotFound, StorageCorrupt, StorageError, Unavailable
+from culver.errors import (
+    InvalidConfiguration,
+    NotFound,
+    StorageCorrupt,
+    StorageError,
+    StorageFull,
+    Unavailable,
+)
 from culver.log import FollowedLog, LogReader, PublicationLog, ReadableLog
 from culver.model import Event
 from support.logs import SMALL_SEGMENTS, Listener, batch, event, numbers
@@ -127,6 +134,24 @@ def test_closed_log_refuses_to_append(log: PublicationLog) -> None:
     with pytest.raises(StorageError, match="closed"):
         log.append([batch(0)])
     log.close()
+
+
+def test_paused_log_refuses_events_as_on_a_full_disk_until_it_goes_on(log: PublicationLog) -> None:
+    log.append([batch(0)])
+    log.pause("there is no room")
+    with pytest.raises(StorageFull, match="there is no room"):
+        log.append([batch(1)])
+
+    async def publish() -> None:
+        async with log.committer(Listener(), lambda: 0) as committer:
+            with pytest.raises(StorageFull, match="there is no room"):
+                await committer.publish([event(1)])
+            log.pause(None)
+            assert (await committer.publish([event(1)])).first_offset == 1
+
+    asyncio.run(publish())
+    assert numbers(log, 0, 2) == [0, 1]
+    assert log.refusal is None
 
 
 # --- reading, in the log itself and in one that follows it --------------------------------------------

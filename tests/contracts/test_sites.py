@@ -50,7 +50,7 @@ from support.channel_thread import channel_thread
 from support.fake_site import FakeSite
 from support.gateway import run
 from support.subscriptions import block_spec
-from support.until import until
+from support.until import settled, until
 
 WAIT_SECONDS = 20.0
 # A change of a kernel has it compiled at the first start.
@@ -68,7 +68,9 @@ async def running_site(settings: Settings) -> AsyncIterator[Site]:
 async def remote_site(settings: Settings) -> AsyncIterator[Site]:
     async with open_site(settings) as site:
         await until(lambda: site.observation.ready, START_SECONDS)
-        served = ServedSite(site, site.live, is_gone=lambda: False, sent_elsewhere=lambda: 7)
+        served = ServedSite(
+            site, site.live, is_gone=lambda: False, sent_elsewhere=lambda: 7, give_up_reserve=settled
+        )
         here, there = Peer(served, lambda message: None), Peer(None, lambda message: None)
         ends = socket.socketpair()
         await here.connect(ends[0])
@@ -77,7 +79,7 @@ async def remote_site(settings: Settings) -> AsyncIterator[Site]:
             hub = site._parts.hub
             channels = channels_of(settings, hub, site._parts.identity)
             async with channels.running():
-                yield RemoteSite(settings, Share(), [0], there, hub, channels)
+                yield RemoteSite(settings, Share(), [0], there, hub, channels, site._parts.log)
         finally:
             there.close()
             await asyncio.gather(here.lost.wait(), there.lost.wait())

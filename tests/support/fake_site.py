@@ -277,6 +277,7 @@ class FakeObservation:
             "delivered_offset": len(site.events),
             "subscriptions": len(site.registrations),
             "index_version": site.last_number,
+            "log_damage": [],
         }
 
     def observe(self) -> SiteObservation:

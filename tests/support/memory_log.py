@@ -9,8 +9,8 @@ from typing import ClassVar, Self
 import pyarrow as pa
 
 from culver.config import LogSettings
-from culver.errors import NotFound, StorageCorrupt, StorageError, Unavailable
-from culver.log import CommitObserver, CommitReceipt
+from culver.errors import NotFound, StorageCorrupt, StorageError, StorageFull, Unavailable
+from culver.log import CommitObserver, CommitReceipt, DamagedEvents
 from culver.model import Event
 from culver.model.columns import encode, received_times
 
@@ -22,6 +22,7 @@ class MemoryLogReader:
         self.batches: tuple[tuple[int, pa.RecordBatch], ...] = ()
         self.first_offset = 0
         self.next_offset = 0
+        self.damage: Sequence[DamagedEvents] = ()
 
     def read(self, start: int, end: int) -> Iterator[tuple[int, pa.RecordBatch]]:
         if start >= end:
@@ -56,6 +57,7 @@ class MemoryLog:
         self._written.add(address)
         self._events = self.open_reader(address)
         self._open = True
+        self._paused: str | None = None
         self.address = address
 
     @classmethod
@@ -74,6 +76,14 @@ class MemoryLog:
     def next_offset(self) -> int:
         return self._events.next_offset
 
+    @property
+    def damage(self) -> Sequence[DamagedEvents]:
+        return self._events.damage
+
+    @property
+    def refusal(self) -> str | None:
+        return None if self._open else f"the log {self.address} is closed"
+
     def read(self, start: int, end: int) -> Iterator[tuple[int, pa.RecordBatch]]:
         return self._events.read(start, min(end, self.next_offset))
 
@@ -86,6 +96,8 @@ class MemoryLog:
     def append(self, batches: Sequence[pa.RecordBatch]) -> int:
         if not self._open:
             raise StorageError(f"the log {self.address} is closed")
+        if self._paused is not None:
+            raise StorageFull(self._paused)
         first = end = self.next_offset
         added = []
         for batch in batches:
@@ -94,6 +106,9 @@ class MemoryLog:
         self._events.batches += tuple(added)
         self._events.next_offset = end
         return first
+
+    def pause(self, reason: str | None) -> None:
+        self._paused = reason
 
     def trim(self, before: int) -> None:
         kept = tuple(each for each in self._events.batches if each[0] + each[1].num_rows > before)

@@ -15,8 +15,10 @@ In reading order:
     elastic_slices    changes the slices of a running site: by hand, by the controller, as subscriptions change
     slices            the slices of a site as records, their rates, the role `Slices`, and slices that never change
     site_observation  a whole site at one moment, and the rates between two, which `culver top` shows
+    site_clock        the clock by which ages and lifetimes are judged
 
-Nothing here lies on an event's path: an engine goes on matching with the last head while all of this stands still.
+Nothing but the clock, which stamps events, lies on an event's path: an engine goes on matching with the last head while
+all of this stands still.
 """
 
 from typing import TYPE_CHECKING
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
         elasticity_settings as elasticity_settings,
     )
     from culver.control.index_placement import open_index as open_index
+    from culver.control.site_clock import ClockFile as ClockFile, SiteClock as SiteClock
     from culver.control.site_observation import (
         BatchRates as BatchRates,
         GatewayInfo as GatewayInfo,

@@ -19,7 +19,8 @@ import numpy as np
 
 from culver.config import UNLIMITED_FILTERS
 from culver.control.compactor import Compactor
-from culver.errors import NotFound, Unavailable
+from culver.disk_reserve import DiskReserve
+from culver.errors import NotFound, StorageFull, Unavailable
 from culver.matching import ClauseTable, Entry, IndexWriter, compile_rows, predicate_of
 from culver.model.columns import read_columns
 from culver.model.language import Predicate, prepare
@@ -54,8 +55,9 @@ class RegistrationSink(Protocol):
 
 class Catalogue:
     """Lives on the event loop. It calls the registry in one thread and the index writer in another, so that changes
-    keep their order. `horizon` is the offset below which nothing is ever matched again. After `quiet_seconds` without
-    a change, the compactor makes the index as compact as it gets."""
+    keep their order. `horizon` is the offset below which nothing is ever matched again. On a full disk, changes that
+    free space get the `reserve`, and while it is spent, new subscriptions are refused with StorageFull. After
+    `quiet_seconds` without a change, the compactor makes the index as compact as it gets."""
 
     def __init__(
         self,
@@ -66,6 +68,7 @@ class Catalogue:
         log_end: Callable[[], int],
         horizon: Callable[[], int],
         clock_us: Callable[[], int],
+        reserve: DiskReserve,
         quiet_seconds: float = 2.0,
     ) -> None:
         self._registry = registry
@@ -75,6 +78,7 @@ class Catalogue:
         self._log_end = log_end
         self._horizon = horizon
         self._clock_us = clock_us
+        self._reserve = reserve
         # The filters of registrations and blocks that are not indexed yet, to save parsing and compiling them again.
         self._predicates: dict[int, Predicate] = {}
         self._tables: dict[int, ClauseTable] = {}
@@ -83,7 +87,9 @@ class Catalogue:
         self._forgettable: deque[tuple[int, Sequence[int], Sequence[int]]] = deque()
         self._registry_thread = ThreadPoolExecutor(1, "culver-registry")
         self._index_thread = ThreadPoolExecutor(1, "culver-indexer")
-        self._compactor = Compactor(index, self._index_thread, horizon, self._on_version, quiet_seconds)
+        self._compactor = Compactor(
+            index, self._index_thread, horizon, self._on_version, reserve, quiet_seconds
+        )
         self._changed = asyncio.Event()
         self._indexed = asyncio.Condition()
         self._indexer: asyncio.Task[None] | None = None
@@ -109,9 +115,13 @@ class Catalogue:
         self._index_thread.shutdown()
 
     async def add(self, specs: Sequence[SubscriptionSpec]) -> list[Registration]:
-        return await self._register(specs, lambda position, now: self._registry.add(specs, position, now))
+        self._check_space()
+        return await self._register(
+            specs, lambda position, now: self._registry.add(specs, position, now), frees=False
+        )
 
     async def add_block(self, spec: BlockSpec) -> Block:
+        self._check_space()
         # Compiling checks every value, so it comes first, with numbers from 0 that `_table` moves later.
         table = await asyncio.to_thread(compile_rows, spec.prepared, np.arange(len(spec)), spec.columns)
 
@@ -119,13 +129,15 @@ class Catalogue:
             self._tables[added.number] = table
             self._sink.register([added])
 
-        added = await self._change(lambda position, now: self._registry.add_block(spec, position, now), take)
+        added = await self._change(
+            lambda position, now: self._registry.add_block(spec, position, now), take, frees=False
+        )
         await self._until_indexed([added])
         return replace(added, values=b"")
 
     async def replace(self, spec: SubscriptionSpec) -> Registration:
         [added] = await self._register(
-            [spec], lambda position, now: [self._registry.replace(spec, position, now)]
+            [spec], lambda position, now: [self._registry.replace(spec, position, now)], frees=True
         )
         return added
 
@@ -133,19 +145,23 @@ class Catalogue:
         self,
         specs: Sequence[SubscriptionSpec],
         change: Callable[[AssignPosition, int], list[Registration]],
+        *,
+        frees: bool,
     ) -> list[Registration]:
         def take(added: list[Registration]) -> None:
             for registration, spec in zip(added, specs, strict=True):
                 self._predicates[registration.number] = spec.predicate
             self._sink.register(added)
 
-        added = await self._change(change, take)
+        added = await self._change(change, take, frees=frees)
         await self._until_indexed(added)
         return added
 
     async def remove(self, subscription: str) -> Registration:
         ended = await self._change(
-            lambda position, now: self._registry.remove([subscription], position, now), self._sink.register
+            lambda position, now: self._registry.remove([subscription], position, now),
+            self._sink.register,
+            frees=True,
         )
         if not ended:
             raise NotFound(f"there is no subscription {subscription!r}", field="subscription")
@@ -154,14 +170,21 @@ class Catalogue:
     async def remove_set(self, name: str) -> int:
         """Returns how many subscriptions have ended. Raises NotFound."""
         ended = await self._change(
-            lambda position, now: self._registry.remove_set(name, position, now), self._sink.register
+            lambda position, now: self._registry.remove_set(name, position, now),
+            self._sink.register,
+            frees=True,
         )
         if not ended:
             raise NotFound(f"there is no set {name!r}", field="name")
         return sum(len(each.numbers()) if isinstance(each, Block) else 1 for each in ended)
 
-    async def remove_expired(self) -> None:
-        await self._change(self._registry.remove_expired, self._sink.register)
+    async def remove_expired(self, now_us: int) -> None:
+        """Remove what expires at or before a time."""
+        await self._change(
+            lambda position, _: self._registry.remove_expired(position, now_us),
+            self._sink.register,
+            frees=True,
+        )
 
     async def get(self, subscription: str) -> Registration:
         return await self._in_registry_thread(lambda: self._registry.get(subscription))
@@ -190,7 +213,9 @@ class Catalogue:
             self._forgettable.append((self._registry.version, numbers, blocks))
         while self._forgettable and self._forgettable[0][0] <= self._index.registry_version:
             _, *known = self._forgettable.popleft()
-            await self._in_registry_thread(partial(self._registry.forget, *known))
+            await self._in_registry_thread(
+                partial(self._with_reserve, partial(self._registry.forget, *known))
+            )
 
     async def redivide(self, divide: Callable[[int], bool]) -> bool:
         """Divide the index anew: call `divide` in the index's thread with the horizon, and return whether it has made
@@ -220,10 +245,12 @@ class Catalogue:
             raise Unavailable("the site is stopping")
         return await asyncio.get_running_loop().run_in_executor(self._registry_thread, call)
 
-    async def _change(self, change: Callable[[AssignPosition, int], T], take: Callable[[T], None]) -> T:
+    async def _change(
+        self, change: Callable[[AssignPosition, int], T], take: Callable[[T], None], *, frees: bool
+    ) -> T:
         """Make a change in the registry and tell everybody who must know. The change goes on when its caller is
-        cancelled, because half a change would hold the head for ever."""
-        return await self._finish(self._commit(change, take))
+        cancelled, because half a change would hold the head for ever. One that `frees` space may use the reserve."""
+        return await self._finish(self._commit(change, take, frees))
 
     async def _finish(self, work: Coroutine[Any, Any, T]) -> T:
         task = asyncio.create_task(work)
@@ -231,7 +258,9 @@ class Catalogue:
         task.add_done_callback(self._changes.discard)
         return await asyncio.shield(task)
 
-    async def _commit(self, change: Callable[[AssignPosition, int], T], take: Callable[[T], None]) -> T:
+    async def _commit(
+        self, change: Callable[[AssignPosition, int], T], take: Callable[[T], None], frees: bool
+    ) -> T:
         def run() -> T:
             versions: list[int] = []
 
@@ -247,13 +276,28 @@ class Catalogue:
                         self._tracker.withdraw(version)
 
         try:
-            result = await self._in_registry_thread(run)
+            result = await self._in_registry_thread(partial(self._with_reserve, run) if frees else run)
         except BaseException:
             self._sink.head_moved()  # the head may have been held for a moment
             raise
         take(result)
         self._changed.set()
         return result
+
+    def _with_reserve(self, work: Callable[[], T]) -> T:
+        """Do the work again with the reserve, where the disk is full."""
+        try:
+            return work()
+        except StorageFull:
+            self._reserve.give_up()
+            return work()
+
+    def _check_space(self) -> None:
+        if self._reserve.spent:
+            raise StorageFull(
+                "the disk is full, and what is left is kept for freeing space; remove subscriptions, lower the "
+                "limits of their mailboxes or acknowledge deliveries"
+            )
 
     async def _until_indexed(self, added: Sequence[Registration | Block]) -> None:
         if not added:
@@ -291,7 +335,9 @@ class Catalogue:
 
             def publish() -> tuple[int, int]:
                 added, tables = self._compile(changes.added)
-                self._index.publish(changes.version, added, changes.ended, horizon, tables, ended)
+                self._with_reserve(
+                    lambda: self._index.publish(changes.version, added, changes.ended, horizon, tables, ended)
+                )
                 return changes.version, self._index.version
 
             self._on_version(*await loop.run_in_executor(self._index_thread, publish))

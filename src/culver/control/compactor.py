@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import TypeVar
 
+from culver.disk_reserve import DiskReserve
 from culver.matching import Compaction, IndexWriter
 
 logger = logging.getLogger(__name__)
@@ -30,12 +31,14 @@ class Compactor:
         index_thread: Executor,
         horizon: Callable[[], int],
         on_version: Callable[[int, int], None],
+        reserve: DiskReserve,
         quiet_seconds: float,
     ) -> None:
         self._index = index
         self._index_thread = index_thread
         self._horizon = horizon
         self._on_version = on_version
+        self._reserve = reserve
         self._quiet_seconds = quiet_seconds
         self._thread = ThreadPoolExecutor(1, "culver-compactor")
         self._published = asyncio.Event()
@@ -82,7 +85,7 @@ class Compactor:
     async def _compact(self, quiet: bool) -> None:
         try:
             more = True
-            while more:
+            while more and not self._reserve.spent:
                 async with self._compacting:
                     more = await self._compact_once(quiet)
         except Exception:

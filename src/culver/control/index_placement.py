@@ -21,6 +21,7 @@ import pyarrow as pa
 from culver.config import PipelineSettings
 from culver.control.elasticity import ELASTIC_PLACEMENTS
 from culver.control.placement_trial import SAMPLE, Circumstances, seconds_per_event
+from culver.errors import StorageCorrupt
 from culver.log import ReadableLog
 from culver.matching import ClauseTable, IndexWriter
 from culver.pipeline import access_point
@@ -93,9 +94,12 @@ def recent_events(log: ReadableLog) -> pa.RecordBatch | None:
     """The last events, as an example of what comes; None where there are none."""
     end = log.next_offset
     start = max(log.first_offset, end - _SAMPLE_EVENTS)
-    if start >= end:
-        return None
-    return access_point(start, end, log.read(start, end))[-1]
+    while start < end:
+        try:
+            return access_point(start, end, log.read(start, end))[-1]
+        except StorageCorrupt as exc:
+            start = exc.details.get("end", end)  # the events behind the damage will do
+    return None
 
 
 def dividing_of(settings: PipelineSettings) -> DivisionOptions:

@@ -90,15 +90,17 @@ class Hub:
         clock_us: Callable[[], int],
         share: Share,
         followers: Followers,
+        on_full: Callable[[], None] = lambda: None,
     ) -> "Hub":
-        """Recover from the files below `directory`, which this hub keeps. Raises StorageCorrupt, StorageError."""
+        """Recover from the files below `directory`, which this hub keeps. `on_full` is as the cursor store has it.
+        Raises StorageCorrupt, StorageError."""
         delivery_kernels.load()
         try:
             files = NotificationFiles(directory / "notifications")
             path = directory / "cursors.db"
             if not path.exists() and not files.empty:
                 logger.warning("%s is missing: every mailbox is delivered again from its oldest event", path)
-            cursors, stored, base = CursorStore.open(path, share.owns)
+            cursors, stored, base = CursorStore.open(path, share.owns, on_full)
             try:
                 recovered = files.recover(base, log.first_offset)
             except BaseException:
@@ -120,11 +122,12 @@ class Hub:
         share: Share,
         ranges: Iterable[FileRange],
         frontier: int,
+        on_full: Callable[[], None] = lambda: None,
     ) -> tuple["Hub", FollowedFiles]:
         """A hub for a share of the subscriptions, over files that another process keeps. The caller tells it of each
         change to them. Raises StorageCorrupt, StorageError, FileNotFoundError."""
         delivery_kernels.load()
-        cursors, stored, _ = CursorStore.open(directory / "cursors.db", share.owns)
+        cursors, stored, _ = CursorStore.open(directory / "cursors.db", share.owns, on_full)
         mailboxes = Mailboxes(settings, stored)
         files = FollowedFiles(directory / "notifications", mailboxes)
         try:

@@ -126,30 +126,19 @@ class PayloadReader:
 
     def _read(self, start: int, end: int) -> _Payloads:
         """One payload per offset, None where it is trimmed or damaged. Runs in a thread."""
-        try:
-            return self._read_range(start, end)
-        except StorageCorrupt:
-            # Read event by event, so that only those of the damaged batch are lost.
-            payloads: _Payloads = []
-            for offset in range(start, end):
-                try:
-                    payloads += self._read_range(offset, offset + 1)
-                except StorageCorrupt:
-                    payloads.append(None)
-            return payloads
-
-    def _read_range(self, start: int, end: int) -> _Payloads:
         payloads: _Payloads = [None] * max(end - start, 0)
         while (first := max(start, self._log.first_offset)) < end:
             try:
                 for offset, batch in self._log.read(first, end):
-                    at = offset - start
+                    at = offset + len(payloads) - end
                     payloads[at : at + batch.num_rows] = batch.column(PAYLOAD).to_pylist()
                 break
             except NotFound:
                 # The log may be trimmed at any moment; else the event should be there.
                 if self._log.first_offset <= first:
                     raise
+            except StorageCorrupt as exc:
+                start = exc.details.get("end", end)  # only what is damaged is lost
         return payloads
 
 

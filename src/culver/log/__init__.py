@@ -4,6 +4,7 @@ from culver.log.publication_log import (
     CommitObserver as CommitObserver,
     CommitReceipt as CommitReceipt,
     Committer as Committer,
+    DamagedEvents as DamagedEvents,
     EventSource as EventSource,
     FollowedLog as FollowedLog,
     LogReader as LogReader,

@@ -38,8 +38,21 @@ class CommitReceipt(NamedTuple):
     next_offset: int
 
 
+class DamagedEvents(NamedTuple):
+    """Events that cannot be read, with offsets in `[start, end)`: the file is damaged at the byte `position`."""
+
+    path: str
+    position: int
+    start: int
+    end: int
+
+
 class EventSource(Protocol):
     """Reads events by offset. Safe to call from several threads."""
+
+    @property
+    def damage(self) -> Sequence[DamagedEvents]:
+        """The damage that this process has come across and that is not trimmed yet, ascending."""
 
     @property
     def first_offset(self) -> int:
@@ -48,7 +61,8 @@ class EventSource(Protocol):
     def read(self, start: int, end: int) -> Iterator[tuple[int, pa.RecordBatch]]:
         """The events of `[start, end)` as (offset of the first row, batch), in order, cut to the range.
 
-        Raises NotFound where `start` is trimmed, StorageCorrupt where events are damaged or missing."""
+        Raises NotFound where `start` is trimmed, StorageCorrupt where events are damaged or missing. Where its
+        `details` hold `end`, events can be read again from that offset on."""
 
 
 class LogReader(EventSource, Protocol):
@@ -81,6 +95,10 @@ class FollowedLog:
     @property
     def first_offset(self) -> int:
         return self._reader.first_offset
+
+    @property
+    def damage(self) -> Sequence[DamagedEvents]:
+        return self._reader.damage
 
     def extend(self, next_offset: int) -> None:
         """The writer has announced that everything below is durable."""
@@ -136,6 +154,10 @@ class PublicationLog(ReadableLog, Protocol):
     def address(self) -> str:
         """The address that opens a reader of this log, in any process of the site."""
 
+    @property
+    def refusal(self) -> str | None:
+        """Why the log takes no events until it is opened again, in a sentence; None while it takes them."""
+
     def committer(self, observer: CommitObserver, clock_us: Callable[[], int]) -> Committer:
         """The publishing end for the running loop, one at a time. `clock_us` tells when events are received."""
 
@@ -144,6 +166,10 @@ class PublicationLog(ReadableLog, Protocol):
 
         All or nothing: raises TooLarge, StorageFull or StorageError, and then none of it is ever read. For tools that
         fill a log; a site publishes through its committer."""
+
+    def pause(self, reason: str | None) -> None:
+        """Refuse events with StorageFull and this reason from now on, or take them again where it is None. Once it
+        returns, nothing of before is being written any more, but for small groups. Blocks."""
 
     def trim(self, before: int) -> None:
         """Give back the space of events below `before`; the log may keep more, never less. Blocks."""

@@ -424,8 +424,18 @@ class Health(_Answer, frozen=True, kw_only=True):
     status: Literal["ok"]
 
 
+class LogDamage(_Answer, frozen=True, kw_only=True):
+    """Events from offset `start` up to, not including, `end` cannot be read: the file is damaged at that byte."""
+
+    path: str
+    position: Count
+    start: Offset
+    end: Offset
+
+
 class SiteStatus(_Answer, frozen=True, kw_only=True):
-    """The site's account of itself. It is ready while published events reach subscribers."""
+    """The site's account of itself. It is ready while it takes publications and they reach subscribers. Damage in the
+    log does not change that: `log_damage` has what was found of it since the start."""
 
     engine: str
     state: str
@@ -435,6 +445,7 @@ class SiteStatus(_Answer, frozen=True, kw_only=True):
     delivered_offset: Offset
     subscriptions: Count
     index_version: Count
+    log_damage: list[LogDamage]
 
 
 class NewSlice(_Request, frozen=True, kw_only=True):

@@ -18,7 +18,7 @@ import sqlite3
 import tempfile
 from pathlib import Path
 
-from culver.disk import sync_directory
+from culver.disk import make_directory, sync_directory
 from culver.errors import CulverError, InvalidRequest, StorageCorrupt, StorageError, StorageFull
 
 _APPLICATION = 0x43554C56  # "CULV"
@@ -103,7 +103,7 @@ def open_database(path: Path) -> sqlite3.Connection:
     Raises StorageCorrupt, StorageFull or StorageError."""
     connection: sqlite3.Connection | None = None
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_directory(path.parent)
         # The registry begins transactions itself, and its lock keeps threads apart.
         connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         connection.execute("PRAGMA journal_mode = WAL")
@@ -155,7 +155,7 @@ def translate(error: Exception, path: Path) -> CulverError:
     if isinstance(error, OverflowError | UnicodeEncodeError):
         return InvalidRequest(f"the subscription holds a value that cannot be stored: {error}")
     code = getattr(error, "sqlite_errorcode", None)
-    if code == sqlite3.SQLITE_FULL or (code == sqlite3.SQLITE_IOERR_WRITE and _is_full(path)):
+    if code == sqlite3.SQLITE_FULL or (_is_input_output(code) and _is_full(path)):
         return StorageFull(f"the disk is full while writing the registry {path}; free space and try again")
     if code is not None and code & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         return _corrupt(path, str(error))
@@ -164,6 +164,10 @@ def translate(error: Exception, path: Path) -> CulverError:
             f"another process holds the registry {path}; stop it, or use another data directory"
         )
     return StorageError(f"the disk refused an operation on the registry {path}: {error}")
+
+
+def _is_input_output(code: int | None) -> bool:
+    return code is not None and code & 0xFF == sqlite3.SQLITE_IOERR
 
 
 def _corrupt(path: Path, finding: str) -> StorageCorrupt:

@@ -14,6 +14,7 @@ from culver.site.running_site import (
     OnReady as OnReady,
     RunningSite as RunningSite,
     SiteParts as SiteParts,
+    pause_log as pause_log,
     serve as serve,
     stop_signal as stop_signal,
 )

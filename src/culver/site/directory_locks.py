@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
+from culver.disk import make_directory
 from culver.errors import Conflict, InvalidConfiguration
 
 logger = logging.getLogger(__name__)
@@ -28,7 +29,7 @@ def site_lock(data_dir: Path) -> Iterator[None]:
     """Hold the data directory for this process alone; a new one is for this user alone. Raises Conflict if another
     process has it."""
     try:
-        data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_directory(data_dir, 0o700)
         if data_dir.stat().st_mode & 0o077:
             logger.warning(
                 "other users of this machine may look into the data directory %s; chmod 700 it, unless they should",

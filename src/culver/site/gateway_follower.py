@@ -22,10 +22,12 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from culver.control import SiteClock
 from culver.delivery import FollowedFiles, Hub
+from culver.errors import CulverError
 from culver.gateway import GatewayServer, create_app
 from culver.log import FollowedLog
-from culver.process_setup import clock_us, freeze_objects, repeated
+from culver.process_setup import freeze_objects, repeated
 from culver.registry import Block, Registration
 from culver.site.gateway_messages import (
     Announcement,
@@ -43,6 +45,7 @@ logger = logging.getLogger(__name__)
 
 # The shortest time between two messages of how far the gateway has come.
 _REACHED_SECONDS = 0.01
+_RESERVE_SECONDS = 10.0
 
 
 class GatewayFollower:
@@ -51,7 +54,8 @@ class GatewayFollower:
 
     def __init__(self) -> None:
         self.peer = Peer(self, self._on_message)
-        self._welcome: asyncio.Future[Welcome] = asyncio.get_running_loop().create_future()
+        self._loop = asyncio.get_running_loop()
+        self._welcome: asyncio.Future[Welcome] = self._loop.create_future()
         self._waiting: deque[Announcement] = deque()
         self._hub: Hub | None = None
         self._files: FollowedFiles | None = None
@@ -80,6 +84,15 @@ class GatewayFollower:
             for task in follower._ends:
                 task.cancel()
             follower.peer.close()
+
+    def ask_for_reserve(self) -> None:
+        """Have the site give up its disk reserve, so that an acknowledgement can be written. Blocks, in a thread of
+        the caller."""
+        with contextlib.suppress(CulverError, TimeoutError):
+            asyncio.run_coroutine_threadsafe(self._ask_for_reserve(), self._loop).result(_RESERVE_SECONDS)
+
+    async def _ask_for_reserve(self) -> None:
+        await self.peer.request("give_up_reserve")
 
     async def welcome(self) -> Welcome | None:
         """Wait for the site's first message; None if the end comes before it."""
@@ -113,11 +126,13 @@ class GatewayFollower:
         if self.peer.lost.is_set():
             return 0
         app = create_app(site)
+        clock = SiteClock(self._welcome.result().now_us)
         sent: Callable[[], int] = app.state.gateway.metrics.deliveries_sent
 
         async def keep_house() -> None:
             await site.live.try_again()
-            finished = await hub.housekeep(clock_us())
+            clock.follow()
+            finished = await hub.housekeep(clock.now_us())
             figures = (hub.subscriptions, hub.sessions, hub.mailboxes.columns.all_pending(), sent())
             self.peer.send(GatewayReport(hub.needed_from(), finished, *figures))
 

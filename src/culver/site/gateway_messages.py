@@ -21,7 +21,7 @@ from culver.registry import Block, Registration
 @dataclass(frozen=True, slots=True)
 class Welcome:
     """The first message. `identity` is the registry's; `ports` are those of all gateways, by number; `ranges` are the
-    notification files."""
+    notification files; `now_us` is the time of the site's clock."""
 
     settings: Settings
     identity: bytes
@@ -32,6 +32,7 @@ class Welcome:
     log_address: str
     next_offset: int
     log_level: int
+    now_us: int
 
 
 @dataclass(frozen=True, slots=True)

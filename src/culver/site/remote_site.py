@@ -17,7 +17,7 @@ from typing import Any, cast
 from culver.config import Settings
 from culver.control import SiteObservation, Slices, SlicesView
 from culver.delivery import Hub, Share
-from culver.log import CommitReceipt
+from culver.log import CommitReceipt, ReadableLog
 from culver.messages import OverlayStatus
 from culver.model import Event
 from culver.registry import Registration, SubscriptionSpec
@@ -80,10 +80,11 @@ class RemoteOverlay(ForwardedRole):
 
 
 class RemoteObservation:
-    """Tells what the site told at the last refresh."""
+    """Tells what the site told at the last refresh, and the damage that this process has found in the log."""
 
-    def __init__(self, peer: Peer, slices: RemoteSlices, overlay: RemoteOverlay) -> None:
+    def __init__(self, peer: Peer, slices: RemoteSlices, overlay: RemoteOverlay, log: ReadableLog) -> None:
         self._peer = peer
+        self._log = log
         self._slices = slices
         self._overlay = overlay
         self._status: dict[str, Any] = {"ready": False}
@@ -98,7 +99,9 @@ class RemoteObservation:
         return bool(self._status["ready"])
 
     def status(self) -> dict[str, Any]:
-        return self._status
+        told = self._status.get("log_damage", [])
+        found = [each._asdict() for each in self._log.damage]
+        return {**self._status, "log_damage": told + [each for each in found if each not in told]}
 
     def observe(self) -> SiteObservation:
         assert self._seen is not None, "refresh first"
@@ -117,6 +120,7 @@ class RemoteSite:
         peer: Peer,
         hub: Hub,
         channels: SiteChannels,
+        log: ReadableLog,
     ) -> None:
         self.settings = settings
         self.channels = channels
@@ -128,12 +132,13 @@ class RemoteSite:
         slices, overlay = RemoteSlices("slices", peer), RemoteOverlay("overlay", peer)
         self.slices = cast(Slices, slices)
         self.overlay = cast(WideArea, overlay)
-        self.observation = RemoteObservation(peer, slices, overlay)
+        self.observation = RemoteObservation(peer, slices, overlay, log)
 
 
 class ServedSite:
     """Has the roles of `site` under the same names. `is_gone` tells whether the gateway process has ended, and
-    `sent_elsewhere` how many deliveries the other gateways have sent."""
+    `sent_elsewhere` how many deliveries the other gateways have sent. The gateway asks to `give_up_reserve` before it
+    writes an acknowledgement once more for which the disk had no space."""
 
     def __init__(
         self,
@@ -141,7 +146,9 @@ class ServedSite:
         live: LiveSubscriptions,
         is_gone: Callable[[], bool],
         sent_elsewhere: Callable[[], int],
+        give_up_reserve: Callable[[], Awaitable[None]],
     ) -> None:
+        self.give_up_reserve = give_up_reserve
         self.publications = site.publications
         self.subscriptions = ServedSubscriptions(site.subscriptions, live, is_gone)
         self.sessions = site.sessions

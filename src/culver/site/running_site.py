@@ -16,21 +16,24 @@ import msgspec
 from culver.config import Settings
 from culver.control import (
     Catalogue,
+    ClockFile,
     GatewayInfo,
     IndexScheme,
     IndexSlice,
     PlacementInfo,
+    SiteClock,
     SiteObservation,
     SiteQueues,
     slices_of,
 )
 from culver.delivery import Hub, Share
+from culver.disk_reserve import DiskReserve
 from culver.gateway import GatewayServer, create_app
 from culver.log import Committer, PublicationLog
 from culver.matching import IndexWriter
 from culver.pipeline import Engine, LoadReport, Progress
 from culver.placement import PlacementChoice
-from culver.process_setup import clock_us, freeze_objects, repeated
+from culver.process_setup import freeze_objects, repeated
 from culver.site.event_flow import EventFlow
 from culver.site.gateway_group import GatewayGroup
 from culver.site.gateway_messages import Welcome
@@ -40,6 +43,11 @@ from culver.site.remote_site import ServedSite
 from culver.site.site_channels import channels_of
 from culver.site.site_overlay import overlay_of
 from culver.site.user_subscriptions import UserSubscriptions
+
+_FULL = (
+    "the disk is full: publications and new subscriptions are refused until acknowledgements, removals and lower "
+    "limits have freed space"
+)
 
 OnReady = Callable[[str, str | None, str | None], None]
 
@@ -57,6 +65,9 @@ class SiteParts:
     hub: Hub
     group: GatewayGroup
     identity: bytes
+    clock: SiteClock
+    clock_file: ClockFile
+    reserve: DiskReserve
 
 
 class RunningSite:
@@ -67,7 +78,7 @@ class RunningSite:
         group, hub = parts.group, parts.hub
         self.settings = parts.settings
         self.publications = parts.committer
-        self.subscriptions = UserSubscriptions(parts.catalogue)
+        self.subscriptions = UserSubscriptions(parts.catalogue, parts.clock.ahead_us)
         self.live = LiveSubscriptions(parts.catalogue.remove)
         self.sessions = HubSessions(
             hub, group.share, group.ports, self.live, partial(group.count_pending, own=hub.pending)
@@ -87,6 +98,7 @@ class RunningSite:
         """Start each part after those that it needs, and stop them in the opposite order."""
         parts = self._parts
         async with contextlib.AsyncExitStack() as stack:
+            stack.callback(lambda: parts.clock_file.write(parts.clock.now_us()))
             stack.push_async_callback(parts.hub.close)
             stack.push_async_callback(parts.catalogue.close)
             # The index catches up before the engine starts: a driver of an earlier site may still read it.
@@ -105,18 +117,24 @@ class RunningSite:
     async def keep_house(self) -> None:
         """Remove, trim and retire what nobody needs any more."""
         parts, hub, group = self._parts, self._parts.hub, self._parts.group
-        await parts.catalogue.remove_expired()
+        parts.clock.follow()
+        now_us = parts.clock.now_us()
+        await parts.catalogue.remove_expired(now_us)
         await self.live.try_again()
         self.observation.subscriptions = await parts.catalogue.count()
-        finished = group.take_finished(await hub.housekeep(clock_us()))
+        finished = group.take_finished(await hub.housekeep(now_us))
         await parts.catalogue.forget(finished.numbers, finished.blocks)
         needed = min(hub.frontier, hub.needed_from(), group.needed_from())
         needed = self.overlay.needed_from(needed)
         await asyncio.to_thread(parts.log.trim, needed)
         await parts.catalogue.retire(hub.mailboxes.index_version)
+        if parts.reserve.spent:
+            await asyncio.to_thread(parts.reserve.restore)
         # This comes last because it writes: a full disk must not keep the steps above from making room.
         load = parts.engine.observe().load
         parts.engine.tell(msgspec.structs.replace(load, registrations=self.observation.subscriptions))
+        if parts.clock_file.is_due(now_us):
+            await asyncio.to_thread(parts.clock_file.write, now_us)
 
     @contextlib.asynccontextmanager
     async def with_gateways(self, port: int, deliveries_sent: Callable[[], int]) -> AsyncIterator[None]:
@@ -132,6 +150,7 @@ class RunningSite:
             self.live,
             is_gone=lambda: run.peer.lost.is_set(),
             sent_elsewhere=lambda: self._parts.group.deliveries_sent(without=run.number),
+            give_up_reserve=lambda: asyncio.to_thread(self._parts.reserve.give_up),
         )
 
     def _welcome(self, share: Share) -> Welcome:
@@ -149,6 +168,7 @@ class RunningSite:
             log_address=log.address,
             next_offset=log.next_offset,
             log_level=logging.getLogger().getEffectiveLevel(),
+            now_us=self._parts.clock.now_us(),
         )
 
 
@@ -168,12 +188,16 @@ class SiteObserver:
     @property
     def ready(self) -> bool:
         parts = self._parts
-        return parts.engine.ready and parts.catalogue.trouble is None and parts.group.started
+        troubles = (parts.log.refusal, parts.catalogue.trouble)
+        return parts.engine.ready and parts.group.started and not any(troubles)
 
     @property
     def _state(self) -> str:
         parts = self._parts
-        return parts.catalogue.trouble or parts.group.trouble or parts.engine.state
+        full = _FULL if parts.reserve.spent else None
+        return (
+            parts.log.refusal or parts.catalogue.trouble or full or parts.group.trouble or parts.engine.state
+        )
 
     def status(self) -> dict[str, Any]:
         parts = self._parts
@@ -186,6 +210,7 @@ class SiteObserver:
             "delivered_offset": parts.group.frontier(parts.hub.frontier),
             "subscriptions": self.subscriptions,
             "index_version": parts.index.registry_version,
+            "log_damage": [each._asdict() for each in parts.log.damage],
         }
 
     def observe(self) -> SiteObservation:
@@ -217,6 +242,12 @@ class SiteObserver:
                 *group.infos(),
             ),
         )
+
+
+def pause_log(log: PublicationLog, reserve: DiskReserve) -> None:
+    """Have the log take no events while the reserve is spent."""
+    reserve.on_change = lambda spent: log.pause(_FULL if spent else None)
+    reserve.on_change(reserve.spent)
 
 
 def stop_signal(progress: Progress) -> asyncio.Event:

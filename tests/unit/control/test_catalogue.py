@@ -12,6 +12,7 @@ import pytest
 
 from culver.config import RegistrySettings
 from culver.control.catalogue import Catalogue
+from culver.disk_reserve import DiskReserve
 from culver.errors import Conflict, InvalidFilter, NotFound
 from culver.matching import Entry, Index, IndexWriter
 from culver.matching.index.storage.version_files import index_versions
@@ -59,6 +60,7 @@ class Site:
             log_end=lambda: self.log_end,
             horizon=lambda: 0,
             clock_us=lambda: 1,
+            reserve=DiskReserve(path / "reserve", 0),
             quiet_seconds=0.02,
         )
 

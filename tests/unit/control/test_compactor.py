@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from culver.control.compactor import Compactor
+from culver.disk_reserve import DiskReserve
 from culver.matching import Entry, Index, IndexWriter
 from culver.matching.index.segments import container
 from culver.matching.index.storage.compaction import Compaction
@@ -30,6 +31,7 @@ class Scene:
             self.thread,
             lambda: 0,
             lambda *versions: self.versions.append(versions),
+            DiskReserve(path / "reserve", 0),
             quiet_seconds,
         )
 

@@ -309,7 +309,7 @@ def test_reader_tells_what_is_trimmed(tmp_path: Path) -> None:
 def test_reader_refuses_to_come_short_of_what_was_promised(tmp_path: Path) -> None:
     with FileLog(tmp_path, ONE_SEGMENT) as log:
         log.append([batch(0, 3)])
-        with pytest.raises(StorageError, match="events up to 4 were promised"):
+        with pytest.raises(StorageError, match="ends at offset 3, and the events from offset 3 up to 4"):
             list(FileLogReader(tmp_path).read(0, 4))
 
 

@@ -131,8 +131,11 @@ def test_zeros_in_the_place_of_an_acknowledged_group_are_damage(tmp_path: Path) 
     with last_segment(tmp_path).open("r+b") as file:
         file.seek(before.position)
         file.write(bytes(len(before.data)))
-    with pytest.raises(StorageCorrupt, match="acknowledged"):
-        FileLog(tmp_path, ONE_SEGMENT)
+    with FileLog(tmp_path, ONE_SEGMENT) as log:
+        assert log.damage == [(str(last_segment(tmp_path)), before.position, 1, 2)]
+        with pytest.raises(StorageCorrupt, match="from offset 1 up to 2"):
+            list(log.read(0, 3))
+        assert numbers(log, 2, 3) == [2]
 
 
 def test_a_commit_is_taken_though_the_disk_has_no_space_to_preallocate(tmp_path: Path) -> None:

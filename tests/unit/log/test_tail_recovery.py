@@ -76,7 +76,8 @@ def test_tail_of_which_only_some_pages_reached_the_disk_is_cut_as_a_whole(tmp_pa
 
 @pytest.mark.usefixtures("quick_disk")
 def test_flipped_bit_anywhere_is_found_and_never_read_as_something_else(tmp_path: Path) -> None:
-    """Damage to the last group looks like a torn tail and is cut; anywhere else it is an error."""
+    """Damage to the last group looks like a torn tail and is cut; a damaged header is made up for; anywhere else only
+    the damaged batch is lost."""
     whole, damaged_log = tmp_path / "whole", tmp_path / "damaged"
     with FileLog(whole, SMALL_SEGMENTS) as log:
         for start in range(0, 12, 2):
@@ -96,12 +97,22 @@ def test_flipped_bit_anywhere_is_found_and_never_read_as_something_else(tmp_path
             if path == last_group[0] and at >= last_group[1]:
                 with FileLog(damaged_log, SMALL_SEGMENTS) as log:
                     assert numbers(log, 0, 12) == list(range(10))
+            elif at < HEADER.size:
+                open_and_read_all(damaged_log)
             else:
                 with pytest.raises(StorageCorrupt) as caught:
                     open_and_read_all(damaged_log)
                 assert caught.value.details["path"] == str(damaged_log / path.name)
                 assert str(damaged_log / path.name) in caught.value.message
                 assert "docs/storage.md" in caught.value.message
+                start, end = caught.value.details["start"], caught.value.details["end"]
+                assert end == start + 1
+                with FileLog(damaged_log, SMALL_SEGMENTS) as log:
+                    assert numbers(log, 0, start) == list(range(start))
+                    assert numbers(log, end, 12) == list(range(end, 12))
+                    assert log.append([batch(12)]) == 12
+                for one in set(damaged_log.glob("*.log")):
+                    shutil.copyfile(whole / one.name, one) if (whole / one.name).exists() else one.unlink()
         (damaged_log / path.name).write_bytes(content)
     open_and_read_all(damaged_log)
 
@@ -116,7 +127,7 @@ def test_reader_finds_every_flipped_bit_in_what_it_reads(tmp_path: Path) -> None
     write_groups(tmp_path, [[1], [2, 1]])
     path = last_segment(tmp_path)
     content = path.read_bytes()
-    for at in range(len(content)):
+    for at in range(HEADER.size, len(content)):
         damaged = bytearray(content)
         damaged[at] ^= 0x10
         path.write_bytes(damaged)
@@ -163,12 +174,41 @@ def test_segment_whose_making_was_cut_short_goes_on_at_the_offset_of_its_name(tm
             assert numbers(log, 20, 21) == [20]
 
 
-def test_segment_without_an_intact_header_that_holds_records_is_damage(tmp_path: Path) -> None:
-    write_groups(tmp_path, [[2]])
+def test_first_record_stands_in_for_a_damaged_header(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    write_groups(tmp_path, [[2], [1]])
     path = last_segment(tmp_path)
     path.write_bytes(bytes(HEADER.size) + path.read_bytes()[HEADER.size :])
+    with FileLog(tmp_path, ONE_SEGMENT) as log:
+        assert numbers(log, 0, 3) == [0, 1, 2]
+        assert log.append([batch(3)]) == 3
+        assert not log.damage
+    assert str(path) in caplog.text
+    assert numbers(FileLogReader(tmp_path), 0, 4) == [0, 1, 2, 3]
+
+
+def test_segment_whose_header_and_first_record_are_damaged_is_lost_alone(tmp_path: Path) -> None:
+    with FileLog(tmp_path, SMALL_SEGMENTS) as log:
+        for n in range(60):
+            log.append([batch(n, received_us=n)])
+    _, path, following, *_ = sorted(tmp_path.glob("*.log"))
+    with path.open("r+b") as file:
+        file.write(bytes(HEADER.size + 8))
+    start, end = int(path.stem), int(following.stem)
+    with FileLog(tmp_path, SMALL_SEGMENTS) as log:
+        with pytest.raises(StorageCorrupt, match="header"):
+            list(log.read(start, 60))
+        assert log.damage == [(str(path), 0, start, end)]
+        assert numbers(log, 0, start) == list(range(start))
+        assert numbers(log, end, 60) == list(range(end, 60))
+        assert log.offset_at(end + 1) == end + 1
+    with path.open("r+b") as file:
+        file.truncate(HEADER.size + 8)
+    last = last_segment(tmp_path)
+    last.write_bytes(bytes(len(last.read_bytes())))
     with pytest.raises(StorageCorrupt, match="header"):
-        FileLog(tmp_path, ONE_SEGMENT)
+        FileLog(tmp_path, SMALL_SEGMENTS)
 
 
 def test_segment_of_a_later_format_is_refused_by_its_number(tmp_path: Path) -> None:
@@ -187,15 +227,19 @@ def test_missing_segment_in_the_middle_is_damage(tmp_path: Path) -> None:
         for n in range(60):
             log.append([batch(n)])
     sorted(tmp_path.glob("*.log"))[1].unlink()
-    with FileLog(tmp_path, SMALL_SEGMENTS) as log, pytest.raises(StorageCorrupt, match="next file starts"):
-        list(log.read(0, 60))
+    with FileLog(tmp_path, SMALL_SEGMENTS) as log:
+        with pytest.raises(StorageCorrupt, match="cannot be read") as caught:
+            list(log.read(0, 60))
+        [(_, _, start, end)] = log.damage
+        assert caught.value.details["end"] == end
+        assert numbers(log, 0, start) + numbers(log, end, 60) == [*range(start), *range(end, 60)]
 
 
 def test_failed_open_leaves_the_directory_unlocked(tmp_path: Path) -> None:
     write_groups(tmp_path, [[2]])
     path = last_segment(tmp_path)
     content = path.read_bytes()
-    path.write_bytes(bytes(HEADER.size) + content[HEADER.size :])
+    path.write_bytes(bytes(len(content)))
     with pytest.raises(StorageCorrupt):
         FileLog(tmp_path, ONE_SEGMENT)
     path.write_bytes(content)

@@ -214,7 +214,7 @@ def load(
         prepared = prepare(filter_text, UNLIMITED_FILTERS)
     columns = _read(file, prepared, None if types is None else types.split(","))
     for line in _preview(name, first, prepared, columns):
-        click.echo(line, err=not dry_run)
+        click.echo(printable(line), err=not dry_run)
     for _, detail in warnings_about(prepared.condition, None):
         warn(detail)
     if dry_run:
@@ -310,7 +310,7 @@ def _read(file: str, prepared: "Prepared", types: list[str] | None) -> "Columns"
         suggestion = exc.details.get("suggestion")
         if suggestion is None or not (sys.stdin.isatty() and sys.stderr.isatty()):
             raise
-        click.echo(exc.message, err=True)
+        click.echo(printable(exc.message), err=True)
         if not click.confirm(f"Load them as {','.join(suggestion)}?", err=True):
             raise InvalidRequest("nothing was loaded", field="types") from exc
         return read_rows(file, prepared, suggestion)

@@ -22,6 +22,7 @@ from typing import Any
 
 from culver.delivery.deliveries import DeliveryGap
 from culver.delivery.mailboxes.mailboxes import StoredMailbox
+from culver.disk import is_full
 from culver.errors import StorageCorrupt, StorageError, StorageFull, Unavailable
 from culver.registry import Block
 
@@ -65,8 +66,10 @@ class CursorStore:
     """Its owner closes it. Every write returns a future that is done once the write is on disk. It fails with
     StorageFull or StorageError, and then nothing of the write was kept."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: sqlite3.Connection, path: Path, on_full: Callable[[], None]) -> None:
         self._connection = connection
+        self._path = path
+        self._on_full = on_full
         self._queue: queue.SimpleQueue[tuple[Sequence[_Statement], Future[None]] | None] = queue.SimpleQueue()
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="culver-cursors", daemon=True)
@@ -74,9 +77,13 @@ class CursorStore:
 
     @classmethod
     def open(
-        cls, path: Path, owns: Callable[[str], bool] = lambda subscription: True
+        cls,
+        path: Path,
+        owns: Callable[[str], bool] = lambda subscription: True,
+        on_full: Callable[[], None] = lambda: None,
     ) -> tuple["CursorStore", dict[str, StoredMailbox], int]:
-        """The store, the mailboxes in it of subscriptions that are owned here, and the base."""
+        """The store, the mailboxes in it of subscriptions that are owned here, and the base. The store calls
+        `on_full` in its own thread where the disk is full, and then tries once more."""
         connection = None
         try:
             connection = sqlite3.connect(path, _BUSY_SECONDS, isolation_level=None, check_same_thread=False)
@@ -98,7 +105,7 @@ class CursorStore:
                 f"cannot read the cursors in {path}: {exc}; put a copy of that file back, or remove it to "
                 "have every mailbox delivered again from its oldest event"
             ) from exc
-        return cls(connection), stored, base[0] if base else 0
+        return cls(connection, path, on_full), stored, base[0] if base else 0
 
     def acknowledge(self, subscription: str, number: int, cursor: int) -> Future[None]:
         return self._put([(_ACKNOWLEDGE, (subscription, number, cursor))])
@@ -160,8 +167,20 @@ class CursorStore:
         return writes, False
 
     def _commit(self, writes: Sequence[tuple[Sequence[_Statement], Future[None]]]) -> None:
+        error = self._try(writes)
+        if isinstance(error, StorageFull):
+            self._on_full()
+            error = self._try(writes)
+        if error is not None:
+            logger.error("cannot write cursors: %s", error.__cause__)
+        for _, future in writes:
+            if error is None:
+                future.set_result(None)
+            else:
+                future.set_exception(error)
+
+    def _try(self, writes: Sequence[tuple[Sequence[_Statement], Future[None]]]) -> StorageError | None:
         connection = self._connection
-        error: StorageError | None = None
         try:
             connection.execute("BEGIN IMMEDIATE")
             for statements, _ in writes:
@@ -170,16 +189,14 @@ class CursorStore:
             connection.execute("COMMIT")
         except sqlite3.Error as exc:
             error = StorageError(f"the acknowledgement could not be stored: {exc}")
-            if getattr(exc, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
+            code = getattr(exc, "sqlite_errorcode", 0)
+            if code == sqlite3.SQLITE_FULL or (code & 0xFF == sqlite3.SQLITE_IOERR and is_full(self._path)):
                 error = StorageFull("the disk is full: the acknowledgement could not be stored")
-            logger.error("cannot write cursors: %s", exc)
+            error.__cause__ = exc
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
-        for _, future in writes:
-            if error is None:
-                future.set_result(None)
-            else:
-                future.set_exception(error)
+            return error
+        return None
 
 
 def _read_gaps(subscription: str, text: str) -> tuple[DeliveryGap, ...]:

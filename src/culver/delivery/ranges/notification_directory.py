@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from culver.delivery.ranges.retained_ranges import LEVELS, RetainedRange
+from culver.disk import make_directory
 from culver.errors import StorageCorrupt
 from culver.pipeline import (
     NOTIFICATION_SUFFIX,
@@ -46,7 +47,7 @@ class NotificationFiles:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        directory.mkdir(parents=True, exist_ok=True)
+        make_directory(directory)
 
     def recover(self, base: int, first_offset: int) -> RecoveredRanges:
         """Find the contiguous files from `base` on; remove those that are torn, half written or covered by others.

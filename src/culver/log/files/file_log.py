@@ -14,8 +14,8 @@ from typing import Self
 import pyarrow as pa
 
 from culver.config import LogSettings
-from culver.disk import sync_directory
-from culver.errors import NotFound, StorageCorrupt, StorageError, TooLarge
+from culver.disk import make_directory, sync_directory
+from culver.errors import NotFound, StorageCorrupt, StorageError, StorageFull, TooLarge
 from culver.log.files.disk_thread import PREALLOCATED_BYTES, StagedWrite, WriteFailure
 from culver.log.files.file_log_reader import FileLogReader, directory_of
 from culver.log.files.group_committer import GroupCommitter
@@ -34,7 +34,7 @@ from culver.log.files.log_segment import (
     segment_name,
     storage_error,
 )
-from culver.log.publication_log import CommitObserver
+from culver.log.publication_log import CommitObserver, DamagedEvents
 from culver.model.columns import Packed, received_times, serialise
 
 _logger = logging.getLogger("culver.log")
@@ -59,6 +59,7 @@ class FileLog:
         self._lock = threading.Lock()
         self._reader = FileLogReader(directory)
         self._refusal: str | None = None
+        self._paused: str | None = None
         # The first offsets of all segments. The list is replaced as a whole, so that readers need no lock.
         self._firsts: list[int] = []
         self.next_offset = 0
@@ -103,10 +104,20 @@ class FileLog:
         return self._firsts[0]
 
     @property
+    def damage(self) -> Sequence[DamagedEvents]:
+        return self._reader.damage
+
+    @property
     def address(self) -> str:
         return self._directory.absolute().as_uri()
 
+    @property
+    def refusal(self) -> str | None:
+        return self._refusal
+
     def committer(self, observer: CommitObserver, clock_us: Callable[[], int]) -> GroupCommitter:
+        # Stamps never fall, but those of a clock that was ahead in an earlier run must not outlive it.
+        self._received_us = min(self._received_us, clock_us())
         return GroupCommitter(self, self._settings, observer, clock_us)
 
     def append(self, batches: Sequence[pa.RecordBatch]) -> int:
@@ -131,6 +142,8 @@ class FileLog:
         with self._lock:
             if self._refusal is not None:
                 raise StorageError(self._refusal)
+            if self._paused is not None:
+                raise StorageFull(self._paused)
             if not group:
                 return self.next_offset
             if not self._fits(group):
@@ -141,7 +154,8 @@ class FileLog:
         """The first half of an append that does not block: the caller has the bytes written and synced, and calls
         `settle` before it appends anything else. None where the group needs `append_group`, in another thread."""
         with self._lock:
-            if self._refusal is not None or not group or not self._fits(group):
+            refused = self._refusal is not None or self._paused is not None
+            if refused or not group or not self._fits(group):
                 return None
             return self._stage(group, preallocating=True)
 
@@ -166,6 +180,10 @@ class FileLog:
 
     def offset_at(self, received_us: int) -> int:
         return self._reader.offset_at(received_us, self.next_offset)
+
+    def pause(self, reason: str | None) -> None:
+        with self._lock:
+            self._paused = reason
 
     def trim(self, before: int) -> None:
         """Deletes the segments that lie below `before` as a whole, oldest first; never the last one."""
@@ -299,14 +317,14 @@ class FileLog:
             if len(self._firsts) > 1:
                 before = self._directory / segment_name(self._firsts[-2])
                 with before.open("rb") as file:
-                    tail, _ = find_tail(file.fileno(), before, read_header(file.fileno(), before))
+                    tail = find_tail(file.fileno(), read_header(file.fileno(), before))
                 self._received_us = tail.received_us
             self._start_segment()
             return
         descriptor = os.open(path, os.O_RDWR)
         try:
             header = read_header(descriptor, path)
-            tail, records = find_tail(descriptor, path, header)
+            tail = find_tail(descriptor, header)
             surplus = os.fstat(descriptor).st_size - tail.position
             if tail.torn:
                 _logger.warning(
@@ -330,7 +348,7 @@ class FileLog:
             os.close(descriptor)
             raise
         self._use(descriptor, path, header)
-        self._reader.note(header.first_offset, records)
+        self._reader.note(header.first_offset, tail.records)
         self._position = self._preallocated_end = tail.position
         self.next_offset, self._received_us = tail.offset, tail.received_us
 
@@ -338,9 +356,7 @@ class FileLog:
 def _lock_directory(directory: Path) -> int:
     """Make the directory and lock it; returns the descriptor that holds the lock."""
     try:
-        if not directory.is_dir():
-            directory.mkdir(parents=True, exist_ok=True)
-            sync_directory(directory.parent)
+        make_directory(directory)
         descriptor = os.open(directory, os.O_RDONLY)
     except OSError as exc:
         raise storage_error(exc, f"making the log directory {directory}") from exc

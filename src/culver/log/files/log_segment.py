@@ -25,7 +25,9 @@ starts with a header; records follow, each at a multiple of 8. Integers are litt
   record never begins with zeros.
 """
 
+import contextlib
 import errno
+import logging
 import os
 import re
 import secrets
@@ -40,6 +42,8 @@ import numpy as np
 import pyarrow as pa
 
 from culver.errors import StorageCorrupt, StorageError, StorageFull
+
+_logger = logging.getLogger("culver.log")
 
 MAGIC = b"CULVLOG1"
 FORMAT = 1
@@ -127,7 +131,8 @@ def new_header(first_offset: int, received_us: int) -> tuple[SegmentHeader, byte
 
 
 def read_header(descriptor: int, path: Path) -> SegmentHeader:
-    """Raises StorageCorrupt where the header is torn, altered, of another format or of another segment."""
+    """Raises StorageCorrupt where the header is of another format, or torn, altered or of another segment and the
+    first record cannot stand in for it."""
     data = os.pread(descriptor, HEADER.size, 0)
     if len(data) == HEADER.size:
         magic, format_, salt, first_offset, received_us, _, crc = HEADER.unpack(data)
@@ -140,7 +145,21 @@ def read_header(descriptor: int, path: Path) -> SegmentHeader:
                 )
             if segment_name(first_offset) == path.name:
                 return SegmentHeader(first_offset, received_us, salt)
-    raise corrupt(path, 0, "its header is not intact")
+    return _header_from_first_record(descriptor, path)
+
+
+def _header_from_first_record(descriptor: int, path: Path) -> SegmentHeader:
+    """The header of a segment whose own is damaged: the file's name and the first record say the same. Only the time
+    is that of the record, which is not before that of the header."""
+    head = memoryview(os.pread(descriptor, RECORD.size, HEADER.size))
+    record = unpack_record(head, 0, HEADER.size) if len(head) == RECORD.size else None
+    if record is None or segment_name(record.offset) != path.name:
+        raise corrupt(path, 0, "its header is not intact")
+    data = memoryview(os.pread(descriptor, record.end_position - HEADER.size, HEADER.size))
+    if len(data) < record.end_position - HEADER.size or not is_intact(data, 0, record):
+        raise corrupt(path, 0, "its header is not intact")
+    _logger.warning("%s has a damaged header; its first record says the same, and no event is lost", path)
+    return SegmentHeader(record.offset, record.received_us, int.from_bytes(data[20:24], "little"))
 
 
 def pack_group(
@@ -210,11 +229,11 @@ def walk(
         position, offset = record.end_position, record.end_offset
 
 
-def find_later_group(data: bytes, header: SegmentHeader, position: int, offset: int) -> Record | None:
-    """Find an intact record of a group that begins after `offset` in the file's bytes from `position` on."""
+def intact_records(data: bytes, header: SegmentHeader, position: int, offset: int) -> Iterator[Record]:
+    """Find intact records that begin after `offset` in the file's bytes from `position` on, wherever they are."""
     words = np.frombuffer(data, np.dtype("<u8"), len(data) // 8)
     if len(words) * 8 < RECORD.size:
-        return None
+        return
     salted = (words[2:] >> np.uint64(32)) == header.salt
     later = words[1:-1] > offset
     view = memoryview(data)
@@ -225,9 +244,13 @@ def find_later_group(data: bytes, header: SegmentHeader, position: int, offset: 
         record = unpack_record(view, at, position + at)
         if record is None or record.end_position - position > len(view) or not is_intact(view, at, record):
             continue
-        if record.group_offset > offset:
-            return record
-    return None
+        yield record
+
+
+def find_resumption(descriptor: int, header: SegmentHeader, position: int, offset: int) -> Record | None:
+    """The first intact record behind the damage at `position`, where the record of `offset` should start."""
+    rest = bytes(_chunk(descriptor, position, os.fstat(descriptor).st_size))
+    return next(intact_records(rest, header, position, offset), None)
 
 
 def unpack_record(data: memoryview, at: int, position: int) -> Record | None:
@@ -258,53 +281,56 @@ def _chunk(descriptor: int, position: int, size: int) -> memoryview:
 @dataclass(frozen=True, slots=True)
 class Tail:
     """The end of the last whole group, which starts at `group_position`. Everything behind `position` is to be cut:
-    preallocated zeros, and with `torn` also a part of a group."""
+    preallocated zeros, and with `torn` also a part of a group. `records` are the intact ones before it."""
 
     position: int
     offset: int
     received_us: int
     group_position: int
     torn: bool
+    records: tuple[Record, ...]
 
 
-def find_tail(descriptor: int, path: Path, header: SegmentHeader) -> tuple[Tail, list[Record]]:
-    """Scan the last segment after a crash; returns its tail and its records. Raises StorageCorrupt for damage.
+def find_tail(descriptor: int, header: SegmentHeader) -> Tail:
+    """Scan the last segment after a crash.
 
     A crash may leave any part of the last group on disk, because its pages are written in no order. So the first
     record that is not intact ends the log, and its group goes with it, unless an intact record of a later group
     follows: groups are written one after the other, each durable before the next, so the bad record was once
-    acknowledged, and cutting it would break that promise. Damage to the very last group cannot be told from a torn
-    tail; it is cut, and the cut is logged. Zeros alone are no group but preallocated space."""
+    acknowledged, and cutting it would break that promise. It stays, as a hole between the records. Damage to the very
+    last group cannot be told from a torn tail; it is cut, and the cut is logged. Zeros alone are no group but
+    preallocated space."""
     records: list[Record] = []
-    whole = 0  # the number of records that belong to whole groups
-    try:
-        for record, _ in walk(descriptor, header, HEADER.size, header.first_offset):
-            records.append(record)
-            if record.after == 0:
-                whole = len(records)
-    except BadRecord:
-        pass
     position, offset = HEADER.size, header.first_offset
-    if records:
-        position, offset = records[-1].end_position, records[-1].end_offset
-    rest = bytes(_chunk(descriptor, position, os.fstat(descriptor).st_size))
-    if find_later_group(rest, header, position, offset) is not None:
-        raise corrupt(path, position, "a record fails its checksum, and acknowledged ones follow it")
+    while True:
+        with contextlib.suppress(BadRecord):
+            for record, _ in walk(descriptor, header, position, offset):
+                records.append(record)
+                position, offset = record.end_position, record.end_offset
+        rest = bytes(_chunk(descriptor, position, os.fstat(descriptor).st_size))
+        behind = list(intact_records(rest, header, position, offset))
+        if not any(record.group_offset > offset for record in behind):
+            break
+        position, offset = behind[0].position, behind[0].offset
+    whole = len(records)
+    while whole and records[whole - 1].after:
+        whole -= 1
     torn = whole < len(records) or bool(rest.strip(b"\0"))
     del records[whole:]
     if not records:
-        return Tail(HEADER.size, header.first_offset, header.received_us, HEADER.size, torn), []
+        return Tail(HEADER.size, header.first_offset, header.received_us, HEADER.size, torn, ())
     last = records[-1]
     group = next(record for record in reversed(records) if record.before == 0)
-    return Tail(last.end_position, last.end_offset, last.received_us, group.position, torn), records
+    return Tail(last.end_position, last.end_offset, last.received_us, group.position, torn, tuple(records))
 
 
-def corrupt(path: Path, position: int, what: str) -> StorageCorrupt:
+def corrupt(path: Path, position: int, what: str, **details: int) -> StorageCorrupt:
     return StorageCorrupt(
         f"{path} is damaged at byte {position}: {what}. Stop the site and restore the file from a copy; without "
         "one, docs/storage.md tells how to go on without the events that it held.",
         path=str(path),
         position=position,
+        **details,
     )
 
 

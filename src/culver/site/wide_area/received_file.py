@@ -23,7 +23,7 @@ from pathlib import Path
 
 import msgspec
 
-from culver.disk import write_whole
+from culver.disk import make_directory, write_whole
 from culver.log import ReadableLog
 from culver.model.columns import from_elsewhere, origins
 
@@ -79,6 +79,7 @@ class ReceivedFile:
     def recover(self, log: ReadableLog, now_us: int) -> dict[str, int]:
         """The positions that the log has reached. Also sets `boot`, which is above that of every earlier run.
         Blocks."""
+        make_directory(self.path.parent)
         content = self._read()
         self.gaps.extend(content.gaps)
         self.gap_count = content.gap_count
@@ -140,6 +141,5 @@ class ReceivedFile:
         )
         text = msgspec.json.encode(content)
         if text != self._stored:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
             write_whole(self.path, [text], durable=True)
             self._stored, self.position = text, position

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from culver.disk import make_directory
 from culver.errors import Conflict, CulverError, StorageCorrupt, StorageError, StorageFull
 from culver.jit import Integers
 from culver.matching.index.compile.clause_table import ClauseTable
@@ -63,7 +64,7 @@ class IndexWriter:
         self._compaction: Compaction | None = None
         self._left: list[int] | None = None  # the versions that `retire` has left; None: something came since
         with _translated(directory):
-            directory.mkdir(parents=True, exist_ok=True)
+            make_directory(directory)
             for leftover in directory.glob("*.tmp"):
                 leftover.unlink(missing_ok=True)
         for version in reversed(index_versions(directory)):

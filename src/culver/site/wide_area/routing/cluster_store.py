@@ -18,7 +18,7 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from culver.disk import sync_directory, write_whole
+from culver.disk import make_directory, sync_directory, write_whole
 from culver.errors import InvalidFilter
 from culver.matching import SitePredicate, read_predicate
 from culver.overlay import MemberClaim, is_site_key
@@ -60,7 +60,7 @@ class ClusterStore:
         """Tells an operator, in sentences, which files were damaged."""
 
     def read(self) -> StoredClusters:
-        self._members.mkdir(parents=True, exist_ok=True)
+        make_directory(self._members)
         claims = self._read(self._claims, _Claims)
         predicates = {}
         for path in sorted(self._members.glob(f"*{_SUFFIX}")):

@@ -1,0 +1,139 @@
+"""A site on a disk that is full to the last byte: the ways out of docs/recovery.md."""
+
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import httpx
+import pytest
+
+from culver.config import DeliverySettings, LogSettings, PipelineSettings, Settings
+from culver.gateway import create_app
+from culver.site import RunningSite
+from support.scenes import run
+from support.small_disk import fill, free_bytes, small_disk
+from support.until import until
+
+MEBIBYTE = 1024 * 1024
+EVENTS = [{"n": n, "padding": "x" * 2_000} for n in range(200)]
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Iterator[Settings]:
+    """A site with a reserve of 4 MiB, on a disk of 24 MiB."""
+    with small_disk(tmp_path / "disk", 24 * MEBIBYTE) as disk:
+        yield Settings(
+            data_dir=disk / "data",
+            pipeline=PipelineSettings(engine="inline"),
+            log=LogSettings(segment_bytes=MEBIBYTE, reserve_bytes=4 * MEBIBYTE),
+        )
+
+
+def client_of(site: RunningSite) -> httpx.AsyncClient:
+    return httpx.AsyncClient(transport=httpx.ASGITransport(create_app(site)), base_url="http://127.0.0.1")
+
+
+async def fill_disk(http: httpx.AsyncClient, data_dir: Path) -> int:
+    """Publish until the disk is full, take what is left, and return the number of acknowledged events."""
+    for name in ("reader", "idle", "greedy"):
+        made = await http.post("/v1/subscriptions", json={"id": name, "filter": "n >= 0"})
+        assert made.status_code == 201
+    acknowledged = 0
+    while (answer := await http.post("/v1/events", json=EVENTS)).status_code == 200:
+        acknowledged += len(EVENTS)
+    assert answer.status_code == 507
+    assert acknowledged * 2_000 > 5 * MEBIBYTE
+    fill(data_dir.parent / "filling")
+    assert free_bytes(data_dir) == 0
+    return acknowledged
+
+
+async def takes_events_again(http: httpx.AsyncClient) -> bool:
+    return (await http.post("/v1/events", json=EVENTS)).status_code == 200
+
+
+Step = Callable[[RunningSite, httpx.AsyncClient, int], Awaitable[None]]
+
+
+async def acknowledge_everything(site: RunningSite, http: httpx.AsyncClient, acknowledged: int) -> None:
+    await http.delete("/v1/subscriptions/idle")
+    await http.delete("/v1/subscriptions/greedy")
+    session = await site.sessions.open(await site.subscriptions.get("reader"))
+    await session.acknowledge(acknowledged - 1)
+    await session.close()
+
+
+async def delete_every_subscription(site: RunningSite, http: httpx.AsyncClient, acknowledged: int) -> None:
+    for name in ("reader", "idle", "greedy"):
+        assert (await http.delete(f"/v1/subscriptions/{name}")).status_code == 204
+
+
+async def lower_the_limits(site: RunningSite, http: httpx.AsyncClient, acknowledged: int) -> None:
+    for name in ("reader", "idle", "greedy"):
+        body = {"filter": "n >= 0", "mailbox": {"max_count": 100}}
+        assert (await http.put(f"/v1/subscriptions/{name}", json=body)).status_code == 200
+
+
+@pytest.mark.slow(seconds=3)
+@pytest.mark.parametrize("step", [acknowledge_everything, delete_every_subscription, lower_the_limits])
+def test_a_full_disk_is_emptied_through_the_site(settings: Settings, step: Step) -> None:
+    async def scene(site: RunningSite) -> None:
+        async with client_of(site) as http:
+            acknowledged = await fill_disk(http, settings.data_dir)
+            await step(site, http, acknowledged)
+            await until(lambda: takes_events_again(http), 60)
+            assert (settings.data_dir / "reserve").stat().st_size == 4 * MEBIBYTE
+            assert site.observation.status()["state"] == "running"
+
+    run(settings, scene)
+
+
+@pytest.mark.slow(seconds=3)
+def test_while_the_reserve_is_spent_it_is_kept_for_what_frees_space(settings: Settings) -> None:
+    async def scene(site: RunningSite) -> None:
+        async with client_of(site) as http:
+            acknowledged = await fill_disk(http, settings.data_dir)
+            session = await site.sessions.open(await site.subscriptions.get("reader"))
+            for offset in range(50):
+                await session.acknowledge(offset)
+            for body in ({"filter": "n = 1"}, {"id": "late", "filter": "n = 1"}):
+                refused = await http.post("/v1/subscriptions", json=body)
+                assert (refused.status_code, refused.json()["code"]) == (507, "storage_full")
+            refused = await http.post("/v1/events", json=[{"n": 1}])
+            assert (refused.status_code, refused.json()["code"]) == (507, "storage_full")
+            answer = await http.get("/readyz")
+            assert answer.status_code == 200, "subscribers must find the site to make room"
+            assert "the disk is full" in answer.json()["state"]
+            await session.acknowledge(acknowledged - 1)
+            await session.close()
+
+    async def restarted(site: RunningSite) -> None:
+        async with client_of(site) as http:
+            assert free_bytes(settings.data_dir) > 0
+            refused = await http.post("/v1/events", json=[{"n": 1}])
+            assert refused.status_code == 507, "a restart does not spend what is left"
+            for name in ("idle", "greedy"):
+                assert (await http.delete(f"/v1/subscriptions/{name}")).status_code == 204
+            await until(lambda: takes_events_again(http), 60)
+
+    run(settings, scene, restarted)
+
+
+@pytest.mark.slow(seconds=3)
+def test_a_site_starts_on_a_full_disk_and_a_lower_setting_empties_it(settings: Settings) -> None:
+    async def scene(site: RunningSite) -> None:
+        async with client_of(site) as http:
+            await fill_disk(http, settings.data_dir)
+
+    run(settings, scene)
+    fill(settings.data_dir.parent / "filling, too")
+    assert free_bytes(settings.data_dir) == 0
+    lowered = replace(settings, delivery=DeliverySettings(mailbox_count=100))
+
+    async def emptied(site: RunningSite) -> None:
+        async with client_of(site) as http:
+            await until(lambda: takes_events_again(http), 60)
+            for name in ("reader", "idle", "greedy"):
+                assert (await http.get(f"/v1/subscriptions/{name}")).status_code == 200
+
+    run(lowered, emptied)
