@@ -7,12 +7,17 @@ import sys
 import click
 
 from culver import __version__
+from culver.extras import require
 
 LEVELS = ["debug", "info", "warning", "error"]
 
 # Where each command is, and the first line of its help.
 _COMMANDS = {
     "serve": ("cli.commands.serve:serve", "Start a site and run it until Ctrl-C."),
+    "setup": (
+        "cli.commands.setup_command:setup",
+        "Compile the kernels of the server now, not at its first start.",
+    ),
     "pub": ("cli.commands.pub:pub", "Publish one event, or a stream of them from standard input."),
     "sub": ("cli.commands.sub:sub", "Subscribe to a filter and print its events as they come."),
     "subs": ("cli.commands.subs:subs", "List, show, add and remove durable subscriptions."),
@@ -34,6 +39,21 @@ _COMMANDS = {
     "demo": ("cli.commands.demo_command:demo", "See Culver at work: starts what it needs on this machine."),
     "bench": ("bench.bench_command:bench", "Measure Culver: a table for people, a JSON object for machines."),
 }
+
+# What a command needs beside the client: an extra of the package. A command of a group may need more than the group.
+NEEDS = {
+    "serve": "server",
+    "serve --engine spark": "spark",
+    "setup": "server",
+    "subs load": "arrow",
+    "filter": "server",
+    "channels": "channels",
+    "channels serve": "server",
+    "cluster": "spark",
+    "demo": "server",
+    "bench": "bench",
+}
+_HELP_OPTIONS = ["-h", "--help"]
 
 
 class LazyGroup(click.Group):
@@ -58,6 +78,11 @@ class LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and not args[0].startswith("-") and args[0] not in _COMMANDS:
             ctx.fail(f"there is no command {args[0]!r}; the commands are {', '.join(_COMMANDS)}")
+        # Completion of a command line, and its help, work without the extra.
+        if not ctx.resilient_parsing and not set(args) & set(_HELP_OPTIONS):
+            for command in (args[0], " ".join(args[:2])):
+                if command in NEEDS:
+                    require(NEEDS[command], f"culver {command}")
         return super().resolve_command(ctx, args)
 
 
@@ -76,7 +101,7 @@ culver = LazyGroup(
     name="culver",
     callback=_root,
     no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    context_settings={"help_option_names": _HELP_OPTIONS, "max_content_width": 100},
     params=[
         click.Option(
             ["--log-level"],

@@ -9,21 +9,13 @@ import sys
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import httpx
 import msgspec
 
-from culver.channels import (
-    DEFAULT_URL,
-    URL_VARIABLE,
-    Channels,
-    PubSub,
-    ServiceStatus,
-    TlsFiles,
-    tls_context,
-)
+from culver.channels import DEFAULT_URL, URL_VARIABLE, ServiceStatus, TlsFiles, tls_context
 from culver.cli.channels_text import (
     gap_record,
     message_record,
@@ -40,6 +32,9 @@ from culver.cli.startup_progress import StartupProgress
 from culver.errors import ConnectionFailed
 from culver.model.formats import LineSplitter
 from culver.process_setup import LOG_FORMAT
+
+if TYPE_CHECKING:
+    from culver.channels import Channels, PubSub
 
 # Lines that are published before the first of them is answered.
 _MOST_LINES_UNDER_WAY = 1_000
@@ -286,11 +281,13 @@ def pub(channel: str, message: str, **service: Any) -> None:
     asyncio.run(_publish(channel, message, _client(**service)))
 
 
-def _client(url: str, username: str | None, password: str | None, tls: TlsFiles) -> Channels:
+def _client(url: str, username: str | None, password: str | None, tls: TlsFiles) -> "Channels":
+    from culver.channels import Channels
+
     return Channels(url, username=username, password=password, ssl=tls_context(tls))
 
 
-async def _publish(channel: str, message: str, channels: Channels) -> None:
+async def _publish(channel: str, message: str, channels: "Channels") -> None:
     async with channels as client:
         if message == "-":
             await _publish_lines(client, channel)
@@ -299,7 +296,7 @@ async def _publish(channel: str, message: str, channels: Channels) -> None:
             click.echo(f"published to {shown_count(receivers, 'subscriber')}", err=True)
 
 
-async def _publish_lines(client: Channels, channel: str) -> None:
+async def _publish_lines(client: "Channels", channel: str) -> None:
     """Publishes lines as they come, in their order, without waiting for the answer to each."""
     count = 0
     under_way: deque[asyncio.Task[None]] = deque()
@@ -366,7 +363,7 @@ def sub(names: tuple[str, ...], pattern: bool, count: int | None, as_json: bool,
 
 
 async def _subscribe(
-    names: tuple[str, ...], pattern: bool, count: int | None, as_json: bool, channels: Channels
+    names: tuple[str, ...], pattern: bool, count: int | None, as_json: bool, channels: "Channels"
 ) -> None:
     seen = 0
     async with channels as client, client.pubsub() as pubsub:
@@ -381,7 +378,7 @@ async def _subscribe(
                 return
 
 
-async def _messages_once_listening(pubsub: PubSub, subscriptions: int) -> AsyncIterator[dict[str, Any]]:
+async def _messages_once_listening(pubsub: "PubSub", subscriptions: int) -> AsyncIterator[dict[str, Any]]:
     """Messages and gaps; says when the servers have confirmed all subscriptions.
 
     :raises ConnectionFailed: they do not.
