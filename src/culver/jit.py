@@ -1,8 +1,8 @@
 """The arrays that kernels see, and how kernels are compiled.
 
-Numba compiles a kernel on first use and keeps it in its cache on disk: in NUMBA_CACHE_DIR where that is set, else beside
-the package where that is writable, else in the user's cache directory. It replaces cache files as a whole, so processes that start at once at worst
-compile the same kernel twice. Kernels release the GIL.
+Numba compiles a kernel on first use and keeps it in its cache on disk: in NUMBA_CACHE_DIR where that is set, else
+beside the package where that is writable, else in the user's cache directory. It replaces cache files as a whole, so
+processes that start at once at worst compile the same kernel twice. Kernels release the GIL.
 """
 
 import contextlib

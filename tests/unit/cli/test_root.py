@@ -54,7 +54,8 @@ def test_an_unknown_command_lists_the_known_ones(capsys: pytest.CaptureFixture[s
     assert main(["publish"]) == 2
     assert capsys.readouterr().err == (
         "culver: there is no command 'publish'; "
-        "the commands are serve, setup, pub, sub, subs, top, slices, overlay, filter, channels, cluster, demo, bench\n"
+        "the commands are serve, setup, pub, sub, subs, top, slices, overlay, filter, channels, cluster, demo, "
+        "bench\n"
         "Try: culver --help\n"
     )
 

@@ -154,8 +154,8 @@ def _pairs(given: tuple[str, ...]) -> dict[str, str] | None:
 def _check_platform(engine: str) -> None:
     if not sys.platform.startswith("linux"):
         raise InvalidConfiguration(
-            "a site runs on Linux only: start it in a container or a virtual machine. The client and the commands that "
-            "call a site work here too"
+            "a site runs on Linux only: start it in a container or a virtual machine. The client, and the commands "
+            "that call a site, work here too"
         )
     if engine == "spark":
         user = "serve --engine spark"
