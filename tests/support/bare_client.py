@@ -1,7 +1,7 @@
 """Runs command lines of Culver, or a script, as after `pip install culver`: with the packages of the client only.
 
-    python bare_client.py examples/quickstart.py
-    python bare_client.py '["pub", "{}"]' '["serve"]'     prints [exit code, standard output, standard error] of each
+python bare_client.py examples/quickstart.py
+python bare_client.py '["pub", "{}"]' '["serve"]'     prints [exit code, standard output, standard error] of each
 """
 
 import contextlib

@@ -68,7 +68,9 @@ class Environment:
         self.bin = directory / "bin"
         self.working_directory = working_directory
         self.variables = {
-            name: value for name, value in os.environ.items() if not name.startswith(("CULVER_", "PYTHON", "NUMBA_"))
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("CULVER_", "PYTHON", "NUMBA_"))
         }
         self.variables["PATH"] = f"{self.bin}:{os.environ['PATH']}"
 
@@ -112,7 +114,8 @@ class Environment:
         return sum(
             path.stat().st_size
             for path in packages.rglob("*")
-            if path.is_file() and path.relative_to(packages).parts[0].split("-")[0] not in ("pip", "setuptools")
+            if path.is_file()
+            and path.relative_to(packages).parts[0].split("-")[0] not in ("pip", "setuptools")
         )
 
 
