@@ -16,9 +16,8 @@ from llvmlite import binding
 from numba.core import event
 
 import culver
-from culver import log
-from culver.delivery import delivery_kernels
-from culver.jit import cache_directory
+from culver import delivery, log
+from culver.jit import cache_directory, compiled
 from culver.pipeline import warm_up_operators
 
 logger = logging.getLogger(__name__)
@@ -33,7 +32,7 @@ _STEP = 10
 def prepare_kernels(progress: Progress) -> Path | None:
     """Compile the kernels that were not compiled before on this machine by this user; quick where there are none.
     Returns where they are kept, None where no directory can keep them."""
-    directory = cache_directory(delivery_kernels.find)
+    directory = cache_directory(_nothing)
     if directory is None:
         logger.warning(
             "no directory can keep compiled kernels, so that every start compiles them: set NUMBA_CACHE_DIR to a "
@@ -51,7 +50,7 @@ def prepare_kernels(progress: Progress) -> Path | None:
 def _load_all(progress: Progress) -> None:
     with event.install_listener("numba:compile", _Compilations(progress)):
         log.load_kernels()
-        delivery_kernels.load()
+        delivery.load_kernels()
         warm_up_operators()
 
 
@@ -63,6 +62,11 @@ def _state() -> str:
         found = source.stat()
         digest.update(f"{source} {found.st_size} {found.st_mtime_ns}\n".encode())
     return digest.hexdigest()
+
+
+@compiled
+def _nothing() -> None:
+    """Is kept where the other kernels are."""
 
 
 class _Compilations(event.Listener):  # type: ignore[misc]
