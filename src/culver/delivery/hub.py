@@ -92,7 +92,7 @@ class Hub:
         followers: Followers,
     ) -> "Hub":
         """Recover from the files below `directory`, which this hub keeps. Raises StorageCorrupt, StorageError."""
-        delivery_kernels.load()
+        delivery_kernels.load_kernels()
         try:
             files = NotificationFiles(directory / "notifications")
             path = directory / "cursors.db"
@@ -123,7 +123,7 @@ class Hub:
     ) -> tuple["Hub", FollowedFiles]:
         """A hub for a share of the subscriptions, over files that another process keeps. The caller tells it of each
         change to them. Raises StorageCorrupt, StorageError, FileNotFoundError."""
-        delivery_kernels.load()
+        delivery_kernels.load_kernels()
         cursors, stored, _ = CursorStore.open(directory / "cursors.db", share.owns)
         mailboxes = Mailboxes(settings, stored)
         files = FollowedFiles(directory / "notifications", mailboxes)
