@@ -4,6 +4,7 @@ That takes a minute or two, and Numba keeps the result on disk (see `culver.jit`
 says that they are complete, so that later starts load only those that they need.
 """
 
+import contextlib
 import hashlib
 import logging
 import sys
@@ -41,10 +42,18 @@ def prepare_kernels(progress: Progress) -> Path | None:
         _load_all(progress)
         return None
     mark, state = directory / f"culver-{sys.implementation.cache_tag}.complete", _state()
-    if not mark.exists() or mark.read_text() != state:
+    if _content(mark) != state:
         _load_all(progress)
-        mark.write_text(state)
+        with contextlib.suppress(OSError):  # the next start looks through the kernels once more
+            mark.write_bytes(state)
     return directory
+
+
+def _content(mark: Path) -> bytes:
+    try:
+        return mark.read_bytes()
+    except OSError:
+        return b""
 
 
 def _load_all(progress: Progress) -> None:
@@ -54,14 +63,14 @@ def _load_all(progress: Progress) -> None:
         warm_up_operators()
 
 
-def _state() -> str:
+def _state() -> bytes:
     """Changes with all that makes Numba compile anew, and with the kernels there are."""
     features = binding.get_host_cpu_features().flatten()
     digest = hashlib.sha256(f"{numba.__version__} {binding.get_host_cpu_name()} {features}\n".encode())
     for source in sorted(Path(culver.__file__).parent.rglob("*.py")):
         found = source.stat()
         digest.update(f"{source} {found.st_size} {found.st_mtime_ns}\n".encode())
-    return digest.hexdigest()
+    return digest.hexdigest().encode()
 
 
 @compiled
