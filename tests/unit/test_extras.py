@@ -87,6 +87,7 @@ def test_a_command_names_the_extra_that_it_needs() -> None:
         "setup": "culver setup needs the server: pip install 'culver[server]'",
         "filter explain": "culver filter needs the server: pip install 'culver[server]'",
         "subs load": "culver subs load needs Arrow: pip install 'culver[arrow]'",
+        "channels serve": "culver channels serve needs the server: pip install 'culver[server]'",
         "channels sub": "culver channels needs the client of the channels: pip install 'culver[channels]'",
         "cluster up": "culver cluster needs Spark: pip install 'culver[spark]'",
         "demo overlay": "culver demo needs the server: pip install 'culver[server]'",

@@ -40,7 +40,7 @@ _COMMANDS = {
     "bench": ("bench.bench_command:bench", "Measure Culver: a table for people, a JSON object for machines."),
 }
 
-# What a command needs beside the client: an extra of the package. A command of a group may need more than the group.
+# The extra of the package that a command needs. A command of a group may need another than the group.
 NEEDS = {
     "serve": "server",
     "serve --engine spark": "spark",
@@ -80,7 +80,7 @@ class LazyGroup(click.Group):
             ctx.fail(f"there is no command {args[0]!r}; the commands are {', '.join(_COMMANDS)}")
         # Completion of a command line, and its help, work without the extra.
         if not ctx.resilient_parsing and not set(args) & set(_HELP_OPTIONS):
-            for command in (args[0], " ".join(args[:2])):
+            for command in (" ".join(args[:2]), args[0]):
                 if command in NEEDS:
                     require(NEEDS[command], f"culver {command}")
         return super().resolve_command(ctx, args)
