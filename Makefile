@@ -32,11 +32,8 @@ $(STAMP): pyproject.toml constraints.txt
 	  { echo "Culver needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version). Try: make PYTHON=python3.11 $(MAKECMDGOALS)"; exit 1; }
 	@echo "Installing into $(VENV) (about two minutes, the first time) ..."
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,bench]'
-	@echo "Compiling the kernels, and recording the classes that Spark loads ..."
-	@$(BIN)/python -m culver.pipeline.spark.class_archive >/dev/null 2>&1 & \
-	  $(BIN)/python -c 'from culver.delivery import delivery_kernels as kernels; from culver.matching import warm_up; warm_up(); kernels.load()'; \
-	  compiled=$$?; wait; exit $$compiled
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@$(BIN)/culver setup
 	@touch $@
 
 java:
@@ -44,7 +41,6 @@ java:
 	  echo "The Spark engine needs Java 17 or newer, and there is no java here. Install it with one of:"; \
 	  echo "  Debian, Ubuntu:  sudo apt-get install openjdk-17-jre-headless"; \
 	  echo "  Fedora:          sudo dnf install java-17-openjdk-headless"; \
-	  echo "  macOS:           brew install openjdk@17"; \
 	  echo "Without Java, this works now:  $(BIN)/culver serve --engine inline"; exit 1; }
 
 run: setup java

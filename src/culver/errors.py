@@ -17,6 +17,7 @@
     │   ├── StorageFull
     │   └── StorageCorrupt
     ├── Unavailable
+    ├── MissingExtra            `pip install` left out what this needs
     ├── ServerError             a Redis server of the channels cannot be used
     │   ├── ServerUnreachable
     │   ├── ServerBusy
@@ -126,6 +127,11 @@ class Unavailable(CulverError):
     """The site is starting or stopping."""
 
     retryable = True
+
+
+class MissingExtra(CulverError, ImportError):
+    """A command or function needs an extra of the package that is not installed; `details` holds its name as `extra`,
+    and `missing_packages`. It is an ImportError too, as callers of optional packages expect."""
 
 
 class ServerError(CulverError):

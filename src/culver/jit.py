@@ -1,8 +1,8 @@
 """The arrays that kernels see, and how kernels are compiled.
 
-Numba compiles a kernel on first use and keeps it in its cache on disk, beside the package where that is writable and
-in the user's cache directory otherwise. It replaces cache files as a whole, so processes that start at once at worst
-compile the same kernel twice. Kernels release the GIL.
+Numba compiles a kernel on first use and keeps it in its cache on disk: in NUMBA_CACHE_DIR where that is set, else
+beside the package where that is writable, else in the user's cache directory. It replaces cache files as a whole, so
+processes that start at once at worst compile the same kernel twice. Kernels release the GIL.
 """
 
 import contextlib
@@ -37,10 +37,21 @@ def read_only(array: NDArray[T]) -> NDArray[T]:
 
 def compiled(function: F) -> F:
     """Compile a kernel. A decorator that keeps the function's type."""
-    dispatcher = numba.njit(cache=True, nogil=True)(function)
-    _drop_outdated(function, Path(dispatcher.stats.cache_path))
+    dispatcher: Any
+    try:
+        dispatcher = numba.njit(cache=True, nogil=True)(function)
+    except RuntimeError:  # none of these directories is writable: `culver.kernel_setup` says so
+        dispatcher = numba.njit(nogil=True)(function)
+    if directory := cache_directory(dispatcher):
+        _drop_outdated(function, directory)
     result: F = dispatcher
     return result
+
+
+def cache_directory(kernel: Any) -> Path | None:
+    """Where the compiled kernel is kept; None where no directory is writable."""
+    path = kernel.stats.cache_path
+    return None if path is None else Path(path)
 
 
 def _drop_outdated(function: Callable[..., Any], directory: Path) -> None:

@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Any
 
 
-def lazy_names(package: str) -> Callable[[str], Any]:
-    """The `__getattr__` of a package (PEP 562) for the names that it imports under `if TYPE_CHECKING`."""
+def lazy_names(package: str, extra: str | None = None) -> Callable[[str], Any]:
+    """The `__getattr__` of a package (PEP 562) for the names that it imports under `if TYPE_CHECKING`. Where some of
+    them need an extra, whoever uses one without it gets MissingExtra."""
     module = sys.modules[package]
     assert module.__file__ is not None
     home_of = _type_checking_imports(Path(module.__file__).read_text(encoding="utf-8"))
@@ -29,7 +30,14 @@ def lazy_names(package: str) -> Callable[[str], Any]:
     def load(name: str) -> Any:
         if name not in home_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value = getattr(importlib.import_module(home_of[name]), name)
+        try:
+            value = getattr(importlib.import_module(home_of[name]), name)
+        except ModuleNotFoundError as exc:
+            from culver.extras import EXTRAS, require
+
+            if extra is not None and exc.name in EXTRAS[extra].packages:
+                require(extra, f"{package}.{name}")
+            raise
         setattr(module, name, value)
         return value
 

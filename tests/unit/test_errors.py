@@ -31,6 +31,7 @@ def test_codes_stay_as_they_are() -> None:
         "StorageFull": ("storage_full", True),
         "StorageCorrupt": ("storage_corrupt", False),
         "Unavailable": ("unavailable", True),
+        "MissingExtra": ("missing_extra", False),
         "ServerError": ("server_error", False),
         "ServerUnreachable": ("server_unreachable", True),
         "ServerBusy": ("server_busy", True),

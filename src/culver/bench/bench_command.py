@@ -57,7 +57,10 @@ def benchmark(name: str) -> Callable[[Callable[..., list[bench_frame.Record]]], 
     def decorate(measure: Callable[..., list[bench_frame.Record]]) -> click.Command:
         @functools.wraps(measure)
         def run(json_path: str | None, **options: Any) -> None:
+            from culver.kernel_setup import prepare_kernels
+
             bench_frame.check_json_path(json_path)
+            prepare_kernels(bench_frame.tell)
             bench_frame.report(name, measure(**options), json_path)
 
         with_json = click.option(

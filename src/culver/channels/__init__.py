@@ -18,10 +18,7 @@ from culver.lazy import lazy_names
 
 if TYPE_CHECKING:
     from culver.channels.channel_api import run_channel_service as run_channel_service
-    from culver.channels.channel_client import (
-        URL_VARIABLE as URL_VARIABLE,
-        Channels as Channels,
-    )
+    from culver.channels.channel_client import Channels as Channels
     from culver.channels.channel_names import check_channel_name as check_channel_name
     from culver.channels.channel_pubsub import (
         SLOW_READER as SLOW_READER,
@@ -38,8 +35,9 @@ if TYPE_CHECKING:
     from culver.channels.servers.tls_files import TlsFiles as TlsFiles, tls_context as tls_context
     from culver.channels.service_directory import (
         DEFAULT_URL as DEFAULT_URL,
+        URL_VARIABLE as URL_VARIABLE,
         parse_service_url as parse_service_url,
     )
     from culver.channels.sync_channels import SyncChannels as SyncChannels, SyncPubSub as SyncPubSub
 else:
-    __getattr__ = lazy_names(__name__)
+    __getattr__ = lazy_names(__name__, extra="channels")

@@ -20,10 +20,8 @@ from culver.channels.channel_names import check_channel_name
 from culver.channels.channel_pubsub import DEFAULT_LIMITS, Handler, PubSub, QueueLimits, Value
 from culver.channels.core.reserved_names import RESERVED_PREFIX
 from culver.channels.servers.redis_address import ServerAccess
-from culver.channels.service_directory import DEFAULT_URL, parse_service_url
+from culver.channels.service_directory import DEFAULT_URL, URL_VARIABLE, parse_service_url
 from culver.errors import ConnectionFailed, CulverError, InvalidRequest, TooLarge
-
-URL_VARIABLE = "CULVER_CHANNELS_URL"
 
 MOST_PAYLOAD_BYTES = 64 << 20
 

@@ -11,6 +11,7 @@ from culver.channels.core.channel_plan import Ring, ServerAddress
 from culver.errors import ConnectionFailed, InvalidRequest, RequestRefused
 
 DEFAULT_URL = "http://127.0.0.1:8500"
+URL_VARIABLE = "CULVER_CHANNELS_URL"
 DIRECTORY_PATH = "/v1/channels/servers"
 _FETCH_SECONDS = 5.0
 

@@ -2,15 +2,8 @@
 
 from collections.abc import Iterator
 
-import click
-
 from culver.config import Settings
 from culver.host_names import is_loopback
-
-
-def warn(texts: Iterator[str]) -> None:
-    for text in texts:
-        click.echo(f"culver: warning: {text}", err=True)
 
 
 def warnings_of_site(settings: Settings) -> Iterator[str]:

@@ -8,12 +8,17 @@ import click
 from click.shell_completion import CompletionItem
 
 from culver import __version__
+from culver.extras import require
 
 LEVELS = ["debug", "info", "warning", "error"]
 
 # Where each command is, and the first line of its help.
 _COMMANDS = {
     "serve": ("cli.commands.serve:serve", "Start a site and run it until Ctrl-C."),
+    "setup": (
+        "cli.commands.setup_command:setup",
+        "Compile the kernels of the server now, not at its first start.",
+    ),
     "pub": ("cli.commands.pub:pub", "Publish one event, or a stream of them from standard input."),
     "sub": ("cli.commands.sub:sub", "Subscribe to a filter and print its events as they come."),
     "subs": ("cli.commands.subs:subs", "List, show, add and remove durable subscriptions."),
@@ -35,6 +40,21 @@ _COMMANDS = {
     "demo": ("cli.commands.demo_command:demo", "See Culver at work: starts what it needs on this machine."),
     "bench": ("bench.bench_command:bench", "Measure Culver: a table for people, a JSON object for machines."),
 }
+
+# The extra of the package that a command needs. A command of a group may need another than the group.
+NEEDS = {
+    "serve": "server",
+    "serve --engine spark": "spark",
+    "setup": "server",
+    "subs load": "server",
+    "filter": "server",
+    "channels": "channels",
+    "channels serve": "server",
+    "cluster": "spark",
+    "demo": "server",
+    "bench": "bench",
+}
+_HELP_OPTIONS = ["-h", "--help"]
 
 
 class LazyGroup(click.Group):
@@ -62,6 +82,16 @@ class LazyGroup(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl([(name, summary) for name, (_, summary) in _COMMANDS.items()])
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        # Completion of a command line, and its help, work without the extra.
+        if not ctx.resilient_parsing and not set(args) & set(_HELP_OPTIONS):
+            for command in (" ".join(args[:2]), args[0]):
+                if command in NEEDS:
+                    require(NEEDS[command], f"culver {command}")
+        return super().resolve_command(ctx, args)
+
 
 def configure_logging(level: str, line_format: str = "culver: %(message)s") -> None:
     """Send log records to standard error. On a terminal each first clears the line, which may show a spinner."""
@@ -78,7 +108,7 @@ culver = LazyGroup(
     name="culver",
     callback=_root,
     no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    context_settings={"help_option_names": _HELP_OPTIONS, "max_content_width": 100},
     params=[
         click.Option(
             ["--log-level"],

@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from culver.errors import InvalidFilter, InvalidRequest, counted
+from culver.extras import require
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,7 +37,8 @@ def piece(table: "pa.Table", start: int, count: int) -> bytes:
 
 
 def as_table(rows: RowsLike) -> "pa.Table":
-    """Raises InvalidRequest."""
+    """Raises InvalidRequest, and MissingExtra without Arrow."""
+    require("arrow", "subscribe_many")
     import pyarrow as pa
 
     try:

@@ -5,6 +5,7 @@ from culver.delivery.deliveries import (
     DeliveryGap as DeliveryGap,
     parse_delivery_id as parse_delivery_id,
 )
+from culver.delivery.delivery_kernels import load_kernels as load_kernels
 from culver.delivery.hub import FinishedRegistrations as FinishedRegistrations, Hub as Hub
 from culver.delivery.mailboxes.mailbox_columns import NEVER as NEVER
 from culver.delivery.ranges.followed_files import FileRange as FileRange, FollowedFiles as FollowedFiles

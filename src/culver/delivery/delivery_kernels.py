@@ -9,7 +9,7 @@ from culver.matching import Rows
 Sizes = NDArray[np.uint32]
 
 
-def load() -> None:
+def load_kernels() -> None:
     """Load the kernels, or compile them where they never were, before events wait for them."""
     none, few, start = np.zeros(0, np.int64), np.zeros(0, np.uint16), np.zeros(1, np.int64)
     numbers, rows = read_only(none), read_only(few)

@@ -94,7 +94,7 @@ class Hub:
     ) -> "Hub":
         """Recover from the files below `directory`, which this hub keeps. `on_full` is as the cursor store has it.
         Raises StorageCorrupt, StorageError."""
-        delivery_kernels.load()
+        delivery_kernels.load_kernels()
         try:
             files = NotificationFiles(directory / "notifications")
             path = directory / "cursors.db"
@@ -126,7 +126,7 @@ class Hub:
     ) -> tuple["Hub", FollowedFiles]:
         """A hub for a share of the subscriptions, over files that another process keeps. The caller tells it of each
         change to them. Raises StorageCorrupt, StorageError, FileNotFoundError."""
-        delivery_kernels.load()
+        delivery_kernels.load_kernels()
         cursors, stored, _ = CursorStore.open(directory / "cursors.db", share.owns, on_full)
         mailboxes = Mailboxes(settings, stored)
         files = FollowedFiles(directory / "notifications", mailboxes)

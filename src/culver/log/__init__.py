@@ -11,3 +11,10 @@ from culver.log.publication_log import (
     PublicationLog as PublicationLog,
     ReadableLog as ReadableLog,
 )
+
+
+def load_kernels() -> None:
+    """Load the kernels of logs, or compile them where they never were. Harmless to call again."""
+    from culver.log.files import disk_thread
+
+    disk_thread.load()

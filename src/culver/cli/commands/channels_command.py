@@ -9,21 +9,13 @@ import sys
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import httpx
 import msgspec
 
-from culver.channels import (
-    DEFAULT_URL,
-    URL_VARIABLE,
-    Channels,
-    PubSub,
-    ServiceStatus,
-    TlsFiles,
-    tls_context,
-)
+from culver.channels import DEFAULT_URL, URL_VARIABLE, ServiceStatus, TlsFiles, tls_context
 from culver.cli.channels_text import (
     gap_record,
     message_record,
@@ -33,7 +25,8 @@ from culver.cli.channels_text import (
     top_page,
 )
 from culver.cli.client_calls import json_line, json_option
-from culver.cli.exposure_warnings import warn, warnings_of_channels
+from culver.cli.exposure_warnings import warnings_of_channels
+from culver.cli.failures import warn
 from culver.cli.line_publisher import read_chunks
 from culver.cli.printable_text import printable
 from culver.cli.root import LEVELS, configure_logging
@@ -42,6 +35,9 @@ from culver.cli.startup_progress import StartupProgress
 from culver.errors import ConnectionFailed
 from culver.model.formats import LineSplitter
 from culver.process_setup import LOG_FORMAT
+
+if TYPE_CHECKING:
+    from culver.channels import Channels, PubSub
 
 # Lines that are published before the first of them is answered.
 _MOST_LINES_UNDER_WAY = 1_000
@@ -200,7 +196,8 @@ def serve(context: click.Context, /, log_level: str | None, **options: Any) -> N
     _check_server_options(context, options)
     parent = context.find_root().params
     configure_logging(log_level or parent.get("log_level") or "warning", LOG_FORMAT)
-    warn(warnings_of_channels(options["host"]))
+    for text in warnings_of_channels(options["host"]):
+        warn(text)
     with StartupProgress() as startup:
         startup.progress("starting servers")
         from culver.channels import run_channel_service
@@ -296,11 +293,13 @@ def pub(channel: str, message: str, **service: Any) -> None:
     asyncio.run(_publish(channel, message, _client(**service)))
 
 
-def _client(url: str, username: str | None, password: str | None, tls: TlsFiles) -> Channels:
+def _client(url: str, username: str | None, password: str | None, tls: TlsFiles) -> "Channels":
+    from culver.channels import Channels
+
     return Channels(url, username=username, password=password, ssl=tls_context(tls))
 
 
-async def _publish(channel: str, message: str, channels: Channels) -> None:
+async def _publish(channel: str, message: str, channels: "Channels") -> None:
     async with channels as client:
         if message == "-":
             await _publish_lines(client, channel)
@@ -309,7 +308,7 @@ async def _publish(channel: str, message: str, channels: Channels) -> None:
             click.echo(f"published to {shown_count(receivers, 'subscriber')}", err=True)
 
 
-async def _publish_lines(client: Channels, channel: str) -> None:
+async def _publish_lines(client: "Channels", channel: str) -> None:
     """Publishes lines as they come, in their order, without waiting for the answer to each."""
     count = 0
     under_way: deque[asyncio.Task[None]] = deque()
@@ -376,7 +375,7 @@ def sub(names: tuple[str, ...], pattern: bool, count: int | None, as_json: bool,
 
 
 async def _subscribe(
-    names: tuple[str, ...], pattern: bool, count: int | None, as_json: bool, channels: Channels
+    names: tuple[str, ...], pattern: bool, count: int | None, as_json: bool, channels: "Channels"
 ) -> None:
     seen = 0
     async with channels as client, client.pubsub() as pubsub:
@@ -391,7 +390,7 @@ async def _subscribe(
                 return
 
 
-async def _messages_once_listening(pubsub: PubSub, subscriptions: int) -> AsyncIterator[dict[str, Any]]:
+async def _messages_once_listening(pubsub: "PubSub", subscriptions: int) -> AsyncIterator[dict[str, Any]]:
     """Messages and gaps; says when the servers have confirmed all subscriptions.
 
     :raises ConnectionFailed: they do not.

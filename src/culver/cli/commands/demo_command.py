@@ -5,6 +5,7 @@ import asyncio
 import click
 
 from culver.cli.demo.site_chain import NAMES
+from culver.cli.startup_progress import StartupProgress
 from culver.config import CHOICES
 
 
@@ -52,5 +53,8 @@ def overlay(count: int, engine: str, routing: str, once: bool) -> int:
       culver demo overlay --routing clusters
     """
     from culver.cli.demo.overlay_show import run_overlay_demo
+    from culver.kernel_setup import prepare_kernels
 
+    with StartupProgress() as startup:
+        prepare_kernels(startup.progress)  # once, and not by every site for itself
     return asyncio.run(run_overlay_demo(count, engine, routing, once))

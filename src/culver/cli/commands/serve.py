@@ -1,16 +1,20 @@
 """`culver serve`: runs a site."""
 
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
 import click
 
-from culver.cli.exposure_warnings import warn, warnings_of_site
-from culver.cli.root import LEVELS, configure_logging
+from culver.cli.exposure_warnings import warnings_of_site
+from culver.cli.failures import warn
+from culver.cli.root import LEVELS, NEEDS, configure_logging
 from culver.cli.shell_hints import invocation, try_out_lines
 from culver.cli.startup_progress import StartupProgress
 from culver.config import CHOICES, MOST_SLICES, Settings, load
+from culver.errors import InvalidConfiguration
+from culver.extras import require
 from culver.process_setup import LOG_FORMAT
 
 _SETTING_OF_OPTION = {
@@ -149,11 +153,27 @@ def _pairs(given: tuple[str, ...]) -> dict[str, str] | None:
     return dict(text.split("=", 1) for text in given) or None
 
 
+def _check_platform(engine: str) -> None:
+    if not sys.platform.startswith("linux"):
+        raise InvalidConfiguration(
+            "a site runs on Linux only: start it in a container or a virtual machine. The client, and the commands "
+            "that call a site, work here too"
+        )
+    if engine == "spark":
+        user = "serve --engine spark"
+        require(NEEDS[user], f"culver {user}", "; culver serve --engine inline works without it")
+
+
 def _run(settings: Settings) -> int:
-    warn(warnings_of_site(settings))
+    _check_platform(settings.pipeline.engine)
+    for text in warnings_of_site(settings):
+        warn(text)
     with StartupProgress() as startup:
         startup.progress("loading")
         from culver.assembly import run_site
+        from culver.kernel_setup import prepare_kernels
+
+        prepare_kernels(startup.progress)
 
         def on_ready(url: str, spark_ui: str | None, overlay: str | None) -> None:
             seconds = startup.finish()

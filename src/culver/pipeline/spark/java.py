@@ -28,7 +28,6 @@ JAVA_MISSING = """\
 the Spark engine needs Java 17 or newer, and there is no java here. Install it with one of
   Debian, Ubuntu:  sudo apt-get install openjdk-17-jre-headless
   Fedora:          sudo dnf install java-17-openjdk-headless
-  macOS:           brew install openjdk@17
 or start without Spark:  culver serve --engine inline"""
 
 _OPENED = (

@@ -67,11 +67,14 @@ class SegmentArrays(NamedTuple):
 STORED_NAMES = {"chunk_leaves": "chunk_blocks", "axis_edges": "axis_cuts", "edges": "cuts"}
 """Arrays that have another name in files than in the code."""
 
-ENTRY_TYPES = {
-    # From NDArray[...].
-    name: annotation.__args__[1].__args__[0]
-    for name, annotation in SegmentArrays.__annotations__.items()
+_SCALARS: dict[Any, type[np.generic]] = {
+    Bytes: np.uint8,
+    Integers: np.int64,
+    Ranks: np.uint16,
+    Reals: np.float64,
+    Shorts: np.int32,
 }
+ENTRY_TYPES = {name: _SCALARS[annotation] for name, annotation in SegmentArrays.__annotations__.items()}
 ADDRESSES_WIDTH = 2 * len(ENTRY_TYPES)
 
 
