@@ -86,7 +86,7 @@ def test_a_command_names_the_extra_that_it_needs() -> None:
         "serve": "culver serve needs the server: pip install 'culver[server]'",
         "setup": "culver setup needs the server: pip install 'culver[server]'",
         "filter explain": "culver filter needs the server: pip install 'culver[server]'",
-        "subs load": "culver subs load needs Arrow: pip install 'culver[arrow]'",
+        "subs load": "culver subs load needs the server: pip install 'culver[server]'",
         "channels serve": "culver channels serve needs the server: pip install 'culver[server]'",
         "channels sub": "culver channels needs the client of the channels: pip install 'culver[channels]'",
         "cluster up": "culver cluster needs Spark: pip install 'culver[spark]'",

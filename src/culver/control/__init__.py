@@ -17,8 +17,8 @@ In reading order:
     site_observation  a whole site at one moment, and the rates between two, which `culver top` shows
     site_clock        the clock by which ages and lifetimes are judged
 
-Nothing but the clock, which stamps events, lies on an event's path: an engine goes on matching with the last head while
-all of this stands still.
+Nothing but the clock, which stamps events, lies on an event's path: an engine goes on matching with the last head
+while all of this stands still.
 """
 
 from typing import TYPE_CHECKING
