@@ -32,7 +32,7 @@ from culver.model.columns import deserialise, received_times
 
 _logger = logging.getLogger("culver.log")
 
-_ANY_OFFSET = _ANY_TIME = 2**63
+_ANY_OFFSET = 2**63
 _SPACING_BYTES = 32 * 1024
 _MOST_RESUMES = 64
 
@@ -74,7 +74,7 @@ class FileLogReader:
         with self._lock:
             # A record with a later time than this was stamped by a clock that was ahead, and is no younger than those
             # behind it.
-            latest_us = min(segment.latest_us, *times[at + 1 :], _ANY_TIME)
+            latest_us = min([*times[at + 1 :], segments[-1].latest_us])
             # The last indexed record that was received before that time, or the first record.
             at = max(_first_from(segment.times, received_us) - 1, 0)
             offset, position = segment.offsets[at], segment.positions[at]
