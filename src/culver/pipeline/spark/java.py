@@ -183,12 +183,10 @@ class VirtualMachine:
 
 def _property(name: str, value: str) -> str:
     """A line of a file of Java properties."""
-    return (
-        "=".join(
-            re.sub(r"[\\=:#!\s]", lambda special: f"\\u{ord(special[0]):04x}", each) for each in (name, value)
-        )
-        + "\n"
+    escaped = (
+        re.sub(r"[\\=:#!\s]", lambda special: f"\\u{ord(special[0]):04x}", each) for each in (name, value)
     )
+    return "=".join(escaped) + "\n"
 
 
 def _quoted(option: str) -> str:
