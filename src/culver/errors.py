@@ -17,7 +17,6 @@
     │   ├── StorageFull
     │   └── StorageCorrupt
     ├── Unavailable
-    ├── MissingExtra            `pip install` left out what this needs
     ├── ServerError             a Redis server of the channels cannot be used
     │   ├── ServerUnreachable
     │   ├── ServerBusy
@@ -26,8 +25,9 @@
     │   ├── ServerTlsFailed
     │   ├── ServerNotStarted
     │   └── CommandRefused
-    └── ClientError             raised by the Python client only
+    └── ClientError             raised on the caller's own machine only
         ├── ConnectionFailed
+        ├── MissingExtra        `pip install` left out what this needs
         └── RequestRefused
 
 An error carries a stable `code` for programs, which is the name of its class (`not_found`), a sentence that tells a
@@ -129,11 +129,6 @@ class Unavailable(CulverError):
     retryable = True
 
 
-class MissingExtra(CulverError, ImportError):
-    """A command or function needs an extra of the package that is not installed; `details` holds its name as `extra`,
-    and `missing_packages`. It is an ImportError too, as callers of optional packages expect."""
-
-
 class ServerError(CulverError):
     """A Redis server of the channels cannot be used; `details` holds its `url`, without a password."""
 
@@ -172,7 +167,12 @@ class CommandRefused(ServerError):
 
 
 class ClientError(CulverError):
-    """Raised by the Python client only."""
+    """Raised on the caller's own machine only: by the Python client and the command line."""
+
+
+class MissingExtra(ClientError, ImportError):
+    """A command or function needs an extra of the package that is not installed; `details` holds its name as `extra`,
+    and `missing_packages`. It is an ImportError too, as callers of optional packages expect."""
 
 
 class ConnectionFailed(ClientError):

@@ -36,7 +36,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -324,7 +324,7 @@ def find_tail(descriptor: int, header: SegmentHeader) -> Tail:
     return Tail(last.end_position, last.end_offset, last.received_us, group.position, torn, tuple(records))
 
 
-def corrupt(path: Path, position: int, what: str, **details: int) -> StorageCorrupt:
+def corrupt(path: Path, position: int, what: str, **details: Any) -> StorageCorrupt:
     return StorageCorrupt(
         f"{path} is damaged at byte {position}: {what}. Stop the site and restore the file from a copy; without "
         "one, docs/storage.md tells how to go on without the events that it held.",
