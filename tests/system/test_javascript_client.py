@@ -17,7 +17,7 @@ from culver.version import __version__
 from support.browser import find_browser, open_page
 from support.fake_site import FakeSite
 from support.gateway import gateway_settings
-from support.service import Service
+from support.service import Service, free_port
 from support.site_proxy import SiteProxy
 from support.site_thread import site_in_thread
 
@@ -207,14 +207,14 @@ def test_a_page_gets_everything_once_while_its_site_is_killed_behind_a_proxy(tmp
 
 
 @pytest.mark.slow(seconds=4)
-def test_the_example_page_publishes_and_shows_what_matches(tmp_path: Path) -> None:
+def test_the_example_page_uses_a_site_of_another_origin(tmp_path: Path) -> None:
     browser = find_browser()
-    with site_in_thread(FakeSite(gateway_settings())) as url:
-        folders = {f"/{name}/": ROOT / name for name in ("clients", "examples")}
-        with (
-            SiteProxy(int(url.rpartition(":")[2]), folders).running() as proxy,
-            open_page(browser, f"{proxy.url}/clients/js/test/ticker.html", tmp_path),
-        ):
-            page = _Page(proxy)
-            page.wait_until("show the event and the error", lambda state: state["done"])
-            assert page.state["events"] == "1: XYZ at 21.5"
+    folders = {f"/{name}/": ROOT / name for name in ("clients", "examples")}
+    with (
+        SiteProxy(free_port(), folders).running() as proxy,  # serves the page, and has no site behind it
+        site_in_thread(FakeSite(gateway_settings(allowed_origins=proxy.url))) as url,
+        open_page(browser, f"{proxy.url}/clients/js/test/ticker.html?site={url}", tmp_path),
+    ):
+        page = _Page(proxy)
+        page.wait_until("show the event and the error", lambda state: state["done"])
+        assert page.state["events"] == "1: XYZ at 21.5"
