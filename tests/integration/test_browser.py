@@ -2,10 +2,8 @@
 
 import asyncio
 import json
-import shutil
-import subprocess
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,23 +14,12 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
+from support.browser import find_browser, open_page
 from support.fake_site import FakeSite
 from support.gateway import gateway_settings, run, served
 from support.service import free_port
 
-CHROMIUM = shutil.which("chromium")
-FLAGS = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
-    "--disable-background-networking", "--disable-component-update",
-)  # fmt: skip
-
-pytestmark = [
-    pytest.mark.skipif(
-        CHROMIUM is None, reason="no chromium is installed (Debian: apt-get install chromium)"
-    ),
-    pytest.mark.timeout(120),
-    pytest.mark.slow(seconds=5),
-]
+pytestmark = [pytest.mark.timeout(120), pytest.mark.slow(seconds=5)]
 
 # Each step tells "yes" and what it got, or "no"; the page reports to the server that it came from.
 PAGE = """<!doctype html><body>FRAME<script>
@@ -96,18 +83,9 @@ class PageServer:
             await task
 
 
-@contextmanager
-def browser(url: str, profile: Path) -> Iterator[None]:
-    command = [str(CHROMIUM), *FLAGS, f"--user-data-dir={profile}", "--remote-debugging-port=0", url]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        yield
-    finally:
-        process.terminate()
-        process.wait(30)
-
-
 def test_an_allowed_page_uses_the_api_and_a_foreign_one_does_not(tmp_path: Path) -> None:
+    program = find_browser()
+
     async def scenario() -> None:
         allowed, foreign = PageServer(free_port()), PageServer(free_port())
         origins = f"http://127.0.0.1:{allowed.port}"
@@ -119,7 +97,7 @@ def test_an_allowed_page_uses_the_api_and_a_foreign_one_does_not(tmp_path: Path)
             frame = f'<iframe src="http://127.0.0.1:{foreign.port}/"></iframe>'
             allowed.page = page.replace("FRAME", frame)
             async with asyncio.timeout(90):
-                with browser(f"http://127.0.0.1:{allowed.port}/", tmp_path):
+                with open_page(program, f"http://127.0.0.1:{allowed.port}/", tmp_path):
                     assert await allowed.result == {
                         "read": "ok",
                         "publish": 1,
