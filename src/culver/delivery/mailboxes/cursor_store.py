@@ -86,7 +86,9 @@ class CursorStore:
         `on_full` in its own thread where the disk is full, and then tries once more."""
         connection = None
         try:
-            connection = sqlite3.connect(path, _BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+            connection = sqlite3.connect(
+                path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
+            )
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=FULL")
             connection.executescript(_SCHEMA)

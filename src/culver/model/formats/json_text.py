@@ -65,10 +65,11 @@ def strict_json(body: bytes | str, max_depth: int) -> Any:
     A list or object counts as one level of depth, so `{"a": [1]}` has two."""
     text = decode_text(body)
     value = read_plain(text, msgspec.json.decode)
-    if isinstance(value, dict | list) and 2 * _strings_in(value, max_depth) == text.count('"'):
-        return value
-    value = read_value(text)
     try:
+        # The reader may go deeper than the two that walk through what it has read.
+        if isinstance(value, dict | list) and 2 * _strings_in(value, max_depth) == text.count('"'):
+            return value
+        value = read_value(text)
         check_value(value, "", 1, max_depth)
     except RecursionError:
         raise too_deep("", max_depth) from None

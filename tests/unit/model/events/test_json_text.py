@@ -91,7 +91,7 @@ def test_nesting_up_to_the_limit_is_accepted_and_one_more_is_not() -> None:
 
 
 @pytest.mark.parametrize("opening", [b"[", b'{"a":', b'[{"a":'])
-@pytest.mark.parametrize("levels", [2_000, 1_000_000])
+@pytest.mark.parametrize("levels", [20_000, 1_000_000])
 def test_absurd_nesting_is_refused_without_exhausting_the_stack(opening: bytes, levels: int) -> None:
     assert "deep" in refusal(opening * levels).message
 
