@@ -28,6 +28,7 @@ _COMMANDS = {
         "cli.commands.overlay_command:overlay",
         "Show the other sites that a site is linked with, or have it forget one.",
     ),
+    "rescue": ("cli.commands.rescue:rescue", "Save what can be read of a damaged registry."),
     "filter": ("cli.commands.filter_command:filters", "Try out filters, without a site."),
     "channels": (
         "cli.commands.channels_command:channels",
