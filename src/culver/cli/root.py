@@ -48,6 +48,7 @@ NEEDS = {
     "serve --engine spark": "spark",
     "setup": "server",
     "subs load": "server",
+    "rescue": "server",
     "filter": "server",
     "channels": "channels",
     "channels serve": "server",
