@@ -7,7 +7,14 @@ from pathlib import Path
 import pytest
 
 from culver.cli import main
-from culver.config import EventSettings, GatewaySettings, PipelineSettings, RegistrySettings, Settings
+from culver.config import (
+    EventSettings,
+    GatewaySettings,
+    LogSettings,
+    PipelineSettings,
+    RegistrySettings,
+    Settings,
+)
 from culver.errors import StorageCorrupt
 from culver.model.formats import event_from_object
 from culver.model.language import parse
@@ -22,7 +29,10 @@ OFFSETS = list(range(20))
 
 def settings_of(directory: Path) -> Settings:
     return Settings(
-        data_dir=directory, pipeline=PipelineSettings(engine="inline"), gateway=GatewaySettings(port=0)
+        data_dir=directory,
+        log=LogSettings(reserve_bytes=0),
+        pipeline=PipelineSettings(engine="inline"),
+        gateway=GatewaySettings(port=0),
     )
 
 

@@ -36,8 +36,11 @@ from culver.site import RunningSite
 from support.service import Service
 from support.until import until
 
+pytestmark = pytest.mark.together("flips")  # they share a site's life
+
 Matches = Callable[[int], bool]
 _SEGMENT_BYTES = 8_192
+_LOG = {"CULVER_LOG_SEGMENT_BYTES": str(_SEGMENT_BYTES), "CULVER_LOG_RESERVE_BYTES": "0"}
 _DROPPING = "small"
 _MOST_PENDING = 7
 
@@ -175,7 +178,7 @@ class Prepared:
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
     root = tmp_path_factory.mktemp("flips")
-    with Service(root / "data", CULVER_LOG_SEGMENT_BYTES=str(_SEGMENT_BYTES)) as service:
+    with Service(root / "data", **_LOG) as service:
         service.wait_until_ready()
         life = Life(service)
         life.live()
@@ -241,7 +244,7 @@ async def outcome(directory: Path, flipped: Path, expected: Expectation) -> str:
     """How the site ends that has a flipped bit: "exact", "gap" or "refused". Raises AssertionError for any other."""
     settings = Settings(
         data_dir=directory,
-        log=LogSettings(segment_bytes=_SEGMENT_BYTES),
+        log=LogSettings(segment_bytes=_SEGMENT_BYTES, reserve_bytes=0),
         pipeline=PipelineSettings(engine="inline"),
         gateway=GatewaySettings(port=0),
         delivery=DeliverySettings(mailbox_age_seconds=10**9),
