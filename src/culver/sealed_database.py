@@ -10,7 +10,7 @@ in silence. A sealed file notices both:
 
 Every transaction counts up `commits`, and writes the count to the seal file once it is on disk and before anybody
 hears of it. A file with a lower count than its seal has lost transactions. The write needs no sync of its own: the
-page cache survives the death of the process. After a power cut the seal may be a few seconds behind, never ahead.
+page cache survives the death of the process. After a power cut the seal may be a second behind, but never ahead.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ import os
 import sqlite3
 import struct
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -54,8 +54,11 @@ class Table(NamedTuple):
         """Those that create the table, and keep the digest of the file up to date."""
         columns = ", ".join(f"{column} {definition}" for column, definition in self.columns.items())
         checksum = f"INTEGER GENERATED ALWAYS AS (row_checksum({', '.join(self.columns)})) STORED"
-        changes = {"INSERT": "+ NEW.checksum", "DELETE": "- OLD.checksum"}
-        changes["UPDATE"] = "+ NEW.checksum - OLD.checksum"
+        changes = {
+            "INSERT": "+ NEW.checksum",
+            "UPDATE": "+ NEW.checksum - OLD.checksum",
+            "DELETE": "- OLD.checksum",
+        }
         return [
             f"CREATE TABLE {name} ({columns}, checksum {checksum}) {self.options}",
             *(
@@ -95,7 +98,7 @@ class SealFile:
         self._unsynced = False
 
     @contextlib.contextmanager
-    def locked(self) -> Any:
+    def locked(self) -> Iterator[None]:
         """Keep other processes from writing, so that counts appear in the order of their transactions."""
         fcntl.flock(self._descriptor, fcntl.LOCK_EX)
         try:

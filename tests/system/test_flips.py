@@ -40,7 +40,6 @@ pytestmark = pytest.mark.together("flips")  # they share a site's life
 
 Matches = Callable[[int], bool]
 _SEGMENT_BYTES = 8_192
-_LOG = {"CULVER_LOG_SEGMENT_BYTES": str(_SEGMENT_BYTES), "CULVER_LOG_RESERVE_BYTES": "0"}
 _DROPPING = "small"
 _MOST_PENDING = 7
 
@@ -178,7 +177,10 @@ class Prepared:
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
     root = tmp_path_factory.mktemp("flips")
-    with Service(root / "data", **_LOG) as service:
+    segment_bytes = str(_SEGMENT_BYTES)
+    with Service(
+        root / "data", CULVER_LOG_SEGMENT_BYTES=segment_bytes, CULVER_LOG_RESERVE_BYTES="0"
+    ) as service:
         service.wait_until_ready()
         life = Life(service)
         life.live()

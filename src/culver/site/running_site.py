@@ -142,7 +142,8 @@ class RunningSite:
     def _sync_seals(self) -> None:
         # Nobody waits for this: a seal proves more after a power cut if it is on disk, and is not needed otherwise.
         for seal in self._parts.seals:
-            seal.sync()
+            with contextlib.suppress(OSError):
+                seal.sync()
 
     @contextlib.asynccontextmanager
     async def with_gateways(self, port: int, deliveries_sent: Callable[[], int]) -> AsyncIterator[None]:
