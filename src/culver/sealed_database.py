@@ -207,7 +207,10 @@ def _check(path: Path, format_: DatabaseFormat) -> None:
     connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None)
     with contextlib.closing(connection):
         connection.text_factory = lambda data: data.decode(errors="replace")
-        finding = _finding(connection, path, format_, sealed)
+        try:
+            finding = _finding(connection, path, format_, sealed)
+        except UnicodeDecodeError:  # SQLite's message quotes a part of the schema that is no text any more
+            finding = "its schema cannot be read"
     if finding is not None:
         raise format_.damage(path, finding)
 

@@ -116,6 +116,12 @@ def test_row_that_is_gone_is_found(closed: Path, tmp_path: Path) -> None:
         read(tmp_path / "t.db")
 
 
+def test_schema_that_is_no_text_any_more_is_found(closed: Path, tmp_path: Path) -> None:
+    path = altered(closed, b"CREATE INDEX by_text ON things", b"CREATE INDEX by_text O\xce things", tmp_path)
+    with pytest.raises(StorageCorrupt, match="its schema cannot be read"):
+        read(path)
+
+
 def test_altered_schema_is_found(closed: Path, tmp_path: Path) -> None:
     path = altered(closed, b"digest + NEW.checksum - OLD", b"digest - NEW.checksum - OLD", tmp_path)
     with pytest.raises(StorageCorrupt, match="its schema fails its checksum"):

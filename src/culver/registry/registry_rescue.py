@@ -63,7 +63,7 @@ def _read(path: Path, losses: list[str]) -> _Rows:
                 if columns:
                     rows = _intact(connection, name, columns, "checksum" in present, losses)
                     found[name] = columns, list(rows)
-        except sqlite3.Error as exc:
+        except (sqlite3.Error, UnicodeDecodeError) as exc:
             raise StorageCorrupt(f"nothing can be read of {path}: {exc}; restore it from a copy") from exc
         if "state" not in found:
             raise StorageCorrupt(f"nothing can be read of {path}: it has no tables; restore it from a copy")
