@@ -23,7 +23,7 @@ from culver.placement import MPartition
 from culver.plugins import engine_named, open_log, open_reader
 from culver.process_setup import LOG_FORMAT, clock_us, run_process
 from culver.registry import Block, Registration, SqliteRegistry
-from culver.sealed_database import SealFile, read_seal, seal_path
+from culver.sealed import SealFile, read_seal, seal_path
 from culver.site import (
     EventFlow,
     GatewayFollower,

@@ -33,7 +33,7 @@ from culver.errors import Conflict, InvalidRequest, StorageError, Unavailable
 from culver.log import ReadableLog
 from culver.pipeline import Notifications, notification_file_name
 from culver.registry import Block, Registration
-from culver.sealed_database import SealFile, seal_path
+from culver.sealed import SealFile, seal_path
 
 logger = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@
     state           one row: the registry's version, the highest number there ever was, so that none is used again,
                     and since format 4 the registry's identity
 
-Since format 5 the file is sealed, see `culver.sealed_database`.
+Since format 5 the file is sealed, see `culver.sealed`.
 
 Each index answers one question: which registration of an id is in effect (UNIQUE keeps it to at most one), which were
 added or ended after a version, which have expired, and which are live. All but one are partial, so that a
@@ -21,7 +21,7 @@ from pathlib import Path
 
 from culver.disk import make_directory, sync_directory
 from culver.errors import CulverError, InvalidRequest, StorageError, StorageFull
-from culver.sealed_database import DatabaseFormat, SealedDatabase, Table, open_sealed
+from culver.sealed import DatabaseFormat, SealedDatabase, Table, open_sealed
 
 _OPTIONS = {
     "created_at_us": "INTEGER NOT NULL",

@@ -18,7 +18,7 @@ from culver.model import COLUMNAR, ENCODED
 from culver.model.columns import read_columns
 from culver.model.language import parse, prepare
 from culver.registry.registry_database import FORMAT, open_database
-from culver.sealed_database import SUFFIXES, read_seal, row_checksum
+from culver.sealed import SUFFIXES, read_seal, row_checksum
 
 _SKIPPED = 1 << 30
 

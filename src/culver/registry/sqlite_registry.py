@@ -28,7 +28,7 @@ from culver.registry.registration import Block, BlockSpec, Registration, Subscri
 from culver.registry.registry import AssignPosition, Changes, SetSummary
 from culver.registry.registry_database import FORMAT, open_database, translate
 from culver.registry.subscription_ids import PLACES, check_id, check_set_name, new_ids
-from culver.sealed_database import SealedDatabase, SealFile
+from culver.sealed import SealedDatabase, SealFile
 
 _FIELDS = [field.name for field in fields(Registration)]
 _COLUMNS = ", ".join(_FIELDS)

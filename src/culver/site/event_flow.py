@@ -17,7 +17,7 @@ from culver.log import ReadableLog
 from culver.model import Event
 from culver.pipeline import Engine, Head, HeadTracker, Notifications
 from culver.registry import Block, Registration
-from culver.sealed_database import SealFile
+from culver.sealed import SealFile
 from culver.site.gateway_group import GatewayGroup
 
 

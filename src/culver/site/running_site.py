@@ -34,7 +34,7 @@ from culver.matching import IndexWriter
 from culver.pipeline import Engine, LoadReport, Progress
 from culver.placement import PlacementChoice
 from culver.process_setup import freeze_objects, repeated
-from culver.sealed_database import SealFile
+from culver.sealed import SealFile
 from culver.site.event_flow import EventFlow
 from culver.site.gateway_group import GatewayGroup
 from culver.site.gateway_messages import Welcome

@@ -3,7 +3,7 @@
     mailboxes   subscription | number | cursor | gaps (JSON)
     progress    base: no mailbox needs anything below it
 
-The file is sealed, see `culver.sealed_database`.
+The file is sealed, see `culver.sealed`.
 
 One thread writes. It puts everything that waits into one transaction, so that thousands of acknowledgements share one
 sync of the disk. Writes take effect in the order in which they were handed over.
@@ -27,7 +27,7 @@ from culver.delivery.mailboxes.mailboxes import StoredMailbox
 from culver.disk import is_full
 from culver.errors import StorageError, StorageFull, Unavailable
 from culver.registry import Block
-from culver.sealed_database import DatabaseFormat, SealedDatabase, SealFile, Table, open_sealed
+from culver.sealed import DatabaseFormat, SealedDatabase, SealFile, Table, open_sealed
 
 logger = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from culver.errors import StorageCorrupt
-from culver.sealed_database import DatabaseFormat, Table, open_sealed, read_seal, seal_path
+from culver.sealed import DatabaseFormat, Table, open_sealed, read_seal, seal_path
 
 FORMAT = DatabaseFormat(
     what="the table of things",
@@ -29,7 +29,7 @@ WRITER = """
 import os, sys
 from pathlib import Path
 from test_sealed_database import FORMAT, ROWS, rows
-from culver.sealed_database import open_sealed
+from culver.sealed import open_sealed
 
 database = open_sealed(Path(sys.argv[1]), FORMAT)
 for row in rows():

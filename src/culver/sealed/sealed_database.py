@@ -6,21 +6,15 @@ in silence. A sealed file notices both:
     every table   ... | checksum      crc32 of the row, which SQLite computes and stores with it
     seal          commits | digest | schema
                                       the number of transactions, the sum of all checksums, the crc32 of the schema
-    FILE-seal     magic "CULVSEA1" | u64 commits | u32 crc32
+    FILE-seal     commits             in a file of its own, see `seal_file`
 
-Every transaction counts up `commits`, and writes the count to the seal file once it is on disk and before anybody
-hears of it. A file with a lower count than its seal has lost transactions. The write needs no sync of its own: the
-page cache survives the death of the process. After a power cut the seal may be a second behind, but never ahead.
+A file with a lower count than its seal has lost transactions.
 """
 
 import contextlib
-import fcntl
-import logging
-import os
 import sqlite3
-import struct
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,12 +22,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from culver.errors import StorageCorrupt
+from culver.sealed.seal_file import SealFile, read_seal, seal_path
 
-logger = logging.getLogger(__name__)
-
-_SEAL_RECORD = struct.Struct("<8sQI")
-_MAGIC = b"CULVSEA1"
-_CRC_BYTES = 4
 SUFFIXES = ("", "-wal", "-shm", "-seal")
 """What the names of the files end with that belong together."""
 _SEAL_TABLE = """
@@ -89,44 +79,6 @@ class DatabaseFormat:
         return StorageCorrupt(f"{self.what} {path} is damaged ({finding}). {self.remedy}", path=str(path))
 
 
-class SealFile:
-    """The count of a sealed file's transactions, in a file beside it. The log has one too, which counts events."""
-
-    def __init__(self, sealed: Path) -> None:
-        self.path = seal_path(sealed)
-        self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        self._unsynced = False
-
-    @contextlib.contextmanager
-    def locked(self) -> Iterator[None]:
-        """Keep other processes from writing, so that counts appear in the order of their transactions."""
-        fcntl.flock(self._descriptor, fcntl.LOCK_EX)
-        try:
-            yield
-        finally:
-            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
-
-    def write(self, commits: int) -> None:
-        record = _SEAL_RECORD.pack(_MAGIC, commits, 0)[:-_CRC_BYTES]
-        try:
-            os.pwrite(self._descriptor, record + struct.pack("<I", zlib.crc32(record)), 0)
-        except OSError as exc:
-            # The transaction is on disk and counts. The seal proves less for the moment.
-            logger.warning("cannot write %s: %s", self.path, exc)
-        self._unsynced = True
-
-    def sync(self) -> None:
-        """Have the last count on disk."""
-        if self._unsynced:
-            self._unsynced = False
-            os.fdatasync(self._descriptor)
-
-    def close(self) -> None:
-        with contextlib.suppress(OSError):
-            self.sync()
-        os.close(self._descriptor)
-
-
 class SealedDatabase:
     """An open file. Its owner closes it. It lets `sqlite3.Error` pass."""
 
@@ -146,10 +98,6 @@ class SealedDatabase:
     def close(self) -> None:
         self.seal.close()
         self.connection.close()
-
-
-def seal_path(sealed: Path) -> Path:
-    return sealed.with_name(f"{sealed.name}-seal")
 
 
 def open_sealed(
@@ -180,21 +128,6 @@ def open_sealed(
 
 def row_checksum(*cells: Any) -> int:
     return zlib.crc32(_encode(cells))
-
-
-def read_seal(sealed: Path) -> int | None:
-    """The count in the seal file; None where there is none, or none that can be read."""
-    path = seal_path(sealed)
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        return None
-    if len(data) == _SEAL_RECORD.size:
-        magic, commits, crc = _SEAL_RECORD.unpack(data)
-        if magic == _MAGIC and crc == zlib.crc32(data[:-_CRC_BYTES]):
-            return int(commits)
-    logger.warning("%s is torn or altered: whether %s lacks its last changes is unknown", path, sealed)
-    return None
 
 
 def _check(path: Path, format_: DatabaseFormat) -> None:
