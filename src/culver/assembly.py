@@ -17,12 +17,13 @@ from culver.control import Catalogue, ClockFile, SiteClock, elasticity_settings,
 from culver.delivery import Hub
 from culver.disk_reserve import DiskReserve
 from culver.errors import StorageCorrupt
-from culver.log import FollowedLog
+from culver.log import FollowedLog, PublicationLog
 from culver.pipeline import EngineSetup, HeadTracker, Progress, SiteFiles
 from culver.placement import MPartition
 from culver.plugins import engine_named, open_log, open_reader
 from culver.process_setup import LOG_FORMAT, clock_us, run_process
 from culver.registry import Block, Registration, SqliteRegistry
+from culver.sealed import SealFile, read_seal, seal_path
 from culver.site import (
     EventFlow,
     GatewayFollower,
@@ -56,7 +57,7 @@ async def open_site(settings: Settings, progress: Progress = lambda text: None) 
     check_channels(settings.channels)
     check_overlay(settings.overlay)
     elasticity_settings(pipeline)
-    with contextlib.ExitStack() as stack:
+    async with contextlib.AsyncExitStack() as stack:
         stack.enter_context(site_lock(settings.data_dir))
         sockets = [stack.enter_context(listener) for listener in listeners(settings.gateway)]
         group = GatewayGroup(sockets, settings.data_dir)
@@ -69,25 +70,30 @@ async def open_site(settings: Settings, progress: Progress = lambda text: None) 
         log = open_log(files.log_address, settings.log)
         stack.callback(log.close)
         pause_log(log, reserve)
+        log_seal = _sealed(log, files.log)
+        stack.callback(log_seal.close)
         registry = SqliteRegistry(files.registry, settings.registry)
         stack.callback(registry.close)
-        registry.remove_live(lambda version: log.next_offset, clock_us())
-        index, choice = open_index(
-            files.index, pipeline, engine_type.parallelism(pipeline), log, registry.version
-        )
-        logger.info("placement %s", choice.reason)
         progress("opening the mailboxes")
         hub = Hub.open(
             files.delivery, log, settings.delivery, clock.now_us, group.share, group, reserve.give_up
         )
+        stack.push_async_callback(hub.close)
         if hub.frontier > log.next_offset:
             raise StorageCorrupt(
                 f"deliveries reach offset {hub.frontier}, but the log {log.address} ends at {log.next_offset}: log "
                 "files are missing. Put them back, or move the whole data directory away to start empty"
             )
+        # An index may lack filters that have been replaced, which the registry still has.
+        unfit = [f"{name} is matched again" for name in hub.damaged]
+        index, choice = open_index(
+            files.index, pipeline, engine_type.parallelism(pipeline), log, registry.version, unfit
+        )
+        logger.info("placement %s", choice.reason)
+        registry.remove_live(lambda version: log.next_offset, clock_us())
         hub.register(registry.registrations())
         tracker = HeadTracker(log.next_offset, index.version, hub.frontier, index.placement.slices)
-        flow = EventFlow(log, hub, group, tracker)
+        flow = EventFlow(log, hub, group, tracker, log_seal)
         elastic = pipeline.elastic and isinstance(index.partitioner, MPartition)
         engine = engine_type(EngineSetup(pipeline, files, log, flow, flow.head, progress, elastic))
         flow.engine = engine
@@ -117,10 +123,28 @@ async def open_site(settings: Settings, progress: Progress = lambda text: None) 
             clock,
             clock_file,
             reserve,
+            (log_seal, registry.seal, hub.seal),
         )
         site = RunningSite(parts, registry.count())
         async with site.running():
             yield site
+
+
+def _sealed(log: PublicationLog, directory: Path) -> SealFile:
+    """The seal of a log, which counts its events. Raises StorageCorrupt where acknowledged ones are missing at the
+    end: the log takes damage there for a group that was never finished, and cuts it off."""
+    sealed = read_seal(directory) or 0
+    if sealed > log.next_offset:
+        last = max(directory.glob("*.log"), default=directory)
+        raise StorageCorrupt(
+            f"the log ends at offset {log.next_offset}, but events up to offset {sealed} were acknowledged, as "
+            f"{seal_path(directory)} proves: {last} was damaged at its end, or files are missing. Restore the file "
+            "from a copy; without one, docs/storage.md tells how to go on without these events",
+            path=str(last),
+        )
+    seal = SealFile(directory)
+    seal.write(log.next_offset)
+    return seal
 
 
 def run_site(settings: Settings, progress: Progress, on_ready: OnReady) -> int:
@@ -171,7 +195,7 @@ async def _run_gateway(half: socket.socket, listener: socket.socket) -> int:
 def _registrations(welcome: Welcome) -> list[Registration | Block]:
     """The registrations of the share, ended ones too, and all blocks: each gateway has a part of every block."""
     files = SiteFiles(welcome.settings.data_dir)
-    with SqliteRegistry(files.registry, welcome.settings.registry) as registry:
+    with SqliteRegistry(files.registry, welcome.settings.registry, check=False) as registry:
         return [
             each
             for each in registry.registrations()

@@ -28,6 +28,7 @@ _COMMANDS = {
         "cli.commands.overlay_command:overlay",
         "Show the other sites that a site is linked with, or have it forget one.",
     ),
+    "rescue": ("cli.commands.rescue:rescue", "Save what can be read of a damaged registry."),
     "filter": ("cli.commands.filter_command:filters", "Try out filters, without a site."),
     "channels": (
         "cli.commands.channels_command:channels",
@@ -47,6 +48,7 @@ NEEDS = {
     "serve --engine spark": "spark",
     "setup": "server",
     "subs load": "server",
+    "rescue": "server",
     "filter": "server",
     "channels": "channels",
     "channels serve": "server",

@@ -17,13 +17,11 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from culver.config import UNLIMITED_FILTERS
 from culver.control.compactor import Compactor
 from culver.disk_reserve import DiskReserve
-from culver.errors import NotFound, StorageFull, Unavailable
+from culver.errors import CulverError, NotFound, StorageCorrupt, StorageFull, Unavailable
 from culver.matching import ClauseTable, Entry, IndexWriter, compile_rows, predicate_of
-from culver.model.columns import read_columns
-from culver.model.language import Predicate, prepare
+from culver.model.language import Predicate
 from culver.pipeline import HeadTracker
 from culver.registry import (
     AssignPosition,
@@ -350,12 +348,20 @@ class Catalogue:
         entries: list[Entry] = []
         tables: list[ClauseTable] = []
         for each in added:
-            if isinstance(each, Block):
-                tables.append(_table(each, self._tables.pop(each.number, None)))
-            else:
-                predicate = self._predicates.pop(each.number, None)
-                predicate = predicate or predicate_of(each.filter, each.scheme)
-                entries.append(Entry(each.number, predicate, each.since, each.scheme))
+            try:
+                if isinstance(each, Block):
+                    tables.append(_table(each, self._tables.pop(each.number, None)))
+                else:
+                    predicate = self._predicates.pop(each.number, None)
+                    predicate = predicate or predicate_of(each.filter, each.scheme)
+                    entries.append(Entry(each.number, predicate, each.since, each.scheme))
+            except (CulverError, ValueError) as exc:
+                kind = "block" if isinstance(each, Block) else "registration"
+                raise StorageCorrupt(
+                    f"{kind} {each.number} in the registry {self._registry.location} cannot be compiled: {exc}. "
+                    "Restore the file from a copy, or go on without it: `culver rescue`",
+                    path=self._registry.location,
+                ) from exc
         return entries, tables
 
     def _on_version(self, registry_version: int, index_version: int) -> None:
@@ -366,9 +372,7 @@ class Catalogue:
 def _table(block: Block, compiled: ClauseTable | None) -> ClauseTable:
     """The compiled members of a block; `compiled` has all its rows, with numbers from 0."""
     if compiled is None:
-        columns = read_columns(block.values)
-        prepared = prepare(block.filter, UNLIMITED_FILTERS)
-        compiled = compile_rows(prepared, np.arange(block.count), columns)
+        compiled = compile_rows(block.prepared(), np.arange(block.count), block.columns())
     numbers = compiled.numbers + block.number
     table = replace(compiled, numbers=numbers, since=np.full(len(numbers), block.since))
     return table if not len(block.holes) else table.select_registrations(~np.isin(numbers, block.holes))

@@ -12,6 +12,7 @@ for the tasks that read every event again. A small index that fits is replicated
 import logging
 import os
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import thread_time
@@ -65,17 +66,26 @@ class WeighedChoice:
 
 
 def open_index(
-    directory: Path, settings: PipelineSettings, workers: int, log: ReadableLog, registry_version: int
+    directory: Path,
+    settings: PipelineSettings,
+    workers: int,
+    log: ReadableLog,
+    registry_version: int,
+    unfit: Sequence[str] = (),
 ) -> tuple[IndexWriter, PlacementChoice]:
-    """Returns the writer of a site's index, and how it is divided. Empties an index that is damaged or divided in
-    another way; the caller fills it again from the registry. Raises InvalidConfiguration, StorageError."""
+    """Returns the writer of a site's index, and how it is divided. Empties an index that is damaged, divided in
+    another way, or `unfit` for reasons of the caller, who fills it again from the registry. Raises
+    InvalidConfiguration, StorageError, and StorageCorrupt where the index proves that the registry lacks changes."""
     # The inline engine matches on this process's event loop, where making filters would hold everybody up.
     filters = filter_named if settings.engine == "inline" else None
     writer = IndexWriter(directory, filters)
-    problems = list(writer.problems)
+    problems = [*writer.problems, *unfit]
     if writer.registry_version > registry_version:
-        problems.append(
-            f"the index has version {writer.registry_version}, ahead of the registry's {registry_version}"
+        raise StorageCorrupt(
+            f"the registry has version {registry_version}, but the index in {directory} has changes up to version "
+            f"{writer.registry_version}: the last changes of registry.db are gone. Put the file back with its -wal; "
+            "or, to go on without these changes, run `culver rescue`",
+            path=str(directory),
         )
     weighed = _chosen(writer, settings, workers, log)
     choice = weighed.choice

@@ -33,6 +33,7 @@ from culver.errors import Conflict, InvalidRequest, StorageError, Unavailable
 from culver.log import ReadableLog
 from culver.pipeline import Notifications, notification_file_name
 from culver.registry import Block, Registration
+from culver.sealed import SealFile, seal_path
 
 logger = logging.getLogger(__name__)
 
@@ -73,6 +74,8 @@ class Hub:
         self._log = log
         self.payloads = PayloadReader(log)
         self.channel_targets = ChannelTargets()
+        self.damaged: list[str] = []
+        """Notification files whose ranges must be matched again, also with filters that have been replaced since."""
         self._closed = False
         self._registered = False
         self._housekeeping = asyncio.Lock()
@@ -100,6 +103,7 @@ class Hub:
             path = directory / "cursors.db"
             if not path.exists() and not files.empty:
                 logger.warning("%s is missing: every mailbox is delivered again from its oldest event", path)
+                seal_path(path).unlink(missing_ok=True)
             cursors, stored, base = CursorStore.open(path, share.owns, on_full)
             try:
                 recovered = files.recover(base, log.first_offset)
@@ -111,7 +115,9 @@ class Hub:
         mailboxes = Mailboxes(settings, stored)
         mailboxes.restore(recovered.ranges, recovered.frontier)
         keeper = FileKeeper(mailboxes, files, cursors, recovered.waiting, followers, clock_us())
-        return cls(mailboxes, keeper, cursors, log, settings, share)
+        hub = cls(mailboxes, keeper, cursors, log, settings, share)
+        hub.damaged = recovered.damaged
+        return hub
 
     @classmethod
     def follow(
@@ -127,7 +133,7 @@ class Hub:
         """A hub for a share of the subscriptions, over files that another process keeps. The caller tells it of each
         change to them. Raises StorageCorrupt, StorageError, FileNotFoundError."""
         delivery_kernels.load_kernels()
-        cursors, stored, _ = CursorStore.open(directory / "cursors.db", share.owns, on_full)
+        cursors, stored, _ = CursorStore.open(directory / "cursors.db", share.owns, on_full, check=False)
         mailboxes = Mailboxes(settings, stored)
         files = FollowedFiles(directory / "notifications", mailboxes)
         try:
@@ -136,6 +142,11 @@ class Hub:
             cursors.close()
             raise
         return cls(mailboxes, files, cursors, log, settings, share), files
+
+    @property
+    def seal(self) -> SealFile:
+        """The seal of the cursors."""
+        return self._cursors.seal
 
     @property
     def frontier(self) -> int:

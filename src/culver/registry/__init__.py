@@ -11,6 +11,7 @@ from culver.registry.registry import (
     Registry as Registry,
     SetSummary as SetSummary,
 )
+from culver.registry.registry_rescue import Rescued as Rescued, rescue_registry as rescue_registry
 from culver.registry.sqlite_registry import SqliteRegistry as SqliteRegistry
 from culver.registry.subscription_ids import (
     check_id as check_id,

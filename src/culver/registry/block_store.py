@@ -63,7 +63,7 @@ class BlockTable:
     def leave(self, number: int) -> None:
         """Take a member out of its block, because it becomes a registration of its own."""
         (block,) = self._execute("SELECT max(number) FROM blocks WHERE number <= ?", (number,)).fetchone()
-        self._execute("INSERT INTO holes VALUES (?)", (number,))
+        self._execute("INSERT INTO holes (number) VALUES (?)", (number,))
         self._execute("UPDATE blocks SET members = members - 1 WHERE number = ?", (block,))
         self._delete("number = ? AND members = 0", block)
 

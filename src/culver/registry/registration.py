@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culver.config import UNLIMITED_FILTERS
+from culver.errors import InvalidFilter, StorageCorrupt
 from culver.model import COLUMNAR
 from culver.model.columns import Columns, read_columns, values_at, write_columns
 from culver.model.language import Predicate, Prepared, prepare
@@ -122,9 +123,23 @@ class Block:
         numbers = np.arange(self.number, self.number + self.count, dtype=np.int64)
         return numbers if not len(self.holes) else np.delete(numbers, self.holes - self.number)
 
+    def prepared(self) -> Prepared:
+        """The filter. Raises StorageCorrupt where it does not parse."""
+        try:
+            return _prepared(self.filter)
+        except InvalidFilter as exc:
+            raise StorageCorrupt(f"the filter of block {self.number} cannot be read: {exc}") from exc
+
+    def columns(self) -> Columns:
+        """The rows. Raises StorageCorrupt where they cannot be read."""
+        try:
+            return read_columns(self.values)
+        except (ValueError, OSError, StopIteration) as exc:
+            raise StorageCorrupt(f"the rows of block {self.number} cannot be read: {exc}") from exc
+
     def registrations(self, numbers: Iterable[int]) -> Iterator[Registration]:
         """The members with these numbers, as registrations of their own."""
-        prepared, columns = _prepared(self.filter), read_columns(self.values)
+        prepared, columns = self.prepared(), self.columns()
         for number in numbers:
             at = number - self.number
             yield Registration(

@@ -65,6 +65,10 @@ class Registry(Protocol):
     def identity(self) -> bytes:
         """16 random bytes that no other registry has; they stay as long as the registry does."""
 
+    @property
+    def location(self) -> str:
+        """Where it is stored, for messages."""
+
     def add(
         self, specs: Sequence[SubscriptionSpec], position: AssignPosition, now_us: int
     ) -> list[Registration]:

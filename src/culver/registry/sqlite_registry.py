@@ -13,13 +13,22 @@ from pathlib import Path
 from typing import Any, Self
 
 from culver.config import RegistrySettings
-from culver.errors import Conflict, InvalidRequest, NotFound, StorageError, TooManySubscriptions, Unavailable
+from culver.errors import (
+    Conflict,
+    InvalidRequest,
+    NotFound,
+    StorageCorrupt,
+    StorageError,
+    TooManySubscriptions,
+    Unavailable,
+)
 from culver.model import ENCODED, SITE_PREFIX
 from culver.registry.block_store import BlockTable
 from culver.registry.registration import Block, BlockSpec, Registration, SubscriptionSpec, options_of
 from culver.registry.registry import AssignPosition, Changes, SetSummary
-from culver.registry.registry_database import open_database, translate
+from culver.registry.registry_database import FORMAT, open_database, translate
 from culver.registry.subscription_ids import PLACES, check_id, check_set_name, new_ids
+from culver.sealed import SealedDatabase, SealFile
 
 _FIELDS = [field.name for field in fields(Registration)]
 _COLUMNS = ", ".join(_FIELDS)
@@ -33,14 +42,15 @@ _row: Callable[[Registration], tuple[Any, ...]] = attrgetter(*_FIELDS)
 
 
 class SqliteRegistry:
-    """Implements Registry with one connection behind a lock, so that calls from several threads queue up."""
+    """Implements Registry with one connection behind a lock, so that calls from several threads queue up. Checks the
+    whole file first; without `check` it leaves that to the process of the site that has it open."""
 
-    def __init__(self, path: Path, settings: RegistrySettings) -> None:
+    def __init__(self, path: Path, settings: RegistrySettings, *, check: bool = True) -> None:
         self._path = path
         self._settings = settings
         self._lock = threading.Lock()
-        self._connection: sqlite3.Connection | None = open_database(path)
-        self._blocks = BlockTable(self._connection)
+        self._database: SealedDatabase | None = open_database(path, check=check)
+        self._blocks = BlockTable(self._database.connection)
         try:
             with self._reading() as connection:
                 self.version = _number(connection, "SELECT version FROM state")
@@ -76,7 +86,7 @@ class SqliteRegistry:
                         id=id_,
                     )
             since = position(version)
-            number = _next_number(connection)
+            number = _take_numbers(connection, len(specs))
             added = [
                 _new(number + at, id_, spec, since, version, now_us)
                 for at, (id_, spec) in enumerate(zip(ids, specs, strict=True))
@@ -101,10 +111,9 @@ class SqliteRegistry:
             if first + len(spec) > PLACES:
                 raise Conflict(f"set {spec.name!r} has no numbers left; use another name", field="name")
             since = position(version)
-            number = _next_number(connection)
+            number = _take_numbers(connection, len(spec))
             block = spec.block(number, first, since, version, now_us)
             self._blocks.insert(block)
-            _use_numbers(connection, number + len(spec) - 1)
             self._commit(connection, version, len(spec))
         return block
 
@@ -123,7 +132,7 @@ class SqliteRegistry:
                 )
             since = position(version)
             self._end(connection, [old], since, version, removed=False)
-            added = _new(_next_number(connection), spec.id, spec, since, version, now_us)
+            added = _new(_take_numbers(connection, 1), spec.id, spec, since, version, now_us)
             connection.execute(_INSERT, _row(added))
             self._commit(connection, version, 0)
         return added
@@ -180,6 +189,16 @@ class SqliteRegistry:
     def count(self) -> int:
         return self._count
 
+    @property
+    def seal(self) -> SealFile:
+        """The seal of the file, until `close`."""
+        assert self._database is not None
+        return self._database.seal
+
+    @property
+    def location(self) -> str:
+        return str(self._path)
+
     def registrations(self) -> Iterator[Registration | Block]:
         # A few thousand at a time, so that changes need not wait for all of them.
         number = 0
@@ -213,14 +232,14 @@ class SqliteRegistry:
                 "DELETE FROM registrations WHERE number = ? AND until IS NOT NULL",
                 [(number,) for number in numbers],
             )
-            connection.execute("COMMIT")
+            self._seal()
 
     def close(self) -> None:
         with self._lock:
-            connection, self._connection = self._connection, None
-            if connection is not None:
+            database, self._database = self._database, None
+            if database is not None:
                 try:
-                    connection.close()
+                    database.close()
                 except sqlite3.Error as exc:
                     raise translate(exc, self._path) from exc
 
@@ -283,17 +302,23 @@ class SqliteRegistry:
             raise StorageError(
                 f"another process has changed the registry {self._path}; run one site per data directory"
             )
-        connection.execute("COMMIT")
+        self._seal()
         self.version = version
         self._count += more
+
+    def _seal(self) -> None:
+        assert self._database is not None
+        self._database.commit()
 
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
         with self._lock:
-            if self._connection is None:
+            if self._database is None:
                 raise Unavailable("the registry is closed")
             try:
-                yield self._connection
+                yield self._database.connection
+            except StorageCorrupt as exc:
+                raise FORMAT.damage(self._path, exc.message) from exc
             except (sqlite3.Error, OverflowError, UnicodeEncodeError) as exc:
                 raise translate(exc, self._path) from exc
 
@@ -368,15 +393,11 @@ def _by_number(singles: list[Registration], blocks: list[Block]) -> list[Registr
     return sorted([*singles, *blocks], key=attrgetter("number"))
 
 
-def _next_number(connection: sqlite3.Connection) -> int:
-    return 1 + _number(connection, "SELECT seq FROM sqlite_sequence WHERE name = 'registrations'")
-
-
-def _use_numbers(connection: sqlite3.Connection, last: int) -> None:
-    """Mark the numbers up to `last` as taken, although no row has them."""
-    known = connection.execute("UPDATE sqlite_sequence SET seq = ? WHERE name = 'registrations'", (last,))
-    if not known.rowcount:
-        connection.execute("INSERT INTO sqlite_sequence VALUES ('registrations', ?)", (last,))
+def _take_numbers(connection: sqlite3.Connection, count: int) -> int:
+    """The first of so many numbers that no registration has had."""
+    query = "UPDATE state SET last_number = last_number + ? RETURNING last_number"
+    (last,) = connection.execute(query, (count,)).fetchone()
+    return int(last) - count + 1
 
 
 def _number(connection: sqlite3.Connection, query: str, values: tuple[Any, ...] = ()) -> int:

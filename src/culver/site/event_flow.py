@@ -17,6 +17,7 @@ from culver.log import ReadableLog
 from culver.model import Event
 from culver.pipeline import Engine, Head, HeadTracker, Notifications
 from culver.registry import Block, Registration
+from culver.sealed import SealFile
 from culver.site.gateway_group import GatewayGroup
 
 
@@ -37,18 +38,23 @@ class EventFlow:
     engine: Engine
     watcher: FlowWatcher | None = None
 
-    def __init__(self, log: ReadableLog, hub: Hub, group: GatewayGroup, tracker: HeadTracker) -> None:
+    def __init__(
+        self, log: ReadableLog, hub: Hub, group: GatewayGroup, tracker: HeadTracker, seal: SealFile
+    ) -> None:
         self.tracker = tracker
         self.head: Head = tracker.head
         """The head that the engine was last told."""
         self._log = log
         self._hub = hub
         self._group = group
+        self._seal = seal
 
     def committing(self, first_offset: int, batches: Sequence[pa.RecordBatch]) -> None:
         self.engine.foresee(first_offset, batches)
 
     def committed(self, first_offset: int, events: Sequence[Event]) -> None:
+        # This comes before the publishers hear of it, who get their answers in the loop's next round.
+        self._seal.write(first_offset + len(events))
         self._hub.payloads.remember(first_offset, [event.payload for event in events])
         self.tracker.committed(first_offset + len(events))
         if self.watcher is not None:

@@ -34,6 +34,7 @@ from culver.matching import IndexWriter
 from culver.pipeline import Engine, LoadReport, Progress
 from culver.placement import PlacementChoice
 from culver.process_setup import freeze_objects, repeated
+from culver.sealed import SealFile
 from culver.site.event_flow import EventFlow
 from culver.site.gateway_group import GatewayGroup
 from culver.site.gateway_messages import Welcome
@@ -68,6 +69,7 @@ class SiteParts:
     clock: SiteClock
     clock_file: ClockFile
     reserve: DiskReserve
+    seals: tuple[SealFile, ...]
 
 
 class RunningSite:
@@ -130,11 +132,18 @@ class RunningSite:
         await parts.catalogue.retire(hub.mailboxes.index_version)
         if parts.reserve.spent:
             await asyncio.to_thread(parts.reserve.restore)
+        await asyncio.to_thread(self._sync_seals)
         # This comes last because it writes: a full disk must not keep the steps above from making room.
         load = parts.engine.observe().load
         parts.engine.tell(msgspec.structs.replace(load, registrations=self.observation.subscriptions))
         if parts.clock_file.is_due(now_us):
             await asyncio.to_thread(parts.clock_file.write, now_us)
+
+    def _sync_seals(self) -> None:
+        # Nobody waits for this: a seal proves more after a power cut if it is on disk, and is not needed otherwise.
+        for seal in self._parts.seals:
+            with contextlib.suppress(OSError):
+                seal.sync()
 
     @contextlib.asynccontextmanager
     async def with_gateways(self, port: int, deliveries_sent: Callable[[], int]) -> AsyncIterator[None]:

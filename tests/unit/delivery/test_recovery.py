@@ -335,7 +335,7 @@ def test_damaged_cursors_are_reported_with_the_way_back(disk: Disk) -> None:
     path.write_bytes(b"this is not a database" * 100)
     for suffix in ("-wal", "-shm"):
         path.with_name(path.name + suffix).unlink(missing_ok=True)
-    with pytest.raises(StorageCorrupt, match="put a copy of that file back"):
+    with pytest.raises(StorageCorrupt, match="Restore it from a copy"):
         disk.hub()
 
 

@@ -23,9 +23,9 @@ def position(version: int) -> int:
 
 def test_commits_are_synced_and_in_the_write_ahead_log(tmp_path: Path) -> None:
     with SqliteRegistry(tmp_path / "r.db", SETTINGS) as registry:
-        assert registry._connection is not None
-        assert registry._connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
-        assert registry._connection.execute("PRAGMA synchronous").fetchone() == (2,)
+        assert registry._database is not None
+        assert registry._database.connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+        assert registry._database.connection.execute("PRAGMA synchronous").fetchone() == (2,)
 
 
 @pytest.mark.parametrize(
@@ -41,8 +41,8 @@ def test_commits_are_synced_and_in_the_write_ahead_log(tmp_path: Path) -> None:
 )
 def test_every_question_has_its_index(tmp_path: Path, query: str, index: str) -> None:
     with SqliteRegistry(tmp_path / "r.db", SETTINGS) as registry:
-        assert registry._connection is not None
-        plan = registry._connection.execute(
+        assert registry._database is not None
+        plan = registry._database.connection.execute(
             f"EXPLAIN QUERY PLAN SELECT filter FROM registrations WHERE {query}"
         ).fetchall()
     assert len(plan) == 1
@@ -130,13 +130,13 @@ def test_full_disk_refuses_a_change_as_a_whole_and_goes_on_when_there_is_space(t
 
 def test_sqlite_telling_that_the_disk_is_full_is_storage_full(tmp_path: Path) -> None:
     with SqliteRegistry(tmp_path / "r.db", SETTINGS) as registry:
-        assert registry._connection is not None
-        pages = registry._connection.execute("PRAGMA page_count").fetchone()[0]
-        registry._connection.execute(f"PRAGMA max_page_count = {pages}")
+        assert registry._database is not None
+        pages = registry._database.connection.execute("PRAGMA page_count").fetchone()[0]
+        registry._database.connection.execute(f"PRAGMA max_page_count = {pages}")
         with pytest.raises(StorageFull, match=r"r\.db"):
             registry.add([spec() for _ in range(1_000)], position, 1)
         assert (registry.version, registry.count(), list(registry.registrations())) == (0, 0, [])
-        registry._connection.execute("PRAGMA max_page_count = 1000000")
+        registry._database.connection.execute("PRAGMA max_page_count = 1000000")
         assert len(registry.add([spec() for _ in range(1_000)], position, 1)) == 1_000
 
 
@@ -174,7 +174,7 @@ def test_other_databases_and_later_formats_are_refused(tmp_path: Path) -> None:
     other = sqlite3.connect(tmp_path / "other.db")
     other.execute("CREATE TABLE things (name TEXT)")
     other.close()
-    with pytest.raises(StorageCorrupt, match="not a registry"):
+    with pytest.raises(StorageCorrupt, match="not the registry"):
         SqliteRegistry(tmp_path / "other.db", SETTINGS)
     SqliteRegistry(tmp_path / "r.db", SETTINGS).close()
     later = sqlite3.connect(tmp_path / "r.db")
@@ -218,20 +218,54 @@ def start(script: str, *arguments: str) -> "subprocess.Popen[str]":
     )
 
 
-TO_FORMAT_3 = """
+FORMAT_4 = """
+CREATE TABLE registrations (
+    number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL, filter TEXT NOT NULL, durable INTEGER NOT NULL,
+    since INTEGER NOT NULL, until INTEGER, removed INTEGER NOT NULL DEFAULT 0, version INTEGER NOT NULL,
+    ended_version INTEGER, created_at_us INTEGER NOT NULL, expires_at_us INTEGER, mailbox_count INTEGER,
+    mailbox_bytes INTEGER, mailbox_age_seconds INTEGER, scheme TEXT NOT NULL DEFAULT 'columnar', channel TEXT
+);
+CREATE UNIQUE INDEX in_effect ON registrations (id) WHERE until IS NULL;
+CREATE INDEX added ON registrations (version);
+CREATE INDEX ended ON registrations (ended_version) WHERE ended_version IS NOT NULL;
+CREATE INDEX expiring ON registrations (expires_at_us) WHERE until IS NULL AND expires_at_us IS NOT NULL;
+CREATE INDEX live ON registrations (number) WHERE until IS NULL AND durable = 0;
+CREATE TABLE blocks (
+    number INTEGER PRIMARY KEY, count INTEGER NOT NULL, members INTEGER NOT NULL, prefix TEXT NOT NULL,
+    first INTEGER NOT NULL, filter TEXT NOT NULL, since INTEGER NOT NULL, until INTEGER, version INTEGER NOT NULL,
+    ended_version INTEGER, created_at_us INTEGER NOT NULL, expires_at_us INTEGER, mailbox_count INTEGER,
+    mailbox_bytes INTEGER, mailbox_age_seconds INTEGER, content BLOB NOT NULL
+);
+CREATE UNIQUE INDEX blocks_in_effect ON blocks (prefix, first) WHERE until IS NULL;
+CREATE INDEX blocks_added ON blocks (version);
+CREATE INDEX blocks_ended ON blocks (ended_version) WHERE ended_version IS NOT NULL;
+CREATE INDEX blocks_expiring ON blocks (expires_at_us) WHERE until IS NULL AND expires_at_us IS NOT NULL;
+CREATE TABLE holes (number INTEGER PRIMARY KEY);
+CREATE TABLE state (only INTEGER PRIMARY KEY CHECK (only = 0), version INTEGER NOT NULL, identity BLOB);
+INSERT INTO state VALUES (0, 3, randomblob(16));
+INSERT INTO registrations (number, id, filter, durable, since, version, created_at_us) VALUES
+    (1, 'kept', 'x = 1', 1, 7, 1, 1), (2, 'changed', 'x = 1', 1, 7, 2, 1), (9, 'forgotten', 'x = 1', 1, 7, 3, 1);
+DELETE FROM registrations WHERE number = 9;
+PRAGMA application_id = 1129663574;
+PRAGMA user_version = 4;
+"""
+FORMAT_3 = f"""{FORMAT_4}
 ALTER TABLE registrations DROP COLUMN channel; ALTER TABLE state DROP COLUMN identity; PRAGMA user_version = 3;
 """
-TO_FORMAT_2 = f"{TO_FORMAT_3} ALTER TABLE registrations DROP COLUMN scheme; PRAGMA user_version = 2;"
-TO_FORMAT_1 = f"{TO_FORMAT_2} DROP TABLE blocks; DROP TABLE holes; PRAGMA user_version = 1;"
+FORMAT_2 = f"{FORMAT_3} ALTER TABLE registrations DROP COLUMN scheme; PRAGMA user_version = 2;"
+FORMAT_1 = f"{FORMAT_2} DROP TABLE blocks; DROP TABLE holes; PRAGMA user_version = 1;"
 
 
-@pytest.mark.parametrize("back", [TO_FORMAT_1, TO_FORMAT_2, TO_FORMAT_3])
-def test_file_of_an_earlier_format_is_brought_to_this_one(back: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("earlier", [FORMAT_1, FORMAT_2, FORMAT_3, FORMAT_4])
+def test_file_of_an_earlier_format_is_brought_to_this_one(earlier: str, tmp_path: Path) -> None:
     path = tmp_path / "r.db"
-    with SqliteRegistry(path, SETTINGS) as registry:
-        kept, _ = registry.add([spec("kept"), spec("changed")], lambda version: 7, 1)
     with contextlib.closing(sqlite3.connect(path)) as connection:
-        connection.executescript(back)
+        connection.executescript(earlier)
+    with SqliteRegistry(path, SETTINGS) as registry:
+        kept = registry.get("kept")
+        assert (kept.number, kept.filter, kept.since) == (1, "x = 1", 7)
+        assert registry.version == 3
+        assert registry.add([spec("new")], position, 1)[0].number == 10, "numbers are never used again"
     identities: set[bytes] = set()
     for _ in range(2):
         with SqliteRegistry(path, SETTINGS) as registry:
@@ -243,7 +277,7 @@ def test_file_of_an_earlier_format_is_brought_to_this_one(back: str, tmp_path: P
             assert (registry.get("changed").scheme, registry.get("changed").channel) == ("counting", "c")
     assert [len(identity) for identity in identities] == [16], "it stays"
     with contextlib.closing(sqlite3.connect(path)) as connection:
-        assert connection.execute("PRAGMA user_version").fetchone() == (4,)
+        assert connection.execute("PRAGMA user_version").fetchone() == (5,)
         assert connection.execute("SELECT count(*) FROM blocks").fetchone() == (2,)
         schemes = "SELECT scheme FROM registrations WHERE id = 'changed' ORDER BY number"
         assert connection.execute(schemes).fetchall() == [("columnar",), ("counting",), ("counting",)]

@@ -55,6 +55,23 @@ def test_log_is_searched_from_the_stored_position_on(tmp_path: Path, log: Memory
     assert (again.promised, again.floors) == ({LYON: 4}, {BONN: 2})
 
 
+def test_altered_number_is_not_believed(
+    tmp_path: Path, log: MemoryLog, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "received.json"
+    ReceivedFile(path).recover(log, now_us=1_000)
+    content = path.read_bytes()
+    path.write_bytes(content.replace(b'"position":5', b'"position":7'))
+    assert ReceivedFile(path).recover(log, now_us=2_000) == {LYON: 10, BONN: 71}
+    assert f"{path} cannot be read (it fails its checksum)" in caplog.text
+
+
+def test_file_of_before_has_no_checksum_and_is_read(tmp_path: Path, log: MemoryLog) -> None:
+    path = tmp_path / "received.json"
+    path.write_text('{"position": 5, "positions": {"bonn~fedcba9876543210": 90}}')
+    assert ReceivedFile(path).recover(log, now_us=1_000) == {BONN: 90}
+
+
 def test_new_identity_is_kept_and_the_floors_of_the_old_one_are_not(tmp_path: Path, log: MemoryLog) -> None:
     path = tmp_path / "received.json"
     file = ReceivedFile(path)

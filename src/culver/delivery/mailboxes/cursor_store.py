@@ -3,6 +3,8 @@
     mailboxes   subscription | number | cursor | gaps (JSON)
     progress    base: no mailbox needs anything below it
 
+The file is sealed, see `culver.sealed`.
+
 One thread writes. It puts everything that waits into one transaction, so that thousands of acknowledgements share one
 sync of the disk. Writes take effect in the order in which they were handed over.
 
@@ -23,28 +25,41 @@ from typing import Any
 from culver.delivery.deliveries import DeliveryGap
 from culver.delivery.mailboxes.mailboxes import StoredMailbox
 from culver.disk import is_full
-from culver.errors import StorageCorrupt, StorageError, StorageFull, Unavailable
+from culver.errors import StorageError, StorageFull, Unavailable
 from culver.registry import Block
+from culver.sealed import DatabaseFormat, SealedDatabase, SealFile, Table, open_sealed
 
 logger = logging.getLogger(__name__)
 
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS mailboxes (
-    subscription TEXT PRIMARY KEY,
-    number INTEGER NOT NULL,
-    cursor INTEGER NOT NULL,
-    gaps TEXT NOT NULL
-) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS mailboxes_by_number ON mailboxes (number);
-CREATE TABLE IF NOT EXISTS progress (one INTEGER PRIMARY KEY CHECK (one = 1), base INTEGER NOT NULL);
-"""
+_FORMAT = DatabaseFormat(
+    what="the file of cursors",
+    remedy="Restore it from a copy, with its -wal if the copy has one, and without the -seal. Without a copy, remove "
+    "it together with -wal, -shm and -seal: every mailbox is then delivered again from its oldest event, under the "
+    "same delivery ids.",
+    application=0x43554C43,  # "CULC"
+    number=1,
+    oldest=0,  # without a number, and not sealed
+    tables={
+        "mailboxes": Table(
+            {
+                "subscription": "TEXT PRIMARY KEY",
+                "number": "INTEGER NOT NULL",
+                "cursor": "INTEGER NOT NULL",
+                "gaps": "TEXT NOT NULL",
+            },
+            "WITHOUT ROWID",
+        ),
+        "progress": Table({"one": "INTEGER PRIMARY KEY CHECK (one = 1)", "base": "INTEGER NOT NULL"}),
+    },
+    indexes=("CREATE INDEX mailboxes_by_number ON mailboxes (number)",),
+)
 # A cursor never goes back, even if two writes about one subscription overtake one another.
 _ACKNOWLEDGE = """
-INSERT INTO mailboxes VALUES (?, ?, ?, '[]') ON CONFLICT (subscription)
+INSERT INTO mailboxes (subscription, number, cursor, gaps) VALUES (?, ?, ?, '[]') ON CONFLICT (subscription)
 DO UPDATE SET number = excluded.number, cursor = max(cursor, excluded.cursor)
 """
 _GAPS = """
-INSERT INTO mailboxes VALUES (?, ?, ?, ?) ON CONFLICT (subscription)
+INSERT INTO mailboxes (subscription, number, cursor, gaps) VALUES (?, ?, ?, ?) ON CONFLICT (subscription)
 DO UPDATE SET number = excluded.number, cursor = max(cursor, excluded.cursor), gaps = excluded.gaps
 """
 _FORGET = "DELETE FROM mailboxes WHERE subscription = ? AND number <= ?"
@@ -52,7 +67,7 @@ _FORGET_BLOCK = """
 DELETE FROM mailboxes WHERE number >= ? AND number < ? AND number NOT IN (SELECT value FROM json_each(?))
 """
 _BASE = """
-INSERT INTO progress VALUES (1, ?) ON CONFLICT (one) DO UPDATE SET base = max(base, excluded.base)
+INSERT INTO progress (one, base) VALUES (1, ?) ON CONFLICT (one) DO UPDATE SET base = max(base, excluded.base)
 """
 # Writes in one transaction. The event loop answers all who wait for it at once, which must not take long.
 _LARGEST_TRANSACTION = 256
@@ -66,8 +81,8 @@ class CursorStore:
     """Its owner closes it. Every write returns a future that is done once the write is on disk. It fails with
     StorageFull or StorageError, and then nothing of the write was kept."""
 
-    def __init__(self, connection: sqlite3.Connection, path: Path, on_full: Callable[[], None]) -> None:
-        self._connection = connection
+    def __init__(self, database: SealedDatabase, path: Path, on_full: Callable[[], None]) -> None:
+        self._database = database
         self._path = path
         self._on_full = on_full
         self._queue: queue.SimpleQueue[tuple[Sequence[_Statement], Future[None]] | None] = queue.SimpleQueue()
@@ -81,33 +96,34 @@ class CursorStore:
         path: Path,
         owns: Callable[[str], bool] = lambda subscription: True,
         on_full: Callable[[], None] = lambda: None,
+        *,
+        check: bool = True,
     ) -> tuple["CursorStore", dict[str, StoredMailbox], int]:
         """The store, the mailboxes in it of subscriptions that are owned here, and the base. The store calls
-        `on_full` in its own thread where the disk is full, and then tries once more."""
-        connection = None
+        `on_full` in its own thread where the disk is full, and then tries once more. Without `check` it does not
+        check the file, which the process of the site has done."""
+        database: SealedDatabase | None = None
         try:
-            connection = sqlite3.connect(
-                path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
-            )
-            connection.execute("PRAGMA journal_mode=WAL")
-            connection.execute("PRAGMA synchronous=FULL")
-            connection.executescript(_SCHEMA)
+            database = open_sealed(path, _FORMAT, check=check, busy_seconds=_BUSY_SECONDS)
+            connection = database.connection
+            rows = connection.execute("SELECT subscription, number, cursor, gaps FROM mailboxes")
             stored = {
                 subscription: StoredMailbox(number, cursor, _read_gaps(subscription, gaps))
-                for subscription, number, cursor, gaps in connection.execute("SELECT * FROM mailboxes")
+                for subscription, number, cursor, gaps in rows
                 if owns(subscription)
             }
             base = connection.execute("SELECT base FROM progress").fetchone()
         except (sqlite3.Error, ValueError, TypeError) as exc:
-            if connection is not None:
-                connection.close()
+            if database is not None:
+                database.close()
             if isinstance(exc, sqlite3.OperationalError):
                 raise StorageError(f"cannot open the cursors in {path}: {exc}") from exc
-            raise StorageCorrupt(
-                f"cannot read the cursors in {path}: {exc}; put a copy of that file back, or remove it to "
-                "have every mailbox delivered again from its oldest event"
-            ) from exc
-        return cls(connection, path, on_full), stored, base[0] if base else 0
+            raise _FORMAT.damage(path, str(exc)) from exc
+        return cls(database, path, on_full), stored, base[0] if base else 0
+
+    @property
+    def seal(self) -> SealFile:
+        return self._database.seal
 
     def acknowledge(self, subscription: str, number: int, cursor: int) -> Future[None]:
         return self._put([(_ACKNOWLEDGE, (subscription, number, cursor))])
@@ -152,7 +168,7 @@ class CursorStore:
             writes, ending = self._collect()
             if writes:
                 self._commit(writes)
-        self._connection.close()
+        self._database.close()
 
     def _collect(self) -> tuple[list[tuple[Sequence[_Statement], Future[None]]], bool]:
         """Wait for one write, then take all that wait with it."""
@@ -182,13 +198,13 @@ class CursorStore:
                 future.set_exception(error)
 
     def _try(self, writes: Sequence[tuple[Sequence[_Statement], Future[None]]]) -> StorageError | None:
-        connection = self._connection
+        connection = self._database.connection
         try:
             connection.execute("BEGIN IMMEDIATE")
             for statements, _ in writes:
                 for sql, parameters in statements:
                     connection.execute(sql, parameters)
-            connection.execute("COMMIT")
+            self._database.commit()
         except sqlite3.Error as exc:
             error = StorageError(f"the acknowledgement could not be stored: {exc}")
             code = getattr(exc, "sqlite_errorcode", 0)

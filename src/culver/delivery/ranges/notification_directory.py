@@ -40,6 +40,8 @@ class RecoveredRanges:
     frontier: int
     waiting: list[str]
     """Names of files behind a hole."""
+    damaged: list[str]
+    """Names of files that are gone because they were torn or altered."""
 
 
 class NotificationFiles:
@@ -62,6 +64,7 @@ class NotificationFiles:
                 path.unlink(missing_ok=True)
         ranges: list[RetainedRange] = []
         waiting: list[str] = []
+        damaged: list[str] = []
         frontier = base
         # The longest of the files that begin together comes first. So it covers the inputs of a merge that was cut
         # off before it could delete them.
@@ -72,13 +75,13 @@ class NotificationFiles:
             if end <= frontier:
                 self.delete([name])
             elif (content := self._read_or_remove(name)) is None:
-                continue
+                damaged.append(name)
             elif start > frontier:
                 waiting.append(name)
             else:
                 ranges.append(_range(frontier, content))
                 frontier = end
-        return RecoveredRanges(ranges, max(frontier, first_offset), waiting)
+        return RecoveredRanges(ranges, max(frontier, first_offset), waiting, damaged)
 
     @property
     def empty(self) -> bool:

@@ -1,8 +1,10 @@
 """How far this site's log is in the logs of the other sites, as a file beside the log: `overlay/received.json`.
 
-    {"position": 4100, "positions": {"lyon~01..": 512}, "boot": 17..., "gaps": [...], "gap_count": 1,
-     "promised": {"lyon~01..": 480}, "floors": {"bonn": 4000}, "identity": "9f..", "given_anew": 3900,
-     "addresses": {"lyon~01..": ["127.0.0.1:7402"]}}
+    5e0f1c22 {"position": 4100, "positions": {"lyon~01..": 512}, "boot": 17..., "gaps": [...], "gap_count": 1,
+              "promised": {"lyon~01..": 480}, "floors": {"bonn": 4000}, "identity": "9f..", "given_anew": 3900,
+              "addresses": {"lyon~01..": ["127.0.0.1:7402"]}}
+
+The CRC-32 of what follows comes first; files of before have none.
 
 The log is the truth: every event of another site carries its origin. The file saves reading all of the log at the
 start: below `position` of the log, `positions` have everything, and from there on the log is read. The log must not
@@ -17,6 +19,7 @@ The `addresses` of other sites are those that gossip has told: a site that finds
 import asyncio
 import logging
 import time
+import zlib
 from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
@@ -107,7 +110,7 @@ class ReceivedFile:
         if content.given_anew is not None:
             given_anew = min(given_anew, content.given_anew)
         content.identity, content.given_anew, content.floors = identity.hex(), given_anew, {}
-        write_whole(self.path, [msgspec.json.encode(content)], durable=True)
+        write_whole(self.path, [_with_checksum(msgspec.json.encode(content))], durable=True)
 
     def add_gap(self, origin: str, start: int, end: int, reason: str) -> None:
         self.gaps.append(ReceivedGap(origin, start, end, reason, time.time()))
@@ -119,7 +122,11 @@ class ReceivedFile:
 
     def _read(self) -> _Content:
         try:
-            return msgspec.json.decode(self.path.read_bytes(), type=_Content)
+            data = self.path.read_bytes()
+            text = data[data.find(b"{") :]
+            if not data.startswith(b"{") and data != _with_checksum(text):
+                raise msgspec.DecodeError("it fails its checksum")
+            return msgspec.json.decode(text, type=_Content)
         except FileNotFoundError:
             return _Content()
         except msgspec.MsgspecError as exc:
@@ -141,5 +148,9 @@ class ReceivedFile:
         )
         text = msgspec.json.encode(content)
         if text != self._stored:
-            write_whole(self.path, [text], durable=True)
+            write_whole(self.path, [_with_checksum(text)], durable=True)
             self._stored, self.position = text, position
+
+
+def _with_checksum(text: bytes) -> bytes:
+    return b"%08x %s" % (zlib.crc32(text), text)
