@@ -4,7 +4,6 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -83,7 +82,7 @@ class PageServer:
             await task
 
 
-def test_an_allowed_page_uses_the_api_and_a_foreign_one_does_not(tmp_path: Path) -> None:
+def test_an_allowed_page_uses_the_api_and_a_foreign_one_does_not() -> None:
     program = find_browser()
 
     async def scenario() -> None:
@@ -97,7 +96,7 @@ def test_an_allowed_page_uses_the_api_and_a_foreign_one_does_not(tmp_path: Path)
             frame = f'<iframe src="http://127.0.0.1:{foreign.port}/"></iframe>'
             allowed.page = page.replace("FRAME", frame)
             async with asyncio.timeout(90):
-                with open_page(program, f"http://127.0.0.1:{allowed.port}/", tmp_path):
+                with open_page(program, f"http://127.0.0.1:{allowed.port}/"):
                     assert await allowed.result == {
                         "read": "ok",
                         "publish": 1,

@@ -5,8 +5,8 @@ import os
 import shutil
 import signal
 import subprocess
+import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -35,22 +35,22 @@ def find_browser() -> str:
 
 
 @contextlib.contextmanager
-def open_page(program: str, url: str, folder: Path) -> Iterator[None]:
-    """A browser that shows the page and writes only into `folder`; it is ended with the block."""
-    profile = folder / "profile"
-    with (folder / "browser.log").open("wb") as log:
+def open_page(program: str, url: str) -> Iterator[None]:
+    """A browser that shows the page, and leaves nothing behind; it is ended with the block."""
+    # Its socket lies in the folder, so the path must be short: a test's own folder is not.
+    with tempfile.TemporaryDirectory(prefix="culver-", dir="/tmp", ignore_cleanup_errors=True) as folder:
         process = subprocess.Popen(
-            [program, *_FLAGS, f"--user-data-dir={profile}", url],
+            [program, *_FLAGS, f"--user-data-dir={folder}/profile", url],
             stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            env={**os.environ, "HOME": str(folder), "TMPDIR": str(folder)},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, "HOME": folder, "TMPDIR": folder},
             start_new_session=True,
         )
-    try:
-        yield
-    finally:
-        # Its own session, and so the process group, holds it and its children.
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        try:
+            yield
+        finally:
+            # Its own session, and so the process group, holds it and its children.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()

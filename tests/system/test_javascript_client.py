@@ -154,7 +154,7 @@ def test_a_page_gets_everything_once_while_its_site_is_killed_behind_a_proxy(tmp
     ):
         service.wait_until_ready()
         proxy.away = True
-        with open_page(browser, f"{proxy.url}/page/restarts.html", tmp_path):
+        with open_page(browser, f"{proxy.url}/page/restarts.html"):
             page = _Page(proxy)
             page.wait_until("wait for the site", lambda state: state["disconnected"] >= 2)
             proxy.away = False
@@ -207,13 +207,13 @@ def test_a_page_gets_everything_once_while_its_site_is_killed_behind_a_proxy(tmp
 
 
 @pytest.mark.slow(seconds=4)
-def test_the_example_page_uses_a_site_of_another_origin(tmp_path: Path) -> None:
+def test_the_example_page_uses_a_site_of_another_origin() -> None:
     browser = find_browser()
     folders = {f"/{name}/": ROOT / name for name in ("clients", "examples")}
     with (
         SiteProxy(free_port(), folders).running() as proxy,  # serves the page, and has no site behind it
         site_in_thread(FakeSite(gateway_settings(allowed_origins=proxy.url))) as url,
-        open_page(browser, f"{proxy.url}/clients/js/test/ticker.html?site={url}", tmp_path),
+        open_page(browser, f"{proxy.url}/clients/js/test/ticker.html?site={url}"),
     ):
         page = _Page(proxy)
         page.wait_until("show the event and the error", lambda state: state["done"])

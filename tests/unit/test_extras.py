@@ -85,6 +85,7 @@ def test_a_command_names_the_extra_that_it_needs() -> None:
     wanted = {
         "serve": "culver serve needs the server: pip install 'culver[server]'",
         "setup": "culver setup needs the server: pip install 'culver[server]'",
+        "rescue": "culver rescue needs the server: pip install 'culver[server]'",
         "filter explain": "culver filter needs the server: pip install 'culver[server]'",
         "subs load": "culver subs load needs the server: pip install 'culver[server]'",
         "channels serve": "culver channels serve needs the server: pip install 'culver[server]'",
