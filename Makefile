@@ -15,7 +15,7 @@ PYTEST := $(BIN)/python -m pytest -n $$(( $$(getconf _NPROCESSORS_ONLN) + 2 )) -
 
 help:
 	@echo "make run       set up, start a site on the Spark engine and print two lines to try it with"
-	@echo "make test      set up and run the tests, in seven to eight minutes on two cores"
+	@echo "make test      set up and run the tests, in about twelve minutes on two slow cores"
 	@echo "make thorough  what CI runs besides: more seeds of the simulations, and the benchmarks in short"
 	@echo "make check     lint and the quick tests, in about two: for every step of your work"
 	@echo "make unit      the quick tests alone: tests/unit and tests/contracts without those marked slow"
