@@ -12,7 +12,8 @@ from culver.errors import MissingExtra
 
 
 class Extra(NamedTuple):
-    """What people call it, and the packages that Culver imports from it. pyproject.toml has their versions."""
+    """An extra: its name for people, and the packages that Culver imports from it. pyproject.toml has their
+    versions."""
 
     title: str
     packages: tuple[str, ...]

@@ -75,11 +75,11 @@ def _state() -> bytes:
 
 @compiled
 def _nothing() -> None:
-    """Is kept where the other kernels are."""
+    """An empty kernel, which Numba keeps where it keeps the others."""
 
 
-class _Compilations(event.Listener):  # type: ignore[misc]
-    """Counts our kernels as they are compiled. Those that come from the cache on disk are no event."""
+class _Compilations(event.Listener):
+    """Counts our kernels as Numba compiles them. It reports none that it loads from its cache."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress

@@ -16,6 +16,19 @@ const why = !URL_OF_SITE
 let lastName = 0;
 const newName = () => `js-${process.pid}-${++lastName}`;
 
+/** Publishes event 1 while the stream is cut off, and event 2 once it is back. */
+async function missOne(client, between, stream, name) {
+  between.away = true;
+  const lost = heard(stream, "disconnected");
+  between.cut();
+  await lost;
+  await client.publish({ name, n: 1 });
+  const opened = heard(stream, "open");
+  between.away = false;
+  await opened;
+  await client.publish({ name, n: 2 });
+}
+
 function siteTest(name, work) {
   test(name, { skip: why || false, timeout: 60_000 }, async (t) => {
     const client = connect(URL_OF_SITE);
@@ -229,15 +242,7 @@ siteTest("a live subscription announces what it missed", async (client, t) => {
   await client.publish({ name, n: 0 });
   const [before] = await take(stream, 1);
   const gapEvent = heard(stream, "gap");
-  between.away = true;
-  const lost = heard(stream, "disconnected");
-  between.cut();
-  await lost;
-  await client.publish({ name, n: 1 });
-  const opened = heard(stream, "open");
-  between.away = false;
-  await opened;
-  await client.publish({ name, n: 2 });
+  await missOne(client, between, stream, name);
   const [gap, after] = await take(stream, 2);
   assert.equal(gap.type, "gap");
   assert.equal(gap.reason, "disconnected");
@@ -259,15 +264,7 @@ siteTest("a gap that nobody asked for is a warning on the console", async (clien
   await stream.start();
   await client.publish({ name, n: 0 });
   await take(stream, 1);
-  between.away = true;
-  const lost = heard(stream, "disconnected");
-  between.cut();
-  await lost;
-  await client.publish({ name, n: 1 });
-  const opened = heard(stream, "open");
-  between.away = false;
-  await opened;
-  await client.publish({ name, n: 2 });
+  await missOne(client, between, stream, name);
   assert.deepEqual(numbers(await take(stream, 1)), [2]);
   assert.match(warnings.join(), /may be missing \(disconnected\)/);
 });

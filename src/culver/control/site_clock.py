@@ -74,7 +74,7 @@ class SiteClock:
         return now_us + int((self._elapsed_us() - elapsed_us) * speed)
 
     def ahead_us(self) -> int:
-        """How far the clock is ahead of the system's; 0 where they agree well enough."""
+        """Returns how far the clock is ahead of the system's, or 0 where they agree well enough."""
         ahead_us = self.now_us() - self._system_us()
         return ahead_us if abs(ahead_us) > 4 * _TOLERANCE_US else 0
 

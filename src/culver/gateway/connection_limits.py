@@ -1,4 +1,4 @@
-"""How many connections a gateway holds, in all and from one address, so that files always find a free handle.
+"""Limits the connections of a gateway, in all and from one address, so that files always find a free handle.
 
     handles that the operating system grants the process
     | open at the start | reserve for files | connections that are served | spare |

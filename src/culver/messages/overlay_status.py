@@ -30,7 +30,7 @@ class AdvertisementStatus(Struct, frozen=True, kw_only=True):
 
 
 class LoadStatus(Struct, frozen=True, kw_only=True):
-    """How busy a site is. Above 0.9, it hands streams that it carries over to other sites of its cluster."""
+    """The load of a site. Above 0.9, it hands streams that it carries over to other sites of its cluster."""
 
     use: Annotated[float, Meta(ge=0, description="Messages a second, as a share of the capacity")]
     capacity: Annotated[float, Meta(ge=0, description="Messages a second that the site can handle, measured")]
@@ -102,8 +102,8 @@ class ClusterStatus(Struct, frozen=True, kw_only=True):
 
 
 class CarriageStatus(Struct, frozen=True, kw_only=True):
-    """What this site carries: it matches the events of an origin for the members of a cluster. Positions are those of
-    the origin's log."""
+    """A stream that this site carries: it matches the events of an origin for the members of a cluster. Positions are
+    those of the origin's log."""
 
     origin: SiteName
     cluster: _Count

@@ -25,7 +25,7 @@ from culver.errors import StorageCorrupt
 from culver.sealed.seal_file import SealFile, read_seal, seal_path
 
 SUFFIXES = ("", "-wal", "-shm", "-seal")
-"""What the names of the files end with that belong together."""
+"""The endings of the files that belong to one database."""
 _SEAL_TABLE = """
 CREATE TABLE seal (
     only INTEGER PRIMARY KEY CHECK (only = 0), commits INTEGER NOT NULL, digest INTEGER NOT NULL, schema INTEGER
@@ -61,7 +61,7 @@ class Table(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DatabaseFormat:
-    """What a file holds. Files of the formats from `oldest` on are brought to this one: each table takes over the
+    """The content of a file. Files of the formats from `oldest` on are brought to this one: each table takes over the
     columns that it had. `upgrade` then sees the old tables as `earlier_NAME`; `complete` adds what a new file needs
     too. `remedy` tells a person what to do with a damaged file."""
 
@@ -149,7 +149,8 @@ def _check(path: Path, format_: DatabaseFormat) -> None:
 
 
 def _finding(connection: sqlite3.Connection, path: Path, format_: DatabaseFormat, sealed: int) -> str | None:
-    """What is wrong with a file, if anything. Raises StorageCorrupt for a file that is of another kind or format."""
+    """Returns what is wrong with a file, if anything. Raises StorageCorrupt for a file that is of another kind or
+    format."""
     application, number = _pragma(connection, "application_id"), _pragma(connection, "user_version")
     found = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
     if not found and not application and not number:

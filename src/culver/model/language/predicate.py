@@ -209,7 +209,7 @@ COMPARE: dict[Operator, Callable[[Any, Any], Any]] = {
 
 
 def _remainder(left: int | float, right: int | float) -> int | float:
-    """What is left of `left` when `right` is taken from it a whole number of times. It has the sign of `left`, as in
+    """The remainder of `left` divided by `right`. It has the sign of `left`, as in
     SQL, C and Java."""
     if right == 0:
         raise ZeroDivisionError

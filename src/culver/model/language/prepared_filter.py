@@ -75,8 +75,8 @@ class Prepared:
         return self._written([_checked(number, value) for number, value in enumerate(values)])
 
     def domains(self) -> list[Domain | None]:
-        """What the filter says about each parameter's values: they are compared with arithmetic, or with an attribute
-        that the filter tests against literals of one domain elsewhere. None where it says nothing."""
+        """The requirements of the filter for each parameter's values: they are compared with arithmetic, or with an
+        attribute that the filter tests against literals of one domain elsewhere. None where it says nothing."""
         attributes: dict[str, set[Domain]] = {}
         operands: dict[int, Operand] = {}
         _gather(self.condition, attributes, operands)

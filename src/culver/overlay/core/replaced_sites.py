@@ -160,7 +160,7 @@ class GoneSites:
         self.forgotten.told(site)
 
     def new_troubles(self, states: LinkStates, now: float) -> list[Refuse]:
-        """What an operator must hear now."""
+        """The troubles that an operator must hear of now."""
         return [
             Refuse(name_of(sites[0]), _shared_name_text(sites), severe=True)
             for sites in self._shared_names.look(states, now)

@@ -50,7 +50,7 @@ class ClusterOracle(OverlayOracle):
         self.notes = 0
         self.told: set[tuple[str, str]] = set()
         self.balanced: Counter[str] = Counter()
-        """What sites say about their load."""
+        """The messages of sites about their load."""
 
     def sent(self, site: SimulatedSite, peer: str, message: OverlayMessage) -> None:
         if isinstance(message, Packet):

@@ -91,8 +91,8 @@ class StrategyWorkload:
 
 @dataclass(slots=True)
 class StrategyRun:
-    """What a run has measured. Traffic has a row for each of packets, answers and tables, and a column for each site;
-    a frame counts at both of its ends."""
+    """The measurements of a run. Traffic has a row for each of packets, answers and tables, and a column for each
+    site; a frame counts at both of its ends."""
 
     start_bytes: float = 0.0
     quiet_bytes: float = 0.0

@@ -211,7 +211,7 @@ class BrokerLoad(ABC):
         """Answer a request for so many messages a second."""
 
     def _coming(self, now: float) -> float:
-        """What was accepted lately, and the figures do not show yet."""
+        """The load that was accepted lately and does not show in the figures yet."""
         window = self._settings.window_seconds
         return sum(
             each.amount * max(0.0, 1 - (now - each.since) / (2 * window)) for each in self._taken.values()

@@ -43,7 +43,7 @@ class _Predicate(msgspec.Struct, frozen=True):
 
 
 class StoredClusters(NamedTuple):
-    """What earlier runs have stored: `predicates` are (version, predicate) by site."""
+    """The claims and predicates that earlier runs have stored: `predicates` are (version, predicate) by site."""
 
     claims: tuple[MemberClaim, ...]
     predicates: dict[str, tuple[int, SitePredicate]]

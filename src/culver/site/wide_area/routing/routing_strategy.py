@@ -32,8 +32,8 @@ class PredicateSum(Protocol):
 
 
 class AdvertisedPredicate(NamedTuple):
-    """What another site asks for, as far as it is known here. `heard_at` is None where that is not known. Where there
-    is a `refusal`, it is not in effect here for that reason."""
+    """The predicate of another site, as far as it is known here. `heard_at` is None where that is not known. Where
+    there is a `refusal`, it is not in effect here for that reason."""
 
     version: int
     predicate: SitePredicate
