@@ -84,7 +84,7 @@ def test_sites_of_clusters_end_with_a_demo_that_is_killed(tmp_path: Path) -> Non
         demo = subprocess.Popen(command, stdout=file, stderr=file, env=_environment(data))
     sites: list[psutil.Process] = []
     try:
-        _wait(lambda: "Ctrl-C stops" in output.read_text())
+        _wait(lambda: "Ctrl-C stops all of them" in output.read_text())
         assert "carrier of a cluster: matches it for the members" in output.read_text()
         sites = psutil.Process(demo.pid).children(recursive=True)
         assert len(sites) == 3
