@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import faulthandler
 import gc
 import logging
 import os
@@ -22,6 +23,8 @@ _SWITCH_SECONDS = 0.00005
 # small, below half a millisecond.
 _COLLECTION_THRESHOLDS = (3_000, 30, 50)
 _PAUSE_SECONDS = 1.0
+_STALL_SECONDS = 10.0
+_STDERR = 2
 _MOST_FILES = 65_536
 _LEAST_RESERVE = 64
 
@@ -49,14 +52,28 @@ def free_handles() -> int:
     return limit - len(os.listdir("/dev/fd")) - max(_LEAST_RESERVE, limit // 4)
 
 
-def run_process(main: Coroutine[Any, Any, int]) -> int:
-    """Run the main coroutine of a process to its end; returns the exit code."""
+def run_process(main: Coroutine[Any, Any, int], stall_seconds: float = _STALL_SECONDS) -> int:
+    """Run the main coroutine of a process to its end; returns the exit code. Where the event loop stands still for
+    longer than `stall_seconds`, which must be more than one, the stacks of all threads go to stderr."""
     import uvloop
 
     raise_file_limit()
     sys.setswitchinterval(_SWITCH_SECONDS)
     gc.set_threshold(*_COLLECTION_THRESHOLDS)
-    return uvloop.run(main)
+    return uvloop.run(_watched(main, stall_seconds))
+
+
+async def _watched(main: Coroutine[Any, Any, int], stall_seconds: float) -> int:
+    """Restarts faulthandler's timer every second. It needs no GIL, so it tells whatever the loop hangs in."""
+
+    async def restart() -> None:
+        faulthandler.dump_traceback_later(stall_seconds, file=_STDERR)
+
+    try:
+        async with repeated(restart):
+            return await main
+    finally:
+        faulthandler.cancel_dump_traceback_later()
 
 
 def freeze_objects() -> None:

@@ -1,4 +1,4 @@
-"""How a process of a site runs: repeated work, and its limit of open files."""
+"""How a process of a site runs: repeated work, its limit of open files, and the watch over its event loop."""
 
 import subprocess
 import sys
@@ -48,3 +48,25 @@ def test_a_process_may_open_as_many_files_as_the_system_grants_it_and_keeps_some
     assert limit == 400
     assert 20 < before <= 100 - 64
     assert after == before + 300 - (100 - 64)
+
+
+@pytest.mark.slow(seconds=1)
+def test_a_loop_that_stands_still_is_told_of_with_the_place_where_it_hangs() -> None:
+    program = """if True:
+        import asyncio, sys, time
+        from culver.process_setup import run_process
+        async def main():
+            await asyncio.sleep(4)
+            print("busy from now on", file=sys.stderr, flush=True)
+            hang()
+            return 3
+        def hang():
+            time.sleep(3)
+        raise SystemExit(run_process(main(), stall_seconds=2.0))
+    """
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 3
+    before, _, after = done.stderr.partition("busy from now on\n")
+    assert before == ""
+    assert "Timeout" in after
+    assert "in hang\n" in after
