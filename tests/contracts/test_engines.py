@@ -12,6 +12,7 @@ from culver.config import CHOICES, LogSettings
 from culver.errors import InvalidConfiguration
 from culver.pipeline.batch_plan import LoadReport
 from support.engine_bench import EngineBench, events
+from support.logs import damage_record, last_segment, records_of
 from support.until import until
 
 Run = Callable[[Coroutine[Any, Any, None]], None]
@@ -138,6 +139,27 @@ def test_range_that_the_sink_refuses_comes_again(bench: EngineBench, run: Run) -
         await bench.done()
         assert bench.reached[first] == expected(bench, [7])[0]
         assert bench.engine.state == "running"
+
+    run(scenario())
+
+
+def test_batch_that_is_damaged_before_it_is_matched_reaches_all_registrations_at_its_last_event(
+    bench: EngineBench, run: Run
+) -> None:
+    async def scenario() -> None:
+        bench.register(80)
+        firsts = [bench.log.append(events([each, 90, 1])) for each in (0, 81, 100)]
+        bench.log.append([each for _ in range(70) for each in events([5])])  # more than a log keeps in memory
+        directory = bench.files.log
+        [record] = [each for each in records_of(last_segment(directory)) if each.offset == firsts[1]]
+        damage = damage_record(last_segment(directory), record)
+        bench.move(log_end=bench.log.next_offset)
+        await bench.done()
+        for first, values in ((firsts[0], [0, 90, 1]), (firsts[2], [100, 90, 1, 5])):
+            assert [bench.reached[first + i] for i in range(len(values))] == expected(bench, values)
+        assert [bench.reached[firsts[1] + i] for i in range(3)] == [set(), set(), set(bench.registered)]
+        assert bench.damage == [damage]
+        assert (bench.engine.ready, bench.engine.state) == (True, "running")
 
     run(scenario())
 

@@ -1,9 +1,13 @@
 """Damaged files of a site: what can be made again is, and the rest is refused with the file's name."""
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import httpx
+import pyarrow as pa
 import pytest
 
 from culver.cli import main
@@ -15,12 +19,18 @@ from culver.config import (
     RegistrySettings,
     Settings,
 )
+from culver.delivery import Delivery, DeliveryGap, share_of
 from culver.errors import StorageCorrupt
+from culver.model import Event
+from culver.model.columns import encode
 from culver.model.formats import event_from_object
 from culver.model.language import parse
 from culver.registry import SqliteRegistry, SubscriptionSpec
+from culver.roles import Session
 from culver.site import RunningSite
+from support.logs import append_damaged, damage_record, last_segment, records_of
 from support.scenes import delivered, received, run
+from support.service import Service
 from support.subscriptions import block_spec
 from support.until import until
 
@@ -36,8 +46,12 @@ def settings_of(directory: Path) -> Settings:
     )
 
 
+def events_of(numbers: Sequence[int]) -> list[Event]:
+    return [event_from_object({"n": n}, EventSettings()) for n in numbers]
+
+
 async def publish(site: RunningSite, numbers: Sequence[int]) -> None:
-    await site.publications.publish([event_from_object({"n": n}, EventSettings()) for n in numbers])
+    await site.publications.publish(events_of(numbers))
     await delivered(site)
 
 
@@ -136,6 +150,172 @@ def test_lost_end_of_the_log_is_refused(settings: Settings) -> None:
     with pytest.raises(StorageCorrupt, match="events up to offset 20 were acknowledged") as caught:
         run(settings, nothing)
     assert str(path) in caught.value.message
+
+
+async def items(site: RunningSite, subscription: str) -> list[int | DeliveryGap]:
+    session = await site.sessions.open(await site.subscriptions.get(subscription))
+    found = [item async for item in received_items(session)]
+    await session.close()
+    return found
+
+
+async def received_items(session: Session) -> AsyncIterator[int | DeliveryGap]:
+    while some := await session.receive(500, 0):
+        for item in some:
+            yield item.offset if isinstance(item, Delivery) else item
+
+
+def batch_of(*numbers: int) -> pa.RecordBatch:
+    [batch] = encode(events_of(numbers), 0)
+    return batch
+
+
+@pytest.mark.parametrize("slices", [1, 3])
+def test_batch_that_is_damaged_before_it_is_matched_is_a_gap_for_everybody_and_the_rest_is_matched(
+    settings: Settings, slices: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    pipeline = replace(settings.pipeline, placement="hashed", slices=slices)
+    divided = replace(settings, pipeline=pipeline)
+    batches = [batch_of(0, 20), batch_of(1, 30, 1000), batch_of(2, 1000), batch_of(40)]
+    lost = append_damaged(settings.data_dir / "log", batches, damaged=1)
+    assert (lost.start, lost.end) == (22, 25)
+
+    def gap(subscription: str) -> DeliveryGap:
+        return DeliveryGap(subscription, 22, 25, None, "unavailable")
+
+    expected = {
+        "a": [*OFFSETS, gap("a"), 26],
+        "b": [*OFFSETS[:5], 20, gap("b"), 25],
+        "c": [21, gap("c"), 26, 27],
+    }
+
+    async def damaged(site: RunningSite) -> None:
+        await delivered(site)
+        assert {name: await items(site, name) for name in "abc"} == expected
+        status = site.observation.status()
+        assert (status["ready"], status["state"]) == (True, "running")
+        assert status["log_damage"] == [lost._asdict()]
+        said = f"{lost.path} is damaged at byte {lost.position}: the events from offset 22 up to 25 cannot be matched"
+        assert caplog.text.count(said) == 1
+        session = await site.sessions.open(await site.subscriptions.get("c"))
+        await session.acknowledge(26)
+        await session.close()
+        await publish(site, [3, 18])
+
+    async def restarted(site: RunningSite) -> None:
+        await delivered(site)
+        assert await items(site, "a") == expected["a"]
+        assert await items(site, "b") == [*expected["b"], 28]
+        assert await items(site, "c") == [27, 29], "what was acknowledged is not announced again"
+        assert site.observation.status()["log_damage"] == [lost._asdict()]
+
+    run(divided, damaged, restarted)
+
+
+def test_live_subscriber_hears_of_a_batch_that_is_damaged_before_it_is_matched(settings: Settings) -> None:
+    async def scene(site: RunningSite) -> None:
+        spec = SubscriptionSpec(parse("n > 5"), site.sessions.new_live_id(), durable=False)
+        [live] = await site.subscriptions.add([spec])
+        session = await site.sessions.open(live)
+        engine = site._parts.engine
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(engine, "follow", lambda head: None)  # the engine is behind
+            for numbers in ([1, 6], [7, 2], [8]):
+                await site.publications.publish(events_of(numbers))
+            for _ in range(70):  # until the log does not keep the batches in memory any more
+                await site.publications.publish(events_of([0]))
+            path = last_segment(settings.data_dir / "log")
+            [record] = [each for each in records_of(path) if each.offset == 22]
+            lost = damage_record(path, record)
+        await publish(site, [9])
+        found = [item async for item in received_items(session)]
+        assert found == [21, DeliveryGap(live.id, 22, 24, None, "unavailable"), 24, 95]
+        await session.close()
+        assert site.observation.status()["log_damage"] == [lost._asdict()]
+
+    run(settings, scene)
+
+
+def test_damage_at_the_very_end_of_the_log_stops_the_engine_until_something_intact_follows(
+    settings: Settings,
+) -> None:
+    """Nobody can tell it from a write that is not seen yet."""
+
+    async def scene(site: RunningSite) -> None:
+        engine, status = site._parts.engine, site.observation.status
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(engine, "follow", lambda head: None)
+            patch.setattr(engine, "foresee", lambda start, batches: None)
+            await site.publications.publish(events_of([1, 2]))
+            path = last_segment(settings.data_dir / "log")
+            lost = damage_record(path, records_of(path)[-1])
+            site._parts.log._recent = ()  # type: ignore[attr-defined]
+        engine.follow(site._parts.flow.head)
+        await until(lambda: not status()["ready"] and str(path) in status()["state"])
+        assert status()["delivered_offset"] == 20
+        await publish(site, [3])
+        await until(lambda: status()["ready"])
+        gap = DeliveryGap("b", 20, 22, None, "unavailable")
+        assert await items(site, "b") == [*OFFSETS[:5], gap, 22]
+        assert status()["log_damage"] == [lost._asdict()]
+
+    run(settings, scene)
+
+
+@pytest.mark.system
+@pytest.mark.spark
+@pytest.mark.thorough
+@pytest.mark.slow(seconds=15)
+def test_batch_that_is_damaged_before_spark_matches_it_is_a_gap_in_all_gateways(settings: Settings) -> None:
+    elsewhere = next(name for name in "defghi" if share_of(name, 2) != share_of("a", 2))
+
+    async def subscribe(site: RunningSite) -> None:
+        await site.subscriptions.add([SubscriptionSpec(parse("n = 40"), id=elsewhere)])
+
+    run(settings, subscribe)
+    batches = [batch_of(0, 20), batch_of(1, 30, 1000), batch_of(2, 1000), batch_of(40)]
+    lost = append_damaged(settings.data_dir / "log", batches, damaged=1)
+    gap = {"type": "gap", "start": 22, "end": 25, "dropped": None, "reason": "unavailable"}
+    expected = {
+        "a": [*OFFSETS, gap, 26],
+        "b": [*OFFSETS[:5], 20, gap, 25],
+        "c": [21, gap, 26, 27],
+        elsewhere: [gap, 27],
+    }
+    arguments = ["--spark-master", "local[2]"]
+    environment = {"CULVER_PIPELINE_SLICES": "2", "CULVER_PIPELINE_PLACEMENT": "hashed"}
+    with (
+        Service(settings.data_dir, "spark", *arguments, gateways=2, **environment) as service,
+        httpx.Client(timeout=60, trust_env=False, follow_redirects=True) as http,
+    ):
+        service.wait_until_ready()
+        service.wait_until_delivered()
+
+        def mailbox(name: str) -> list[Any]:
+            path = f"{service.url}/v1/subscriptions/{name}/events"
+            answer = http.get(path, params={"limit": 1000, "wait": 0}).raise_for_status()
+            found = answer.json()["items"]
+            return [item if item["type"] == "gap" else item["offset"] for item in found]
+
+        assert {name: mailbox(name) for name in expected} == expected
+        for port in (service.port, service.port + 1):
+            answer = http.get(f"http://127.0.0.1:{port}/readyz")
+            assert (answer.status_code, answer.json()["log_damage"]) == (200, [lost._asdict()])
+        said = f"{lost.path} is damaged at byte {lost.position}: the events from offset 22 up to 25 cannot be matched"
+        assert service.log_path.read_text().count(said) == 1
+        for name in "ab":
+            http.post(
+                f"{service.url}/v1/subscriptions/{name}/ack", json={"delivery_id": f"{name}:25"}
+            ).raise_for_status()
+        assert (mailbox("a"), mailbox("b")) == ([26], [])
+        assert service.interrupt() == 0
+
+    async def restarted(site: RunningSite) -> None:
+        assert (await items(site, "a"), await items(site, "b")) == ([26], [])
+        assert await items(site, "c") == [21, DeliveryGap("c", 22, 25, None, "unavailable"), 26, 27]
+        assert site.observation.status()["log_damage"] == [lost._asdict()]
+
+    run(settings, restarted)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """A site on a disk that is full to the last byte: the ways out of docs/recovery.md."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -8,9 +9,11 @@ import httpx
 import pytest
 
 from culver.config import DeliverySettings, LogSettings, PipelineSettings, Settings
+from culver.delivery import share_of
 from culver.gateway import create_app
 from culver.site import RunningSite
 from support.scenes import run
+from support.service import Service
 from support.small_disk import fill, free_bytes, small_disk
 from support.until import until
 
@@ -139,3 +142,66 @@ def test_a_site_starts_on_a_full_disk_and_a_lower_setting_empties_it(settings: S
                 assert (await http.get(f"/v1/subscriptions/{name}")).status_code == 200
 
     run(lowered, emptied)
+
+
+@pytest.mark.system
+@pytest.mark.spark
+@pytest.mark.thorough
+@pytest.mark.slow(seconds=25)
+def test_a_full_disk_is_emptied_through_a_further_gateway(settings: Settings, tmp_path: Path) -> None:
+    """Most events are not matched yet when the disk is full, because Spark lacks the space, too."""
+    names = [f"s{number}" for number in range(20)]
+    reader, idle = [name for name in names if share_of(name, 2) == 1][:2]  # they are with the further gateway
+    greedy = next(name for name in names if share_of(name, 2) == 0)
+    environment = {
+        "CULVER_LOG_SEGMENT_BYTES": str(settings.log.segment_bytes),
+        "CULVER_LOG_RESERVE_BYTES": str(settings.log.reserve_bytes),
+    }
+    data_dir = settings.data_dir
+    service = Service(data_dir, "spark", "--spark-master", "local[1]", gateways=2, **environment)
+    service.log_path = tmp_path / "site.log"  # not on the small disk
+    further = f"http://127.0.0.1:{service.port + 1}"
+    with service, httpx.Client(base_url=further, timeout=60, trust_env=False, follow_redirects=True) as http:
+        service.wait_until_ready()
+        for name in (reader, idle, greedy):
+            http.post("/v1/subscriptions", json={"id": name, "filter": "n >= 0"}).raise_for_status()
+        http.post("/v1/events", json=EVENTS).raise_for_status()
+        service.wait_until_delivered()
+        while (answer := http.post("/v1/events", json=EVENTS)).status_code == 200:
+            pass
+        assert answer.status_code == 507
+        fill(data_dir.parent / "filling")
+        assert free_bytes(data_dir) == 0
+
+        def read_on() -> int:
+            """Receive and acknowledge what waits; returns how much it was."""
+            path = f"/v1/subscriptions/{reader}"
+            items = (
+                http.get(f"{path}/events", params={"limit": 1000, "wait": 0})
+                .raise_for_status()
+                .json()["items"]
+            )
+            if items:
+                last = {"delivery_id": items[-1]["delivery_id"]}
+                http.post(f"{path}/ack", json=last).raise_for_status()
+            return len(items)
+
+        assert read_on() >= len(EVENTS)
+        assert (data_dir / "reserve").stat().st_size == 0, "the site has given it up for its gateway"
+        for path, body in (
+            ("/v1/subscriptions", {"id": "late", "filter": "n = 1"}),
+            ("/v1/events", [{"n": 1}]),
+        ):
+            refused = http.post(path, json=body)
+            assert (refused.status_code, refused.json()["code"]) == (507, "storage_full")
+        assert "the disk is full" in http.get("/readyz").json()["state"]
+        http.delete(f"/v1/subscriptions/{idle}").raise_for_status()
+        lower = {"filter": "n >= 0", "mailbox": {"max_count": 100}}
+        http.put(f"/v1/subscriptions/{greedy}", json=lower).raise_for_status()
+
+        asyncio.run(
+            until(lambda: not read_on() and http.post("/v1/events", json=EVENTS).status_code == 200, 120)
+        )
+        assert (data_dir / "reserve").stat().st_size == 4 * MEBIBYTE
+        service.wait_until_delivered()
+        assert service.status()["state"] == "running"

@@ -11,6 +11,7 @@ import numpy as np
 from culver.config import DeliverySettings, LogSettings
 from culver.delivery.hub import Hub
 from culver.delivery.ranges.retained_ranges import rows_of
+from culver.log import DamagedEvents
 from culver.log.files import FileLog
 from culver.pipeline.notifications import Notifications, write_notifications
 from culver.registry.registration import Block, Registration
@@ -26,6 +27,7 @@ def make_notifications(
     rows: Mapping[int, Sequence[int]],
     sizes: Sequence[int] | None = None,
     version: int = 1,
+    damage: Sequence[DamagedEvents] = (),
 ) -> Notifications:
     """The range `[start, end)` in which registration `number` gets the events at `rows[number]`."""
     numbers = sorted(number for number in rows if len(rows[number]))
@@ -39,6 +41,7 @@ def make_notifications(
         bounds.astype(np.int64),
         np.array(flat, np.uint16),
         np.array(sizes if sizes is not None else [10] * (end - start), np.uint32),
+        damage=tuple(damage),
     )
 
 

@@ -2,7 +2,8 @@
 
 A real process lives through subscriptions that come, change and go, and events that are matched, acknowledged and
 dropped. It is killed; its data directory is the first that is flipped. Then it starts again and stops, which leaves
-the second. Each flip is made in a fresh copy, which is opened in this process.
+the second. The third has more events in the log, which nobody has matched yet; only its log is flipped. Each flip is
+made in a fresh copy, which is opened in this process.
 """
 
 import asyncio
@@ -13,7 +14,7 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +31,11 @@ from culver.config import (
 )
 from culver.delivery import Delivery
 from culver.errors import CulverError
+from culver.model.columns import encode
 from culver.model.formats import event_from_object
 from culver.pipeline import parse_notification_file_name
 from culver.site import RunningSite
+from support.logs import append_unmatched
 from support.service import Service
 from support.until import until
 
@@ -42,6 +45,7 @@ Matches = Callable[[int], bool]
 _SEGMENT_BYTES = 8_192
 _DROPPING = "small"
 _MOST_PENDING = 7
+_UNMATCHED = 60
 
 
 @dataclass
@@ -170,8 +174,7 @@ class Life:
 
 @dataclass(frozen=True)
 class Prepared:
-    directories: dict[str, Path]
-    expected: Expectation
+    directories: dict[str, tuple[Path, Expectation]]
 
 
 @pytest.fixture(scope="module")
@@ -191,13 +194,30 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
         service.wait_until_delivered()
         assert service.interrupt() == 0
         shutil.copytree(service.data_dir, root / "stopped")
-    return Prepared({name: root / name for name in ("killed", "stopped")}, life.expected)
+    shutil.copytree(root / "stopped", root / "behind")
+    events = range(life.expected.events, life.expected.events + _UNMATCHED)
+    batches = [
+        encode(
+            [event_from_object(event(n), EventSettings()) for n in events[at : at + 5]],
+            time.time_ns() // 1_000,
+        )
+        for at in range(0, len(events), 5)
+    ]
+    settings = LogSettings(segment_bytes=_SEGMENT_BYTES)
+    append_unmatched(root / "behind" / "log", [each for batch in batches for each in batch], settings)
+    return Prepared(
+        {
+            "killed": (root / "killed", life.expected),
+            "stopped": (root / "stopped", life.expected),
+            "behind": (root / "behind", replace(life.expected, events=events.stop)),
+        }
+    )
 
 
 def test_the_site_as_it_was_answers_exactly(prepared: Prepared, tmp_path: Path) -> None:
-    for name, directory in prepared.directories.items():
+    for name, (directory, expected) in prepared.directories.items():
         shutil.copytree(directory, tmp_path / name)
-        assert asyncio.run(outcome(tmp_path / name, tmp_path / name / "none", prepared.expected)) == "exact"
+        assert asyncio.run(outcome(tmp_path / name, tmp_path / name / "none", expected)) == "exact"
 
 
 @pytest.mark.slow(seconds=20)
@@ -208,12 +228,13 @@ def test_a_flipped_bit_never_ends_in_a_wrong_answer(
     rng, ends, wrong = random.Random(seed), Counter[str](), list[str]()
     caplog.set_level(logging.CRITICAL)
     for number in range(400 if full_length else 60):
-        name = ("killed", "stopped")[number % 2]
+        name = ("killed", "stopped", "behind")[number % 3]
+        directory, expected = prepared.directories[name]
         copy = tmp_path / "copy"
-        shutil.copytree(prepared.directories[name], copy)
-        path, bit = flip(copy, rng)
+        shutil.copytree(directory, copy)
+        path, bit = flip(copy / "log" if name == "behind" else copy, rng)
         try:
-            end = asyncio.run(outcome(copy, path, prepared.expected))
+            end = asyncio.run(outcome(copy, path, expected))
         except Exception as exc:
             end = "wrong"
             what = f"seed {seed}, flip {number}: bit {bit} of {path.relative_to(copy)} of the {name} site"
@@ -223,6 +244,7 @@ def test_a_flipped_bit_never_ends_in_a_wrong_answer(
     logging.getLogger(__name__).critical("%s", ends)
     assert not wrong, "\n".join(wrong)
     assert any(end.endswith("refused") for end in ends), "no flip has hit anything"
+    assert ends["behind .log gap"], "no flip has hit an event"
 
 
 def flip(directory: Path, rng: random.Random) -> tuple[Path, int]:

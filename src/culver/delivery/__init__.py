@@ -9,5 +9,6 @@ from culver.delivery.delivery_kernels import load_kernels as load_kernels
 from culver.delivery.hub import FinishedRegistrations as FinishedRegistrations, Hub as Hub
 from culver.delivery.mailboxes.mailbox_columns import NEVER as NEVER
 from culver.delivery.ranges.followed_files import FileRange as FileRange, FollowedFiles as FollowedFiles
+from culver.delivery.ranges.lost_events import damage_from as damage_from, told_once as told_once
 from culver.delivery.ranges.retained_ranges import RetainedRange as RetainedRange
 from culver.delivery.shares import Share as Share, share_of as share_of

@@ -33,6 +33,13 @@ class DeliveryGap:
     reason: GapReason
 
 
+def join_gaps(first: DeliveryGap, second: DeliveryGap) -> DeliveryGap:
+    """One gap, for the reason of the second, from the beginning of the first to the end of the second."""
+    known = first.dropped is not None and second.dropped is not None
+    dropped = (first.dropped or 0) + (second.dropped or 0) if known else None
+    return DeliveryGap(first.subscription, first.start, second.end, dropped, second.reason)
+
+
 def delivery_id(subscription: str, offset: int) -> str:
     return f"{subscription}:{offset}"
 

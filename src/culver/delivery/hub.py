@@ -7,7 +7,7 @@ and in the modules that it names.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -30,7 +30,7 @@ from culver.delivery.session_table import SessionTable, ended
 from culver.delivery.shares import Share
 from culver.delivery.subscriber_sessions import DurableSession, LiveSession, SubscriberSession
 from culver.errors import Conflict, InvalidRequest, StorageError, Unavailable
-from culver.log import ReadableLog
+from culver.log import DamagedEvents, ReadableLog
 from culver.pipeline import Notifications, notification_file_name
 from culver.registry import Block, Registration
 from culver.sealed import SealFile, seal_path
@@ -159,6 +159,11 @@ class Hub:
         return self.mailboxes.stored_frontier()
 
     @property
+    def lost(self) -> Sequence[DamagedEvents]:
+        """The events that were damaged before anybody could match them, and that the log is not trimmed beyond."""
+        return [each for each in self.mailboxes.lost.damage if each.end > self._log.first_offset]
+
+    @property
     def subscriptions(self) -> int:
         return self.mailboxes.columns.count() + self._sessions.live_subscriptions
 
@@ -227,7 +232,7 @@ class Hub:
         if self._sessions.is_connected(registration.number):
             raise Conflict(f"live subscription {registration.id!r} is connected already")
         if after is not None:
-            buffer.start_after(after, registration.since)
+            buffer.start_after(after)
         session = LiveSession(self, registration, buffer)
         self._sessions.add_live(session)
         return session
@@ -330,7 +335,9 @@ class Hub:
 
     def _start_live(self, registration: Registration) -> None:
         number = registration.number
-        buffer = LiveBuffer(registration.id, self._settings.live_buffer)
+        buffer = LiveBuffer(
+            registration.id, self._settings.live_buffer, registration.since, self.mailboxes.lost
+        )
         # The pipeline may have matched events for the registration before it got here.
         for n, rows in self.mailboxes.ranges.segments([number], registration.since):
             buffer.push(rows.astype(np.int64) + n.start)

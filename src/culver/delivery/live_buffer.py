@@ -7,14 +7,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culver.delivery.deliveries import DeliveryGap
+from culver.delivery.ranges.lost_events import LostEvents
 
 
 class LiveBuffer:
-    """Pure. A full buffer drops its oldest offsets, so gaps always come before the offsets that wait."""
+    """Pure. A full buffer drops its oldest offsets, so gaps always come before the offsets that wait. The
+    subscription takes effect at `since`; `lost` says which offsets stand for lost events."""
 
-    def __init__(self, subscription: str, capacity: int) -> None:
+    def __init__(self, subscription: str, capacity: int, since: int, lost: LostEvents) -> None:
         self._subscription = subscription
         self._capacity = max(capacity, 1)
+        self._since = since
+        self._lost = lost
         self._offsets: deque[int] = deque()
         self._gaps: list[DeliveryGap] = []  # ascending, at most one for each reason
 
@@ -32,10 +36,11 @@ class LiveBuffer:
         self._offsets.extend(offsets.tolist())
         self._drop(len(self._offsets) - self._capacity)
 
-    def start_after(self, after: int, since: int) -> None:
-        """Begin behind `after`, which the subscriber saw last. The subscription takes effect at `since`."""
-        if after + 1 < since:
-            self._gaps.insert(0, DeliveryGap(self._subscription, after + 1, since, None, "disconnected"))
+    def start_after(self, after: int) -> None:
+        """Begin behind `after`, which the subscriber saw last."""
+        if after + 1 < self._since:
+            gap = DeliveryGap(self._subscription, after + 1, self._since, None, "disconnected")
+            self._gaps.insert(0, gap)
         while self._offsets and self._offsets[0] <= after:
             self._offsets.popleft()
 
@@ -53,7 +58,7 @@ class LiveBuffer:
             self._note(offsets[0], offsets[-1] + 1, len(offsets))
             offsets = ()
         for gap in reversed(gaps):
-            if gap.reason == "overflow" and gap.dropped is not None:
+            if gap.reason == "overflow":
                 self._note(gap.start, gap.end, gap.dropped)
             else:
                 self._gaps.insert(0, gap)
@@ -65,10 +70,14 @@ class LiveBuffer:
             dropped = [self._offsets.popleft() for _ in range(count)]
             self._note(dropped[0], dropped[-1] + 1, count)
 
-    def _note(self, start: int, end: int, dropped: int) -> None:
+    def _note(self, start: int, end: int, dropped: int | None) -> None:
         """Count dropped offsets into the one gap of an overflow."""
+        if (lost := self._lost.start_of(start)) is not None:
+            start = max(lost, self._since)
+        if self._lost.any_within(start, end):
+            dropped = None
         if self._gaps and self._gaps[-1].reason == "overflow":
             last = self._gaps.pop()
             start, end = min(start, last.start), max(end, last.end)
-            dropped += last.dropped or 0
+            dropped = None if dropped is None or last.dropped is None else dropped + last.dropped
         self._gaps.append(DeliveryGap(self._subscription, start, end, dropped, "overflow"))

@@ -10,8 +10,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from culver.delivery.deliveries import Delivery, DeliveryGap
+from culver.delivery.deliveries import Delivery, DeliveryGap, join_gaps
 from culver.delivery.live_buffer import LiveBuffer
+from culver.delivery.ranges.lost_events import LostEvents
 from culver.errors import CulverError, Unavailable
 from culver.registry import Registration
 
@@ -91,7 +92,7 @@ class DurableSession(SubscriberSession):
         await self._hub.acknowledge(self.registration.id, offset)
 
     async def _next(self, limit: int) -> list[Item]:
-        mailboxes, subscription = self._hub.mailboxes, self.registration.id
+        mailboxes = self._hub.mailboxes
         while True:
             moves = self._moves
             gaps = mailboxes.gaps(self._slot, self._position)[:limit]
@@ -103,9 +104,9 @@ class DurableSession(SubscriberSession):
             payloads = await self._hub.payloads.read(offsets) if offsets else []
             if self._moves != moves and self._ended is None:
                 continue  # rewound meanwhile
-            items: list[Item] = [*gaps, *_items(subscription, offsets, payloads)]
+            received = _items(self.registration, mailboxes.lost, position + 1, offsets, payloads)
             self._position = offsets[len(payloads) - 1] if payloads else position
-            return items
+            return [*gaps, *received]
 
 
 class LiveSession(SubscriberSession):
@@ -138,20 +139,37 @@ class LiveSession(SubscriberSession):
         finally:
             self._taken = ()
         self._buffer.put_back([], offsets[len(payloads) :])
-        return [*gaps, *_items(self.registration.id, offsets, payloads)]
+        return [*gaps, *_items(self.registration, self._hub.mailboxes.lost, 0, offsets, payloads)]
 
 
-def _items(subscription: str, offsets: Sequence[int], payloads: Sequence[bytes | None]) -> list[Item]:
-    """Deliveries, and gaps where the log no longer has a payload."""
+def _items(
+    registration: Registration,
+    lost: LostEvents,
+    begin: int,
+    offsets: Sequence[int],
+    payloads: Sequence[bytes | None],
+) -> list[Item]:
+    """Deliveries, and gaps where the log no longer has a payload, or nobody could match an event. The subscriber is
+    done with everything below `begin`."""
+    subscription = registration.id
     items: list[Item] = []
     for offset, payload in zip(offsets, payloads, strict=False):
-        if payload is not None:
+        start = lost.start_of(offset)
+        first, begin = begin, offset + 1
+        if start is None and payload is not None:
             items.append(Delivery(subscription, offset, payload))
             continue
+        if start is None:
+            gap = DeliveryGap(subscription, offset, offset + 1, 1, "unavailable")
+        else:
+            # An earlier registration of the subscription has a row of its own.
+            since = registration.since if offset >= registration.since else 0
+            gap = DeliveryGap(subscription, max(start, first, since), offset + 1, None, "unavailable")
         last = items[-1] if items else None
-        start, dropped = offset, 1
-        if isinstance(last, DeliveryGap):
+        if isinstance(last, DeliveryGap) and (
+            last.end == gap.start or None not in (last.dropped, gap.dropped)
+        ):
+            gap = join_gaps(last, gap)
             items.pop()
-            start, dropped = last.start, (last.dropped or 0) + 1
-        items.append(DeliveryGap(subscription, start, offset + 1, dropped, "unavailable"))
+        items.append(gap)
     return items

@@ -61,8 +61,9 @@ class EventSource(Protocol):
     def read(self, start: int, end: int) -> Iterator[tuple[int, pa.RecordBatch]]:
         """The events of `[start, end)` as (offset of the first row, batch), in order, cut to the range.
 
-        Raises NotFound where `start` is trimmed, StorageCorrupt where events are damaged or missing. Where its
-        `details` hold `end`, events can be read again from that offset on."""
+        Raises NotFound where `start` is trimmed, StorageCorrupt where events are damaged or missing. Its `details`
+        hold the members of DamagedEvents, without `end` where nothing intact follows, so that nobody can tell where
+        the damage ends. Events can be read again from `end` on."""
 
 
 class LogReader(EventSource, Protocol):

@@ -6,7 +6,8 @@ binary search:
 
     magic "CULVNTF3" | u32 crc32 of what follows, up to the rows | u32 header length
     header (JSON: start, end, index_version, registrations, pairs, checksum of the rows (`culver.pipeline.checksum`),
-            and the work that it took (`culver.pipeline.operator_work`)), padded with spaces to 8 bytes
+            the work that it took (`culver.pipeline.operator_work`), and what could not be matched because the log is
+            damaged), padded with spaces to 8 bytes
     numbers   int64[registrations]      ascending
     bounds    int64[registrations + 1]  where each registration's rows begin
     sizes     uint32[end - start]       payload bytes of each event of the range
@@ -36,6 +37,7 @@ from numpy.typing import NDArray
 
 from culver.disk import whole_file, write_all
 from culver.errors import StorageCorrupt
+from culver.log import DamagedEvents
 from culver.pipeline.operator_work import SliceWork
 
 _MAGIC = b"CULVNTF3"
@@ -60,6 +62,9 @@ class Notifications(msgspec.Struct, frozen=True, eq=False):
     sizes: NDArray[np.uint32]
     work: tuple[SliceWork, ...] = ()
     """One record for each slice that worked on it; none where delivery has joined several ranges."""
+    damage: tuple[DamagedEvents, ...] = ()
+    """Events of the range that nobody could match. Every registration in effect has one row for each entry, at the
+    last of its events, and that row stands for all of them."""
 
 
 class _Header(msgspec.Struct):
@@ -73,6 +78,7 @@ class _Header(msgspec.Struct):
     alignment: int
     rows_checksum: int
     work: tuple[SliceWork, ...] = ()
+    damage: tuple[DamagedEvents, ...] = ()
 
 
 class NotificationSink(Protocol):
@@ -107,7 +113,7 @@ def write_notifications(
     alignment = _PAGE if durable and len(rows) >= _MANY_BYTES else 8
     counts = len(n.numbers), len(n.rows)
     header = msgspec.json.encode(
-        _Header(n.start, n.end, n.index_version, *counts, alignment, _checksum(n.rows), n.work)
+        _Header(n.start, n.end, n.index_version, *counts, alignment, _checksum(n.rows), n.work, n.damage)
     )
     header += b" " * (-(len(header) + _PREFIX.size) % 8)
     parts: list[bytes | memoryview] = [
@@ -156,7 +162,15 @@ def read_notifications(path: Path, *, check_rows: bool = True) -> Notifications:
     if not intact:
         raise StorageCorrupt(f"{path} fails its checksum")
     return Notifications(
-        header.start, header.end, header.index_version, numbers, bounds, rows, sizes, header.work
+        header.start,
+        header.end,
+        header.index_version,
+        numbers,
+        bounds,
+        rows,
+        sizes,
+        header.work,
+        header.damage,
     )
 
 

@@ -15,6 +15,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from culver.errors import StorageCorrupt
+from culver.jit import Integers
+from culver.log import DamagedEvents
 from culver.matching import Found, Index, Matched, SearchMemory
 from culver.model.columns import concat
 from culver.pipeline.notifications import Notifications
@@ -158,6 +160,18 @@ def exit_point(
         array.flags.writeable = False  # like the arrays of a mapped file
     work = with_join_time(work, perf_counter() - began)
     return Notifications(start, start + len(sizes), version, *groups, sizes, work)
+
+
+def announce_damage(damage: DamagedEvents, version: int, numbers: Integers, last: Integers) -> Notifications:
+    """The result for events that cannot be read, in place of what the three operators would find: whoever might have
+    got one of them hears of it. `numbers` are those of all registrations in effect, and `last` has the last of the
+    events that concerns each; a registration may occur several times."""
+    numbers, places = np.unique(numbers, return_index=True)
+    rows = (last[places] - damage.start).astype(np.uint16)
+    groups = numbers, np.arange(len(numbers) + 1), rows, np.zeros(damage.end - damage.start, np.uint32)
+    for array in groups:
+        array.flags.writeable = False
+    return Notifications(damage.start, damage.end, version, *groups, damage=(damage,))
 
 
 def payload_sizes(parts: Sequence[pa.RecordBatch], memory: SearchMemory) -> NDArray[np.uint32]:

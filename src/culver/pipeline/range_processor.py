@@ -13,8 +13,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from culver import matching
-from culver.errors import NotFound
-from culver.log import EventSource
+from culver.errors import NotFound, StorageCorrupt
+from culver.jit import Integers
+from culver.log import DamagedEvents, EventSource
 from culver.matching import Index, Matched, SearchMemory, read_division
 from culver.pipeline.batch_plan import BatchPlan, LoadReport
 from culver.pipeline.checksum import checksum
@@ -23,6 +24,7 @@ from culver.pipeline.notifications import Notifications
 from culver.pipeline.operator_work import MatchMeter, SchemeWork, SliceWork, worker_name
 from culver.pipeline.operators import (
     access_point,
+    announce_damage,
     events_for_slice,
     exit_point,
     match_events,
@@ -116,6 +118,12 @@ class DividedIndex:
             self._opened[number] = Index.open(self._directory, self.version, number, filter_named)
         return self._opened[number]
 
+    def in_effect(self, start: int, end: int) -> tuple[Integers, Integers]:
+        """Returns what `Index.in_effect` does, for all sets. Several of them may hold the same registration."""
+        found = [self.set(number).in_effect(start, end) for number in range(len(self._homes))]
+        numbers, last = zip(*found, strict=True)
+        return np.concatenate(numbers), np.concatenate(last)
+
     def take_scheme_work(self) -> tuple[tuple[str, int, float], ...]:
         """The work of all schemes but the columnar one, in all sets, since the last call."""
         done: dict[str, tuple[str, int, float]] = {}
@@ -143,9 +151,11 @@ class RangeProcessor:
         self._worker = worker_name()
 
     def process(self, start: int, end: int, plan: BatchPlan) -> Iterator[Notifications]:
-        """Match, in all slices and block by block, what delivery does not have of `[start, end)`."""
+        """Match, in all slices and block by block, what delivery does not have of `[start, end)`. What is damaged in
+        the log becomes a block of its own, which announces that. Raises StorageCorrupt where nobody can tell where
+        the damage ends."""
         for block, _ in self._blocks(start, end, plan):
-            yield self._match_all(block, plan, self._log.read(*block))
+            yield from self._match_readable(block, plan)
 
     def match(self, start: int, batches: Sequence[pa.RecordBatch], plan: BatchPlan) -> Notifications:
         """Match events at hand, which will be in the log from `start` on."""
@@ -158,24 +168,59 @@ class RangeProcessor:
         """Match in the slices of one task, block by block, with partial results.
 
         Where the other tasks may not do theirs, it matches a block in all slices at once: where the version is gone
-        or has been divided anew, because tasks must not work with different versions, and where delivery has a part
-        of the block. It then closes the index at the end."""
+        or has been divided anew, because tasks must not work with different versions, where delivery has a part
+        of the block, and where the log is damaged. It then closes the index at the end."""
         beyond_share = False
         try:
             for block, cut in self._blocks(start, end, plan):
-                index = None if cut else self._open_slices_of(plan, task)
-                if index is None:
+                part = None if cut else self._match_share(block, plan, task)
+                if part is None:
                     beyond_share = True
-                    yield self._match_all(block, plan, self._log.read(*block))
+                    yield from self._match_readable(block, plan)
                 else:
-                    found, parts, work = self._match(
-                        block, index, plan.slices_of(task), plan, self._log.read(*block)
-                    )
-                    sizes = payload_sizes(parts, self._memory)
-                    yield Partial(*block, index.version, found, sizes, work)
+                    yield part
         finally:
             if beyond_share:
                 self.close()
+
+    def _match_share(self, block: tuple[int, int], plan: BatchPlan, task: int) -> Partial | None:
+        """Match a block in the slices of one task. None where the other tasks may not do theirs."""
+        index = self._open_slices_of(plan, task)
+        if index is None:
+            return None
+        try:
+            found, parts, work = self._match(block, index, plan.slices_of(task), plan, self._log.read(*block))
+        except StorageCorrupt as exc:
+            _damage_within(block, exc)
+            return None  # others may have read the block before it was damaged
+        return Partial(*block, index.version, found, payload_sizes(parts, self._memory), work)
+
+    def _match_readable(self, block: tuple[int, int], plan: BatchPlan) -> Iterator[Notifications]:
+        """Match a block in all slices, and announce what is damaged of it."""
+        start, end = block
+        while start < end:
+            try:
+                found = self._match_all((start, end), plan, self._log.read(start, end))
+            except StorageCorrupt as exc:
+                damage = _damage_within((start, end), exc)
+                if self._is_readable(damage):
+                    continue  # a misread is no damage
+            else:
+                yield found
+                return
+            yield from self._match_readable((start, damage.start), plan)
+            index = self._newest_or(plan.index_version)
+            yield announce_damage(damage, index.version, *index.in_effect(damage.start, damage.end))
+            start = damage.end
+
+    def _is_readable(self, damage: DamagedEvents) -> bool:
+        """Whether damaged events can be read after all. What is announced as lost is lost for good."""
+        try:
+            for _ in self._log.read(damage.start, damage.end):
+                pass
+        except StorageCorrupt:
+            return False
+        return True
 
     def _blocks(self, start: int, end: int, plan: BatchPlan) -> Iterator[tuple[tuple[int, int], bool]]:
         """The blocks that delivery does not have. If it has a part of one, that part is cut off, because the log may
@@ -276,3 +321,13 @@ class RangeProcessor:
         if self._index is not None:
             self._index.close()
         self._index = None
+
+
+def _damage_within(block: tuple[int, int], error: StorageCorrupt) -> DamagedEvents:
+    """The part of a block that cannot be read. Raises the error where that cannot be told: the error is about another
+    file, or nothing intact follows the damage, and what is missing may come yet."""
+    try:
+        path, position, start, end = (error.details[each] for each in DamagedEvents._fields)
+    except KeyError:
+        raise error from None
+    return DamagedEvents(path, position, max(start, block[0]), min(end, block[1]))

@@ -7,18 +7,21 @@ engine    --accept----------------->  +-----------+  --register, accept--> hub a
 The overlay of a site watches all three.
 """
 
+import logging
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 import pyarrow as pa
 
-from culver.delivery import Hub
+from culver.delivery import Hub, damage_from
 from culver.log import ReadableLog
 from culver.model import Event
 from culver.pipeline import Engine, Head, HeadTracker, Notifications
 from culver.registry import Block, Registration
 from culver.sealed import SealFile
 from culver.site.gateway_group import GatewayGroup
+
+logger = logging.getLogger(__name__)
 
 
 class FlowWatcher(Protocol):
@@ -74,6 +77,12 @@ class EventFlow:
         frontier = self._hub.frontier
         if frontier > before:
             self._group.accepted(notifications.start, notifications.end, self._log.next_offset)
+            for damage in damage_from(notifications, before):
+                logger.error(
+                    "%s is damaged at byte %d: the events from offset %d up to %d cannot be matched; "
+                    "every subscription announces a gap",
+                    *damage,
+                )
             if self.watcher is not None:
                 self.watcher.accepted(notifications)
         self.tracker.accepted(frontier)

@@ -26,7 +26,7 @@ from culver.control import (
     SiteQueues,
     slices_of,
 )
-from culver.delivery import Hub, Share
+from culver.delivery import Hub, Share, told_once
 from culver.disk_reserve import DiskReserve
 from culver.gateway import GatewayServer, create_app
 from culver.log import Committer, PublicationLog
@@ -219,7 +219,7 @@ class SiteObserver:
             "delivered_offset": parts.group.frontier(parts.hub.frontier),
             "subscriptions": self.subscriptions,
             "index_version": parts.index.registry_version,
-            "log_damage": [each._asdict() for each in parts.log.damage],
+            "log_damage": [each._asdict() for each in told_once([*parts.log.damage, *parts.hub.lost])],
         }
 
     def observe(self) -> SiteObservation:

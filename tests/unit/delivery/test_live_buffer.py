@@ -5,6 +5,11 @@ import pytest
 
 from culver.delivery.deliveries import DeliveryGap
 from culver.delivery.live_buffer import LiveBuffer
+from culver.delivery.ranges.lost_events import LostEvents
+
+
+def buffer_of(capacity: int, since: int = 0, lost: LostEvents | None = None) -> LiveBuffer:
+    return LiveBuffer("live-1", capacity, since, lost or LostEvents())
 
 
 def push(buffer: LiveBuffer, *offsets: int) -> None:
@@ -12,7 +17,7 @@ def push(buffer: LiveBuffer, *offsets: int) -> None:
 
 
 def test_offsets_come_out_in_order() -> None:
-    buffer = LiveBuffer("live-1", 10)
+    buffer = buffer_of(10)
     push(buffer, 1, 2)
     push(buffer, 5)
     assert buffer.first == 1
@@ -23,7 +28,7 @@ def test_offsets_come_out_in_order() -> None:
 
 
 def test_gaps_of_one_overflow_are_counted_together_until_they_are_taken() -> None:
-    buffer = LiveBuffer("live-1", 2)
+    buffer = buffer_of(2)
     push(buffer, 1, 2, 3)
     push(buffer, 7)
     assert buffer.take(1) == ([DeliveryGap("live-1", 1, 3, 2, "overflow")], [])
@@ -32,8 +37,8 @@ def test_gaps_of_one_overflow_are_counted_together_until_they_are_taken() -> Non
 
 
 def test_what_is_put_back_comes_again() -> None:
-    buffer = LiveBuffer("live-1", 2)
-    buffer.start_after(3, 10)
+    buffer = buffer_of(2, since=10)
+    buffer.start_after(3)
     push(buffer, 10, 11, 12)
     taken = buffer.take(10)
     assert taken == (
@@ -45,7 +50,7 @@ def test_what_is_put_back_comes_again() -> None:
 
 
 def test_what_is_put_back_after_an_overflow_is_part_of_the_gap() -> None:
-    buffer = LiveBuffer("live-1", 2)
+    buffer = buffer_of(2)
     push(buffer, 1, 2)
     gaps, offsets = buffer.take(10)
     push(buffer, 3, 4, 5)
@@ -54,7 +59,7 @@ def test_what_is_put_back_after_an_overflow_is_part_of_the_gap() -> None:
 
 
 def test_what_does_not_fit_any_more_when_put_back_is_dropped() -> None:
-    buffer = LiveBuffer("live-1", 2)
+    buffer = buffer_of(2)
     push(buffer, 1, 2)
     gaps, offsets = buffer.take(10)
     push(buffer, 3)
@@ -65,7 +70,7 @@ def test_what_does_not_fit_any_more_when_put_back_is_dropped() -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_every_offset_is_delivered_or_counted_as_dropped_exactly_once(seed: int) -> None:
     choose = random.Random(seed)
-    buffer = LiveBuffer("live-1", choose.choice((1, 3, 10)))
+    buffer = buffer_of(choose.choice((1, 3, 10)))
     position, delivered, dropped, last = 0, 0, 0, -1
     for _ in range(500):
         count = choose.choice((0, 1, 2, 20))

@@ -233,6 +233,7 @@ class History:
             assert gaps[-1].end <= box.rows[0][0]
 
 
+@pytest.mark.slow(seconds=0.1)
 @pytest.mark.parametrize("seed", range(40))
 def test_mailboxes_agree_with_plain_lists_over_a_random_history(seed: int) -> None:
     history = History(seed)

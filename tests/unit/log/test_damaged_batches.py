@@ -10,27 +10,16 @@ import pytest
 from culver.errors import StorageCorrupt
 from culver.log import DamagedEvents
 from culver.log.files import FileLog, FileLogReader
-from culver.log.files.log_segment import HEADER, Record, read_header, walk
-from support.logs import ONE_SEGMENT, SMALL_SEGMENTS, Listener, batch, last_segment, numbers
-
-
-def records_of(path: Path) -> list[Record]:
-    with path.open("rb") as file:
-        header = read_header(file.fileno(), path)
-        return [record for record, _ in walk(file.fileno(), header, HEADER.size, header.first_offset)]
-
-
-def damage_record(path: Path, record: Record, kind: str) -> None:
-    with path.open("r+b") as file:
-        if kind == "zeros":
-            file.seek(record.position)
-            file.write(bytes(record.end_position - record.position))
-            return
-        at = record.position + {"length": 3, "checksum": 4, "offset": 8, "salt": 20, "body": 60}[kind]
-        file.seek(at)
-        value = file.read(1)[0]
-        file.seek(at)
-        file.write(bytes([value ^ 0x40]))
+from support.logs import (
+    ONE_SEGMENT,
+    SMALL_SEGMENTS,
+    Listener,
+    batch,
+    damage_record,
+    last_segment,
+    numbers,
+    records_of,
+)
 
 
 def readable_numbers(log: FileLog | FileLogReader, end: int) -> tuple[list[int], list[tuple[int, int]]]:
@@ -143,3 +132,35 @@ def test_an_event_stamped_in_the_future_does_not_stamp_those_of_the_next_run(tmp
             assert reader(1_005) == 5
             assert reader(2_040) == 40
             assert reader(3_000) == 60
+
+
+def test_where_damage_ends_is_told_only_if_something_intact_follows(tmp_path: Path) -> None:
+    with FileLog(tmp_path, ONE_SEGMENT) as log:
+        for start in range(0, 12, 4):
+            log.append([batch(start, 4)])
+        path = last_segment(tmp_path)
+        record = records_of(path)[-1]
+        damage_record(path, record, "body")
+        with pytest.raises(StorageCorrupt) as caught:
+            numbers(FileLogReader(tmp_path), 0, 12)
+        assert (caught.value.details["start"], "end" in caught.value.details) == (8, False)
+        log.append([batch(12)])
+        with pytest.raises(StorageCorrupt) as caught:
+            numbers(FileLogReader(tmp_path), 0, 12)
+        assert (caught.value.details["start"], caught.value.details["end"]) == (8, 12)
+
+
+def test_the_next_segment_tells_where_damage_at_the_end_of_one_ends(tmp_path: Path) -> None:
+    with FileLog(tmp_path, SMALL_SEGMENTS) as log:
+        while len(list(tmp_path.glob("*.log"))) < 2:
+            log.append([batch(log.next_offset, 4, padding=200)])
+        first, last = sorted(tmp_path.glob("*.log"))
+        record = records_of(first)[-1]
+        assert record.end_offset == int(last.stem)
+        damage_record(first, record, "zeros")
+        with pytest.raises(StorageCorrupt) as caught:
+            numbers(FileLogReader(tmp_path), 0, log.next_offset)
+        assert (caught.value.details["start"], caught.value.details["end"]) == (
+            record.offset,
+            record.end_offset,
+        )

@@ -74,6 +74,7 @@ def test_tail_of_which_only_some_pages_reached_the_disk_is_cut_as_a_whole(tmp_pa
             assert numbers(log, 0, 4) == [0, 1, 2, 3]
 
 
+@pytest.mark.slow(seconds=7)
 @pytest.mark.usefixtures("quick_disk")
 def test_flipped_bit_anywhere_is_found_and_never_read_as_something_else(tmp_path: Path) -> None:
     """Damage to the last group looks like a torn tail and is cut; a damaged header is made up for; anywhere else only
@@ -122,6 +123,7 @@ def open_and_read_all(directory: Path) -> None:
         assert numbers(log, 0, 12) == list(range(12))
 
 
+@pytest.mark.slow(seconds=2)
 @pytest.mark.usefixtures("quick_disk")
 def test_reader_finds_every_flipped_bit_in_what_it_reads(tmp_path: Path) -> None:
     write_groups(tmp_path, [[1], [2, 1]])

@@ -17,6 +17,7 @@ from culver.model.event import Event
 from culver.model.language.parser import parse
 from culver.model.language.predicate import evaluate
 from culver.model.values import Value
+from culver.plugins import filter_named
 from support.events import random_event
 from support.filters import random_filter
 
@@ -78,6 +79,21 @@ def test_a_registration_takes_part_only_within_its_window(tmp_path: Path) -> Non
     assert rows(Index.open(tmp_path, 1), batch, 98) == [[8], [8], [7, 8], [7, 8], [7, 8], [7, 8]]
     assert rows(Index.open(tmp_path, 2), batch, 98) == [[8], [8], [7, 8], [7, 8], [7, 8], [8, 9]]
     assert rows(Index.open(tmp_path, 2), batch, 2**62) == [[8, 9]] * 6
+
+
+def test_registrations_in_effect_are_told_whatever_they_match(tmp_path: Path) -> None:
+    writer = IndexWriter(tmp_path, filter_named)
+    writer.publish(1, [*entries(1, 3), *entries(4, 2, "x = 2", since=15)], [], 0)
+    writer.publish(2, [Entry(6, parse("y = 1"), 0, "counting")], [(2, 13), (3, 10)], 0)
+    with Index.open(tmp_path, writer.version, filters=filter_named) as index:
+
+        def told(start: int, end: int) -> dict[int, int]:
+            numbers, last = index.in_effect(start, end)
+            return dict(zip(numbers.tolist(), last.tolist(), strict=True))
+
+        assert told(10, 20) == {1: 19, 2: 12, 4: 19, 5: 19, 6: 19}
+        assert told(0, 15) == {1: 14, 2: 12, 3: 9, 6: 14}
+        assert told(15, 16) == {1: 15, 4: 15, 5: 15, 6: 15}
 
 
 def test_many_boxes_obey_their_windows_too(tmp_path: Path) -> None:

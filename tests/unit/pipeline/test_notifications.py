@@ -3,8 +3,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from culver.errors import StorageCorrupt
+from culver.log import DamagedEvents
 from culver.matching.index.search.buffer_pool import result_buffer
 from culver.pipeline import notifications
 from culver.pipeline.notifications import (
@@ -52,6 +54,13 @@ def test_file_reads_as_it_was_written(tmp_path: Path) -> None:
     assert offsets_of(read, 4) == []
     assert offsets_of(read, 10) == []
     assert read.sizes.tolist() == [11] * 5
+    assert read.damage == ()
+
+
+def test_what_nobody_could_match_is_in_the_file(tmp_path: Path) -> None:
+    damage = (DamagedEvents("log/0.log", 40, 101, 103), DamagedEvents("log/0.log", 900, 104, 105))
+    written = replace(some(100, 105, {3: [102, 104]}), damage=damage)
+    assert read_notifications(write_notifications(tmp_path, written, durable=True)).damage == damage
 
 
 @pytest.mark.parametrize("shift", [0, 1], ids=["aligned", "not aligned"])

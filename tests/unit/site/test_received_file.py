@@ -5,11 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from culver.config import LogSettings
 from culver.log import ReadableLog
+from culver.log.files import FileLog
 from culver.model import Event, Origin
 from culver.model.columns import encode
 from culver.site.wide_area.received_file import ReceivedFile
 from support.gateway import run
+from support.logs import damage_record, last_segment, records_of
 from support.memory_log import MemoryLog
 
 LYON, BONN = "lyon~0123456789abcdef", "bonn~fedcba9876543210"
@@ -33,6 +36,18 @@ def test_log_alone_tells_the_positions(tmp_path: Path, log: ReadableLog) -> None
     file = ReceivedFile(tmp_path / "overlay" / "received.json")
     assert file.recover(log, now_us=1_000) == {LYON: 10, BONN: 71}
     assert file.position == 5
+
+
+def test_log_is_searched_around_a_damaged_batch(tmp_path: Path) -> None:
+    with FileLog(tmp_path / "log", LogSettings()) as log:
+        for each in (Origin(LYON, 4), Origin(BONN, 70), Origin(LYON, 9)):
+            log.append(encode(events(each), 0))
+    path = last_segment(tmp_path / "log")
+    damage_record(path, records_of(path)[1])
+    with FileLog(tmp_path / "log", LogSettings()) as log:
+        file = ReceivedFile(tmp_path / "received.json")
+        assert file.recover(log, now_us=1_000) == {LYON: 10}
+        assert file.position == 3
 
 
 def test_log_is_searched_from_the_stored_position_on(tmp_path: Path, log: MemoryLog) -> None:

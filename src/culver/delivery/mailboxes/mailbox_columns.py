@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from culver.delivery.deliveries import DeliveryGap
+from culver.delivery.deliveries import DeliveryGap, join_gaps
 from culver.delivery.delivery_kernels import find
 from culver.jit import read_only
 
@@ -229,9 +229,9 @@ class GapLedger:
         gaps = self._gaps.setdefault(slot, [])
         gaps.append(gap)
         if len(gaps) > 1 and gaps[-2].reason == gap.reason:
-            gaps[-2:] = [_join(gaps[-2], gaps[-1])]
+            gaps[-2:] = [join_gaps(gaps[-2], gaps[-1])]
         elif len(gaps) > _MOST_GAPS:
-            gaps[:2] = [_join(gaps[0], gaps[1])]
+            gaps[:2] = [join_gaps(gaps[0], gaps[1])]
 
     def after(self, slot: int, offset: int, count: Count) -> list[DeliveryGap]:
         """The gaps of a subscriber that has everything up to `offset`. One that began before is cut and recounted."""
@@ -247,9 +247,3 @@ class GapLedger:
             left = self.after(slot, offset, count)
             self.clear(slot)
             self.resume(slot, left)
-
-
-def _join(first: DeliveryGap, second: DeliveryGap) -> DeliveryGap:
-    known = first.dropped is not None and second.dropped is not None
-    dropped = (first.dropped or 0) + (second.dropped or 0) if known else None
-    return DeliveryGap(first.subscription, first.start, second.end, dropped, second.reason)

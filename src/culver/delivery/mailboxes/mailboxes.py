@@ -24,6 +24,7 @@ from culver.delivery.deliveries import DeliveryGap, GapReason
 from culver.delivery.delivery_kernels import count
 from culver.delivery.mailboxes.mailbox_columns import NEVER, NONE, GapLedger, MailboxColumns, SlotTable
 from culver.delivery.mailboxes.subscription_names import SubscriptionNames
+from culver.delivery.ranges.lost_events import LostEvents
 from culver.delivery.ranges.retained_ranges import RetainedRange, RetainedRanges
 from culver.jit import read_only
 from culver.pipeline import Notifications
@@ -58,6 +59,7 @@ class Mailboxes:
         self._exact_from = 0  # below, dropped rows can no longer be counted
         self.columns = MailboxColumns()
         self.ranges = RetainedRanges()
+        self.lost = LostEvents()
         self.frontier = 0
         self.index_version = 0  # of the newest accepted notifications; 0 if there are none
 
@@ -65,6 +67,7 @@ class Mailboxes:
         """Begin with the ranges found on disk. Call it before anything is registered."""
         for item in ranges:
             self.ranges.append(item)
+            self.lost.note(item.notifications, item.start)
             self.index_version = item.notifications.index_version
         self.frontier = frontier
         self._exact_from = frontier
@@ -78,6 +81,7 @@ class Mailboxes:
             return None
         item = RetainedRange(self.frontier, notifications, stored=stored)
         self.ranges.append(item)
+        self.lost.note(notifications, item.start)
         self.frontier = notifications.end
         self.index_version = notifications.index_version
         self._count(item, *self._numbers.known())
@@ -222,13 +226,16 @@ class Mailboxes:
 
     def drop(self, slot: int, end: int, reason: GapReason) -> DeliveryGap | None:
         """Drop the rows below `end` and remember the gap. Returns None where there are none."""
-        first = int(self.columns.oldest[slot])
+        first, before = int(self.columns.oldest[slot]), int(self.columns.floor[slot])
         if first >= end:
             return None
         count, last = self._take_out(slot, end)
         floor = last + 1
         self.columns.floor[slot] = floor
-        gap = DeliveryGap(self.subscription(slot), first, floor, count, reason)
+        if (lost := self.lost.start_of(first)) is not None:
+            first = max(lost, before)
+        dropped = None if self.lost.any_within(first, floor) else count
+        gap = DeliveryGap(self.subscription(slot), first, floor, dropped, reason)
         self._gaps.add(slot, gap)
         return gap
 
@@ -379,7 +386,7 @@ class Mailboxes:
         return count, last
 
     def _count_dropped(self, slot: int, start: int, end: int) -> int | None:
-        if start < self._exact_from:
+        if start < self._exact_from or self.lost.any_within(start, end):
             return None
         return sum(len(rows) for _, rows in self.ranges.segments(self.numbers_of(slot), start, end))
 

@@ -115,6 +115,13 @@ def _range(start: int, content: Notifications) -> RetainedRange:
         return item
     n = content
     copied = Notifications(
-        n.start, n.end, n.index_version, n.numbers.copy(), n.bounds.copy(), n.rows.copy(), n.sizes.copy()
+        n.start,
+        n.end,
+        n.index_version,
+        n.numbers.copy(),
+        n.bounds.copy(),
+        n.rows.copy(),
+        n.sizes.copy(),
+        damage=n.damage,
     )
     return RetainedRange(start, copied)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from culver.delivery.delivery_kernels import copy_kept
 from culver.delivery.mailboxes.mailbox_columns import NEVER
+from culver.delivery.ranges.lost_events import damage_from
 from culver.jit import read_only
 from culver.matching import MOST_EVENTS, Grouping, Groups, Rows, pooled_rows
 from culver.pipeline import Notifications, aligned_rows, notification_file_name
@@ -170,7 +171,8 @@ def merge(
         new_rows,
     )
     sizes = np.concatenate([part.sizes for part in parts])
-    return Notifications(start, ranges[-1].end, parts[-1].index_version, *groups, sizes)
+    damage = tuple([each for part in parts for each in part.damage])
+    return Notifications(start, ranges[-1].end, parts[-1].index_version, *groups, sizes, damage=damage)
 
 
 def _cut(item: RetainedRange) -> Notifications:
@@ -191,7 +193,14 @@ def select(notifications: Notifications, keep: NDArray[np.bool_], start: int) ->
     count = copy_kept(keep, *arrays, skip, numbers, bounds, rows)
     sizes = n.sizes[skip:].copy()
     return Notifications(
-        start, n.end, n.index_version, numbers[:count], bounds[: count + 1], rows[: bounds[count]], sizes
+        start,
+        n.end,
+        n.index_version,
+        numbers[:count],
+        bounds[: count + 1],
+        rows[: bounds[count]],
+        sizes,
+        damage=damage_from(n, start),
     )
 
 

@@ -172,7 +172,7 @@ class FileLogReader:
                 if not later:
                     raise
                 damage, _ = self._add_damage(path, 0, first, later[0], None)
-                raise _unreadable(damage, "its header is not intact") from None
+                raise _unreadable(damage, "its header is not intact", ends=True) from None
             with self._lock:
                 segment = self._segments.setdefault(first, _Segment(path, header))
         return segment
@@ -201,21 +201,22 @@ class FileLogReader:
                 raise NotFound(f"offset {offset} is trimmed") from None
             except OSError as exc:
                 raise storage_error(exc, f"reading {segment.path}") from exc
-            promised = self._end_of(segment, position, offset, end)
+            following = self._following(segment, position, offset)
+            promised = end if following is None else min(end, following)
             if offset == promised:
                 return
             damage, resumption = self._damage_at(segment, position, offset, promised)
             if damage.end > skip_to:
-                raise _unreadable(damage, what)
+                raise _unreadable(damage, what, ends=resumption is not None or following is not None)
             offset = damage.end
 
-    def _end_of(self, segment: "_Segment", position: int, offset: int, end: int) -> int:
-        """Up to which offset, at most `end`, a segment whose records have led to `offset` should hold events."""
+    def _following(self, segment: "_Segment", position: int, offset: int) -> int | None:
+        """The first offset of the segment behind one whose records have led to `offset`; None for the last."""
         later = [first for first in self._refresh() if first > segment.header.first_offset]
         if later and later[0] < offset:
             what = f"it holds events up to {offset}, and the next file starts at {later[0]}"
             raise corrupt(segment.path, position, what)
-        return min(end, *later[:1]) if later else end
+        return later[0] if later else None
 
     def _damage_at(
         self, segment: "_Segment", position: int, offset: int, promised: int
@@ -323,10 +324,11 @@ def directory_of(address: str) -> Path:
     return Path(os.fsdecode(unquote_to_bytes(urlsplit(address).path)))
 
 
-def _unreadable(damage: DamagedEvents, what: str) -> StorageCorrupt:
+def _unreadable(damage: DamagedEvents, what: str, *, ends: bool) -> StorageCorrupt:
+    """The error for damage. `ends` says that something intact follows, which proves where the damage ends."""
     path, position, start, end = damage
     lost = f"{what}, and the events from offset {start} up to {end} cannot be read"
-    return corrupt(Path(path), position, lost, start=start, end=end)
+    return corrupt(Path(path), position, lost, start=start, **({"end": end} if ends else {}))
 
 
 def _decode(segment: _Segment, record: Record, body: memoryview) -> pa.RecordBatch:

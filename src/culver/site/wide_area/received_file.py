@@ -25,8 +25,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
+import pyarrow as pa
 
 from culver.disk import make_directory, write_whole
+from culver.errors import StorageCorrupt
 from culver.log import ReadableLog
 from culver.model.columns import from_elsewhere, origins
 
@@ -81,7 +83,10 @@ class ReceivedFile:
 
     def recover(self, log: ReadableLog, now_us: int) -> dict[str, int]:
         """The positions that the log has reached. Also sets `boot`, which is above that of every earlier run.
-        Blocks."""
+        Blocks. Raises StorageCorrupt.
+
+        Where the log is damaged, it cannot tell what it had of other sites: what they have sent last, and this site
+        has not acknowledged, comes again."""
         make_directory(self.path.parent)
         content = self._read()
         self.gaps.extend(content.gaps)
@@ -94,12 +99,15 @@ class ReceivedFile:
         self.boot = now_us if now_us > content.boot else content.boot + _MOST_COUNTED
         positions = dict(content.positions)
         start = max(content.position, log.first_offset)
-        for _, batch in log.read(start, log.next_offset):
-            if from_elsewhere(batch) is None:
-                continue
-            for site, offset in zip(*origins(batch), strict=True):
-                if site is not None and offset is not None:
-                    positions[site] = max(positions.get(site, 0), offset + 1)
+        while True:
+            try:
+                for _, batch in log.read(start, log.next_offset):
+                    _advance(positions, batch)
+                break
+            except StorageCorrupt as exc:
+                if "end" not in exc.details:
+                    raise
+                start = exc.details["end"]
         self._write(log.next_offset, positions)
         return positions
 
@@ -150,6 +158,15 @@ class ReceivedFile:
         if text != self._stored:
             write_whole(self.path, [_with_checksum(text)], durable=True)
             self._stored, self.position = text, position
+
+
+def _advance(positions: dict[str, int], batch: pa.RecordBatch) -> None:
+    """Take note of the events of other sites in a batch."""
+    if from_elsewhere(batch) is None:
+        return
+    for site, offset in zip(*origins(batch), strict=True):
+        if site is not None and offset is not None:
+            positions[site] = max(positions.get(site, 0), offset + 1)
 
 
 def _with_checksum(text: bytes) -> bytes:

@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from culver.jit import Integers
 from culver.matching.filter import Found, Matches, MatchList, select_rows, spread_rows
 from culver.matching.index.compile.clause_table import ClauseTable
 from culver.matching.index.keys.batch_columns import BatchColumns
@@ -141,6 +142,19 @@ class Index:
 
     def _listed(self, matches: Matches, first_row: int) -> MatchList:
         return MatchList(first_row, self.numbers, matches.offsets, matches.numbers)
+
+    def in_effect(self, start: int, end: int) -> tuple[Integers, Integers]:
+        """The registrations that are in effect for any offset of `[start, end)`, whatever their filters, and the last
+        such offset of each. Several segments may hold the same registration."""
+        text_views = () if self._text_matcher is None else self._text_matcher.views
+        numbers, last = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+        for view in (*self._open_matcher().views, *text_views):
+            arrays = view.segment.arrays
+            until = np.full(len(view.segment), end) if view.until is None else np.minimum(view.until, end)
+            present = (arrays.since < end) & (until > np.maximum(arrays.since, start))
+            numbers.append(arrays.numbers[present])
+            last.append(until[present] - 1)
+        return np.concatenate(numbers), np.concatenate(last)
 
     def take_scheme_work(self) -> tuple[tuple[str, int, float], ...]:
         """(scheme, pairs, seconds) of each scheme but `columnar` since the last call. For one owner, who matches."""
