@@ -106,6 +106,10 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
 }  # fmt: skip
 """The values that some settings can have."""
 
+MEASURED_CLUSTERS = -1
+WORDS: Mapping[str, Mapping[str, int]] = {"overlay.clusters": {"measured": MEASURED_CLUSTERS}}
+"""Words that may stand for a setting that is a number."""
+
 MOST_SLICES = 256
 _MOST = 2**62 - 1
 _BOUNDS = {
@@ -153,9 +157,9 @@ class OverlaySettings:
     address: str = ""  # HOST:PORT that other sites can dial, if that is not `listen`
     rescue: bool = True  # dial other sites that this one has heard of, while it is linked with nobody
     routing: str = "b-drp"  # how events travel; the same at all sites
-    clusters: int = (
-        0  # how many, with the routing `clusters`; 0: about the square root of the number of sites
-    )
+    # How many for this site's events, with the routing `clusters`. 0: about the square root of the number of sites;
+    # MEASURED_CLUSTERS, "measured": as its traffic asks for.
+    clusters: int = 0
     encoding: str = "cells"  # how this site's predicates are encoded for the others
     false_positive_rate: float = 0.01  # that the encoding of one predicate may have
     max_vectors: int = 4096  # of this site's advertisement
@@ -277,6 +281,9 @@ def _convert(name: str, value: Any, kind: type, source: str) -> Any:
     def refusal(wanted: str) -> InvalidConfiguration:
         return InvalidConfiguration(f"{name} from {source} must {wanted}", field=name)
 
+    words = WORDS.get(name, {})
+    if isinstance(value, str) and value in words:
+        return words[value]
     try:
         if kind == dict[str, str]:
             return _table(value)
@@ -288,7 +295,8 @@ def _convert(name: str, value: Any, kind: type, source: str) -> Any:
     except (ValueError, KeyError):
         if kind == dict[str, str]:
             raise refusal("be pairs such as name=value") from None
-        raise refusal(f"be {_WANTED.get(kind, 'text')}, not {value!r}") from None
+        wanted = " or ".join([_WANTED.get(kind, "text"), *words])
+        raise refusal(f"be {wanted}, not {value!r}") from None
     if name in CHOICES and converted not in CHOICES[name]:
         raise refusal(f"be one of {', '.join(CHOICES[name])}, not {value!r}")
     if name in _BOUNDS and not _BOUNDS[name][0] <= converted <= _BOUNDS[name][1]:

@@ -38,6 +38,10 @@ def test_a_quick_run_compares_clusters_and_balances_their_load(tmp_path: Path) -
     assert {"not balanced", "balanced at 150"} <= policies
     chosen = [record for record in records if record["what"] == "number of clusters by the rule"]
     assert [record["ours"] for record in chosen] == [14]
+    what = "messages with a measured number for each origin"
+    (measured,) = (record for record in records if record["what"] == what)
+    assert measured["ours"] < 0.8
+    assert measured["note"].startswith("1 clusters for the busy ones and 4 for the others")
     assert {path.name for path in tmp_path.iterdir()} == {
         "clusters-counts.svg",
         *(f"clusters-figure-2-{ratio}.svg" for ratio in (10, 50, 70)),

@@ -2,12 +2,15 @@
 
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from culver.config import MEASURED_CLUSTERS
 from culver.site import RunningSite
+from culver.site.wide_area.overlay_runner import OverlayRunner
 from support.gateway import run
 from support.overlay_sites import (
     WAIT_SECONDS,
@@ -83,17 +86,68 @@ def test_sites_measure_what_they_can_bear_and_tell_it(overlay: Overlay) -> None:
     run(scenario())
 
 
-@pytest.mark.parametrize(
-    ("other", "shown"),
-    [({"routing": "b-drp"}, "b-drp"), ({"clusters": 3}, "clusters 3"), ({"clusters": 0}, "clusters")],
-)
-def test_peer_with_another_routing_is_refused_with_a_reason(
-    overlay: Overlay, other: dict[str, Any], shown: str
+@pytest.mark.slow(seconds=3)
+def test_a_site_with_too_much_to_do_hands_a_stream_over_and_nothing_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    words = f"lyon routes by {shown} and paris by clusters 2"
+    overlay = Overlay(tmp_path, routing="clusters", clusters=1)
+
+    def carrier(origin: RunningSite) -> str | None:
+        (cluster,) = status_of(origin).clusters
+        return cluster.carrier if cluster.is_confirmed else None
 
     async def scenario() -> None:
-        strange = replace(overlay.settings("lyon", "paris"), **other)
+        async with overlay.site("paris") as paris, overlay.site("lyon", "paris") as lyon:
+            await reached(paris, "lyon")
+            sessions = [await site.sessions.open(await subscribe(site, "a >= 0")) for site in (paris, lyon)]
+            await until(lambda: carrier(paris) == "paris", WAIT_SECONDS)
+            # Both sites share a loop here. As if paris were too slow for half of its messages, and lyon idle:
+            for site, busy_seconds in ((paris, 2.0), (lyon, 0.01)):
+                assert isinstance(site.overlay, OverlayRunner)
+                worked = partial(site.overlay.strategy.worked, busy_seconds)
+                monkeypatch.setattr(site.overlay.strategy, "worked", lambda _, worked=worked: worked())
+            number = 0
+            while carrier(paris) != "lyon":
+                assert number < 3_000
+                await publish(paris, number)
+                assert [await receive(each, 1) for each in sessions] == [[number]] * 2
+                number += 1
+            await publish(paris, *range(number, number + 100))
+            for session in sessions:
+                assert await receive(session, 100) == [*range(number, number + 100)]
+                await nothing_more(session, paris, lyon)
+                await session.close()
+
+    run(scenario())
+
+
+def test_sites_with_numbers_of_clusters_of_their_own_feed_each_other(overlay: Overlay) -> None:
+    async def scenario() -> None:
+        measured = replace(overlay.settings("lyon", "paris"), clusters=MEASURED_CLUSTERS)
+        alone = replace(overlay.settings("oslo", "lyon"), clusters=3)
+        async with (
+            overlay.site("paris") as paris,
+            overlay.site("lyon", overlay=measured) as lyon,
+            overlay.site("oslo", overlay=alone) as oslo,
+        ):
+            await reached(oslo, "paris", "lyon")
+            session = await oslo.sessions.open(await subscribe(oslo, "a > 0"))
+            await publish(paris, 1)
+            assert await receive(session, 1) == [1]
+            await publish(lyon, 2)
+            assert await receive(session, 1) == [2]
+            sites = {each.name: each.clusters for each in status_of(paris).sites}
+            assert sites == {"lyon": 2, "oslo": 3}
+            await session.close()
+
+    run(scenario())
+
+
+def test_peer_with_another_routing_is_refused_with_a_reason(overlay: Overlay) -> None:
+    words = "lyon routes by b-drp and paris by clusters"
+
+    async def scenario() -> None:
+        strange = replace(overlay.settings("lyon", "paris"), routing="b-drp")
         async with overlay.site("paris") as paris, overlay.site("lyon", overlay=strange) as lyon:
             await until(lambda: words in _reasons(paris), WAIT_SECONDS)
             await until(lambda: words in status_of(lyon).peers[0].failure, WAIT_SECONDS)

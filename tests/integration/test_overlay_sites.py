@@ -5,11 +5,13 @@ from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from culver.assembly import open_site
 from culver.config import DeliverySettings, EventSettings, OverlaySettings, Settings
 from culver.errors import Conflict, InvalidConfiguration, NotFound
+from culver.model.columns import encode
 from culver.model.formats import parse_event
 from culver.model.language import parse
 from culver.overlay import Link
@@ -17,6 +19,7 @@ from culver.plugins import ROUTINGS
 from culver.registry import Registration, SubscriptionSpec
 from culver.site import RunningSite
 from support.gateway import run
+from support.logs import append_damaged
 from support.overlay_sites import (
     WAIT_SECONDS,
     Overlay,
@@ -41,6 +44,10 @@ def overlay(tmp_path: Path, request: pytest.FixtureRequest) -> Overlay:
 def drp_overlay(tmp_path: Path) -> Overlay:
     """For what clusters do not find out."""
     return Overlay(tmp_path)
+
+
+def encoded(*numbers: int) -> list[pa.RecordBatch]:
+    return encode([parse_event(b'{"a": %d}' % number) for number in numbers], 0)
 
 
 async def deliver_two(origin: RunningSite, site: RunningSite) -> None:
@@ -247,6 +254,33 @@ def test_new_data_directory_under_an_old_name_is_an_announced_gap(overlay: Overl
                 await session.close()
             async with overlay.site("lyon", "paris") as lyon:
                 assert [(each.start, each.end) for each in status_of(lyon).gaps] == [(2, 5)]
+
+    run(scenario())
+
+
+def test_batch_that_is_damaged_before_it_is_matched_is_an_announced_gap_at_the_other_sites(
+    overlay: Overlay,
+) -> None:
+    async def scenario() -> None:
+        async with overlay.site("lyon", "paris") as lyon:
+            async with overlay.site("paris") as paris:
+                await deliver_two(paris, lyon)
+                await until(lambda: seen(paris, "lyon").acknowledged == 2)
+            batches = [encoded(*numbers)[0] for numbers in ((3, -1), (4, 5, -1), (6,))]
+            lost = append_damaged(overlay.directory / "paris" / "log", batches, damaged=1)
+            for again in (False, True):
+                async with overlay.site("paris") as paris:
+                    await reached(lyon, "paris")
+                    session = await lyon.sessions.open(await lyon.subscriptions.get("s"))
+                    if not again:
+                        assert await receive(session, 2) == [3, 6]
+                    [damage] = paris.observation.status()["log_damage"]
+                    assert (damage["start"], damage["end"]) == (4, 7) == (lost.start, lost.end)
+                    await until(lambda: seen(paris, "lyon").acknowledged == 8)
+                    (gap,) = status_of(lyon).gaps
+                    assert (gap.site, gap.start, gap.end) == ("paris", 4, 7)
+                    await nothing_more(session, paris, lyon)
+                    await session.close()
 
     run(scenario())
 

@@ -24,6 +24,7 @@ from support.service import Service, free_port
 CLUSTERS = 3
 PUBLISHERS = 3
 _PARTS_WANTED = PARTS // 3
+_PUBLICATIONS_PER_SECOND = 8
 
 
 def wants(broker: int, number: int) -> bool:
@@ -201,10 +202,11 @@ def running_brokers(directory: Path, count: int, seed: int = 1) -> Iterator[Brok
 
 @contextlib.contextmanager
 def publishing_brokers(brokers: BrokerClusters, events_per_second: float) -> Iterator[None]:
-    """Publishers at the first brokers, which share the rate."""
-    brokers.publishers = [
-        PacedPublisher(service, events_per_second / PUBLISHERS) for service in brokers.services[:PUBLISHERS]
-    ]
+    """Publishers at the first brokers, which share the rate. Each waits for an answer before it goes on, so that few
+    publications a second have many events: a busy machine could not answer many in time."""
+    rate = events_per_second / PUBLISHERS
+    batch = round(rate / _PUBLICATIONS_PER_SECOND)
+    brokers.publishers = [PacedPublisher(service, rate, batch) for service in brokers.services[:PUBLISHERS]]
     for publisher in brokers.publishers:
         publisher.start()
     try:

@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 
 from culver.config import PipelineSettings
-from culver.log import PublicationLog
+from culver.log import DamagedEvents, PublicationLog
 from culver.matching import Entry, IndexWriter
 from culver.model.columns.event_batch import encode
 from culver.model.event import Event
@@ -36,6 +36,7 @@ class EngineBench:
         self.settings = PipelineSettings(engine=name, spark_master="local[1]", batch_events=1_000)
         self.log = log
         self.reached: dict[int, set[int]] = {}
+        self.damage: list[DamagedEvents] = []
         self.end = 0
         self.refusing = False
         self.refused = 0
@@ -57,6 +58,7 @@ class EngineBench:
             self.refused += 1
             raise OSError("the sink refuses")
         self.end = notifications.end
+        self.damage += notifications.damage
         for offset in range(notifications.start, notifications.end):
             self.reached[offset] = set()
         for number in notifications.numbers.tolist():

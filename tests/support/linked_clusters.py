@@ -17,8 +17,9 @@ from culver.overlay.clusters.cluster_messages import (
     decode_frame,
     encode_frame,
 )
-from culver.overlay.clusters.cluster_node import ClusterNode, ClusterSettings
+from culver.overlay.clusters.cluster_node import ClusterNode
 from culver.overlay.clusters.load.broker_load import LoadSettings
+from culver.overlay.clusters.origin_clustering import ClusterSettings
 from support.linked_cores import LinkedCores, LinkedSite
 from support.linked_nodes import EVERYTHING, predicate
 
@@ -46,6 +47,7 @@ class BitMatcher:
 @dataclass
 class ClusterSite(LinkedSite[ClusterNode]):
     claims: tuple[MemberClaim, ...] = ()
+    clusters: int = 0
     advertisements: dict[str, tuple[int, SitePredicate]] = field(default_factory=dict)
 
     def said(self, kind: type[ClusterBody]) -> list[ClusterBody]:
@@ -57,10 +59,15 @@ class LinkedClusters(LinkedCores[ClusterSite]):
     def __init__(self, clusters: int = 0, load: LoadSettings | None = None) -> None:
         super().__init__()
         self.settings = ClusterSettings(clusters, load=load or LoadSettings())
+        self.own_settings: dict[str, ClusterSettings] = {}
+        """Those of single sites, in place of the `settings`."""
+
+    def settings_of(self, key: str) -> ClusterSettings:
+        return self.own_settings.get(key, self.settings)
 
     def add(self, *keys: str, boot: int = 1) -> None:
         for key in keys:
-            self.sites[key] = ClusterSite(ClusterNode(key, boot, 0, {}, self.settings, BitMatcher()))
+            self.sites[key] = ClusterSite(ClusterNode(key, boot, 0, {}, self.settings_of(key), BitMatcher()))
             self.do(key, self[key].node.advertise(NOTHING))
 
     def mesh(self, *keys: str) -> None:
@@ -81,16 +88,21 @@ class LinkedClusters(LinkedCores[ClusterSite]):
         self, key: str, left: ClusterSite, boot: int, promised_ends: dict[str, int] | None = None
     ) -> None:
         """Begin a new run with what an earlier one has left on disk; with `promised_ends` in place of the last."""
-        node = ClusterNode(key, boot, len(left.log), left.positions(), self.settings, BitMatcher())
+        node = ClusterNode(key, boot, len(left.log), left.positions(), self.settings_of(key), BitMatcher())
         for name, mailbox in left.mailboxes.items():
             node.restore(name, mailbox.predicate, mailbox.since, mailbox.acknowledged)
             mailbox.read = 0
-        node.restore_claims(left.claims)
+        node.restore_claims(left.claims, left.clusters)
         for site, (version, wanted) in left.advertisements.items():
             node.restore_advertisement(site, version, wanted)
         node.restore_meetings(left.node.promised_ends() if promised_ends is None else promised_ends, {})
         self.sites[key] = ClusterSite(
-            node, left.log, left.mailboxes, claims=left.claims, advertisements=left.advertisements
+            node,
+            left.log,
+            left.mailboxes,
+            claims=left.claims,
+            clusters=left.clusters,
+            advertisements=left.advertisements,
         )
 
     def say(self, source: str, destination: str, body: ClusterBody) -> None:
@@ -110,8 +122,8 @@ class LinkedClusters(LinkedCores[ClusterSite]):
         match instruction:
             case SendNote(link, note):
                 self.send(key, link, note, encode_frame(note))
-            case StoreClaims(number, claims):
-                site.claims = claims
+            case StoreClaims(number, claims, clusters):
+                site.claims, site.clusters = claims, clusters
                 self.do(key, site.node.claims_stored(number))
             case StoreAdvertisement(other, version, wanted) if wanted is not None:
                 site.advertisements[other] = version, wanted

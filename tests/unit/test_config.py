@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from culver.config import CHOICES, Settings, known_settings, load
+from culver.config import CHOICES, MEASURED_CLUSTERS, Settings, known_settings, load
 from culver.errors import InvalidConfiguration
 from culver.plugins import FORWARDINGS, PLACEMENTS
 
@@ -220,6 +220,8 @@ def test_settings_of_spark_that_are_no_pairs_are_refused(text: str) -> None:
         ("pipeline.slices_max", 1_000, "must be from 1 to 256, it is 1000"),
         ("pipeline.dimensions", 0, "must be from 1 to 16, it is 0"),
         ("delivery.mailbox_age_seconds", 0, "must be from 1 to"),
+        ("overlay.clusters", -1, "must be from 0 to 4095, it is -1"),
+        ("overlay.clusters", "many", "must be a whole number or measured, not 'many'"),
     ],
 )
 def test_a_value_that_a_setting_cannot_have_is_refused_with_those_it_can(
@@ -233,6 +235,13 @@ def test_a_value_that_a_setting_cannot_have_is_refused_with_those_it_can(
         with pytest.raises(InvalidConfiguration, match=f"^{name} from {source} {wanted}") as refused:
             load(file, environment)
         assert refused.value.field == name
+
+
+@pytest.mark.parametrize(("value", "clusters"), [(3, 3), ("measured", MEASURED_CLUSTERS)])
+def test_a_word_may_stand_for_the_number_of_clusters(tmp_path: Path, value: int | str, clusters: int) -> None:
+    path = write(tmp_path, f"[overlay]\nclusters = {json.dumps(value)}\n")
+    assert load(path, {}).overlay.clusters == clusters
+    assert load(None, {"CULVER_OVERLAY_CLUSTERS": str(value)}).overlay.clusters == clusters
 
 
 def test_every_name_that_can_be_chosen_is_known() -> None:

@@ -1,7 +1,7 @@
 """Tables about clusters of sites, as `culver overlay` prints them. Pure."""
 
-from culver.cli.site_text import size, table
-from culver.messages import OverlayStatus
+from culver.cli.site_text import percent, size, table
+from culver.messages import ClusteringStatus, OverlayStatus
 
 
 def cluster_lines(status: OverlayStatus) -> list[str]:
@@ -48,6 +48,19 @@ def cluster_lines(status: OverlayStatus) -> list[str]:
         lines += ["", f"Carried by {own}, by positions in the logs of the origins:", ""]
         lines += table("<><>>>", heads_carried, carried)
     return lines
+
+
+def clustering_text(clustering: ClusteringStatus | None) -> str:
+    """How many clusters there are for a site's events, and what that rests on."""
+    if clustering is None:
+        return ""
+    text = f" of {clustering.clusters}"
+    if clustering.publications is None or clustering.matching_ratio is None:
+        return text
+    changes, ratio = clustering.changes or 0.0, percent(clustering.matching_ratio)
+    return (
+        f"{text} (measured: {changes:,.1f} changes for {clustering.publications:,.0f} events, {ratio} match)"
+    )
 
 
 def carrier_lines(status: OverlayStatus) -> list[str]:

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterator, Sequence
 
-from culver.cli.cluster_text import carrier_lines, cluster_lines
+from culver.cli.cluster_text import carrier_lines, cluster_lines, clustering_text
 from culver.cli.site_text import duration, moment, percent, size, table
 from culver.messages import AdvertisementStatus, ForgottenSite, OtherSite, OverlayStatus, SiteRoute
 
@@ -15,7 +15,7 @@ def sites_page(status: OverlayStatus) -> str:
     """The other sites: the ways to them, what they get from here, and what came from there."""
     own = status.site
     where = f"listens for other sites on {own.address}" if own.address else "only dials other sites"
-    cluster = "" if own.cluster is None else f", in cluster {own.cluster}"
+    cluster = "" if own.cluster is None else f", in cluster {own.cluster}{clustering_text(own.clustering)}"
     load = (
         "" if own.load is None else f", {percent(own.load.use)} of {own.load.capacity:,.0f} messages/s used"
     )
@@ -23,6 +23,7 @@ def sites_page(status: OverlayStatus) -> str:
     if not status.sites:
         return "\n".join([*lines, _ALONE, *_troubles(status), *_gaps(status)])
     in_cluster = () if own.cluster is None else ("CLUSTER",)
+    has_clusters = () if own.cluster is None else ("CLUSTERS",)
     lines += table(
         "<<<><><>>",
         ("SITE", "MEMBER", "REACHABLE", "DISTANCE", "WAY", "EVENTS/S", "ADDRESS", "ADVERTISEMENT", "AGE"),
@@ -71,8 +72,8 @@ def sites_page(status: OverlayStatus) -> str:
     lines += cluster_lines(status)
     lines += ["", f"From them to {own.name}, by positions in their logs:", ""]
     lines += table(
-        "<>>>>>",
-        ("SITE", "IN EFFECT FROM", "RECEIVED UP TO", "EVENTS", "FALSE POSITIVES", "SKIPPED"),
+        "<>>>>>" + ">" * len(has_clusters),
+        ("SITE", "IN EFFECT FROM", "RECEIVED UP TO", "EVENTS", "FALSE POSITIVES", "SKIPPED", *has_clusters),
         [
             (
                 each.name,
@@ -81,6 +82,7 @@ def sites_page(status: OverlayStatus) -> str:
                 f"{each.events_received:,}",
                 _false_positives(each),
                 f"{each.skipped:,}",
+                *(_number(each.clusters) for _ in has_clusters),
             )
             for each in status.sites
         ],
@@ -169,7 +171,7 @@ def routes_page(status: OverlayStatus) -> str:
 def predicates_page(status: OverlayStatus) -> str:
     """What every site asks for, as far as it is known here."""
     own = status.site
-    told = "told to all others" if own.cluster is None else f"told to cluster {own.cluster}"
+    told = "told to all others" if own.cluster is None else "told in its clusters"
     rows = [_predicate(f"{own.name} (here)", own.advertisement, told)]
     for each in status.sites:
         state = "not in effect yet"
@@ -179,8 +181,8 @@ def predicates_page(status: OverlayStatus) -> str:
             state = f"in effect from position {each.in_effect_from:,}"
         if each.advertisement is None:
             unknown = "not heard yet"
-            if each.cluster != own.cluster:
-                unknown = f"known to cluster {each.cluster} alone; {state}"
+            if own.cluster is not None and not each.shares_cluster:
+                unknown = f"known in its own clusters alone; {state}"
             rows.append((each.name, *([_NOTHING] * 7), unknown))
             continue
         rows.append(_predicate(each.name, each.advertisement, state))

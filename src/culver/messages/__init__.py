@@ -65,6 +65,7 @@ from culver.messages.http_messages import (
 from culver.messages.overlay_status import (
     AdvertisementStatus as AdvertisementStatus,
     CarriageStatus as CarriageStatus,
+    ClusteringStatus as ClusteringStatus,
     ClusterStatus as ClusterStatus,
     DialledPeer as DialledPeer,
     ForgottenSite as ForgottenSite,

@@ -36,15 +36,27 @@ class LoadStatus(Struct, frozen=True, kw_only=True):
     capacity: Annotated[float, Meta(ge=0, description="Messages a second that the site can handle, measured")]
 
 
+class ClusteringStatus(Struct, frozen=True, kw_only=True):
+    """The clusters for this site's own events. Where their number is measured, the last revision has counted so many
+    publications of this site, and its share of the changes of predicates; earlier revisions count for less and less.
+    An event was for that share of the other sites. Without a revision yet, these are null."""
+
+    clusters: _Count
+    publications: Annotated[float, Meta(ge=0)] | None = None
+    changes: Annotated[float, Meta(ge=0)] | None = None
+    matching_ratio: Annotated[float, Meta(ge=0, le=1)] | None = None
+
+
 class OwnSite(Struct, frozen=True, kw_only=True):
-    """This site. `address` is where it listens for others; it is empty for a site that only dials. It has a `cluster`
-    and a `load` with the routing `clusters` only, once it has found them."""
+    """This site. `address` is where it listens for others; it is empty for one that only dials. It has a `cluster`, a
+    `clustering` and a `load` with the routing `clusters` only, once it has found them."""
 
     name: SiteName
     key: SiteKey
     address: str
     routing: str
     cluster: _Count | None = None
+    clustering: ClusteringStatus | None = None
     load: LoadStatus | None = None
     advertisement: AdvertisementStatus
 
@@ -62,7 +74,11 @@ class OtherSite(Struct, frozen=True, kw_only=True):
     member: Annotated[str, Meta(description="By gossip: alive, suspect, dead, left or unknown")]
     addresses: Annotated[list[str], Meta(description="Where it can be dialled, by its own word")]
     events_per_second: Annotated[float, Meta(ge=0, description="That its log gets")] | None
-    cluster: Annotated[int, Meta(ge=0, description="That it is in, with the routing clusters")] | None = None
+    cluster: Annotated[int, Meta(ge=0, description="That it is in, for the events of this site")] | None = (
+        None
+    )
+    clusters: Annotated[int, Meta(ge=0, description="How many there are for its own events")] | None = None
+    shares_cluster: Annotated[bool, Meta(description="For the events of any site")] = False
 
     advertisement: AdvertisementStatus | None
     in_effect_from: Annotated[_Position, Meta(description="Of this log; null while not in effect")] | None

@@ -4,7 +4,7 @@ site_keys      the key by which sites know one another
 routing_node   what every way to route offers
 links/         the TCP connections between sites
 core/          B-DRP: each site knows the others' encoded predicates. Decisions, without input or output
-clusters/      clusters and rings: each site knows the predicates of its own cluster. Decisions likewise
+clusters/      clusters and rings: each site knows the predicates of its own clusters. Decisions likewise
 gossip/        who is a member, alive, and where, by gossip
 """
 
@@ -29,9 +29,10 @@ if TYPE_CHECKING:
         decode_frame as decode_frame,
         encode_frame as encode_frame,
     )
-    from culver.overlay.clusters.cluster_node import (
-        ClusterNode as ClusterNode,
+    from culver.overlay.clusters.cluster_node import ClusterNode as ClusterNode
+    from culver.overlay.clusters.origin_clustering import (
         ClusterSettings as ClusterSettings,
+        MeasuringSettings as MeasuringSettings,
     )
     from culver.overlay.core.node_instructions import (
         AnnounceGap as AnnounceGap,

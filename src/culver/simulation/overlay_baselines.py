@@ -22,7 +22,7 @@ import pyarrow as pa
 from culver.matching import ColumnarFilter, EncodedFilter, EncodedPredicate, PredicateSummary, predicate_of
 from culver.model import ENCODED
 from culver.model.language import Clause, Computed, Predicate, Presence
-from culver.overlay.clusters.cluster_node import ClusterSettings
+from culver.overlay.clusters.origin_clustering import ClusterSettings
 from culver.overlay.core.link_states import LinkStates
 from culver.overlay.core.node_instructions import Instruction, SendMessage
 from culver.overlay.core.overlay_messages import OverlayMessage, Packet

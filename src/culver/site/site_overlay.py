@@ -59,7 +59,6 @@ def link_settings(settings: OverlaySettings) -> "LinkSettings":
     # A site that is in no overlay need not load it.
     from culver.overlay import LinkSettings
 
-    has_number = settings.routing == "clusters" and settings.clusters
     return LinkSettings(
         listen=settings.listen,
         peers=_split(settings.peers),
@@ -67,8 +66,7 @@ def link_settings(settings: OverlaySettings) -> "LinkSettings":
         tls_ca=settings.tls_ca,
         tls_cert=settings.tls_cert,
         tls_key=settings.tls_key,
-        # All that must be the same at all sites.
-        routing=f"clusters {settings.clusters}" if has_number else settings.routing,
+        routing=settings.routing,
     )
 
 

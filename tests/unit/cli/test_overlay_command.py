@@ -11,6 +11,7 @@ from culver.cli.overlay_text import links_page, predicates_page, routes_page, si
 from culver.config import GatewaySettings, OverlaySettings, Settings
 from culver.messages import (
     CarriageStatus,
+    ClusteringStatus,
     ClusterStatus,
     DialledPeer,
     LoadStatus,
@@ -131,8 +132,17 @@ def test_clusters_and_their_carriers_are_told_with_the_sites_and_the_routes() ->
     lyon, oslo = seen.sites
     seen = replace(
         seen,
-        site=replace(seen.site, routing="clusters", cluster=0, load=LoadStatus(use=0.124, capacity=5200.0)),
-        sites=[replace(lyon, cluster=0), replace(oslo, cluster=1, advertisement=None)],
+        site=replace(
+            seen.site,
+            routing="clusters",
+            cluster=0,
+            clustering=ClusteringStatus(clusters=4, publications=1500.0, changes=12.5, matching_ratio=0.412),
+            load=LoadStatus(use=0.124, capacity=5200.0),
+        ),
+        sites=[
+            replace(lyon, cluster=0, clusters=16, shares_cluster=True),
+            replace(oslo, cluster=1, clusters=4, advertisement=None),
+        ],
         clusters=[
             ClusterStatus(
                 cluster=1,
@@ -156,12 +166,15 @@ def test_clusters_and_their_carriers_are_told_with_the_sites_and_the_routes() ->
     assert CLUSTERS in sites_page(seen)
     assert sites_page(seen).startswith(
         "Site paris (paris~0123456789abcdef) listens for other sites on 127.0.0.1:7401; routing clusters, "
-        "in cluster 0, 12.4 % of 5,200 messages/s used."
+        "in cluster 0 of 4 (measured: 12.5 changes for 1,500 events, 41.2 % match), 12.4 % of 5,200 messages/s used."
     )
+    assert [line.split()[-1] for line in sites_page(seen).splitlines()[-3:]] == ["CLUSTERS", "16", "4"]
     assert routes_page(seen).removeprefix(ROUTES) == CARRIERS
-    assert predicates_page(seen).splitlines()[1].endswith("told to cluster 0")
+    assert predicates_page(seen).splitlines()[1].endswith("told in its clusters")
     assert (
-        predicates_page(seen).splitlines()[3].endswith("known to cluster 1 alone; in effect from position 4")
+        predicates_page(seen)
+        .splitlines()[3]
+        .endswith("known in its own clusters alone; in effect from position 4")
     )
     asked = replace(seen.clusters[0], is_confirmed=False), replace(seen.clusters[0], carrier=None)
     assert "oslo (asked)" in routes_page(replace(seen, clusters=[asked[0]]))

@@ -10,7 +10,7 @@ and on our own setting of when a broker takes its load back.
 """
 
 import random as chance
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
@@ -22,7 +22,13 @@ from culver.bench.line_plot import LinePlot
 from culver.bench.overlay import cluster_paper as paper
 from culver.bench.overlay.overlay_findings import SIMULATED, OverlayFinding, OverlayResult
 from culver.bench.overlay.overlay_plan import SEED, OverlayPlan
-from culver.overlay.clusters.layout.cluster_count import MeasuredTraffic, best_count, expected_traffic
+from culver.overlay.clusters.layout.cluster_count import (
+    MeasuredTraffic,
+    best_count,
+    expected_traffic,
+    revise,
+    usual_count,
+)
 from culver.overlay.clusters.load.broker_load import LoadSettings
 from culver.simulation import BrokerLoads, BrokerTree, ClusterWorld, RendezvousRing, zipf_weights
 
@@ -65,6 +71,7 @@ def measure(plan: OverlayPlan, tell: Tell) -> Iterator[OverlayResult]:
         yield variations(plan, tell)
     if set(plan.figures) >= {"2", "3"}:
         yield cluster_counts(plan, tell)
+        yield origin_clusterings(plan, tell)
 
 
 # --- figure 2 -------------------------------------------------------------------------------------------
@@ -391,3 +398,60 @@ def _traffic(clusters: int, publications: int, subscriptions: int, ratio: float)
     for _ in range(subscriptions):
         world.subscribe(world.random.randrange(paper.BROKERS))
     return int(world.loads.sent.sum())
+
+
+# --- a clustering for each origin -----------------------------------------------------------------------
+
+_BUSY, _BUSY_PUBLICATIONS = 10, 91
+
+
+def origin_clusterings(plan: OverlayPlan, tell: Tell) -> OverlayResult:
+    """Section 3.2 as sites have it: each broker has a number of clusters for its own publications. Ten brokers
+    publish nine tenths of all."""
+    result = OverlayResult()
+    for busy, other, subscriptions in plan.origin_traffics:
+        setting = (
+            f"{busy:.0%} match of ten busy brokers, {other:.0%} of the others, {subscriptions} subscriptions"
+        )
+        tell(f"a clustering for each origin: {setting}, simulated")
+        origins = [(_BUSY_PUBLICATIONS, busy)] * _BUSY + [(1, other)] * (paper.BROKERS - _BUSY)
+        everything = sum(publications for publications, _ in origins)
+        usual = usual_count(paper.BROKERS)
+        measured = [
+            revise(usual, MeasuredTraffic(each, subscriptions * each / everything, ratio, paper.BROKERS))
+            for each, ratio in origins
+        ]
+        before = _traffic_of_origins(origins, [usual] * paper.BROKERS, subscriptions)
+        after = _traffic_of_origins(origins, measured, subscriptions)
+        result.findings.append(
+            OverlayFinding(
+                experiment="clusters",
+                brokers=paper.BROKERS,
+                setting=setting,
+                how=SIMULATED,
+                what="messages with a measured number for each origin",
+                unit="times those of the square root for all",
+                ours=after / before,
+                note=f"{measured[0]} clusters for the busy ones and {measured[-1]} for the others: "
+                f"{after:,} messages; with {usual} for all, {before:,}",
+            )
+        )
+    return result
+
+
+def _traffic_of_origins(
+    origins: Sequence[tuple[int, float]], counts: Sequence[int], subscriptions: int
+) -> int:
+    """The messages of brokers with so many publications, which match so many brokers, in so many clusters each. A
+    subscription goes to all that share a cluster with its broker."""
+    worlds = {count: ClusterWorld(paper.BROKERS, count, SEED) for count in sorted({*counts})}
+    random, everybody = chance.Random(SEED), range(paper.BROKERS)
+    for origin, ((publications, ratio), count) in enumerate(zip(origins, counts, strict=True)):
+        for _ in range(publications):
+            wanted = frozenset(random.sample(everybody, round(ratio * paper.BROKERS)))
+            worlds[count].publish(origin, wanted)
+    told = 0
+    for _ in range(subscriptions):
+        key = worlds[counts[0]].keys[random.randrange(paper.BROKERS)]
+        told += len({mate for world in worlds.values() for mate in world.layout.mates(key)})
+    return told + sum(int(world.loads.sent.sum()) for world in worlds.values())

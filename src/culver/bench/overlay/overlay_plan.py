@@ -97,6 +97,11 @@ class OverlayPlan:
     cluster_traffics: Sequence[tuple[int, int, float]] = (
         (200, 50, 0.1), (200, 200, 0.1), (200, 1_000, 0.1), (200, 200, 0.5), (200, 200, 0.7), (200, 1_000, 0.7),
     )  # fmt: skip
+    # The matching ratios of busy brokers and of the others, and how many subscriptions there are.
+    origin_traffics: Sequence[tuple[float, float, int]] = (
+        (0.05, 0.9, 10), (0.05, 0.9, 100), (0.05, 0.9, 1_000), (0.05, 0.9, 10_000),
+        (0.9, 0.05, 10), (0.9, 0.05, 100), (0.9, 0.05, 1_000), (0.9, 0.05, 10_000),
+    )  # fmt: skip
 
 
 def quick_plan(figures: Sequence[str], compares_routing: bool, data_dir: Path | None = None) -> OverlayPlan:
@@ -144,4 +149,5 @@ def quick_plan(figures: Sequence[str], compares_routing: bool, data_dir: Path | 
         cluster_reliefs=(),
         cluster_counts=(1, 10, 100),
         cluster_traffics=((20, 20, 0.5),),
+        origin_traffics=((0.05, 0.9, 10),),
     )

@@ -1,4 +1,4 @@
-"""Exact predicates: what a site tells the sites of its cluster about its subscriptions, clause by clause.
+"""Exact predicates: what a site tells the sites of its clusters about its subscriptions, clause by clause.
 
 clause_covering   which clauses to keep: those that another one covers go
 exact_predicate   what is advertised, and its text

@@ -1,4 +1,4 @@
-"""The exact predicate that a site advertises to its cluster: the clauses of its subscriptions, and their text.
+"""The exact predicate that a site advertises to its clusters: the clauses of its subscriptions, and their text.
 
 exact 1 [[["range","a","number",5,false,null,false]],[["presence","b",true]]]
         |  clauses, each a list of constraints (see `constraint_codec`)

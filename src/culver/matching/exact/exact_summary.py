@@ -1,4 +1,4 @@
-"""Keeps the sum of a site's predicates, clause by clause, for the sites of its cluster."""
+"""Keeps the sum of a site's predicates, clause by clause, for the sites of its clusters."""
 
 from collections import Counter
 from collections.abc import Sequence

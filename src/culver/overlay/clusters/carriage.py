@@ -18,6 +18,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import msgspec
+
 from culver.matching import SitePredicate
 from culver.overlay.clusters.cluster_messages import ANY_VERSION, CarriageReport, CarrierTerms, StreamNews
 from culver.overlay.clusters.window_parts import MemberShare
@@ -32,6 +34,8 @@ _NEVER = float("-inf")
 
 LEAST_LEFT_OUT = 1_000
 """So much of a stream is left out if all who can be reached have it. Less comes again, to see what is for others."""
+
+_COUNTED_EVENTS = 10_000
 
 
 class ClusterMatcher(Protocol):
@@ -109,6 +113,9 @@ class Carriage:
         self._missed_at = _NEVER
         self._is_behind = False
         self._reported: CarriageReport | None = None
+        # How many of the last events there are, and how many members take one of them on average.
+        self._counted = 0
+        self._taken = 0.0
         self.take_terms(terms)
 
     # --- terms ----------------------------------------------------------------------------------------
@@ -168,6 +175,7 @@ class Carriage:
         for (offset, _), sites in zip(events, matched, strict=True):
             for site in sites:
                 wanted.setdefault(site, []).append(offset)
+        self._count(events, wanted)
         shares = {}
         for site, member in self._members.items():
             if versions.get(site, -1) >= member.version:
@@ -176,6 +184,19 @@ class Carriage:
                     shares[site] = share
         self.processed = max(self.processed, end)
         return shares
+
+    def _count(self, events: Sequence[tuple[int, bytes]], wanted: Mapping[str, Sequence[int]]) -> None:
+        """Take note of how many members the new events of a window are for."""
+        new = sum(offset >= self.processed for offset, _ in events)
+        if new:
+            taken = sum(
+                offset >= self.processed
+                for site, member in self._members.items()
+                if not member.until  # it is counted where it goes
+                for offset in wanted.get(site, ())
+            )
+            self._counted = min(self._counted + new, max(new, _COUNTED_EVENTS))
+            self._taken += (taken - new * self._taken) / self._counted
 
     def _advance(
         self, member: _Carried, previous: int, end: int, offsets: Sequence[int], version: int, now: float
@@ -316,10 +337,9 @@ class Carriage:
         report = CarriageReport(self.number, self.cluster, self.position, self.carried, again, finished)
         if report == self._reported and again is None:
             return None
-        self._reported = CarriageReport(
-            self.number, self.cluster, report.position, report.carried, None, finished
-        )
-        return report
+        self._reported = msgspec.structs.replace(report, again=None)
+        taken = round(1000 * self._taken) if self._counted else None
+        return msgspec.structs.replace(report, taken=taken)
 
     def _again(self, now: float) -> int | None:
         """The position from which the stream must come again: at once where that is news, and every second."""

@@ -39,27 +39,42 @@ class ClaimLedger:
     def __init__(self) -> None:
         self.claims: dict[str, MemberClaim] = {}
         self._wanted: dict[str, Claim] = {}
+        # The number of each member's newest claim, and of the one that is in effect.
+        self._newest: dict[str, int] = {}
+        self._answered: dict[str, int] = {}
         self._owed: dict[str, tuple[int, str]] = {}
         self._dropped: set[str] = set()
         self._finished: set[tuple[str, int]] = set()
         self._storing: _Storing | None = None
         self._is_failed = False
         self._stores = 0
+        self.changes = 0
+        """Counts the versions that were claimed: a move of a member is none."""
 
     def restore(self, claims: Iterable[MemberClaim]) -> None:
-        self.claims = {claim.member: claim for claim in claims}
+        # A move at the very beginning of a log has nothing to wait for, and would never be over.
+        self.claims = {
+            claim.member: claim if claim.since else replace(claim, leaving=None) for claim in claims
+        }
 
     # --- changes --------------------------------------------------------------------------------------
 
     def want(self, member: str, claim: Claim, owed: tuple[int, str] | None) -> bool:
         """Take a claim. Returns whether it is in effect already, or an answer can say why not: then nothing changes.
         `owed` says from where on the member may miss something, and why, if this is its first claim."""
-        claims = self.claims if self._storing is None else self._storing.claims
-        stored = claims.get(member)
+        is_storing = self._storing is not None and member in self._storing.change.answered
+        if claim.number < self._newest.get(member, 0):
+            # It was overtaken, or an earlier run had higher numbers.
+            return self.holds(member) and not is_storing
+        self._newest[member] = claim.number
+        stored = self._claims_to_be().get(member) if self.holds(member) else None
         if stored is not None and (
             claim.version < stored.version or (claim.version == stored.version and not _moves(stored, claim))
         ):
-            return self._storing is None or member not in self._storing.change.answered
+            self._wanted.pop(member, None)
+            if not is_storing:
+                self._answered[member] = claim.number
+            return not is_storing
         before = self._wanted.get(member)
         if before is None or before.version <= claim.version:
             self._wanted[member] = claim
@@ -67,9 +82,17 @@ class ClaimLedger:
                 self._owed[member] = owed
         return False
 
+    def holds(self, member: str) -> bool:
+        """Whether there is a claim of a member, stored or being stored, that is not dropped."""
+        return member in self._claims_to_be() and member not in self._dropped
+
+    def _claims_to_be(self) -> dict[str, MemberClaim]:
+        return self.claims if self._storing is None else self._storing.claims
+
     def drop(self, member: str) -> None:
         """A member is replaced or forgotten."""
-        self._wanted.pop(member, None)
+        for each in (self._wanted, self._newest, self._answered):
+            each.pop(member, None)
         if member in self.claims or self._is_storing(member):
             self._dropped.add(member)
 
@@ -101,9 +124,13 @@ class ClaimLedger:
             self._is_failed = False
             return self._storing.instruction, self._storing.change.clusters
         claims, answered, clusters = dict(self.claims), [], set[int]()
+        for member in self._dropped:
+            gone = claims.pop(member, None)
+            clusters |= _clusters(gone) if gone is not None and gone.active else set()
+        self._dropped.clear()
         for member, cluster in self._finished:
-            leaver = claims[member]
-            if leaver.leaving == cluster:
+            leaver = claims.get(member)
+            if leaver is not None and leaver.leaving == cluster:
                 claims[member] = replace(leaver, since=0, leaving=None)
                 clusters |= {leaver.cluster, cluster}
         self._finished.clear()
@@ -111,15 +138,12 @@ class ClaimLedger:
             if wanted.active and wanted.cluster not in mailboxes:
                 continue
             del self._wanted[member]
+            self._answered[member] = wanted.number
             before = claims.get(member)
             claims[member] = after = self._changed(member, before, wanted, position)
             answered.append(member)
             for claim in (before, after):
                 clusters |= _clusters(claim) if claim is not None and claim.active else set()
-        for member in self._dropped:
-            gone = claims.pop(member, None)
-            clusters |= _clusters(gone) if gone is not None and gone.active else set()
-        self._dropped.clear()
         if claims == self.claims:
             return None
         self._stores += 1
@@ -143,6 +167,7 @@ class ClaimLedger:
 
     def _changed(self, member: str, before: MemberClaim | None, wanted: Claim, position: int) -> MemberClaim:
         missing_from, reason = self._owed.pop(member, (None, ""))
+        self.changes += before is None or wanted.version > before.version
         version, cluster, active = wanted.version, wanted.cluster, wanted.active
         if before is None:
             return MemberClaim(
@@ -164,6 +189,8 @@ class ClaimLedger:
         if not (before.active and active):
             return replace(changed, cluster=cluster, since=0, leaving=None)  # nothing is owed to it
         if before.leaving is None and cluster != before.cluster:
+            if position <= before.begun:  # there is nothing yet that the old cluster must bring
+                return replace(changed, cluster=cluster)
             return replace(changed, cluster=cluster, since=position, leaving=before.cluster)
         return changed
 
@@ -182,6 +209,7 @@ class ClaimLedger:
             claim.cluster,
             claim.missing_from,
             claim.reason,
+            self._answered.get(member, 0),
         )
 
     def members(self, cluster: int) -> tuple[TermsMember, ...]:

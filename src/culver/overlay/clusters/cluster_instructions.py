@@ -71,11 +71,12 @@ class StoreAdvertisement:
 
 @dataclass(frozen=True, slots=True)
 class StoreClaims:
-    """Store all claims, in place of those of before. Answer with `ClusterNode.claims_stored`, or with
-    `claims_failed`."""
+    """Store all claims, in place of those of before, with the number of clusters that the node is to have after a
+    restart. Answer with `ClusterNode.claims_stored`, or with `claims_failed`."""
 
     number: int
     claims: tuple[MemberClaim, ...]
+    clusters: int = 0
 
 
 ClusterInstruction = Instruction | SendNote | StoreAdvertisement | StoreClaims

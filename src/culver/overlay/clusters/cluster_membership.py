@@ -1,20 +1,24 @@
-"""Which cluster this site is in, and the predicates of the others there.
+"""Which cluster this site is in, for the events of each origin, and the predicates of the others there.
 
     known sites        all that were ever heard of, dead or alive, and not forgotten
-    layout             worked out from them, once they have not changed for a second
-    mates              the other sites of this cluster: they know this site's predicate, and it knows theirs
+    layouts            worked out from them, once they have not changed for a second: one for each number of clusters
+                       that some origin has (`origin_clustering`)
+    mates              the sites that share a cluster with this one in any layout: they know this site's predicate,
+                       and it knows theirs
 
-Sites may disagree about the layout for a while. That costs time, and nothing else: claims decide who gets what.
+Sites may disagree about a layout for a while. That costs time, and nothing else: claims decide who gets what.
 """
 
-import math
 from collections.abc import Collection, Iterable
+
+import msgspec
 
 from culver.errors import InvalidFilter
 from culver.matching import NOTHING, SitePredicate, read_predicate
 from culver.overlay.clusters.carriage import ClusterMatcher
 from culver.overlay.clusters.cluster_instructions import ClusterOutbox, StoreAdvertisement
 from culver.overlay.clusters.cluster_messages import AdvertisementStored, Claim, MemberAdvertisement
+from culver.overlay.clusters.layout.cluster_count import usual_count
 from culver.overlay.clusters.layout.cluster_layout import ClusterLayout
 from culver.overlay.clusters.load.stream_balance import StreamBalance
 from culver.overlay.clusters.member_streams import MemberClaims
@@ -29,59 +33,81 @@ _NEVER = float("-inf")
 
 
 class ClusterMembership:
-    """`clusters` is how many clusters there are; 0 stands for about the square root of the number of sites."""
+    """Reads from the link states how many clusters each origin has."""
 
     def __init__(
         self,
         states: LinkStates,
-        clusters: int,
         claims: MemberClaims,
         out: ClusterOutbox,
         balance: StreamBalance,
     ) -> None:
         self._states = states
-        self._clusters = clusters
         self._claims = claims
         self._out = out
         self._balance = balance
         self._known: frozenset[str] = frozenset()
         self._known_since = _NEVER
-        self.layout: ClusterLayout | None = None
+        self._brokers: frozenset[str] = frozenset()
+        self._counts: dict[str, int] = {}
+        self._layouts: dict[int, ClusterLayout] = {}
+        self.mates: tuple[str, ...] = ()
+        """The other sites that share a cluster with this one, for the events of any origin."""
         # What each mate has stored of this site's advertisement, and when it was last told.
         self._stored: dict[str, int] = {}
         self._told: dict[str, tuple[int, float]] = {}
         self._changed_at = _NEVER
         self._claimed: dict[str, tuple[Claim, float]] = {}
+        # Above those of earlier runs, as versions are.
+        self._claim_numbers = claims.version
 
     def look(self, known: frozenset[str], now: float) -> bool:
-        """Work out a new layout if other sites are known, and have been for a while. Returns whether it is new."""
+        """Work out the layouts anew if other sites are known, and have been for a while, or an origin has another
+        number of clusters. Returns whether anything is new."""
         if known != self._known:
             self._known, self._known_since = known, now
-        is_new = self.layout is None or frozenset(self.layout.brokers) != known
-        if not is_new or now - self._known_since < _SETTLE_SECONDS:
+        if now - self._known_since < _SETTLE_SECONDS:
             return False
-        self.layout = ClusterLayout(known, self._clusters or round(math.sqrt(len(known))))
-        self._changed_at = now
+        counts = {site: self._count(site, known) for site in known if site in self._states.states}
+        if known == self._brokers and counts == self._counts:
+            return False
+        kept = self._layouts if known == self._brokers else {}
+        self._layouts = {
+            count: kept.get(count) or ClusterLayout(known, count) for count in sorted({*counts.values()})
+        }
+        self._brokers, self._counts, self._changed_at = known, counts, now
+        own = self._states.own
+        mates = {site for each in self._layouts.values() for site in each.mates(own)}
+        self.mates = tuple(sorted(mates))
         return True
 
-    @property
-    def cluster(self) -> int | None:
-        """This site's own cluster; None while that is not known."""
-        return None if self.layout is None else self.layout.cluster_of(self._states.own)
+    def layout_of(self, origin: str) -> ClusterLayout | None:
+        """The clusters for the events of an origin; None while they are not known."""
+        if origin not in self._states.states:
+            return None
+        return self._layouts.get(self._counts.get(origin) or self._count(origin, self._brokers))
 
-    @property
-    def mates(self) -> list[str]:
-        """The other sites of the cluster."""
-        if self.layout is None or self.cluster is None:
-            return []
-        return [site for site in self.layout.members(self.cluster) if site != self._states.own]
+    def _count(self, origin: str, known: Collection[str]) -> int:
+        told = self._states.states[origin].clusters
+        return min(told, len(known)) if told else usual_count(len(known))
+
+    def cluster_at(self, origin: str) -> int | None:
+        """This site's own cluster, for the events of an origin; None while that is not known."""
+        layout = self.layout_of(origin)
+        return None if layout is None else layout.cluster_of(self._states.own)
+
+    def may_carry(self, origin: str, cluster: int, site: str) -> bool:
+        """Whether a site is in a cluster of an origin."""
+        layout = self.layout_of(origin)
+        return layout is not None and site in layout and layout.cluster_of(site) == cluster
 
     def candidates(self, cluster: int, members: Collection[str]) -> list[str]:
         """The sites that may carry a cluster for this one: those of the layout, its own ring first, and then whoever
         has claimed to be a member."""
         found: list[str] = []
-        if self.layout is not None and cluster < self.layout.clusters:
-            found += self.layout.contacts(self._states.own, cluster)
+        layout = self.layout_of(self._states.own)
+        if layout is not None and cluster < layout.clusters:
+            found += layout.contacts(self._states.own, cluster)
         return list(dict.fromkeys([*found, *sorted(members)]))
 
     # --- this site's own predicate --------------------------------------------------------------------
@@ -115,17 +141,30 @@ class ClusterMembership:
     def claim(self, origins: Iterable[str], now: float) -> None:
         """Claim at every origin that has not answered, again every second. Waits until the mates know the predicate,
         as far as they answer."""
-        cluster = self.cluster
-        if cluster is None or not self._claims.is_advertised or not self._is_shared(now):
+        if not self._layouts or not self._claims.is_advertised or not self._is_shared(now):
             return
-        claim = Claim(self._claims.version, cluster, self._claims.predicate != NOTHING)
+        active = self._claims.predicate != NOTHING
         for origin in origins:
-            if self._claims.is_answered(origin, cluster):
+            cluster = self.cluster_at(origin)
+            if cluster is None:
                 continue
             said, said_at = self._claimed.get(origin, (None, _NEVER))
-            if said != claim or now - said_at >= _REPEAT_SECONDS:
-                self._claimed[origin] = claim, now
-                self._out.say(origin, claim)
+            claim = Claim(self._claims.version, cluster, active, said.number if said is not None else 0)
+            if claim != said:
+                self._claim_numbers += 1
+                claim = msgspec.structs.replace(claim, number=self._claim_numbers)
+            elif self._claims.is_answered(origin, claim) or now - said_at < _REPEAT_SECONDS:
+                continue
+            self._claimed[origin] = claim, now
+            self._out.say(origin, claim)
+
+    def answered(self, origin: str, number: int) -> None:
+        """An origin has answered a claim. One that this run has not made comes from an earlier run, whose clock was
+        ahead: go on above it."""
+        self._claim_numbers = max(number, self._claim_numbers)
+        said, _ = self._claimed.get(origin, (None, _NEVER))
+        if said is not None and said.number < number:
+            del self._claimed[origin]
 
     def _is_shared(self, now: float) -> bool:
         if now - self._changed_at >= _PATIENCE_SECONDS:

@@ -52,17 +52,20 @@ class AdvertisementWanted(msgspec.Struct, frozen=True, array_like=True, tag=23):
 
 class Claim(msgspec.Struct, frozen=True, array_like=True, tag=24):
     """The sender wants the receiver's events through a cluster, as its advertisement of that version asks for; no
-    event at all if it is not `active`."""
+    event at all if it is not `active`. A higher `number` replaces a lower one: a member may go to and fro between
+    clusters with one version, and claims may overtake one another."""
 
     version: Count
     cluster: Count
     active: bool
+    number: Count = 0
 
 
 class ClaimAnswer(msgspec.Struct, frozen=True, array_like=True, tag=25):
     """The claim with that version is on disk, and in effect from `position` on; `before`, it was another version.
-    The member is in `cluster`. Its first claim was made at `begun`. The sender may have dropped events from
-    `missing_from` on that were for the member, or for its predecessor, for that `reason`."""
+    The member is in `cluster`, where its claim of that `number` has left it. Its first claim was made at `begun`. The
+    sender may have dropped events from `missing_from` on that were for the member, or for its predecessor, for that
+    `reason`."""
 
     version: Count
     before: Count
@@ -71,6 +74,7 @@ class ClaimAnswer(msgspec.Struct, frozen=True, array_like=True, tag=25):
     cluster: Count
     missing_from: Count | None
     reason: str
+    number: Count = 0
 
 
 class TermsMember(msgspec.Struct, frozen=True, array_like=True):
@@ -111,7 +115,8 @@ class CarrierRefusal(msgspec.Struct, frozen=True, array_like=True, tag=27):
 class CarriageReport(msgspec.Struct, frozen=True, array_like=True, tag=28):
     """All members under the terms of that number have what is for them below `position`. Those that can be reached
     now have it below `carried`. The carrier wants the stream `again` from a position, where that is not None. The
-    `finished` members have everything up to their `until`."""
+    `finished` members have everything up to their `until`. Of the last thousands of events, a thousand were for so
+    many members (`taken`), each member counted once for each event; None before the first one."""
 
     number: Count
     cluster: Count
@@ -119,6 +124,7 @@ class CarriageReport(msgspec.Struct, frozen=True, array_like=True, tag=28):
     carried: Count
     again: Count | None
     finished: tuple[str, ...]
+    taken: Count | None = None
 
 
 class CarriageGap(msgspec.Struct, frozen=True, array_like=True, tag=29):

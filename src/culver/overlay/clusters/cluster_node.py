@@ -6,7 +6,7 @@
                   |  +--------> lyon, a site of cluster 1      cluster phase: match, and send to who wants it
                   +-----------> oslo, a site of cluster 2 -----> bonn, rome
 
-The predicate of a site is known to the sites of its cluster only, and an event is matched once in each cluster. The
+The predicate of a site is known to the sites of its clusters only, and an event is matched once in each cluster. The
 log of the origin is the only store. It has a mailbox and a cursor for each cluster, which moves when every member has
 what is for it. The carrier keeps nothing, so it may die at any moment: another one takes its place.
 
@@ -16,12 +16,12 @@ what is for it. The carrier keeps nothing, so it may die at any moment: another 
     mailboxes  offered, for every cluster                     -->  MoveCursor, Rewind
     log        appended                                       -->  Append, AnnounceGap
 
-Each part of a site's work is a module: `cluster_membership` (which cluster, and whose predicates), `member_streams`
-(what it gets), `cluster_origin` (what it sends), `carriage` (what it carries for others).
+Each part of a site's work is a module: `cluster_membership` (which clusters, and whose predicates), `member_streams`
+(what it gets), `cluster_origin` (what it sends), `origin_clustering` (in how many clusters), `carriage` (what it
+carries for others).
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from random import Random
 
 import msgspec
@@ -50,11 +50,11 @@ from culver.overlay.clusters.cluster_messages import (
     StreamNews,
 )
 from culver.overlay.clusters.cluster_origin import ClusterOrigin
-from culver.overlay.clusters.load.broker_load import LoadSettings
 from culver.overlay.clusters.load.load_messages import LoadKind
 from culver.overlay.clusters.load.stream_balance import StreamBalance
 from culver.overlay.clusters.load_exchange import LoadExchange
 from culver.overlay.clusters.member_streams import MemberClaims, MemberStreams
+from culver.overlay.clusters.origin_clustering import ClusterSettings, OriginClustering
 from culver.overlay.core.incoming_streams import IncomingStreams
 from culver.overlay.core.link_flood import LinkFlood
 from culver.overlay.core.link_states import LinkStates
@@ -67,15 +67,6 @@ from culver.overlay.core.replaced_sites import FORGOTTEN, GoneSites
 from culver.overlay.site_keys import name_of
 
 _CHECK_SECONDS = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterSettings:
-    """`clusters` is how many clusters there are; 0 stands for about the square root of the number of sites."""
-
-    clusters: int = 0
-    most_sites: int = 1024
-    load: LoadSettings = field(default_factory=LoadSettings)
 
 
 class ClusterNode:
@@ -101,16 +92,18 @@ class ClusterNode:
         self.balance = StreamBalance(own, Random(f"{own}/{boot}"), 0.0, settings.load)
         self._loads = LoadExchange(self.balance, self.states, lambda: self._now)
         self._out = ClusterOutbox(self.states, self._neighbours, self._loads.attached)
-        self._flood = LinkFlood(self.states, self._neighbours, self._out, boot, settings.most_sites)
+        most = settings.most_sites
+        self.clustering = OriginClustering(own, settings, position)
+        self._flood = LinkFlood(
+            self.states, self._neighbours, self._out, boot, most, lambda: self.clustering.told
+        )
         self._forwarding = PacketForwarding(self.states, self._neighbours, broadcast_threshold=1.0)
         self.shelf = PredicateShelf(own, matcher, self._out)
-        self.membership = ClusterMembership(
-            self.states, settings.clusters, self.book, self._out, self.balance
-        )
+        self.membership = ClusterMembership(self.states, self.book, self._out, self.balance)
+        self.balance.may_carry = self.membership.may_carry
         self._members = MemberStreams(positions, self.book, self._out)
-        most = settings.most_sites
         self.origin = ClusterOrigin(
-            self.states, self._out, boot, most, self.membership.candidates, self.balance
+            self.states, self._out, boot, most, self.membership.candidates, self.balance, self.clustering
         )
         self.table = CarriageTable(
             self.states, matcher, self.shelf, self._out, boot, most, self._send_on, self.balance
@@ -145,9 +138,10 @@ class ClusterNode:
         """Take note, before anything else, of a mailbox from an earlier run. `site` is the key of its cluster."""
         self.origin.restore(site, acknowledged, begun)
 
-    def restore_claims(self, claims: Iterable[MemberClaim]) -> None:
-        """Take note, before anything else, of the claims of the last StoreClaims."""
+    def restore_claims(self, claims: Iterable[MemberClaim], clusters: int = 0) -> None:
+        """Take note, before anything else, of the last StoreClaims."""
         self.origin.ledger.restore(claims)
+        self.clustering.restore(clusters)
 
     def restore_advertisement(self, site: str, version: int, predicate: SitePredicate) -> None:
         """Take note, before anything else, of what a StoreAdvertisement has stored."""
@@ -254,6 +248,7 @@ class ClusterNode:
 
     def _on_answer(self, origin: str, answer: ClaimAnswer) -> None:
         self._heard_position(origin, answer.position)
+        self.membership.answered(origin, answer.number)
         if answer.version > self.book.version:
             self.book.go_beyond(answer.version)
             self._advertised()
@@ -302,7 +297,7 @@ class ClusterNode:
 
     def offered(self, site: str, generation: int, items: Iterable[Offered]) -> None:
         """Take what a cluster's mailbox has next. `flush` sends it: offers of one moment share packets."""
-        self.outgoing.offer(site, generation, items)
+        self.origin.offered(site, generation, items)
 
     def flush(self, now: float) -> list[ClusterInstruction]:
         """Send what is offered, as far as it may be under way."""
@@ -348,6 +343,8 @@ class ClusterNode:
             self._flood.go_beyond(self.position)
             known = {*self.states.states, *self.origin.ledger.claims}
             known = {site for site in known if not self.is_gone(site)} | {self.own}
+            if self.origin.revise_clusters(len(known), now):
+                self._flood.originate(self.position)
             if self.membership.look(frozenset(known), now):
                 self.origin.streams.look(now)
             self.membership.share(now)
@@ -478,7 +475,7 @@ class ClusterNode:
                 if copy is not None:
                     self._out.say(source, copy)
             case CarrierTerms():
-                self.table.on_terms(source, body, self.membership.cluster, self._now)
+                self.table.on_terms(source, body, self.membership.cluster_at(source), self._now)
             case CarrierRefusal():
                 self.origin.streams.refused(source, body, self._now)
             case CarriageReport():

@@ -8,6 +8,9 @@ CarriageReport         MoveCursor
 nobody wants anything  Unregister
 """
 
+from collections.abc import Iterable
+from dataclasses import replace
+
 import msgspec
 
 from culver.overlay.clusters.cluster_claims import ClaimLedger
@@ -21,9 +24,10 @@ from culver.overlay.clusters.cluster_messages import MOST_CLUSTER, CarriageGap, 
 from culver.overlay.clusters.cluster_streams import CarrierCandidates, ClusterStreams
 from culver.overlay.clusters.load.load_messages import LoadKind
 from culver.overlay.clusters.load.stream_balance import StreamBalance
+from culver.overlay.clusters.origin_clustering import OriginClustering
 from culver.overlay.core.link_states import LinkStates
 from culver.overlay.core.node_instructions import Register, Unregister
-from culver.overlay.core.outgoing_streams import OutgoingStreams, WindowPacket
+from culver.overlay.core.outgoing_streams import Offered, OutgoingStreams, WindowPacket
 from culver.overlay.core.overlay_messages import StreamPart
 
 
@@ -39,12 +43,15 @@ class ClusterOrigin:
         most_sites: int,
         candidates: CarrierCandidates,
         balance: StreamBalance,
+        clustering: OriginClustering,
     ) -> None:
         self._own = states.own
+        self._states = states
         self._out = out
         self._run = run
         self._most_sites = most_sites
         self._balance = balance
+        self.clustering = clustering
         self.outgoing = OutgoingStreams()
         self.ledger = ClaimLedger()
         self.streams = ClusterStreams(states, self.outgoing, self.ledger, out, run, candidates, balance)
@@ -76,9 +83,9 @@ class ClusterOrigin:
         """Take a claim. `owed` says from where on a new member may miss something, and why."""
         if claim.cluster >= MOST_CLUSTER:
             self._out.refuse(member, "a claim to a cluster that no overlay has")
-        elif member not in self.ledger.claims and len(self.ledger.claims) >= self._most_sites:
+        elif not self.ledger.holds(member) and len(self.ledger.claims) >= self._most_sites:
             self._out.refuse(member, "more claims than overlay.most_sites")
-        elif self.ledger.want(member, claim, None if member in self.ledger.claims else owed):
+        elif self.ledger.want(member, claim, None if self.ledger.holds(member) else owed):
             self._out.say(member, self.ledger.answer(member))
         else:
             self._is_due = True
@@ -150,9 +157,20 @@ class ClusterOrigin:
         if store is not None:
             for cluster in sorted(store[1]):
                 self.streams.expect_terms(cluster, position)
-            self._out.append(store[0])
+            self._out.append(replace(store[0], clusters=self.clustering.count))
+
+    def revise_clusters(self, sites: int, now: float) -> bool:
+        """Look whether the events of this site should have another number of clusters. Returns whether they have."""
+        changes, taken = self.ledger.changes, self.streams.taken()
+        return self.clustering.look(self._states.states, sites, changes, taken, now)
 
     # --- events ---------------------------------------------------------------------------------------
+
+    def offered(self, key: str, generation: int, items: Iterable[Offered]) -> None:
+        """Take what a cluster's mailbox has next, and count what is new."""
+        items = list(items)
+        self.clustering.offered(each[0] for each in items if isinstance(each, tuple))
+        self.outgoing.offer(key, generation, items)
 
     def flush(self, now: float) -> list[tuple[WindowPacket, StreamPart | None]]:
         """The packets to send, each with the part of this site itself, if it is a carrier."""

@@ -55,6 +55,8 @@ class ClusterStream:
     # Sites that have said that they have too much to do: they are the last choice until then.
     overloaded: dict[str, float] = field(default_factory=dict)
     insists: bool = False
+    # A thousand events are for so many members.
+    taken: int = 0
     # The terms by which members began to leave.
     leaving: dict[str, int] = field(default_factory=dict)
 
@@ -125,6 +127,10 @@ class ClusterStreams:
 
     def carriers(self) -> list[str]:
         return [stream.carrier for stream in self.streams.values() if stream.carrier is not None]
+
+    def taken(self) -> float:
+        """The members that an event is for, on average, as the carriers report it."""
+        return sum(stream.taken for stream in self.streams.values()) / 1000
 
     # --- carriers -------------------------------------------------------------------------------------
 
@@ -236,6 +242,8 @@ class ClusterStreams:
     def _on_carried(self, cluster: int, stream: ClusterStream, report: CarriageReport, now: float) -> None:
         key = cluster_key(cluster)
         stream.heard_at = now
+        if report.taken is not None:
+            stream.taken = min(report.taken, 1000 * len(self._ledger.members(cluster)))
         stream.carried = max(report.carried, self._outgoing.acknowledged_position(key))
         self._outgoing.land(key, report.carried, now)
         stream.known_number = max(stream.known_number, report.number)

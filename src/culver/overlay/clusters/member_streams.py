@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from culver.matching import NOTHING, SitePredicate
 from culver.overlay.clusters.cluster_instructions import ClusterOutbox
-from culver.overlay.clusters.cluster_messages import ClaimAnswer, MemberGap, MemberPosition, StreamNews
+from culver.overlay.clusters.cluster_messages import Claim, ClaimAnswer, MemberGap, MemberPosition, StreamNews
 from culver.overlay.clusters.window_parts import Events, WindowAssembly
 from culver.overlay.core.incoming_streams import AnswerNeeded, IncomingStreams, StreamPiece
 from culver.overlay.core.node_instructions import AnnounceGap, Append
@@ -36,6 +36,8 @@ class ClaimedOrigin:
     applied: list[tuple[int, int]] = field(default_factory=list)
     least_version: int | None = None
     cluster: int | None = None
+    # The number of the claim that has brought the site into that cluster.
+    number: int = 0
     accepted: int = 0
     # The carriers that wait for word of what the log has.
     carriers: dict[str, None] = field(default_factory=dict)
@@ -77,14 +79,14 @@ class MemberClaims:
         """Whether this run has had a version."""
         return self._first_version <= version <= self.version
 
-    def is_answered(self, origin: str, cluster: int) -> bool:
-        """Whether the version of now is in effect at an origin, through that cluster."""
+    def is_answered(self, origin: str, claim: Claim) -> bool:
+        """Whether a claim with the version of now is in effect at an origin."""
         site = self.sites.get(origin)
         return (
             site is not None
             and bool(site.applied)
-            and site.applied[-1][0] == self.version
-            and site.cluster == cluster
+            and site.applied[-1][0] == claim.version
+            and (site.cluster, site.number) == (claim.cluster, claim.number)
         )
 
     def in_effect_from(self, origin: str, version: int) -> int | None:
@@ -126,7 +128,8 @@ class MemberStreams:
             return
         if site.least_version is None:
             site.least_version = answer.before
-        site.cluster = answer.cluster
+        if answer.number >= site.number:
+            site.cluster, site.number = answer.cluster, answer.number
         if not site.applied or site.applied[-1][0] < answer.version:
             # What was taken before now was matched with an earlier version.
             position = max(answer.position, site.accepted, self.incoming.durable(origin))

@@ -1,5 +1,6 @@
 """Floods link states, so that all sites know the same graph (see `link_states`)."""
 
+from collections.abc import Callable
 from typing import Any
 
 from culver.overlay.core.link_states import LinkStates
@@ -16,7 +17,7 @@ _FORGET_SECONDS = 3600.0
 
 class LinkFlood:
     """Changes the states. `run` is the number of this run, with which its sequence begins too. `given_anew` is that
-    of LinkState."""
+    of LinkState, and `clustering` gives its `clusters` and `published`."""
 
     def __init__(
         self,
@@ -25,12 +26,14 @@ class LinkFlood:
         out: InstructionOutbox[Any, Any],
         run: int,
         most_sites: int,
+        clustering: Callable[[], tuple[int, int]] = lambda: (0, 0),
     ) -> None:
         self._states = states
         self._neighbours = neighbours
         self._out = out
         self._run = run
         self._most_sites = most_sites
+        self._clustering = clustering
         self._sequence = run
         # What others heard from an earlier run, if that is more than this run has said.
         self._earlier_sequence = 0
@@ -41,7 +44,15 @@ class LinkFlood:
         """Flood this site's own links. `position` is the end of its log."""
         self._sequence += 1
         links = tuple(sorted(self._neighbours.costs().items()))
-        state = LinkState(self._states.own, self._sequence, links, position, self._run, self.given_anew)
+        state = LinkState(
+            self._states.own,
+            self._sequence,
+            links,
+            position,
+            self._run,
+            self.given_anew,
+            *self._clustering(),
+        )
         self._states.take(state, 0.0)
         self._out.flood(state)
 

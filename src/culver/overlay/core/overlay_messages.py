@@ -42,7 +42,8 @@ class LinkState(msgspec.Struct, frozen=True, array_like=True, tag=1):
     """`links` holds (site, cost) of every neighbour. A higher `sequence` replaces a lower one. `position` is the
     end of the site's log when it was said, and `run` a number that each run of the site has for itself. A site that
     was found on an older copy of its data directory, and took a new key, has given offsets from `given_anew` on twice
-    under its old key."""
+    under its old key. With clusters, the site has `published` so many events in this run, and there are so many
+    `clusters` for them; 0 is about the square root of the number of sites."""
 
     site: str
     sequence: Count
@@ -50,6 +51,8 @@ class LinkState(msgspec.Struct, frozen=True, array_like=True, tag=1):
     position: Count
     run: Count = 0
     given_anew: Count | None = None
+    clusters: Count = 0
+    published: Count = 0
 
 
 class Advertisement(msgspec.Struct, frozen=True, array_like=True, tag=2):

@@ -116,7 +116,7 @@ def check_peer(
         return LinkRefusal(
             OTHER_ROUTING,
             f"{name} routes by {printable(hello.routing)} and {name_of(own_key)} by {routing}: "
-            "overlay.routing must be the same at all sites, and overlay.clusters too",
+            "overlay.routing must be the same at all sites",
         )
     return None
 

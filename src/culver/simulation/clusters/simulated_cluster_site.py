@@ -12,7 +12,8 @@ from culver.overlay.clusters.cluster_instructions import (
     StoreAdvertisement,
     StoreClaims,
 )
-from culver.overlay.clusters.cluster_node import ClusterNode, ClusterSettings
+from culver.overlay.clusters.cluster_node import ClusterNode
+from culver.overlay.clusters.origin_clustering import ClusterSettings
 from culver.overlay.core.node_instructions import Instruction
 from culver.overlay.core.overlay_messages import OverlayMessage
 from culver.overlay.core.overlay_node import NodeSettings, OverlayNode
@@ -73,6 +74,7 @@ class SimulatedClusterSite(SimulatedSite):
         self.cluster_settings = settings
         """Those of the next start."""
         self._claims: tuple[MemberClaim, ...] = ()
+        self._clusters = 0
         self._advertisements: dict[str, tuple[int, SitePredicate]] = {}
 
     @property
@@ -83,7 +85,7 @@ class SimulatedClusterSite(SimulatedSite):
 
     def forget(self) -> None:
         super().forget()
-        self._claims, self._advertisements = (), {}
+        self._claims, self._clusters, self._advertisements = (), 0, {}
 
     def let_go(self, site: str) -> None:
         """The operator has the site forget another one."""
@@ -93,7 +95,7 @@ class SimulatedClusterSite(SimulatedSite):
         self, own: str, boot: int, position: int, positions: Mapping[str, int], settings: NodeSettings
     ) -> OverlayNode:
         node = ClusterNode(own, boot, position, positions, self.cluster_settings, PoolMatcher(self._pool))
-        node.restore_claims(self._claims)
+        node.restore_claims(self._claims, self._clusters)
         for site, (version, predicate) in self._advertisements.items():
             node.restore_advertisement(site, version, predicate)
         return cast(OverlayNode, node)
@@ -142,7 +144,7 @@ class SimulatedClusterSite(SimulatedSite):
             if is_refused:
                 self._run_all(self.cluster_node.claims_failed(wanted.number))
             else:
-                self._claims = wanted.claims
+                self._claims, self._clusters = wanted.claims, wanted.clusters
                 self._run_all(self.cluster_node.claims_stored(wanted.number))
 
         self._clock.after(self._disk_delay(), done)

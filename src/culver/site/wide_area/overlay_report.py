@@ -33,6 +33,7 @@ def report(runner: "OverlayRunner") -> OverlayStatus:
             address=runner.address,
             routing=runner.settings.routing,
             cluster=strategy.cluster_of(node.own),
+            clustering=strategy.clustering(),
             load=strategy.load(),
             advertisement=_advertisement(
                 book.version, book.predicate, _age(runner, runner.advertised_at), refusal=""
@@ -111,6 +112,8 @@ def _site(runner: "OverlayRunner", key: str) -> OtherSite:
         addresses=[] if facts is None else list(facts.addresses),
         events_per_second=None if facts is None else _rate(facts.loads.get("events_per_second")),
         cluster=strategy.cluster_of(key),
+        clusters=strategy.cluster_count(key),
+        shares_cluster=strategy.shares_cluster(key),
         advertisement=advertisement,
         in_effect_from=strategy.in_effect_from(key),
         acknowledged=None if stream is None else node.outgoing.acknowledged_position(stream),

@@ -162,7 +162,7 @@ def test_a_member_that_leaves_gets_nothing_from_its_end_on_and_holds_nothing_bac
     assert process(made, 0, 9, {3: [LYON], 7: [LYON]}) == {LYON: MemberShare(0, 4, 1, [3])}
     made.heard(LYON, 4, False)
     report = made.report(1.0)
-    assert report == CarriageReport(1, 2, 9, 9, None, (LYON,))
+    assert report == CarriageReport(1, 2, 9, 9, None, (LYON,), taken=0)
 
 
 def test_a_member_that_leaves_is_not_told_that_nothing_is_for_it_behind_its_end() -> None:

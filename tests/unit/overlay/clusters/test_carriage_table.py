@@ -18,7 +18,7 @@ def linked(clusters: int) -> LinkedClusters:
 
 def test_a_site_does_not_carry_a_cluster_that_it_is_not_in() -> None:
     nodes = linked(3)
-    cluster = nodes[LYON].node.membership.cluster
+    cluster = nodes[LYON].node.membership.cluster_at(PARIS)
     assert cluster is not None
     nodes.say(PARIS, LYON, CarrierTerms(9, cluster + 5, 0, 0, (TermsMember(BONN, 1, 0, 0, 0),)))
     assert nodes[LYON].said(CarrierRefusal) == [CarrierRefusal(9, cluster + 5)]
@@ -27,7 +27,7 @@ def test_a_site_does_not_carry_a_cluster_that_it_is_not_in() -> None:
 
 def test_a_site_carries_a_cluster_in_which_the_terms_have_it() -> None:
     nodes = linked(3)
-    cluster = nodes[LYON].node.membership.cluster
+    cluster = nodes[LYON].node.membership.cluster_at(PARIS)
     assert cluster is not None
     nodes.say(PARIS, LYON, CarrierTerms(9, cluster + 5, 0, 0, (TermsMember(LYON, 1, 0, 0, 0),)))
     assert set(nodes[LYON].node.table.carriages) == {(PARIS, cluster + 5)}
@@ -35,7 +35,7 @@ def test_a_site_carries_a_cluster_in_which_the_terms_have_it() -> None:
 
 def test_a_carrier_asks_a_member_for_its_predicate_and_serves_it_then() -> None:
     nodes = linked(3)
-    cluster = nodes[LYON].node.membership.cluster
+    cluster = nodes[LYON].node.membership.cluster_at(PARIS)
     assert cluster is not None
     members = TermsMember(LYON, 1, 0, 0, 0), TermsMember(BONN, 1, 0, 0, 0)
     nodes.say(PARIS, LYON, CarrierTerms(9, cluster, 0, 0, members))
@@ -46,7 +46,7 @@ def test_a_carrier_asks_a_member_for_its_predicate_and_serves_it_then() -> None:
 
 def test_a_carrier_asks_other_members_for_the_predicate_of_one_that_is_away() -> None:
     nodes = linked(3)
-    cluster = nodes[LYON].node.membership.cluster
+    cluster = nodes[LYON].node.membership.cluster_at(PARIS)
     assert cluster is not None
     nodes[BONN].node.restore_advertisement(OSLO, 7, predicate(1))
     members = TermsMember(LYON, 1, 0, 0, 0), TermsMember(BONN, 1, 0, 0, 0), TermsMember(OSLO, 7, 0, 0, 0)

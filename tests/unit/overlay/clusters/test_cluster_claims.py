@@ -69,6 +69,36 @@ def test_a_late_claim_of_an_older_version_is_answered_with_the_newer_one() -> No
     assert ledger.next_store(9, MAILBOXES) is None
 
 
+def test_a_claim_that_was_overtaken_changes_nothing_and_is_answered_with_what_holds() -> None:
+    ledger = claimed()
+    assert not ledger.want(LYON, Claim(1, 2, active=True, number=9), None)
+    store(ledger, 5)
+    assert ledger.want(LYON, Claim(1, 1, active=True, number=8), None)
+    assert ledger.next_store(6, MAILBOXES) is None
+    assert ledger.answer(LYON) == ClaimAnswer(1, 0, 5, 5, 2, None, "", number=9)
+
+
+def test_a_claim_to_the_present_cluster_takes_back_one_that_waits() -> None:
+    ledger = claimed()
+    assert not ledger.want(LYON, Claim(1, 2, active=True, number=8), None)
+    assert ledger.want(LYON, Claim(1, 0, active=True, number=9), None)
+    assert ledger.next_store(6, MAILBOXES) is None
+    assert ledger.answer(LYON) == ClaimAnswer(1, 0, 5, 5, 0, None, "", number=9)
+
+
+def test_a_claim_that_comes_while_another_is_stored_is_answered_after_it() -> None:
+    ledger = claimed()
+    assert not ledger.want(LYON, Claim(2, 0, active=True, number=8), None)
+    first = ledger.next_store(6, MAILBOXES)
+    assert first is not None
+    assert not ledger.want(LYON, Claim(2, 0, active=True, number=7), None)
+    assert not ledger.want(LYON, Claim(2, 3, active=True, number=9), None)
+    ledger.stored(first[0].number)
+    assert ledger.answer(LYON).number == 8
+    store(ledger, 7)
+    assert (ledger.answer(LYON).number, ledger.answer(LYON).cluster) == (9, 3)
+
+
 def test_a_member_that_moves_is_in_both_clusters_until_it_has_left() -> None:
     ledger = claimed()
     ledger.want(LYON, Claim(1, 2, active=True), None)
@@ -79,6 +109,24 @@ def test_a_member_that_moves_is_in_both_clusters_until_it_has_left() -> None:
     assert store(ledger, 12) == {0, 2}
     assert ledger.members(0) == ()
     assert ledger.members(2) == (TermsMember(LYON, 1, 5, 5, 0),)
+
+
+def test_a_move_before_anything_is_published_is_over_at_once() -> None:
+    for position in (0, 5):
+        ledger = claimed(position=position)
+        ledger.want(LYON, Claim(1, 1, active=True), None)
+        assert store(ledger, position) == {0, 1}
+        assert ledger.members(0) == ()
+        assert ledger.members(1) == (TermsMember(LYON, 1, position, position, 0),)
+
+
+def test_a_move_that_an_earlier_version_began_in_an_empty_log_is_over() -> None:
+    ledger = ClaimLedger()
+    ledger.restore([MemberClaim(LYON, 1, 0, 0, True, 1, 0, since=0, leaving=2)])
+    assert ledger.claims[LYON].leaving is None
+    assert ledger.members(2) == ()
+    ledger.restore([MemberClaim(LYON, 1, 0, 0, True, 1, 0, since=7, leaving=2)])
+    assert ledger.claims[LYON].leaving == 2
 
 
 def test_a_further_move_waits_and_a_new_version_does_not() -> None:
@@ -145,6 +193,44 @@ def test_a_member_that_is_dropped_while_it_is_stored_is_dropped_afterwards() -> 
     ledger.stored(found[0].number)
     store(ledger, 6)
     assert not ledger.claims
+
+
+def test_a_member_that_has_left_a_cluster_while_it_is_dropped_holds_up_nobody() -> None:
+    ledger = claimed()
+    ledger.want(LYON, Claim(1, 2, active=True, number=1), None)
+    store(ledger, 9)
+    ledger.drop(LYON)
+    first = ledger.next_store(10, MAILBOXES)
+    assert first is not None
+    ledger.finish(LYON, 0)
+    ledger.stored(first[0].number)
+    ledger.want(BONN, Claim(1, 0, active=True), None)
+    store(ledger, 11)
+    assert list(ledger.claims) == [BONN]
+
+
+def test_a_member_that_is_dropped_and_claims_before_that_is_stored_claims_anew() -> None:
+    ledger = claimed()
+    ledger.want(BONN, Claim(1, 0, active=True), None)
+    first = ledger.next_store(6, MAILBOXES)
+    assert first is not None
+    ledger.drop(LYON)
+    assert not ledger.holds(LYON)
+    assert not ledger.want(LYON, Claim(1, 0, active=True, number=3), (2, "forgotten"))
+    ledger.stored(first[0].number)
+    store(ledger, 7)
+    assert ledger.answer(LYON) == ClaimAnswer(1, 0, 7, 7, 0, 2, "forgotten", number=3)
+
+
+def test_a_claim_to_the_cluster_that_is_being_stored_takes_back_one_that_waits() -> None:
+    ledger = claimed()
+    ledger.want(LYON, Claim(1, 2, active=True, number=8), None)
+    first = ledger.next_store(6, MAILBOXES)
+    assert first is not None
+    ledger.want(LYON, Claim(1, 3, active=True, number=9), None)
+    assert not ledger.want(LYON, Claim(1, 2, active=True, number=10), None)
+    ledger.stored(first[0].number)
+    assert ledger.next_store(7, MAILBOXES) is None
 
 
 def test_restored_claims_are_in_effect() -> None:

@@ -2,7 +2,7 @@ from collections import Counter
 from random import Random
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import assume, given, settings, strategies as st
 
 from culver.overlay.clusters.layout.cluster_layout import ClusterLayout, moved_brokers
 
@@ -69,7 +69,8 @@ def test_a_dead_contact_is_replaced_by_many() -> None:
 
 
 @pytest.mark.parametrize(
-    ("brokers", "clusters", "mean", "worst"), [(9, 3, 1.2, 2), (30, 5, 1.6, 5), (100, 10, 2.5, 8)]
+    ("brokers", "clusters", "mean", "worst"),
+    [(9, 3, 1.2, 2), (30, 5, 1.6, 5), (100, 10, 2.5, 8), (100, 8, 3, 10)],
 )
 def test_a_join_and_a_leave_move_few_others(brokers: int, clusters: int, mean: float, worst: int) -> None:
     moves = []
@@ -88,9 +89,14 @@ def test_one_cluster_more_moves_little_more_than_it_must() -> None:
         assert 9 <= moved <= 20
 
 
-def test_a_salt_makes_another_layout() -> None:
-    known = drawn(30, 1)
-    assert moved_brokers(ClusterLayout(known, 5), ClusterLayout(known, 5, "part 1"))
+@given(MEMBERSHIPS, st.sampled_from([1, 2, 4, 8]))
+@settings(max_examples=40, deadline=None)
+def test_twice_as_many_clusters_divide_those_of_before(brokers: set[str], clusters: int) -> None:
+    assume(len(brokers) >= 2 * clusters)
+    few, many = ClusterLayout(brokers, clusters), ClusterLayout(brokers, 2 * clusters)
+    for broker in brokers:
+        assert many.cluster_of(broker) % clusters == few.cluster_of(broker)
+        assert set(many.mates(broker)) <= set(few.mates(broker))
 
 
 def test_a_layout_has_a_cluster_and_may_have_no_brokers() -> None:

@@ -11,9 +11,10 @@ from culver.overlay.clusters.cluster_messages import (
     ClusterBody,
     MemberAdvertisement,
 )
+from culver.overlay.clusters.layout.cluster_layout import ClusterLayout
 from culver.overlay.clusters.load.load_messages import HoldBack, LoadKind
 from culver.overlay.clusters.load.stream_balance import StreamBalance
-from culver.overlay.clusters.member_streams import MemberClaims
+from culver.overlay.clusters.member_streams import ClaimedOrigin, MemberClaims
 from culver.overlay.core.link_states import LinkStates
 from culver.overlay.core.neighbours import Neighbours
 from culver.overlay.core.overlay_messages import LinkState
@@ -31,13 +32,14 @@ class Sharer:
         others = sorted(SITES - {PARIS})
         for number, site in enumerate(others, 1):
             neighbours.open(number, site, 1)
-            self.states.take(LinkState(site, 1, ((PARIS, 1),), 0), 0.0)
-        self.states.take(LinkState(PARIS, 1, tuple((site, 1) for site in others), 0), 0.0)
+            self.states.take(LinkState(site, 1, ((PARIS, 1),), 0, clusters=clusters), 0.0)
+        links = tuple((site, 1) for site in others)
+        self.states.take(LinkState(PARIS, 1, links, 0, clusters=clusters), 0.0)
         self.out = ClusterOutbox(self.states, neighbours)
         self.claims = MemberClaims(10)
         self.claims.change(NOTHING)
         self.balance = StreamBalance(PARIS, Random(1), 0.0)
-        self.membership = ClusterMembership(self.states, clusters, self.claims, self.out, self.balance)
+        self.membership = ClusterMembership(self.states, self.claims, self.out, self.balance)
         self.matcher = BitMatcher()
         self.shelf = PredicateShelf(PARIS, self.matcher, self.out)
 
@@ -55,17 +57,18 @@ def test_a_layout_waits_until_the_known_sites_have_not_changed_for_a_second() ->
     assert not sharer.membership.look(frozenset({PARIS}), 0.0)
     assert not sharer.membership.look(SITES, 0.9)
     assert not sharer.membership.look(SITES, 1.8)
-    assert sharer.membership.cluster is None
+    assert sharer.membership.cluster_at(PARIS) is None
     assert sharer.membership.look(SITES, 2.0)
-    assert sharer.membership.cluster == 0
+    assert sharer.membership.cluster_at(PARIS) == 0
     assert not sharer.membership.look(SITES, 9.0)
 
 
 def test_without_a_setting_there_are_about_as_many_clusters_as_the_square_root_of_the_sites() -> None:
     sharer = Sharer(clusters=0)
     sharer.settle()
-    assert sharer.membership.layout is not None
-    assert sharer.membership.layout.clusters == 2
+    layout = sharer.membership.layout_of(PARIS)
+    assert layout is not None
+    assert layout.clusters == 2
 
 
 def test_the_own_predicate_is_told_to_mates_until_they_have_stored_it() -> None:
@@ -88,11 +91,40 @@ def test_claims_are_made_when_the_mates_know_the_predicate() -> None:
     for site in SITES:
         sharer.membership.stored(site, 10)
     sharer.membership.claim([LYON], 1.0)
-    assert sharer.said() == [(LYON, Claim(10, 0, active=False))]
+    assert sharer.said() == [(LYON, Claim(10, 0, active=False, number=11))]
     sharer.membership.claim([LYON], 1.5)
     assert sharer.said() == []
     sharer.membership.claim([LYON], 2.0)
     assert len(sharer.said()) == 1
+
+
+def test_a_site_that_goes_back_to_its_cluster_says_so_because_the_origin_may_have_moved_it() -> None:
+    sharer = Sharer()
+    sharer.settle()
+
+    def move(clusters: int, now: float) -> list[tuple[str, ClusterBody]]:
+        sequence = sharer.states.states[LYON].sequence + 1
+        sharer.states.take(LinkState(LYON, sequence, ((PARIS, 1),), 0, clusters=clusters), now)
+        sharer.membership.look(SITES, now)
+        sharer.membership.claim([LYON], now + 2.0)
+        return sharer.said()
+
+    assert move(1, 1.0) == [(LYON, Claim(10, 0, active=False, number=11))]
+    sharer.claims.sites[LYON] = ClaimedOrigin(applied=[(10, 0)], cluster=0, number=11)
+    assert move(1, 4.0) == []
+    away = next(count for count in (2, 3, 4) if ClusterLayout(SITES, count).cluster_of(PARIS))
+    assert [body.number for _, body in move(away, 7.0) if isinstance(body, Claim)] == [12]
+    assert move(1, 10.0) == [(LYON, Claim(10, 0, active=False, number=13))]
+
+
+def test_numbers_of_claims_go_on_above_those_of_an_earlier_run() -> None:
+    sharer = Sharer()
+    sharer.settle()
+    sharer.membership.claim([LYON], 3.0)
+    assert sharer.said() == [(LYON, Claim(10, 0, active=False, number=11))]
+    sharer.membership.answered(LYON, 40)
+    sharer.membership.claim([LYON], 3.1)
+    assert sharer.said() == [(LYON, Claim(10, 0, active=False, number=41))]
 
 
 def test_mates_that_do_not_answer_are_not_waited_for_long() -> None:

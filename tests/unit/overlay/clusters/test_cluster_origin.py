@@ -8,6 +8,7 @@ from culver.overlay.clusters.cluster_instructions import (
 )
 from culver.overlay.clusters.cluster_origin import ClusterOrigin
 from culver.overlay.clusters.load.stream_balance import StreamBalance
+from culver.overlay.clusters.origin_clustering import ClusterSettings, OriginClustering
 from culver.overlay.core.link_states import LinkStates
 from culver.overlay.core.neighbours import Neighbours
 from culver.overlay.core.node_instructions import Register, Unregister
@@ -25,7 +26,13 @@ def origin_at_paris() -> tuple[ClusterOrigin, ClusterOutbox]:
     out = ClusterOutbox(states, neighbours)
     balance = StreamBalance(PARIS, Random(1), 0.0)
     made = ClusterOrigin(
-        states, out, 1, 10, lambda cluster, members: [PARIS if cluster == 2 else LYON], balance
+        states,
+        out,
+        1,
+        10,
+        lambda cluster, members: [PARIS if cluster == 2 else LYON],
+        balance,
+        OriginClustering(PARIS, ClusterSettings(), 0),
     )
     return made, out
 

@@ -5,6 +5,7 @@ import pytest
 from culver.overlay.clusters.cluster_instructions import ClusterOutbox
 from culver.overlay.clusters.cluster_messages import (
     ANY_VERSION,
+    Claim,
     ClaimAnswer,
     ClusterBody,
     MemberGap,
@@ -194,3 +195,11 @@ def test_a_forgotten_stream_goes_on_from_where_it_was() -> None:
     assert member.part(7, 9, 8) == []
     member.answer()
     assert member.streams.incoming.durable(PARIS) == 7
+
+
+def test_a_late_answer_to_an_earlier_claim_does_not_move_the_site_back() -> None:
+    member = Member()
+    for cluster, number in ((2, 12), (0, 11)):
+        member.streams.on_answer(PARIS, ClaimAnswer(10, 0, 0, 0, cluster, None, "", number))
+    assert member.claims.is_answered(PARIS, Claim(10, 2, active=True, number=12))
+    assert not member.claims.is_answered(PARIS, Claim(10, 0, active=True, number=13))

@@ -26,10 +26,16 @@ def figures(load: float, acceptance: float = 1.0) -> LoadFigures:
 
 
 def site_with(
-    streams: dict[StreamKey, int], others: float = 10.0, *, seconds: int = 30
+    streams: dict[StreamKey, int],
+    others: float = 10.0,
+    *,
+    seconds: int = 30,
+    may_carry: set[tuple[str, int, str]] | None = None,
 ) -> tuple[StreamBalance, list[SendLoadMessage]]:
     """A site that carries streams of so many messages a second, beside others with a load; and what it says."""
     made = StreamBalance(OWN, Random(1), 0.0, LoadSettings(first_capacity=CAPACITY))
+    if may_carry is not None:
+        made.may_carry = lambda *stream_and_site: stream_and_site in may_carry
     made.arrange([OWN, B, C], [])
     said: list[SendLoadMessage] = []
     for second in range(1, seconds + 1):
@@ -177,3 +183,11 @@ def test_a_site_with_too_many_subscriptions_has_the_others_keep_theirs() -> None
     made.received(B, HoldBack(5.0), 40.0)
     assert made.holds_back(B, 44.0)
     assert not made.holds_back(B, 46.0)
+
+
+def test_a_stream_goes_only_to_a_site_that_is_in_its_cluster() -> None:
+    made, said = site_with({HEAVY: 60, LIGHT: 36}, may_carry={(*LIGHT, C)})
+    requests = [each for each in said if isinstance(each.message, OffloadRequest)]
+    assert {each.site for each in requests} == {C}
+    made.received(C, OffloadAccept(CLUSTER, 50.0, 30.0), 31.0)
+    assert made.hand_over() == [(LIGHT, C)]

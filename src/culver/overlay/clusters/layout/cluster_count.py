@@ -19,8 +19,6 @@ WORTHWHILE_GAIN = 0.1
 """The share of the traffic that a new number of clusters must save: every change moves brokers and their
 subscriptions."""
 
-_LARGEST_STEP = 0.25
-
 
 class MeasuredTraffic(NamedTuple):
     """`publications` and `subscriptions` of the same period, counts or rates. `matching_ratio` is the share of
@@ -57,21 +55,35 @@ def best_count(measured: MeasuredTraffic) -> int:
 
 
 def revise(current: int, measured: MeasuredTraffic) -> int:
-    """The number of clusters to have next.
+    """The number of clusters to have next: a power of two, so that few different layouts are in use, and each divides
+    the clusters of the one before it.
 
-    It is `current` unless the best one saves more than `WORTHWHILE_GAIN`. It comes nearer to the best one by a
-    quarter at most, because a change by a few moves few brokers; a later revision does the rest. A number beyond the
-    brokers is first brought back to theirs.
+    A `current` power of two stays unless another one saves more than `WORTHWHILE_GAIN`.
 
     :raises ValueError: as in `best_count`.
     """
-    best = best_count(measured)
-    current = max(1, min(current, max(1, measured.brokers)))
+    _check(measured)
+    powers = [1]
+    while 2 * powers[-1] <= measured.brokers:
+        powers.append(2 * powers[-1])
+    best = min(powers, key=lambda clusters: expected_traffic(clusters, measured))
+    if current not in powers:
+        return best
     now, then = expected_traffic(current, measured), expected_traffic(best, measured)
-    if then >= (1 - WORTHWHILE_GAIN) * now:
+    return best if then < (1 - WORTHWHILE_GAIN) * now else current
+
+
+def usual_count(brokers: int) -> int:
+    """The number of clusters where nothing is measured: about the square root of the number of brokers."""
+    return max(1, round(math.sqrt(brokers)))
+
+
+def usual_power(current: int, brokers: int) -> int:
+    """The power of two that is near `usual_count`; the `current` one, if that is not far from it."""
+    root = usual_count(brokers)
+    if current > 0 and not current & (current - 1) and root / 2 <= current <= 2 * root:
         return current
-    step = max(1, int(current * _LARGEST_STEP))
-    return max(current - step, best) if best < current else min(current + step, best)
+    return 1 << round(math.log2(root))
 
 
 def _check(measured: MeasuredTraffic) -> None:

@@ -14,7 +14,7 @@ below. None of this decides what arrives: origins get their streams carried by w
 """
 
 import random as chance
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from culver.overlay.clusters.load.broker_load import LEAST_ACCEPTANCE, BrokerLoad, Lease, LoadSettings
 from culver.overlay.clusters.load.load_messages import (
@@ -53,6 +53,8 @@ class StreamBalance(BrokerLoad):
         # The streams, with their messages a second, that others should take.
         self._planned: dict[str, list[tuple[float, StreamKey]]] = {}
         self._told_at: dict[str, float] = {}
+        self.may_carry: Callable[[str, int, str], bool] = lambda origin, cluster, site: True
+        """Whether a site is in a cluster of an origin: others cannot take its stream."""
 
     # --- what the site does -----------------------------------------------------------------------------
 
@@ -166,9 +168,10 @@ class StreamBalance(BrokerLoad):
         left = sorted((rate.rate(now), stream) for stream, rate in self._streams.items())
         while excess > 0 and rooms:
             site = max(sorted(rooms), key=rooms.__getitem__)
-            fitting = [each for each in left if 0 < each[0] <= rooms[site]]
+            fitting = [each for each in left if 0 < each[0] <= rooms[site] and self.may_carry(*each[1], site)]
             if not fitting:
-                break
+                del rooms[site]
+                continue
             rate, stream = next((each for each in fitting if each[0] >= excess), fitting[-1])
             left.remove((rate, stream))
             planned.setdefault(site, []).append((rate, stream))

@@ -34,6 +34,7 @@ Content = TypeVar("Content")
 
 class _Claims(msgspec.Struct, frozen=True):
     claims: tuple[MemberClaim, ...]
+    clusters: int = 0
 
 
 class _Predicate(msgspec.Struct, frozen=True):
@@ -43,9 +44,11 @@ class _Predicate(msgspec.Struct, frozen=True):
 
 
 class StoredClusters(NamedTuple):
-    """The claims and predicates that earlier runs have stored: `predicates` are (version, predicate) by site."""
+    """The claims and predicates that earlier runs have stored: `predicates` are (version, predicate) by site, and
+    `clusters` is that of StoreClaims."""
 
     claims: tuple[MemberClaim, ...]
+    clusters: int
     predicates: dict[str, tuple[int, SitePredicate]]
 
 
@@ -74,11 +77,12 @@ class ClusterStore:
                 continue
             if is_site_key(content.site) and path == self._path_of(content.site):
                 predicates[content.site] = content.version, predicate
-        return StoredClusters(() if claims is None else claims.claims, predicates)
+        claims = claims or _Claims(())
+        return StoredClusters(claims.claims, claims.clusters, predicates)
 
-    def write_claims(self, claims: Sequence[MemberClaim]) -> None:
+    def write_claims(self, claims: Sequence[MemberClaim], clusters: int) -> None:
         """Store all claims, in place of those of before."""
-        _write(self._claims, _Claims(tuple(claims)))
+        _write(self._claims, _Claims(tuple(claims), clusters))
 
     def write_predicate(self, site: str, version: int, predicate: SitePredicate | None) -> None:
         """Store what a site asks for, or remove it where that is None."""

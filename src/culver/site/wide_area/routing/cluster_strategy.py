@@ -12,14 +12,15 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from culver.config import OverlaySettings
+from culver.config import MEASURED_CLUSTERS, OverlaySettings
 from culver.matching import ExactSummary, SitePredicate, warm_up
-from culver.messages import CarriageStatus, ClusterStatus, LoadStatus
+from culver.messages import CarriageStatus, ClusteringStatus, ClusterStatus, LoadStatus
 from culver.overlay import (
     CarriageReport,
     ClusterNode,
     ClusterNote,
     ClusterSettings,
+    MeasuringSettings,
     MemberPosition,
     RoutingFrame,
     RoutingInstruction,
@@ -50,7 +51,11 @@ class ClusterStrategy:
 
     def __init__(self, settings: OverlaySettings, directory: Path, carry_out: CarryOut) -> None:
         self._overlay = settings
-        self._settings = ClusterSettings(settings.clusters, settings.most_sites)
+        self._settings = (
+            ClusterSettings(0, settings.most_sites, measuring=MeasuringSettings())
+            if settings.clusters == MEASURED_CLUSTERS
+            else ClusterSettings(settings.clusters, settings.most_sites)
+        )
         self._store = ClusterStore(directory / "clusters")
         self._carry_out = carry_out
         self._node: ClusterNode
@@ -63,7 +68,7 @@ class ClusterStrategy:
         # The engine may have its kernels in other processes.
         await asyncio.to_thread(warm_up)
         self._node = ClusterNode(own, boot, position, positions, self._settings, MemberMatcher())
-        self._node.restore_claims(stored.claims)
+        self._node.restore_claims(stored.claims, stored.clusters)
         for site, (version, predicate) in stored.predicates.items():
             if site != own:
                 self._node.restore_advertisement(site, version, predicate)
@@ -129,7 +134,7 @@ class ClusterStrategy:
     async def _store_claims(self, wanted: StoreClaims) -> None:
         async with self._storing:
             try:
-                await asyncio.to_thread(self._store.write_claims, wanted.claims)
+                await asyncio.to_thread(self._store.write_claims, wanted.claims, wanted.clusters)
             except OSError as exc:
                 logger.error("the claims of other sites cannot be stored, and they wait: %s", exc)
                 self._carry_out(self._node.claims_failed(wanted.number))
@@ -184,8 +189,28 @@ class ClusterStrategy:
         claim = self._node.origin.ledger.claims.get(site)
         if claim is not None:
             return claim.cluster
-        layout = self._node.membership.layout
+        layout = self._node.membership.layout_of(self._node.own)
         return layout.cluster_of(site) if layout is not None and site in layout.brokers else None
+
+    def cluster_count(self, site: str) -> int | None:
+        layout = self._node.membership.layout_of(site)
+        return None if layout is None else layout.clusters
+
+    def shares_cluster(self, site: str) -> bool:
+        return site in self._node.membership.mates
+
+    def clustering(self) -> ClusteringStatus | None:
+        count, measured = self.cluster_count(self._node.own), self._node.clustering.measured
+        if count is None:
+            return None
+        if measured is None:
+            return ClusteringStatus(clusters=count)
+        return ClusteringStatus(
+            clusters=count,
+            publications=measured.publications,
+            changes=measured.subscriptions,
+            matching_ratio=measured.matching_ratio,
+        )
 
     def clusters(self, pending: Callable[[str], int]) -> list[ClusterStatus]:
         members = self._node.origin.ledger.clusters()

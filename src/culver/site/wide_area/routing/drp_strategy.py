@@ -5,7 +5,7 @@ from pathlib import Path
 
 from culver.config import OverlaySettings
 from culver.matching import EncodedPredicate, SitePredicate
-from culver.messages import CarriageStatus, ClusterStatus, LoadStatus
+from culver.messages import CarriageStatus, ClusteringStatus, ClusterStatus, LoadStatus
 from culver.overlay import (
     NodeSettings,
     OverlayNode,
@@ -94,6 +94,15 @@ class DrpStrategy:
         return "" if known is None else known.own_refusal
 
     def cluster_of(self, site: str) -> int | None:
+        return None
+
+    def cluster_count(self, site: str) -> int | None:
+        return None
+
+    def shares_cluster(self, site: str) -> bool:
+        return False
+
+    def clustering(self) -> ClusteringStatus | None:
         return None
 
     def clusters(self, pending: Callable[[str], int]) -> list[ClusterStatus]:

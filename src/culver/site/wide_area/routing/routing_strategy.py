@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 
 from culver.config import OverlaySettings
 from culver.matching import PredicateSummary, SitePredicate
-from culver.messages import CarriageStatus, ClusterStatus, LoadStatus
+from culver.messages import CarriageStatus, ClusteringStatus, ClusterStatus, LoadStatus
 from culver.model.columns import Columns
 from culver.model.language import Clause, Prepared
 from culver.overlay import RoutingFrame, RoutingInstruction, RoutingNode
@@ -105,7 +105,17 @@ class RoutingStrategy(Protocol):
     def refusal_by(self, site: str) -> str:
         """Why a site refuses what this one asks for; empty where it does not."""
 
-    def cluster_of(self, site: str) -> int | None: ...
+    def cluster_of(self, site: str) -> int | None:
+        """The cluster that a site is in, for the events of this one."""
+
+    def cluster_count(self, site: str) -> int | None:
+        """How many clusters there are for the events of a site."""
+
+    def shares_cluster(self, site: str) -> bool:
+        """Whether a site knows the predicate of this one because they share a cluster."""
+
+    def clustering(self) -> ClusteringStatus | None:
+        """The clusters for the events of this site, and why there are so many."""
 
     def clusters(self, pending: Callable[[str], int]) -> list[ClusterStatus]:
         """The clusters that this site sends events to. `pending` counts what is in a mailbox."""
