@@ -1,4 +1,4 @@
-# Culver: `make run` starts a site, `make test` runs all tests. Both set up everything they need in .venv.
+# Culver: `make run` starts a site, `make test` runs the tests. Both set up everything they need in .venv.
 
 PYTHON ?= python3
 VENV   := .venv
@@ -15,8 +15,8 @@ PYTEST := $(BIN)/python -m pytest -n $$(( $$(getconf _NPROCESSORS_ONLN) + 2 )) -
 
 help:
 	@echo "make run       set up, start a site on the Spark engine and print two lines to try it with"
-	@echo "make test      set up and run the tests, in about twelve minutes on two slow cores"
-	@echo "make thorough  what CI runs besides: more seeds of the simulations, and the benchmarks in short"
+	@echo "make test      set up and run the tests, in about six minutes on two cores"
+	@echo "make thorough  what CI runs besides: more seeds, more kills, and the benchmarks in short"
 	@echo "make check     lint and the quick tests, in about two: for every step of your work"
 	@echo "make unit      the quick tests alone: tests/unit and tests/contracts without those marked slow"
 	@echo "make lint      ruff, mypy --strict and the package map"

@@ -61,6 +61,7 @@ def reborn(placement: Placement) -> Placement:
     return placement_named(placement.name).from_state(placement.slices, state)
 
 
+@pytest.mark.slow(seconds=0.1)
 @pytest.mark.parametrize(("slices", "is_learnt"), [(1, True), (2, True), (4, True), (7, True), (3, False)])
 def test_each_match_is_found_in_exactly_one_set_while_registrations_come(
     name: str, slices: int, is_learnt: bool, played: Scene
@@ -91,6 +92,7 @@ def test_what_was_learnt_survives_as_json(name: str, slices: int, played: Scene)
         assert len(json.dumps(other.state())) < 100_000
 
 
+@pytest.mark.slow(seconds=0.5)
 def test_sets_that_really_match_find_what_the_reference_finds(name: str) -> None:
     for played in (scene("random"), scene("several applications")):
         placement = made(name, 3, played)

@@ -122,6 +122,7 @@ def test_sets_are_listed_by_name_page_by_page(registry: Registry) -> None:
     assert registry.sets("b", 10) == []
 
 
+@pytest.mark.slow(seconds=1)
 @pytest.mark.parametrize("seed", range(6))
 def test_sets_give_the_same_answers_as_subscriptions_added_one_by_one(
     open_registry: OpenIn, tmp_path: Path, seed: int

@@ -71,6 +71,7 @@ async def check_shares(
         assert any(held <= share for share in shares), (held, shares)
 
 
+@pytest.mark.thorough
 @pytest.mark.slow(seconds=40)
 def test_executors_come_and_go_with_slices_and_killed_ones_lose_and_repeat_nothing(
     tmp_path: Path, cluster: StandaloneCluster, full_length: bool

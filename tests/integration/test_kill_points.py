@@ -176,6 +176,7 @@ class Points:
         )
 
 
+@pytest.mark.thorough
 @pytest.mark.slow(seconds=45)
 def test_no_moment_of_a_kill_loses_or_repeats_anything(tmp_path: Path, full_length: bool) -> None:
     # Spark tries a task of a local master once, unless told otherwise.

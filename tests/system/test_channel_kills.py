@@ -106,6 +106,7 @@ class KilledChannels:
         return [child for child in children if "culver.channels.dispatcher_process" in child.cmdline()]
 
 
+@pytest.mark.thorough
 @pytest.mark.slow(seconds=18)
 def test_kills_of_dispatchers_the_service_and_clients_lose_nothing_in_silence(
     tmp_path: Path, full_length: bool

@@ -35,6 +35,7 @@ def test_nothing_is_lost_or_repeated_while_processes_are_killed(tmp_path: Path, 
 
 @pytest.mark.system
 @pytest.mark.timeout(1800)
+@pytest.mark.thorough
 @pytest.mark.slow(seconds=10)
 def test_nothing_is_lost_or_repeated_while_slices_come_and_go(tmp_path: Path, full_length: bool) -> None:
     """At full length with all that is killed above; otherwise on the inline engine, for some seconds."""

@@ -38,6 +38,7 @@ def kill_under_traffic(
     }
 
 
+@pytest.mark.thorough
 @pytest.mark.slow(seconds=25)
 @pytest.mark.timeout(1200)
 def test_brokers_in_three_clusters_lose_and_double_nothing(tmp_path: Path, full_length: bool) -> None:

@@ -192,6 +192,7 @@ def test_inline_engine_with_several_gateways_is_refused_at_the_start(tmp_path: P
 
 @pytest.mark.system
 @pytest.mark.spark
+@pytest.mark.thorough
 @pytest.mark.slow(seconds=25)
 def test_mailboxes_of_all_gateways_are_complete_after_kills_and_with_another_number_of_gateways(
     tmp_path: Path,

@@ -98,7 +98,9 @@ def some_filters(rng: random.Random, count: int) -> list[str]:
     ("engine", "events", "kills"),
     [
         pytest.param("inline", 3_000, 4, marks=pytest.mark.slow(seconds=9)),
-        pytest.param("spark", 2_000, 1, marks=[pytest.mark.spark, pytest.mark.slow(seconds=20)]),
+        pytest.param(
+            "spark", 2_000, 1, marks=[pytest.mark.spark, pytest.mark.thorough, pytest.mark.slow(seconds=20)]
+        ),
     ],
 )
 def test_every_acknowledged_event_is_in_every_matching_mailbox_once(

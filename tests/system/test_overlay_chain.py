@@ -56,6 +56,7 @@ def cut_off(chain: SiteChain, seconds: float, calm_seconds: float) -> dict[str, 
     }
 
 
+@pytest.mark.thorough
 @pytest.mark.slow(seconds=25)
 @pytest.mark.timeout(3600)
 def test_chain_of_sites_loses_and_doubles_nothing(tmp_path: Path, full_length: bool) -> None:

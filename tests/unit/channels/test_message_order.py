@@ -1,5 +1,6 @@
 import random
 
+import pytest
 from hypothesis import given, strategies as st
 
 from culver.channels.core.envelope import Envelope, EnvelopeKind
@@ -114,6 +115,7 @@ def test_linked_ids_have_holes_that_are_no_losses() -> None:
     assert tick(order, HOLD_SECONDS) == [(C, LostMessages(C, 1, 1, 26, 30)), (C, b"40")]
 
 
+@pytest.mark.slow(seconds=2)
 def test_what_waits_is_bounded() -> None:
     order = MessageOrder()
     offer(order, message(1))

@@ -71,6 +71,7 @@ def test_an_event_that_goes_to_all_slices_costs_more_than_one_that_is_matched_on
     assert 1e-7 < once < everywhere
 
 
+@pytest.mark.slow(seconds=3)
 def test_more_registrations_cost_more_where_every_one_of_them_is_computed() -> None:
     slow = compile_entries(Entry(n, parse(f"low * {n} + high > {n}")) for n in range(300))
     events = named("W2").event_batch(64, 6)

@@ -64,6 +64,7 @@ def read_strictly(text: str) -> tuple[list[Event], Reference] | None:
     return (content, reference) if isinstance(content, list) else None
 
 
+@pytest.mark.slow(seconds=2)
 def test_quick_and_strict_reading_agree() -> None:
     rng = random.Random(20_262)
     quick = 0

@@ -99,8 +99,8 @@ def test_cloudevents_come_in_every_form(body: str, headers: dict[str, str]) -> N
         (b'{"a": 1}', {}, 415, "invalid_request", "content-type"),
         (b'{"a": 1}', {"content-type": "application/json; charset=utf-16"}, 415, "invalid_request", None),
         (b"\n \n", NDJSON, 400, "invalid_request", "body"),
-        (gzip.compress(b'{"a": 1}'), JSON | GZIP, 415, "invalid_request", "content-encoding"),
-        (gzip.compress(b'{"a": 1}\n'), NDJSON | GZIP, 415, "invalid_request", "content-encoding"),
+        (gzip.compress(b'{"a": 1}', mtime=0), JSON | GZIP, 415, "invalid_request", "content-encoding"),
+        (gzip.compress(b'{"a": 1}\n', mtime=0), NDJSON | GZIP, 415, "invalid_request", "content-encoding"),
         (
             b'{"a": 1}',
             JSON | {"content-encoding": "identity, br"},

@@ -376,6 +376,7 @@ def test_a_group_is_searched_rightly_whether_its_leaves_are_full_or_not(count: i
         assert segment.arrays.chunk_leaves[-1] == leaves
 
 
+@pytest.mark.slow(seconds=1)
 @pytest.mark.parametrize(
     ("count", "draw", "need", "levels"),
     [(4_096, "even", "", 2), (4_097, "crowded", "", 3), (4_097, "skewed", "NOT ('red' IN tags)", 3)],

@@ -42,6 +42,7 @@ def redivide(writer: IndexWriter, by: Redivision) -> None:
     writer.redivide(by.placement, by.kept.tolist(), by.sources.tolist(), by.changed.tolist(), 0)
 
 
+@pytest.mark.slow(seconds=2)
 @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(st.tuples(st.booleans(), st.integers(0, 9)), max_size=6), st.sampled_from(sorted(FORWARDINGS))

@@ -68,6 +68,7 @@ def check(batch: pa.RecordBatch, expected: Sequence[Event]) -> None:
             assert np.array_equal(alone[1], there[own])
 
 
+@pytest.mark.slow(seconds=2)
 @settings(max_examples=150, deadline=None, derandomize=True)
 @given(st.lists(events(), min_size=1, max_size=9), st.lists(events(), max_size=9), st.data())
 def test_keys_are_those_of_the_values(drawn: list[Event], others: list[Event], data: st.DataObject) -> None:

@@ -67,6 +67,7 @@ while True:
 """
 
 
+@pytest.mark.slow(seconds=2)
 def test_killed_process_loses_no_acknowledged_change_and_skips_no_version(tmp_path: Path) -> None:
     acknowledged = 0
     for round_ in range(4):

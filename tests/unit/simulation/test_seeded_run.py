@@ -142,6 +142,7 @@ def test_a_scenario_that_no_command_could_name_is_refused() -> None:
         replay_command(lambda run: None, 1)
 
 
+@pytest.mark.slow(seconds=1)
 @pytest.mark.parametrize("hash_seed", ["1", "2"])
 def test_the_command_replays_a_seed_in_another_process_whatever_the_order_of_its_sets(hash_seed: str) -> None:
     command = [sys.executable, "-m", "culver.simulation", f"{THIS}:chatter", "--seed", "7"]

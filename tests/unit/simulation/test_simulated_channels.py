@@ -130,6 +130,7 @@ def test_no_message_is_lost_in_silence(scenario: Scenario) -> None:
     run_seeds(scenario, [0])
 
 
+@pytest.mark.slow(seconds=2)
 @pytest.mark.parametrize("scenario", [moving_channels, troubled_channels])
 def test_a_seed_replays_exactly_in_this_process_and_in_another(scenario: Scenario) -> None:
     digest = check_replay(scenario, 3).digest

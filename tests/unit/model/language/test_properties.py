@@ -52,6 +52,7 @@ def test_clauses_of_any_tree_match_exactly_where_it_is_true(condition: Condition
     assert (evaluate(condition, event) is True) is (matched is not None)
 
 
+@pytest.mark.slow(seconds=2)
 def test_rendered_clauses_parse_to_the_same_clauses() -> None:
     rng = random.Random(2)
     for _ in range(3_000):
@@ -74,6 +75,7 @@ def test_each_rendered_clause_of_any_tree_is_a_filter_of_that_clause(condition: 
             assert answer.clauses == (clause,), text
 
 
+@pytest.mark.slow(seconds=2)
 def test_garbage_and_token_soup_end_in_an_answer() -> None:
     rng = random.Random(3)
     characters = string.printable + "éßж\u0301\u200b\ud800\U0001f642"
