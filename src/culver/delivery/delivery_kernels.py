@@ -17,6 +17,9 @@ def load_kernels() -> None:
     meet(numbers, numbers, none)
     count(numbers, none, none, numbers, rows, np.zeros(0, np.uint32), 0, 0, np.zeros((0, 4), np.int64))
     copy_kept(np.zeros(0, np.bool_), numbers, numbers, rows, 0, none, start, few)
+    gather(numbers, numbers, rows, none, none, 0, 0, 0, few, none)
+    take_out(numbers, numbers, rows, read_only(np.zeros(0, np.uint32)), none, none, np.zeros(0, np.bool_), 0, 0, 0,
+             np.zeros((0, 4), np.int64))  # fmt: skip
 
 
 @compiled
@@ -128,3 +131,77 @@ def copy_kept(
                 count += 1
     kept_bounds[count] = into
     return count
+
+
+@compiled
+def gather(
+    numbers: Integers,
+    bounds: Integers,
+    rows: Rows,
+    members: Integers,
+    floors: Integers,
+    base: int,
+    low: int,
+    high: int,
+    found_rows: Rows,
+    found_at: Integers,
+) -> int:
+    """List the rows in `[low, high)` that a range has for members, each with the member's place. Returns how many
+    there are; those that exceed the room are not listed. Members ascend, and one may be there several times. Row r
+    stands for offset base + r, and rows below the floor of a member do not count."""
+    found = low_member = low_number = 0
+    few_numbers = len(numbers) < len(members)
+    for k in range(len(numbers) if few_numbers else len(members)):
+        if few_numbers:
+            i = k
+            low_member = search(members, numbers[i], low_member, len(members))
+            first = low_member
+        else:
+            first = k
+            low_number = search(numbers, members[k], low_number, len(numbers))
+            i = low_number
+            if i == len(numbers):
+                break
+        j = first
+        while j < len(members) and members[j] == numbers[i]:
+            begin = search(rows, max(low, floors[j] - base), bounds[i], bounds[i + 1])
+            at = begin
+            while at < bounds[i + 1] and rows[at] < high:
+                if found < len(found_rows):
+                    found_rows[found] = rows[at]
+                    found_at[found] = j
+                found += 1
+                at += 1
+            j += 1
+            if not few_numbers:
+                break
+    return found
+
+
+@compiled
+def take_out(
+    numbers: Integers,
+    bounds: Integers,
+    rows: Rows,
+    sizes: Sizes,
+    known: Integers,
+    values: Integers,
+    chosen: NDArray[np.bool_],
+    base: int,
+    start: int,
+    end: int,
+    counted: Integers,
+) -> None:
+    """Take the rows of a range out of the counters of chosen mailboxes, from their floors and offset `start` up to
+    `end`. `known` and `values` give the slot of a registration; `counted` is as `count` has it."""
+    slots = np.empty(len(numbers), np.int64)
+    find(numbers, known, values, slots)
+    for i in range(len(slots)):
+        slot = slots[i]
+        if slot < 0 or not chosen[slot]:
+            continue
+        at = search(rows, max(start, counted[slot, 0]) - base, bounds[i], bounds[i + 1])
+        while at < bounds[i + 1] and rows[at] < end - base:
+            counted[slot, 1] -= 1
+            counted[slot, 2] -= sizes[rows[at]]
+            at += 1

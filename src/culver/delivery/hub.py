@@ -21,7 +21,9 @@ from culver.delivery.live_buffer import LiveBuffer
 from culver.delivery.mailboxes.cursor_store import CursorStore
 from culver.delivery.mailboxes.mailbox_columns import NONE
 from culver.delivery.mailboxes.mailbox_keeper import MailboxKeeper
-from culver.delivery.mailboxes.mailboxes import Mailboxes
+from culver.delivery.mailboxes.mailboxes import Mailboxes, SetCursor
+from culver.delivery.merged.lane import GroupLane
+from culver.delivery.merged.merged_session import MergedSession
 from culver.delivery.payload_reader import PayloadReader
 from culver.delivery.ranges.file_keeper import FileKeeper, Followers
 from culver.delivery.ranges.followed_files import FileRange, FollowedFiles
@@ -104,15 +106,15 @@ class Hub:
             if not path.exists() and not files.empty:
                 logger.warning("%s is missing: every mailbox is delivered again from its oldest event", path)
                 seal_path(path).unlink(missing_ok=True)
-            cursors, stored, base = CursorStore.open(path, share.owns, on_full)
+            cursors, stored = CursorStore.open(path, share.owns, on_full)
             try:
-                recovered = files.recover(base, log.first_offset)
+                recovered = files.recover(stored.base, log.first_offset)
             except BaseException:
                 cursors.close()
                 raise
         except OSError as exc:
             raise StorageError(f"cannot open the mailboxes in {directory}: {exc.strerror}") from exc
-        mailboxes = Mailboxes(settings, stored)
+        mailboxes = Mailboxes(settings, stored.mailboxes, stored.sets)
         mailboxes.restore(recovered.ranges, recovered.frontier)
         keeper = FileKeeper(mailboxes, files, cursors, recovered.waiting, followers, clock_us())
         hub = cls(mailboxes, keeper, cursors, log, settings, share)
@@ -133,8 +135,8 @@ class Hub:
         """A hub for a share of the subscriptions, over files that another process keeps. The caller tells it of each
         change to them. Raises StorageCorrupt, StorageError, FileNotFoundError."""
         delivery_kernels.load_kernels()
-        cursors, stored, _ = CursorStore.open(directory / "cursors.db", share.owns, on_full, check=False)
-        mailboxes = Mailboxes(settings, stored)
+        cursors, stored = CursorStore.open(directory / "cursors.db", share.owns, on_full, check=False)
+        mailboxes = Mailboxes(settings, stored.mailboxes, stored.sets)
         files = FollowedFiles(directory / "notifications", mailboxes)
         try:
             files.restore(ranges, frontier)
@@ -178,8 +180,9 @@ class Hub:
     def register(self, registrations: Iterable[Registration | Block]) -> None:
         """Take note of its share of registrations that began, changed or ended: all at start, then each change."""
         self._registered = True
+        changes = list(registrations)
         durable: list[Registration] = []
-        for registration in registrations:
+        for registration in changes:
             if isinstance(registration, Block):
                 self._register_block(registration)
             elif not self._share.owns(registration.id):
@@ -198,6 +201,7 @@ class Hub:
             if registration.until is None:
                 self._sessions.replace(registration)
         self.channel_targets.register(durable)
+        self._sessions.followers.registered(changes)
 
     def accept(self, notifications: Notifications, *, stored: bool = True) -> None:
         """Take note of the next range of the log and wake the sessions it concerns.
@@ -226,16 +230,31 @@ class Hub:
             durable = DurableSession(self, registration, slot, -1 if after is None else after)
             self._sessions.add_durable(durable, self.mailboxes.numbers_of(slot))
             return durable
-        buffer = self._sessions.buffer(registration.number)
-        if buffer is None:
-            raise ended(registration.id)
-        if self._sessions.is_connected(registration.number):
-            raise Conflict(f"live subscription {registration.id!r} is connected already")
+        buffer = self.take_buffer(registration)
         if after is not None:
             buffer.start_after(after)
         session = LiveSession(self, registration, buffer)
         self._sessions.add_live(session)
         return session
+
+    def open_merged(self) -> MergedSession:
+        """Connect a subscriber of many subscriptions, who names them later. Raises Unavailable."""
+        if self._closed:
+            raise Unavailable("the site is stopping")
+        followers = self._sessions.followers
+        session = MergedSession(self, self._settings.live_buffer, followers.changed)
+        followers.add(session)
+        return session
+
+    def take_buffer(self, registration: Registration) -> LiveBuffer:
+        """The buffer of a live subscription, for the one who connects to it. Raises NotFound, and Conflict where
+        somebody is connected."""
+        buffer = self._sessions.buffer(registration.number)
+        if buffer is None:
+            raise ended(registration.id)
+        if self._sessions.is_connected(registration.number):
+            raise Conflict(f"live subscription {registration.id!r} is connected already")
+        return buffer
 
     def pending(self, subscription: str) -> int:
         """How many deliveries wait, unacknowledged, in a durable subscription's mailbox."""
@@ -260,11 +279,7 @@ class Hub:
         slot = self._slot(subscription)
         if offset <= mailboxes.cursor(slot):
             return
-        if offset >= self._log.next_offset:
-            raise InvalidRequest(
-                f"offset {offset} has not been delivered yet; acknowledge the id of a received delivery",
-                field="delivery_id",
-            )
+        self._check_reached(offset, "delivery_id")
         # Memory follows the disk, so that nothing is let go of because of a cursor that could get lost.
         number = mailboxes.numbers_of(slot)[-1]
         await asyncio.wrap_future(self._cursors.acknowledge(subscription, number, offset))
@@ -272,6 +287,31 @@ class Hub:
         slot = mailboxes.slot_of(subscription)
         if slot != NONE:
             mailboxes.acknowledge(slot, offset)
+
+    async def acknowledge_group(self, lane: GroupLane, offset: int) -> None:
+        """The same for all members of a group, in one transaction. Raises InvalidRequest, StorageError."""
+        self._check_reached(offset, "offset")
+        mailboxes, columns = self.mailboxes, self.mailboxes.columns
+        numbers, name = lane.numbers, lane.selection.set_name
+        if name is not None:
+            written = self._cursors.acknowledge_set(SetCursor(name, self._share, offset))
+        else:
+            slots = np.unique(lane.slots)
+            moved = slots[columns.cursor[slots] < offset].tolist()
+            written = self._cursors.acknowledge_all(
+                [(mailboxes.subscription(slot), int(columns.newest_number[slot]), offset) for slot in moved]
+            )
+        await asyncio.wrap_future(written)
+        # Those that are gone meanwhile have no slot any more.
+        slots = np.unique(mailboxes.slots_of(numbers))
+        mailboxes.acknowledge_all(slots[slots != NONE], offset)
+
+    def detach_merged(self, session: MergedSession) -> None:
+        """Take note that a session has been closed. A second call changes nothing."""
+        for lane in session.lanes:
+            if not lane.registration.durable:
+                self._sessions.close_live(lane.registration.number)
+        self._sessions.followers.remove(session)
 
     def detach(self, session: SubscriberSession) -> None:
         """Take note that a session has been closed. A second call changes nothing."""
@@ -316,6 +356,13 @@ class Hub:
             await self.payloads.close()
             await asyncio.to_thread(self._cursors.close)
 
+    def _check_reached(self, offset: int, field: str) -> None:
+        if offset >= self._log.next_offset:
+            raise InvalidRequest(
+                f"offset {offset} has not been delivered yet; acknowledge the id of a received delivery",
+                field=field,
+            )
+
     def _slot(self, subscription: str) -> int:
         slot = self.mailboxes.slot_of(subscription)
         if slot == NONE:
@@ -327,6 +374,8 @@ class Hub:
         if block.until is None:
             return
         self._keeper.forget_block(block)
+        if self.mailboxes.forget_set(block.name):
+            self._cursors.forget_set(block.name)
         numbers = range(block.number, block.number + block.count)
         for subscription in self._sessions.connected_subscriptions():
             # A member that had left the block, and has another number by now, keeps its mailbox and its sessions.

@@ -51,6 +51,10 @@ class LiveBuffer:
         count = 0 if self._gaps else min(limit - len(gaps), len(self._offsets))
         return gaps, [self._offsets.popleft() for _ in range(count)]
 
+    def take_all(self) -> tuple[list[DeliveryGap], list[int]]:
+        """All gaps and offsets. The gaps come first."""
+        return self.take(len(self._gaps) + len(self._offsets))
+
     def put_back(self, gaps: Sequence[DeliveryGap], offsets: Sequence[int]) -> None:
         """Undo a `take`, or the end of one, that led to nothing. If the buffer has overflowed since, these were the
         oldest, and become part of the gap."""

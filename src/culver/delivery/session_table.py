@@ -3,6 +3,9 @@
 registration number   7  12  31      sorted: one intersection finds whom a range concerns
                       |   |   '----> live: a buffer from registration on, and a session once it is connected
                       '---'--------> durable: the set of sessions of one subscription, under each of its numbers
+
+Connections with many subscriptions are in `merged.followers`. Their live subscriptions have a buffer here, too, which
+is filled until they are connected.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,6 +15,7 @@ from numpy.typing import NDArray
 
 from culver.delivery.delivery_kernels import meet
 from culver.delivery.live_buffer import LiveBuffer
+from culver.delivery.merged.followers import Followers
 from culver.delivery.ranges.retained_ranges import RetainedRange
 from culver.delivery.subscriber_sessions import DurableSession, LiveSession, SubscriberSession
 from culver.errors import CulverError, NotFound
@@ -28,10 +32,15 @@ class SessionTable:
         self._durable: dict[str, set[DurableSession]] = {}
         self._durable_numbers: dict[int, set[DurableSession]] = {}  # the same sets
         self._connected: NDArray[np.int64] | None = None  # sorted; None where it must be made anew
+        self.followers = Followers(self._changed)
+
+    def _changed(self) -> None:
+        self._connected = None
 
     @property
     def sessions(self) -> int:
-        return len(self._live) + sum(map(len, self._durable.values()))
+        merged = sum(len(each.lanes) + len(each.groups) for each in self.followers.sessions)
+        return len(self._live) + sum(map(len, self._durable.values())) + merged
 
     @property
     def live_subscriptions(self) -> int:
@@ -48,7 +57,7 @@ class SessionTable:
         return self._buffers.get(number)
 
     def is_connected(self, number: int) -> bool:
-        return number in self._live
+        return number in self._live or number in self.followers.live
 
     def start_live(self, number: int, buffer: LiveBuffer) -> None:
         self._buffers[number] = buffer
@@ -60,6 +69,12 @@ class SessionTable:
         session = self._live.pop(registration.number, None)
         if session is not None:
             session.end(ended(registration.id))
+        self.followers.end_subscription(registration.id)
+
+    def close_live(self, number: int) -> None:
+        """A connection that had a live subscription is gone."""
+        if self._buffers.pop(number, None) is not None:
+            self._connected = None
 
     def add_live(self, session: LiveSession) -> None:
         self._live[session.registration.number] = session
@@ -100,9 +115,10 @@ class SessionTable:
             self._connected = None
             for session in sessions:
                 session.replace(registration)
+        self.followers.replace(registration)
 
     def connected_subscriptions(self) -> tuple[str, ...]:
-        return tuple(self._durable)
+        return tuple({*self._durable, *self.followers.connected()})
 
     def end_durable(self, subscription: str, numbers: range) -> None:
         """End the sessions of a subscription whose registration is one of these."""
@@ -110,6 +126,7 @@ class SessionTable:
             if session.registration.number in numbers:
                 session.end(ended(subscription))
                 self.remove(session)
+        self.followers.end_subscription(subscription, numbers)
 
     def end_all(self, error: CulverError) -> None:
         for live in self._live.values():
@@ -117,6 +134,7 @@ class SessionTable:
         for sessions in self._durable.values():
             for durable in sessions:
                 durable.end(error)
+        self.followers.end_all(error)
 
     def accept(self, item: RetainedRange) -> None:
         """Fill the live buffers that a range concerns, and wake the sessions."""
@@ -128,11 +146,14 @@ class SessionTable:
                     self._live[number].wake()
             for session in self._durable_numbers.get(number, ()):
                 session.wake()
+        self.followers.accept(item)
 
     def wake(self, subscriptions: Sequence[str]) -> None:
         for subscription in subscriptions:
             for session in self._durable.get(subscription, ()):
                 session.wake()
+        if subscriptions:
+            self.followers.check_gaps()
 
     def waiting_live(self) -> Iterator[int]:
         """The lowest offset that each live subscriber still waits for."""
@@ -141,12 +162,13 @@ class SessionTable:
             needed = session.needed_from if session is not None else buffer.first
             if needed is not None:
                 yield needed
+        yield from self.followers.waiting_live()
 
     def _concerned(self, numbers: NDArray[np.int64]) -> list[tuple[int, int]]:
         """The numbers of a range that somebody is connected for, each with its place there."""
         connected = self._connected
         if connected is None:
-            every = np.array(sorted({*self._buffers, *self._durable_numbers}), np.int64)
+            every = np.array(sorted({*self._buffers, *self._durable_numbers} - self.followers.live), np.int64)
             self._connected = connected = read_only(every)
         places = np.empty(min(len(numbers), len(connected)), np.int64)
         found = places[: meet(read_only(numbers), connected, places)]

@@ -11,14 +11,14 @@ GAPS = (DeliveryGap("a", 1, 5, 3, "overflow"), DeliveryGap("a", 5, 9, None, "exp
 
 
 def reread(path: Path) -> tuple[dict[str, StoredMailbox], int]:
-    store, stored, base = CursorStore.open(path)
+    store, (stored, _, base) = CursorStore.open(path)
     store.close()
     return stored, base
 
 
 def test_what_is_written_is_read_back(tmp_path: Path) -> None:
     path = tmp_path / "cursors.db"
-    store, stored, base = CursorStore.open(path)
+    store, (stored, _, base) = CursorStore.open(path)
     assert (stored, base) == ({}, 0)
     store.acknowledge("b", 4, 17).result()
     store.write([("a", StoredMailbox(3, 2, GAPS))], base=12).result()
@@ -28,7 +28,7 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
 
 def test_cursors_and_the_base_never_go_back(tmp_path: Path) -> None:
     path = tmp_path / "cursors.db"
-    store, _, _ = CursorStore.open(path)
+    store, _ = CursorStore.open(path)
     store.acknowledge("a", 4, 17).result()
     store.acknowledge("a", 5, 9).result()
     store.write([("a", StoredMailbox(5, 3, GAPS))], base=12).result()
@@ -39,7 +39,7 @@ def test_cursors_and_the_base_never_go_back(tmp_path: Path) -> None:
 
 def test_acknowledging_leaves_the_gaps_alone(tmp_path: Path) -> None:
     path = tmp_path / "cursors.db"
-    store, _, _ = CursorStore.open(path)
+    store, _ = CursorStore.open(path)
     store.write([("a", StoredMailbox(3, -1, GAPS))]).result()
     store.acknowledge("a", 3, 4).result()
     store.close()
@@ -48,7 +48,7 @@ def test_acknowledging_leaves_the_gaps_alone(tmp_path: Path) -> None:
 
 def test_forgetting_spares_a_later_subscription_of_the_same_id(tmp_path: Path) -> None:
     path = tmp_path / "cursors.db"
-    store, _, _ = CursorStore.open(path)
+    store, _ = CursorStore.open(path)
     for name in ("a", "b"):
         store.acknowledge(name, 4, 17)
     store.forget([("a", 4), ("b", 3), ("c", 9)])
@@ -58,7 +58,7 @@ def test_forgetting_spares_a_later_subscription_of_the_same_id(tmp_path: Path) -
 
 def test_closing_writes_what_waits_and_refuses_what_comes_later(tmp_path: Path) -> None:
     path = tmp_path / "cursors.db"
-    store, _, _ = CursorStore.open(path)
+    store, _ = CursorStore.open(path)
     waiting = [store.acknowledge(f"s{number}", number, number) for number in range(1_000)]
     store.close()
     store.close()

@@ -3,6 +3,9 @@
     mailboxes   subscription | number | cursor | gaps (JSON)
     progress    base: no mailbox needs anything below it
 
+A set that is acknowledged as a whole has a row of its own, whose name no subscription can have: "quotes.*0/2" stands
+for the members of set quotes that gateway 0 of 2 has. The cursor of a member is the highest that any row gives it.
+
 The file is sealed, see `culver.sealed`.
 
 One thread writes. It puts everything that waits into one transaction, so that thousands of acknowledgements share one
@@ -15,15 +18,17 @@ the number of gateways changes, another gateway reads a subscription's row, and 
 import json
 import logging
 import queue
+import re
 import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from culver.delivery.deliveries import DeliveryGap
-from culver.delivery.mailboxes.mailboxes import StoredMailbox
+from culver.delivery.mailboxes.mailboxes import SetCursor, StoredMailbox
+from culver.delivery.shares import Share
 from culver.disk import is_full
 from culver.errors import StorageError, StorageFull, Unavailable
 from culver.registry import Block
@@ -62,6 +67,8 @@ _GAPS = """
 INSERT INTO mailboxes (subscription, number, cursor, gaps) VALUES (?, ?, ?, ?) ON CONFLICT (subscription)
 DO UPDATE SET number = excluded.number, cursor = max(cursor, excluded.cursor), gaps = excluded.gaps
 """
+_READ = "SELECT subscription, number, cursor, gaps FROM mailboxes"
+_FORGET_SET = "DELETE FROM mailboxes WHERE subscription GLOB ?"
 _FORGET = "DELETE FROM mailboxes WHERE subscription = ? AND number <= ?"
 _FORGET_BLOCK = """
 DELETE FROM mailboxes WHERE number >= ? AND number < ? AND number NOT IN (SELECT value FROM json_each(?))
@@ -74,7 +81,17 @@ _LARGEST_TRANSACTION = 256
 # How long another gateway may be writing.
 _BUSY_SECONDS = 30.0
 
+_SET_CURSOR = re.compile(r"(.+)\.\*(\d+)/(\d+)")
+
 _Statement = tuple[str, tuple[Any, ...]]
+
+
+class StoredCursors(NamedTuple):
+    """What a file of cursors holds; see the module."""
+
+    mailboxes: dict[str, StoredMailbox]
+    sets: list[SetCursor]
+    base: int
 
 
 class CursorStore:
@@ -98,20 +115,20 @@ class CursorStore:
         on_full: Callable[[], None] = lambda: None,
         *,
         check: bool = True,
-    ) -> tuple["CursorStore", dict[str, StoredMailbox], int]:
-        """The store, the mailboxes in it of subscriptions that are owned here, and the base. The store calls
-        `on_full` in its own thread where the disk is full, and then tries once more. Without `check` it does not
-        check the file, which the process of the site has done."""
+    ) -> tuple["CursorStore", StoredCursors]:
+        """The store, and what is in it of subscriptions that are owned here. The store calls `on_full` in its own
+        thread where the disk is full, and then tries once more. Without `check` it does not check the file, which the
+        process of the site has done."""
         database: SealedDatabase | None = None
         try:
             database = open_sealed(path, _FORMAT, check=check, busy_seconds=_BUSY_SECONDS)
             connection = database.connection
-            rows = connection.execute("SELECT subscription, number, cursor, gaps FROM mailboxes")
-            stored = {
-                subscription: StoredMailbox(number, cursor, _read_gaps(subscription, gaps))
-                for subscription, number, cursor, gaps in rows
-                if owns(subscription)
-            }
+            mailboxes, sets = {}, []
+            for subscription, number, cursor, gaps in connection.execute(_READ):
+                if (part := _SET_CURSOR.fullmatch(subscription)) is not None:
+                    sets.append(SetCursor(part[1], Share(int(part[2]), int(part[3])), cursor))
+                elif owns(subscription):
+                    mailboxes[subscription] = StoredMailbox(number, cursor, _read_gaps(subscription, gaps))
             base = connection.execute("SELECT base FROM progress").fetchone()
         except (sqlite3.Error, ValueError, TypeError) as exc:
             if database is not None:
@@ -119,14 +136,28 @@ class CursorStore:
             if isinstance(exc, sqlite3.OperationalError):
                 raise StorageError(f"cannot open the cursors in {path}: {exc}") from exc
             raise _FORMAT.damage(path, str(exc)) from exc
-        return cls(database, path, on_full), stored, base[0] if base else 0
+        return cls(database, path, on_full), StoredCursors(mailboxes, sets, base[0] if base else 0)
 
     @property
     def seal(self) -> SealFile:
         return self._database.seal
 
     def acknowledge(self, subscription: str, number: int, cursor: int) -> Future[None]:
-        return self._put([(_ACKNOWLEDGE, (subscription, number, cursor))])
+        return self.acknowledge_all([(subscription, number, cursor)])
+
+    def acknowledge_all(self, cursors: Iterable[tuple[str, int, int]]) -> Future[None]:
+        """The subscription, its number and its cursor, of many at once."""
+        return self._put([(_ACKNOWLEDGE, cursor) for cursor in cursors])
+
+    def acknowledge_set(self, acknowledged: SetCursor) -> Future[None]:
+        share = acknowledged.share
+        name = f"{acknowledged.name}.*{share.number}/{share.gateways}"
+        return self._put([(_ACKNOWLEDGE, (name, 0, acknowledged.cursor))])
+
+    def forget_set(self, name: str) -> Future[None]:
+        """Delete what is acknowledged of a set as a whole. If it stayed, nothing would be wrong: a set of the same
+        name begins behind it."""
+        return self._put([(_FORGET_SET, (f"{name}.[*]*",))])
 
     def write(self, mailboxes: Iterable[tuple[str, StoredMailbox]], base: int = 0) -> Future[None]:
         """Mailboxes with their gaps, and the base, in one transaction. With nothing to write, the future

@@ -209,6 +209,9 @@ class GapLedger:
     def __init__(self) -> None:
         self._gaps: dict[int, list[DeliveryGap]] = {}
 
+    def slots(self) -> list[int]:
+        return list(self._gaps)
+
     def of(self, slot: int) -> tuple[DeliveryGap, ...]:
         return tuple(self._gaps.get(slot, ()))
 

@@ -15,20 +15,25 @@ from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from culver.config import DeliverySettings
 from culver.delivery.deliveries import DeliveryGap, GapReason
-from culver.delivery.delivery_kernels import count
+from culver.delivery.delivery_kernels import count, take_out
 from culver.delivery.mailboxes.mailbox_columns import NEVER, NONE, GapLedger, MailboxColumns, SlotTable
 from culver.delivery.mailboxes.subscription_names import SubscriptionNames
 from culver.delivery.ranges.lost_events import LostEvents
 from culver.delivery.ranges.retained_ranges import RetainedRange, RetainedRanges
-from culver.jit import read_only
+from culver.delivery.shares import Share
+from culver.jit import Integers, read_only
 from culver.pipeline import Notifications
-from culver.registry import Block, Registration
+from culver.registry import Block, Registration, split_member
+
+if TYPE_CHECKING:
+    from culver.delivery.merged.selection import Selection
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +46,32 @@ class StoredMailbox:
     gaps: tuple[DeliveryGap, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class SetCursor:
+    """How far the members of a set are acknowledged together: those of one gateway, out of so many."""
+
+    name: str
+    share: Share
+    cursor: int
+
+
 class Mailboxes:
     """Each subscription has a slot, see `mailbox_columns`. Deterministic; not thread-safe."""
 
-    def __init__(self, settings: DeliverySettings, stored: Mapping[str, StoredMailbox]) -> None:
+    def __init__(
+        self,
+        settings: DeliverySettings,
+        stored: Mapping[str, StoredMailbox],
+        set_cursors: Iterable[SetCursor] = (),
+    ) -> None:
         self._settings = settings
         self._stored = dict(stored)  # until the subscription is registered
         self._stored_by_number = sorted(
             (mailbox.number, subscription) for subscription, mailbox in stored.items()
         )
+        self._set_cursors: dict[str, list[SetCursor]] = {}
+        for each in set_cursors:
+            self._set_cursors.setdefault(each.name, []).append(each)
         self._numbers = SlotTable()
         self._names = SubscriptionNames()
         self._replaced: dict[int, list[int]] = {}  # slot -> earlier numbers, ascending
@@ -148,6 +170,9 @@ class Mailboxes:
         self._limit(slice(first, first + len(numbers)), block)
         for number, subscription in self._stored_in(block):
             self._resume(self._numbers.slot_of(number), self._stored.pop(subscription))
+        for each in self._set_cursors.get(block.name, ()):
+            slots = self.slots_of(each.share.part_of(block).numbers())
+            self._resume_at(slots[slots != NONE], each.cursor)
         if block.since < self.frontier:
             self._recount(numbers, block.since)
 
@@ -160,6 +185,17 @@ class Mailboxes:
 
     def subscription(self, slot: int) -> str:
         return self._names.subscription(slot, int(self.columns.newest_number[slot]))
+
+    def subscription_of(self, number: int) -> str:
+        """The subscription that a registration is one of. It must have a mailbox."""
+        return self._names.member(number) or self.subscription(self._numbers.slot_of(number))
+
+    def forget_set(self, name: str) -> bool:
+        """Forget how far a set was acknowledged as a whole, if no block of it is left. Returns whether that is so."""
+        is_gone = not self._names.has_set(name)
+        if is_gone:
+            self._set_cursors.pop(name, None)
+        return is_gone
 
     def numbers_of(self, slot: int) -> list[int]:
         """All registrations of a subscription that may have rows, ascending."""
@@ -196,6 +232,53 @@ class Mailboxes:
         """The gaps behind `after`, ascending. All of them lie before the next delivery."""
         return self._gaps.after(slot, after, partial(self._count_dropped, slot))
 
+    def members(self, selection: "Selection") -> Integers:
+        """All registrations of the selected subscriptions that may have rows, ascending."""
+        found = [np.empty(0, np.int64)]
+        singles: list[int] = []
+        if selection.subscriptions is not None:
+            for slot in map(self.slot_of, filter(selection.includes, selection.subscriptions)):
+                singles += self.numbers_of(slot) if slot != NONE else []
+        else:
+            for subscription, slot in self._names.singles():
+                if selection.includes(subscription):
+                    singles += self.numbers_of(slot)
+            for name, first, count, number in self._names.blocks():
+                found.append(selection.rows(name, first, count) + number)
+        numbers: Integers = np.unique(np.concatenate([np.array(singles, np.int64), *found]))
+        present: Integers = numbers[self.slots_of(numbers) != NONE]
+        return present
+
+    def slots_of(self, numbers: Integers) -> Integers:
+        """The slot of each registration, or NONE. The registrations ascend."""
+        return self._numbers.slots_of(numbers)
+
+    def slots_with_gaps(self) -> list[int]:
+        return self._gaps.slots()
+
+    def acknowledge_all(self, slots: Integers, offset: int) -> None:
+        """As `acknowledge`, for many mailboxes at once. `oldest` is no more than a lower bound from there on: looking
+        for the next row of each would read everything that waits."""
+        columns = self.columns
+        columns.cursor[slots] = np.maximum(columns.cursor[slots], offset)
+        chosen = np.zeros(columns.used, np.bool_)
+        chosen[slots] = True
+        for slot in self._gaps.slots():
+            if chosen[slot]:
+                self._gaps.acknowledge(slot, offset, partial(self._count_dropped, slot))
+        oldest = columns.oldest[slots]
+        if (lowest := int(oldest.min(initial=NEVER))) <= offset:
+            for item in self.ranges.overlapping(lowest, offset + 1):
+                n = item.notifications
+                take_out(
+                    read_only(n.numbers), read_only(n.bounds), read_only(n.rows), read_only(n.sizes),
+                    *self._numbers.known(), chosen, n.start, item.start, offset + 1, columns.counted,
+                )  # fmt: skip
+        columns.floor[slots] = np.maximum(columns.floor[slots], offset + 1)
+        waiting = columns.pending[slots] > 0
+        columns.size[slots] = np.where(waiting, columns.size[slots], 0)
+        columns.oldest[slots] = np.where(waiting, np.maximum(oldest, offset + 1), NEVER)
+
     def acknowledge(self, slot: int, offset: int) -> None:
         """Note that the subscriber is done with everything up to and including `offset`. Going backwards changes
         nothing. The offset may lie beyond the frontier: an event delivered before a crash may be matched again."""
@@ -226,7 +309,12 @@ class Mailboxes:
 
     def drop(self, slot: int, end: int, reason: GapReason) -> DeliveryGap | None:
         """Drop the rows below `end` and remember the gap. Returns None where there are none."""
-        first, before = int(self.columns.oldest[slot]), int(self.columns.floor[slot])
+        before = int(self.columns.floor[slot])
+        if self.columns.oldest[slot] >= end:
+            return None
+        rows = self.ranges.offsets(self.numbers_of(slot), before, 1)
+        first = rows[0] if rows else NEVER
+        self.columns.oldest[slot] = first
         if first >= end:
             return None
         count, last = self._take_out(slot, end)
@@ -297,6 +385,10 @@ class Mailboxes:
             stored = self._stored.pop(subscription, None)
             if stored is not None:
                 self._resume(slot, stored)
+            member = split_member(subscription)
+            for each in self._set_cursors.get(member[0], ()) if member is not None else ():
+                if each.share.owns(subscription):
+                    self._resume_at(np.array([slot]), each.cursor)
             return slot
         self._names.add(subscription, slot)
         newest = int(columns.newest_number[slot])
@@ -316,6 +408,14 @@ class Mailboxes:
         if gaps:
             self._gaps.resume(slot, gaps)
             columns.floor[slot] = gaps[-1].end
+
+    def _resume_at(self, slots: Integers, cursor: int) -> None:
+        """Mailboxes that have just been resumed are acknowledged up to `cursor` at least."""
+        columns = self.columns
+        columns.cursor[slots] = np.maximum(columns.cursor[slots], cursor)
+        columns.floor[slots] = np.maximum(columns.floor[slots], cursor + 1)
+        for slot in set(self._gaps.slots()).intersection(slots.tolist()):
+            self._gaps.acknowledge(slot, cursor, partial(self._count_dropped, slot))
 
     def _stored_in(self, block: Block) -> list[tuple[int, str]]:
         """The members of a block that have a stored mailbox, as number and subscription."""

@@ -7,11 +7,13 @@ A member that was replaced gets a slot in the dictionary, which takes precedence
 """
 
 from bisect import bisect_right, insort
+from collections.abc import Iterable, Iterator
 from operator import itemgetter
 from typing import NamedTuple
 
 from culver.registry import Block, split_member
 
+_NUMBER = itemgetter(0)
 _FIRST = itemgetter(1)
 
 
@@ -57,6 +59,18 @@ class SubscriptionNames:
             if not spans:
                 del self._sets[block.name]
 
+    def singles(self) -> Iterable[tuple[str, int]]:
+        """The subscriptions that have a slot of their own, apart from a block."""
+        return self._slots.items()
+
+    def blocks(self) -> Iterator[tuple[str, int, int, int]]:
+        """The set, the first place, the number of rows and the first registration of each block."""
+        for span in self._spans:
+            yield span.name, span.first, span.rows, span.number
+
+    def has_set(self, name: str) -> bool:
+        return name in self._sets
+
     def slot(self, subscription: str) -> int | None:
         """The slot of a subscription that has one of its own, apart from a block."""
         return self._slots.get(subscription)
@@ -72,10 +86,20 @@ class SubscriptionNames:
             return None
         return spans[at].number + parts[1] - spans[at].first
 
+    def member(self, number: int) -> str | None:
+        """The id of the subscription that has or had a number as a member of a block."""
+        at = bisect_right(self._spans, number, key=_NUMBER) - 1
+        if at < 0:
+            return None
+        span = self._spans[at]
+        place = number - span.number
+        return f"{span.name}.{span.first + place}" if place < span.rows else None
+
     def subscription(self, slot: int, number: int) -> str:
         """The id of the subscription in a slot, which has that number."""
         subscription = self._ids.get(slot)
         if subscription is not None:
             return subscription
-        span = self._spans[bisect_right(self._spans, number, key=itemgetter(0)) - 1]
-        return f"{span.name}.{span.first + number - span.number}"
+        member = self.member(number)
+        assert member is not None
+        return member

@@ -131,6 +131,13 @@ class RetainedRanges:
                 if len(rows):
                     yield n, rows
 
+    def overlapping(self, start: int, end: int) -> Iterator[RetainedRange]:
+        """The ranges that answer for any offset in `[start, end)`."""
+        for at in range(bisect_right(self._ends, start), len(self._ranges)):
+            if self._ranges[at].start >= end:
+                return
+            yield self._ranges[at]
+
     def offsets(self, numbers: Sequence[int], start: int, limit: int) -> list[int]:
         """The first offsets of these registrations at or above `start`, at most `limit`."""
         found: list[int] = []
