@@ -185,11 +185,11 @@ class _Connection:
             await self._gateway.requests.wait(self._client)
             await self._accept(message)
 
-    def _take(self, text: str) -> bool:
+    def _take(self, text: str | bytes) -> bool:
         """Publish at once where the message is a valid publication that need not wait, as most messages are. Returns
         False for any other message, which the reader then handles."""
         size = len(text)
-        if size >= THREAD_BYTES or size > self._max_bytes or _PUBLISH not in text:
+        if isinstance(text, bytes) or size >= THREAD_BYTES or size > self._max_bytes or _PUBLISH not in text:
             return False
         publication = read_quickly(text, self._gateway.settings.events)
         if publication is None or not self._window.try_enter(size):
