@@ -17,7 +17,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from culver.gateway.app import create_app
 from culver.gateway.server.http_protocol import HttpProtocol
 from culver.gateway.server.websocket_protocol import WebSocketProtocol
-from culver.gateway.websocket.text_sockets import Disconnected, accept_texts
+from culver.gateway.websocket.message_sockets import Disconnected, accept_messages
 from support.fake_site import FakeSite
 from support.gateway import gateway_settings, run
 from support.until import until
@@ -175,7 +175,7 @@ SERVERS: dict[str, dict[str, Any]] = {
 async def echo(scope: Scope, receive: Receive, send: Send) -> None:
     """An application that accepts the subprotocol `echo` and sends every message back as what it was."""
     socket = WebSocket(scope, receive, send)
-    messages = await accept_texts(socket, "echo" if "echo" in scope["subprotocols"] else None)
+    messages = await accept_messages(socket, "echo" if "echo" in scope["subprotocols"] else None)
 
     def take(message: str | bytes) -> bool:
         return isinstance(message, bytes) and messages.post(message, is_binary=True)

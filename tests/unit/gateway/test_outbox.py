@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from culver.gateway.websocket.text_sockets import Disconnected, Outbox, Window
+from culver.gateway.websocket.message_sockets import Disconnected, Outbox, Window
 from support.gateway import run
 
 

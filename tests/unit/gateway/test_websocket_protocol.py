@@ -22,7 +22,7 @@ from websockets.utils import apply_mask
 from culver.gateway.server.gateway_server import GatewayServer
 from culver.gateway.server.http_protocol import HttpProtocol
 from culver.gateway.server.websocket_protocol import MAX_POSTED_BYTES, MAX_WAITING_BYTES, WebSocketProtocol
-from culver.gateway.websocket.text_sockets import TEXT_SOCKET, Disconnected, TextSocket
+from culver.gateway.websocket.message_sockets import MESSAGE_SOCKET, Disconnected, MessageSocket
 from support.fake_site import FakeSite
 from support.gateway import gateway_settings, run, served, socket_to
 from support.until import settled, until
@@ -325,7 +325,7 @@ def test_what_is_sent_in_one_turn_of_the_loop_arrives_in_order_and_before_a_clos
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         await receive()
         await send({"type": "websocket.accept", "subprotocol": None, "headers": []})
-        socket: TextSocket = scope["extensions"][TEXT_SOCKET]
+        socket: MessageSocket = scope["extensions"][MESSAGE_SOCKET]
         assert all(socket.post(message, is_binary=is_binary) for message, is_binary in messages)
         await send({"type": "websocket.close", "code": 1000, "reason": ""})
 
@@ -357,7 +357,7 @@ class _Listener:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await receive()
         await send({"type": "websocket.accept", "subprotocol": None, "headers": []})
-        socket: TextSocket = scope["extensions"][TEXT_SOCKET]
+        socket: MessageSocket = scope["extensions"][MESSAGE_SOCKET]
         self.waits.set()
         with contextlib.suppress(Disconnected):
             while True:

@@ -1,7 +1,7 @@
 """WebSocket connections of the gateway's server, on the sans-I/O protocol of `websockets`.
 
 uvicorn hands a connection over with the head of its handshake (the setting `ws` of `uvicorn.Config`). The connection
-speaks ASGI with the application and is also a `TextSocket`, which the application finds in its scope.
+speaks ASGI with the application and is also a `MessageSocket`, which the application finds in its scope.
 
 No client can make it hold memory or a socket for ever:
 
@@ -35,7 +35,7 @@ from websockets.server import ServerProtocol
 from culver.gateway.connection_limits import ADMISSION
 from culver.gateway.server.frame_splitter import FrameSplitter, Unread
 from culver.gateway.server.http_protocol import STALL_SECONDS, CallTimer
-from culver.gateway.websocket.text_sockets import TEXT_SOCKET, Disconnected
+from culver.gateway.websocket.message_sockets import MESSAGE_SOCKET, Disconnected
 
 MAX_FRAGMENTS = 4_096
 MAX_WAITING_BYTES = 64 * 1024
@@ -168,7 +168,7 @@ class WebSocketProtocol(asyncio.Protocol):
             "headers": [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers],
             "subprotocols": _subprotocols(request),
             "state": self._app_state.copy(),
-            "extensions": {"websocket.http.response": {}, TEXT_SOCKET: self},
+            "extensions": {"websocket.http.response": {}, MESSAGE_SOCKET: self},
         }
 
     async def _run(self, scope: Scope) -> None:
@@ -236,7 +236,7 @@ class WebSocketProtocol(asyncio.Protocol):
             case other:
                 raise RuntimeError(f"unexpected ASGI message {other!r}")
 
-    # --- TextSocket -------------------------------------------------------------------------------------
+    # --- MessageSocket ----------------------------------------------------------------------------------
 
     def post(self, message: bytes, *, is_binary: bool = False) -> bool:
         if not self._writable.is_set():

@@ -1,4 +1,4 @@
-"""The text messages of one accepted WebSocket, whichever server holds its connection, and their backpressure.
+"""The messages of one accepted WebSocket, whichever server holds its connection, and their backpressure.
 
 Any ASGI server exchanges messages with the application as dictionaries, through a task for each side. The gateway's
 own server offers its connection as an extension of the scope instead, see `server.websocket_protocol`.
@@ -10,15 +10,15 @@ from typing import Protocol
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-TEXT_SOCKET = "culver.text_socket"
-"""The extension of a WebSocket's scope that holds a TextSocket."""
+MESSAGE_SOCKET = "culver.message_socket"
+"""The extension of a WebSocket's scope that holds a MessageSocket."""
 
 
 class Disconnected(ConnectionError):
     """The client has left, or the connection is closing."""
 
 
-class TextSocket(Protocol):
+class MessageSocket(Protocol):
     """Sends and receives whole messages. Used by one event loop; only one task may receive."""
 
     def post(self, message: bytes, *, is_binary: bool = False) -> bool:
@@ -40,21 +40,21 @@ class TextSocket(Protocol):
         """Raises Disconnected."""
 
 
-async def accept_texts(socket: WebSocket, subprotocol: str | None = None) -> TextSocket:
+async def accept_messages(socket: WebSocket, subprotocol: str | None = None) -> MessageSocket:
     """Accept the handshake, with one of the `subprotocols` of the socket's scope or none. Raises Disconnected."""
     try:
         await socket.accept(subprotocol)
     except _GONE as exc:
         raise Disconnected from exc
-    own: TextSocket | None = (socket.scope.get("extensions") or {}).get(TEXT_SOCKET)
-    return own or _AsgiTextSocket(socket)
+    own: MessageSocket | None = (socket.scope.get("extensions") or {}).get(MESSAGE_SOCKET)
+    return own or _AsgiMessageSocket(socket)
 
 
 # Servers raise one or the other once the client has left or the server has closed; some raise nothing.
 _GONE = (OSError, RuntimeError, WebSocketDisconnect)
 
 
-class _AsgiTextSocket:
+class _AsgiMessageSocket:
     def __init__(self, socket: WebSocket) -> None:
         self._socket = socket
 
@@ -94,7 +94,9 @@ class Outbox:
     the outbox holds about `max_bytes` whatever the number of producers. Its messages are texts unless the outbox is
     binary. Sending raises Disconnected."""
 
-    def __init__(self, socket: TextSocket, max_bytes: int = 1024 * 1024, *, is_binary: bool = False) -> None:
+    def __init__(
+        self, socket: MessageSocket, max_bytes: int = 1024 * 1024, *, is_binary: bool = False
+    ) -> None:
         self._socket = socket
         self._is_binary = is_binary
         self._max_bytes = max_bytes
