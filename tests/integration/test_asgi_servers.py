@@ -4,16 +4,20 @@ import asyncio
 import json
 import socket as sockets
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
 import uvicorn
-from starlette.types import Message, Scope
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.websockets import WebSocket
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from culver.gateway.app import create_app
+from culver.gateway.server.http_protocol import HttpProtocol
+from culver.gateway.server.websocket_protocol import WebSocketProtocol
+from culver.gateway.websocket.message_sockets import Disconnected, accept_messages
 from support.fake_site import FakeSite
 from support.gateway import gateway_settings, run
 from support.until import until
@@ -25,14 +29,22 @@ pytestmark = pytest.mark.timeout(60)
 async def stock_uvicorn(site: FakeSite) -> AsyncIterator[str]:
     """The address of the application under uvicorn with its default protocols."""
     app = create_app(site)
-    server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="off"))
+    async with uvicorn_with(app) as url:
+        try:
+            yield url + "/v1/ws"
+        finally:
+            app.state.gateway.stop()
+
+
+@asynccontextmanager
+async def uvicorn_with(app: ASGIApp, **options: Any) -> AsyncIterator[str]:
+    server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="off", **options))
     with sockets.create_server(("127.0.0.1", 0)) as listener:
         serving = asyncio.create_task(server.serve([listener]))
         try:
             await until(lambda: server.started)
-            yield f"ws://127.0.0.1:{listener.getsockname()[1]}/v1/ws"
+            yield f"ws://127.0.0.1:{listener.getsockname()[1]}"
         finally:
-            app.state.gateway.stop()
             server.should_exit = True
             await serving
 
@@ -149,6 +161,49 @@ def test_a_refused_handshake_carries_its_problem() -> None:
                 await connect(url, proxy=None, origin="http://elsewhere")  # type: ignore[arg-type]
             assert refused.value.response.status_code == 403
             assert json.loads(refused.value.response.body)["field"] == "origin"
+
+    run(scenario())
+
+
+SERVERS: dict[str, dict[str, Any]] = {
+    "websockets": {"ws": "websockets-sansio"},
+    "wsproto": {"ws": "wsproto"},
+    "own": {"http": HttpProtocol, "ws": WebSocketProtocol},
+}
+
+
+async def echo(scope: Scope, receive: Receive, send: Send) -> None:
+    """An application that accepts the subprotocol `echo` and sends every message back as what it was."""
+    socket = WebSocket(scope, receive, send)
+    messages = await accept_messages(socket, "echo" if "echo" in scope["subprotocols"] else None)
+
+    def take(message: str | bytes) -> bool:
+        return isinstance(message, bytes) and messages.post(message, is_binary=True)
+
+    with suppress(Disconnected):
+        while True:
+            message = await messages.receive(take)
+            if isinstance(message, str):
+                await messages.send(message.encode())
+            else:
+                await messages.send(message, is_binary=True)
+
+
+@pytest.mark.parametrize("kind", SERVERS)
+def test_messages_of_both_kinds_and_a_subprotocol_work_under_any_server(kind: str) -> None:
+    if kind == "wsproto":
+        pytest.importorskip("wsproto")
+
+    async def scenario() -> None:
+        async with uvicorn_with(echo, **SERVERS[kind]) as url:
+            async with connect(url, proxy=None, subprotocols=["other", "echo"]) as socket:  # type: ignore[list-item]
+                assert socket.subprotocol == "echo"
+                for message in ("é", b"\xff", "", b"", "x" * 70_000, b"\xfe" * 70_000, b"\xfd" * 200):
+                    await socket.send(message)
+                    async with asyncio.timeout(10):
+                        assert await socket.recv() == message
+            async with connect(url, proxy=None, subprotocols=["other"]) as socket:  # type: ignore[list-item]
+                assert socket.subprotocol is None
 
     run(scenario())
 

@@ -3,7 +3,9 @@
 import asyncio
 from collections.abc import Callable
 
-from culver.gateway.websocket.text_sockets import Disconnected, Outbox, Window
+import pytest
+
+from culver.gateway.websocket.message_sockets import Disconnected, Outbox, Window
 from support.gateway import run
 
 
@@ -13,17 +15,20 @@ class Reader:
     def __init__(self) -> None:
         self.gate = asyncio.Event()
         self.messages: list[bytes] = []
+        self.kinds: set[bool] = set()
 
-    def post(self, message: bytes) -> bool:
+    def post(self, message: bytes, *, is_binary: bool = False) -> bool:
         if self.gate.is_set():
             self.messages.append(message)
+            self.kinds.add(is_binary)
         return self.gate.is_set()
 
-    async def send(self, message: bytes) -> None:
+    async def send(self, message: bytes, *, is_binary: bool = False) -> None:
         await self.gate.wait()
         self.messages.append(message)
+        self.kinds.add(is_binary)
 
-    async def receive(self, take: Callable[[str], bool]) -> str | bytes:
+    async def receive(self, take: Callable[[str | bytes], bool]) -> str | bytes:
         raise Disconnected
 
     async def close(self, code: int, reason: str) -> None:
@@ -41,6 +46,22 @@ def test_messages_go_out_one_at_a_time_in_order() -> None:
         await asyncio.gather(*sending)
         assert outbox.post(b"20")
         assert reader.messages == [b"%d" % n for n in range(21)]
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("is_binary", [False, True])
+def test_an_outbox_sends_one_kind_of_message(is_binary: bool) -> None:
+    async def scenario() -> None:
+        reader = Reader()
+        outbox = Outbox(reader, is_binary=is_binary)
+        sending = asyncio.create_task(outbox.send(b"waits"))
+        await asyncio.sleep(0)
+        reader.gate.set()
+        await sending
+        assert outbox.post(b"at once")
+        assert reader.messages == [b"waits", b"at once"]
+        assert reader.kinds == {is_binary}
 
     run(scenario())
 

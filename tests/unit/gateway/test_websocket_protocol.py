@@ -22,7 +22,7 @@ from websockets.utils import apply_mask
 from culver.gateway.server.gateway_server import GatewayServer
 from culver.gateway.server.http_protocol import HttpProtocol
 from culver.gateway.server.websocket_protocol import MAX_POSTED_BYTES, MAX_WAITING_BYTES, WebSocketProtocol
-from culver.gateway.websocket.text_sockets import TEXT_SOCKET, Disconnected, TextSocket
+from culver.gateway.websocket.message_sockets import MESSAGE_SOCKET, Disconnected, MessageSocket
 from support.fake_site import FakeSite
 from support.gateway import gateway_settings, run, served, socket_to
 from support.until import settled, until
@@ -35,6 +35,12 @@ HANDSHAKE = (
 )
 
 TEXT, BINARY, CLOSE, PING = 1, 2, 8, 9
+
+
+def offering(*values: bytes) -> bytes:
+    """A handshake with these headers of subprotocols."""
+    offers = b"".join(b"Sec-WebSocket-Protocol: %b\r\n" % value for value in values)
+    return HANDSHAKE.removesuffix(b"\r\n") + offers + b"\r\n"
 
 
 def frame(payload: bytes, opcode: int = TEXT, *, final: bool = True) -> bytes:
@@ -60,6 +66,8 @@ BROKEN = {
     "half a character at the end": (frame("€".encode()[:2]), 1007),
     "a continuation without a start": (NO_START, 1002),
     "a start within a message": (frame(b"x", final=False) + MESSAGE, 1002),
+    "a binary start within a message": (frame(b"x", final=False) + frame(b"x", BINARY), 1002),
+    "a text within a binary message": (frame(b"x", BINARY, final=False) + MESSAGE, 1002),
     "an unknown opcode": (NO_OPCODE, 1002),
     "a control frame that is too long": (LONG_PING, 1002),
     "a control frame in fragments": (FRAGMENTED_PING, 1002),
@@ -158,6 +166,12 @@ def test_what_the_client_breaks_after_the_server_has_closed_does_no_harm(
         (HANDSHAKE.replace(b"/v1/ws", b"/v1/nothing"), b"404"),
         (HANDSHAKE.replace(b"\r\nUpgrade", b"\r\nOrigin: http://other\r\nUpgrade"), b"403"),
         (HANDSHAKE.replace(b": 13", b": 12"), b"400"),
+        (offering(b"not a token"), b"400"),
+        (offering(b'"quoted"'), b"400"),
+        (offering(b"a;b=c"), b"400"),
+        (offering(b"\xc3\xa9"), b"400"),
+        (offering(b"x" * 10_000), b"400"),
+        (offering(*[b"x"] * 200), b"400"),
     ],
 )
 def test_a_refused_handshake_is_no_error_of_the_gateway(handshake: bytes, status: bytes) -> None:
@@ -304,14 +318,15 @@ def test_a_delivery_of_any_length_arrives_in_one_piece(length: int) -> None:
     run(scenario())
 
 
-@pytest.mark.parametrize("length", [1, MAX_POSTED_BYTES])
+@pytest.mark.parametrize("length", [1, 125, 126, 65_535, 65_536, MAX_POSTED_BYTES])
 def test_what_is_sent_in_one_turn_of_the_loop_arrives_in_order_and_before_a_close(length: int) -> None:
-    messages = [b"%d" % number * length for number in range(3)]
+    messages = [(b"%d" % number * length, number % 2 == 1) for number in range(4)]
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         await receive()
         await send({"type": "websocket.accept", "subprotocol": None, "headers": []})
-        assert all(scope["extensions"][TEXT_SOCKET].post(message) for message in messages)
+        socket: MessageSocket = scope["extensions"][MESSAGE_SOCKET]
+        assert all(socket.post(message, is_binary=is_binary) for message, is_binary in messages)
         await send({"type": "websocket.close", "code": 1000, "reason": ""})
 
     async def scenario() -> None:
@@ -320,8 +335,9 @@ def test_what_is_sent_in_one_turn_of_the_loop_arrives_in_order_and_before_a_clos
             writer.write(HANDSHAKE)
             async with asyncio.timeout(5):
                 await reader.readuntil(b"\r\n\r\n")
-                for message in messages:
-                    expected = Frame(Opcode.TEXT, message).serialize(mask=False)
+                for message, is_binary in messages:
+                    kind = Opcode.BINARY if is_binary else Opcode.TEXT
+                    expected = Frame(kind, message).serialize(mask=False)
                     assert await reader.readexactly(len(expected)) == expected
                 assert await reader.read(1) == b"\x88"
             writer.transport.abort()
@@ -330,27 +346,27 @@ def test_what_is_sent_in_one_turn_of_the_loop_arrives_in_order_and_before_a_clos
 
 
 class _Listener:
-    """An application that takes some texts as they come and receives the others."""
+    """An application that takes some messages as they come and receives the others."""
 
-    def __init__(self, takes: Callable[[str], bool]) -> None:
+    def __init__(self, takes: Callable[[str | bytes], bool]) -> None:
         self._takes = takes
-        self.heard: list[str] = []
-        self.order: list[str] = []
+        self.heard: list[str | bytes] = []
+        self.order: list[str | bytes] = []
         self.waits = asyncio.Event()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await receive()
         await send({"type": "websocket.accept", "subprotocol": None, "headers": []})
-        socket: TextSocket = scope["extensions"][TEXT_SOCKET]
+        socket: MessageSocket = scope["extensions"][MESSAGE_SOCKET]
         self.waits.set()
         with contextlib.suppress(Disconnected):
             while True:
-                self.order.append(str(await socket.receive(self._hear)))
+                self.order.append(await socket.receive(self._hear))
 
-    def _hear(self, text: str) -> bool:
-        if self._takes(text):
-            self.heard.append(text)
-            self.order.append(text)
+    def _hear(self, message: str | bytes) -> bool:
+        if self._takes(message):
+            self.heard.append(message)
+            self.order.append(message)
             return True
         return False
 
@@ -384,6 +400,91 @@ def test_texts_are_taken_the_moment_they_are_complete() -> None:
             protocol.data_received(ping)
             protocol.data_received(whole[2])
             assert app.heard == [*texts, texts[1], texts[2]]
+
+    run(scenario())
+
+
+def test_binary_messages_are_taken_whole_long_and_in_fragments() -> None:
+    messages = [b"", b"\xff", b"\xfe" * 4_096, b"\xfd" * 100_000]
+    whole = [Frame(Opcode.BINARY, message).serialize(mask=True) for message in messages]
+    fragments = [
+        Frame(Opcode.BINARY, b"\xff", fin=False).serialize(mask=True),
+        Frame(Opcode.PING, b"p").serialize(mask=True),
+        Frame(Opcode.CONT, b"\xfe").serialize(mask=True),
+    ]
+
+    async def scenario() -> None:
+        app = _Listener(lambda message: message != b"\xff")
+        async with listened(app) as protocol:
+            protocol.data_received(whole[0] + whole[2] + whole[3])
+            assert app.heard == [messages[0], messages[2], messages[3]]
+            protocol.data_received(b"".join(fragments))
+            protocol.data_received(whole[1])
+            await until(lambda: len(app.order) == 5)
+            assert app.order[3:] == [b"\xff\xfe", b"\xff"]
+            assert app.heard[3:] == [b"\xff\xfe"]
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(
+    "stream",
+    [
+        b"\x82\xff" + (2**40).to_bytes(8, "big") + bytes(4),
+        b"\x82\xff" + (1_001).to_bytes(8, "big") + bytes(4),
+        frame(b"x" * 600, BINARY, final=False) + frame(b"x" * 600, opcode=0),
+        frame(b"", BINARY, final=False) + frame(b"", opcode=0, final=False) * 5_000,
+    ],
+    ids=["terabytes", "a byte too long", "fragments that are too long", "endless empty fragments"],
+)
+def test_a_binary_message_beyond_the_limits_is_closed_with_1009_before_it_is_held(stream: bytes) -> None:
+    async def scenario() -> None:
+        app = _Listener(lambda message: True)
+        async with listening(app, ws_max_size=1_000) as (port, _):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(HANDSHAKE)
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(stream)
+            assert await read_close(reader) == 1009
+            assert app.order == []
+            writer.transport.abort()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("values", "offered"),
+    [
+        ((), []),
+        ((b"one",), ["one"]),
+        ((b"one, two ,\tthree", b"four"), ["one", "two", "three", "four"]),
+        ((b",, one,,",), ["one"]),
+        ((b"x," * 3_000 + b"x",), ["x"] * 3_001),
+    ],
+)
+def test_the_application_learns_what_subprotocols_the_client_offers(
+    values: tuple[bytes, ...], offered: list[str]
+) -> None:
+    scopes: list[Scope] = []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        scopes.append(scope)
+        await receive()
+        chosen = scope["subprotocols"][-1] if scope["subprotocols"] else None
+        await send({"type": "websocket.accept", "subprotocol": chosen, "headers": []})
+        await send({"type": "websocket.send", "bytes": b"\xff"})
+
+    async def scenario() -> None:
+        async with listening(app) as (port, _):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(offering(*values))
+            async with asyncio.timeout(5):
+                head = await reader.readuntil(b"\r\n\r\n")
+                assert await reader.readexactly(3) == b"\x82\x01\xff"
+            answered = re.findall(rb"(?i)sec-websocket-protocol: (.*)\r\n", head)
+            assert [each.decode() for each in answered] == offered[-1:]
+            assert [scope["subprotocols"] for scope in scopes] == [offered]
+            writer.transport.abort()
 
     run(scenario())
 

@@ -1,1 +1,1 @@
-"""The endpoint `/v1/ws`, for any ASGI server: `websocket_endpoint` serves a connection through `text_sockets`."""
+"""The endpoint `/v1/ws`, for any ASGI server: `websocket_endpoint` serves a connection through `message_sockets`."""

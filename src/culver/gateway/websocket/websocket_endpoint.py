@@ -35,7 +35,13 @@ from culver.gateway.problems import encode_problem, problem_document
 from culver.gateway.routes.subscription_routes import check_durable, live_spec, open_live, warnings_of
 from culver.gateway.websocket.channel_attachments import ChannelAttachments
 from culver.gateway.websocket.client_messages import read_message, read_quickly
-from culver.gateway.websocket.text_sockets import Disconnected, Outbox, TextSocket, Window, accept_texts
+from culver.gateway.websocket.message_sockets import (
+    Disconnected,
+    MessageSocket,
+    Outbox,
+    Window,
+    accept_messages,
+)
 from culver.log import CommitReceipt
 from culver.messages import (
     Ack,
@@ -86,7 +92,7 @@ async def serve_websocket(socket: WebSocket) -> None:
     connection: _Connection | None = None
     try:
         async with gateway.long_request("websocket") as interruption:
-            texts = await accept_texts(socket)
+            texts = await accept_messages(socket)
             connection = _Connection(gateway, socket, texts, interruption)
             try:
                 await connection.run()
@@ -112,7 +118,7 @@ class _Attachment:
 
 class _Connection:
     def __init__(
-        self, gateway: Gateway, handshake: HTTPConnection, socket: TextSocket, interruption: Interruption
+        self, gateway: Gateway, handshake: HTTPConnection, socket: MessageSocket, interruption: Interruption
     ) -> None:
         self._gateway = gateway
         self._handshake = handshake
@@ -185,11 +191,11 @@ class _Connection:
             await self._gateway.requests.wait(self._client)
             await self._accept(message)
 
-    def _take(self, text: str) -> bool:
+    def _take(self, text: str | bytes) -> bool:
         """Publish at once where the message is a valid publication that need not wait, as most messages are. Returns
         False for any other message, which the reader then handles."""
         size = len(text)
-        if size >= THREAD_BYTES or size > self._max_bytes or _PUBLISH not in text:
+        if isinstance(text, bytes) or size >= THREAD_BYTES or size > self._max_bytes or _PUBLISH not in text:
             return False
         publication = read_quickly(text, self._gateway.settings.events)
         if publication is None or not self._window.try_enter(size):

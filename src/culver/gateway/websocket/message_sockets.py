@@ -1,4 +1,4 @@
-"""The text messages of one accepted WebSocket, whichever server holds its connection, and their backpressure.
+"""The messages of one accepted WebSocket, whichever server holds its connection, and their backpressure.
 
 Any ASGI server exchanges messages with the application as dictionaries, through a task for each side. The gateway's
 own server offers its connection as an extension of the scope instead, see `server.websocket_protocol`.
@@ -10,70 +10,75 @@ from typing import Protocol
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-TEXT_SOCKET = "culver.text_socket"
-"""The extension of a WebSocket's scope that holds a TextSocket."""
+MESSAGE_SOCKET = "culver.message_socket"
+"""The extension of a WebSocket's scope that holds a MessageSocket."""
 
 
 class Disconnected(ConnectionError):
     """The client has left, or the connection is closing."""
 
 
-class TextSocket(Protocol):
+class MessageSocket(Protocol):
     """Sends and receives whole messages. Used by one event loop; only one task may receive."""
 
-    def post(self, message: bytes) -> bool:
-        """Send UTF-8 text now. Returns False, and sends nothing, where `send` would wait. Raises Disconnected."""
+    def post(self, message: bytes, *, is_binary: bool = False) -> bool:
+        """Send a message now, UTF-8 text unless it is binary. Returns False, and sends nothing, where `send` would
+        wait. What is posted in one turn of the loop is written at once. Raises Disconnected."""
 
-    async def send(self, message: bytes) -> None:
-        """Send UTF-8 text; waits while the client does not read. Raises Disconnected."""
+    async def send(self, message: bytes, *, is_binary: bool = False) -> None:
+        """Send a message, UTF-8 text unless it is binary; waits while the client does not read. Raises
+        Disconnected."""
 
-    async def receive(self, take: Callable[[str], bool]) -> str | bytes:
-        """Offer each text to `take`, in order, and return the first that it refuses, or the next binary message.
+    async def receive(self, take: Callable[[str | bytes], bool]) -> str | bytes:
+        """Offer each message to `take`, in order, and return the first that it refuses. A text is a `str`, a binary
+        message is `bytes`.
 
-        `take` must neither wait nor raise; it runs as soon as a text arrives. Messages that arrived before the
-        client left still count. Raises Disconnected."""
+        `take` must neither wait nor raise; it runs as soon as a message arrives, and once more on a message that it
+        refused then. Messages that arrived before the client left still count. Raises Disconnected."""
 
     async def close(self, code: int, reason: str) -> None:
         """Raises Disconnected."""
 
 
-async def accept_texts(socket: WebSocket) -> TextSocket:
-    """Accept the handshake. Raises Disconnected."""
+async def accept_messages(socket: WebSocket, subprotocol: str | None = None) -> MessageSocket:
+    """Accept the handshake, with one of the `subprotocols` of the socket's scope or none. Raises Disconnected."""
     try:
-        await socket.accept()
+        await socket.accept(subprotocol)
     except _GONE as exc:
         raise Disconnected from exc
-    own: TextSocket | None = (socket.scope.get("extensions") or {}).get(TEXT_SOCKET)
-    return own or _AsgiTextSocket(socket)
+    own: MessageSocket | None = (socket.scope.get("extensions") or {}).get(MESSAGE_SOCKET)
+    return own or _AsgiMessageSocket(socket)
 
 
 # Servers raise one or the other once the client has left or the server has closed; some raise nothing.
 _GONE = (OSError, RuntimeError, WebSocketDisconnect)
 
 
-class _AsgiTextSocket:
+class _AsgiMessageSocket:
     def __init__(self, socket: WebSocket) -> None:
         self._socket = socket
 
-    def post(self, message: bytes) -> bool:
+    def post(self, message: bytes, *, is_binary: bool = False) -> bool:
         return False
 
-    async def send(self, message: bytes) -> None:
+    async def send(self, message: bytes, *, is_binary: bool = False) -> None:
         try:
-            await self._socket.send_text(message.decode())
+            if is_binary:
+                await self._socket.send_bytes(message)
+            else:
+                await self._socket.send_text(message.decode())
         except _GONE as exc:
             raise Disconnected from exc
 
-    async def receive(self, take: Callable[[str], bool]) -> str | bytes:
+    async def receive(self, take: Callable[[str | bytes], bool]) -> str | bytes:
         while True:
-            message = await self._socket.receive()
-            if message["type"] == "websocket.disconnect":
+            event = await self._socket.receive()
+            if event["type"] == "websocket.disconnect":
                 raise Disconnected
-            text: str | None = message.get("text")
-            if text is None:
-                return bytes(message["bytes"])
-            if not take(text):
-                return text
+            text: str | None = event.get("text")
+            message = bytes(event["bytes"]) if text is None else text
+            if not take(message):
+                return message
 
     async def close(self, code: int, reason: str) -> None:
         try:
@@ -86,10 +91,14 @@ class Outbox:
     """Sends one message at a time, in the order of the calls.
 
     A client that reads slowly makes `send` wait, and producers call `wait_for_space` before they fetch more, so that
-    the outbox holds about `max_bytes` whatever the number of producers. Sending raises Disconnected."""
+    the outbox holds about `max_bytes` whatever the number of producers. Its messages are texts unless the outbox is
+    binary. Sending raises Disconnected."""
 
-    def __init__(self, socket: TextSocket, max_bytes: int = 1024 * 1024) -> None:
+    def __init__(
+        self, socket: MessageSocket, max_bytes: int = 1024 * 1024, *, is_binary: bool = False
+    ) -> None:
         self._socket = socket
+        self._is_binary = is_binary
         self._max_bytes = max_bytes
         self.held_bytes = 0
         self._has_space = asyncio.Event()
@@ -102,7 +111,7 @@ class Outbox:
 
     def post(self, message: bytes) -> bool:
         """Send a message now. Returns False, and sends nothing, where the message would have to wait."""
-        return not self.held_bytes and self._socket.post(message)
+        return not self.held_bytes and self._socket.post(message, is_binary=self._is_binary)
 
     async def send(self, message: bytes) -> None:
         if self.post(message):
@@ -112,7 +121,7 @@ class Outbox:
             self._has_space.clear()
         try:
             async with self._turn:
-                await self._socket.send(message)
+                await self._socket.send(message, is_binary=self._is_binary)
         finally:
             self.held_bytes -= len(message)
             if self.held_bytes < self._max_bytes:
