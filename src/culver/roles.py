@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 from culver.config import Settings
 from culver.control import SiteObservation, Slices
-from culver.delivery import Delivery, DeliveryGap
+from culver.delivery import Delivery, DeliveryGap, MergedItem, Selection
 from culver.errors import Conflict, NotFound
 from culver.log import CommitReceipt
 from culver.messages import ForgottenSite, OverlayStatus
@@ -86,12 +86,49 @@ class Session(Protocol):
     async def close(self) -> None: ...
 
 
+class JointSession(Protocol):
+    """One connected subscriber of many subscriptions, who gets each event once, with all that it is for. Removing a
+    live subscription, or closing the session, ends it for good."""
+
+    def add(self, registration: Registration, after: int | None = None) -> None:
+        """Receive what is for a subscription, from now on; `after` is as in `Sessions.open`. Raises NotFound where it
+        has ended meanwhile."""
+
+    def follow(self, group: int, selection: Selection, after: int | None = None) -> int:
+        """Receive what is for all selected durable subscriptions whose mailboxes are here, as group `group`, also for
+        those that come later. Returns how many there are. `after` skips what lies at or below that offset without
+        acknowledging it."""
+
+    async def remove(self, key: str | int) -> None:
+        """Receive nothing more for a subscription or a group. One that is not there is ignored."""
+
+    async def receive(self, limit: int, wait_seconds: float | None) -> list[MergedItem]:
+        """Return the next items, at most `limit`, those of each subscription in order. Waits for the first one (None:
+        for ever) and returns an empty list when the time is up. The end of a subscription is an item. Raises
+        Unavailable once the site is stopping."""
+
+    async def acknowledge(self, subscription: str, offset: int) -> None:
+        """As `Session.acknowledge`, for one subscription."""
+
+    async def acknowledge_group(self, group: int, offset: int) -> None:
+        """Mark everything up to and including `offset` as done for all members of a group, in one step; durable on
+        return. Raises NotFound, and InvalidRequest (`field="offset"`) for an offset not reached yet."""
+
+    async def close(self) -> None: ...
+
+
 class Sessions(Protocol):
     async def open(self, registration: Registration, after: int | None = None) -> Session:
         """Connect to a subscription. For a durable one, `after` skips deliveries up to that offset without
         acknowledging them. For a live one, it is the offset last seen before a reconnection: if it lies
         before the position from which the subscription takes effect, a gap is announced first. Several
         sessions on one durable subscription each receive everything unacknowledged."""
+
+    def open_joint(self) -> JointSession:
+        """Connect a subscriber who names its subscriptions later. Raises Unavailable."""
+
+    def other_ports(self) -> list[int]:
+        """The ports of the other gateways of the site, which hold other mailboxes."""
 
     async def pending(self, registrations: Sequence[Registration]) -> list[int]:
         """Count the unacknowledged deliveries in the mailbox of each; a live subscription has none. Raises

@@ -19,7 +19,7 @@ from culver.config import (
     Settings,
 )
 from culver.control import Slices
-from culver.delivery import Delivery, DeliveryGap, Share
+from culver.delivery import Delivery, DeliveryGap, MergedEnd, MergedEvent, MergedItem, Selection, Share
 from culver.errors import (
     Conflict,
     InvalidFilter,
@@ -34,6 +34,7 @@ from culver.registry import Registration, SubscriptionSpec
 from culver.roles import (
     ChannelLoss,
     ChannelSession,
+    JointSession,
     Observation,
     Publications,
     Session,
@@ -186,6 +187,7 @@ async def names(site: Site) -> list[str]:
         Subscriptions,
         Sessions,
         Session,
+        JointSession,
         Slices,
         SiteChannels,
         ChannelSession,
@@ -410,11 +412,93 @@ def test_live_subscriber_that_comes_back_hears_of_its_gap(play: Play) -> None:
     play(scenario)
 
 
+async def joined(session: JointSession, deliveries: int) -> list[MergedItem]:
+    """Receive until so many deliveries, gaps and ends are there, as one item for each event."""
+    items: list[MergedItem] = []
+    async with asyncio.timeout(WAIT_SECONDS):
+        while sum(each.deliveries if isinstance(each, MergedEvent) else 1 for each in items) < deliveries:
+            items += await session.receive(10, None)
+    events = {each.offset: each for each in items if isinstance(each, MergedEvent)}
+    for each in items:
+        if isinstance(each, MergedEvent) and (first := events[each.offset]) is not each:
+            first.to.extend(each.to)
+            for group, members in each.groups.items():
+                first.groups.setdefault(group, []).extend(members)
+    for event in events.values():
+        event.to.sort()
+    others = [each for each in items if not isinstance(each, MergedEvent)]
+    return [*others, *(events[offset] for offset in sorted(events))]
+
+
+def test_joint_session_gets_an_event_with_all_that_it_is_for(play: Play) -> None:
+    async def scenario(site: Site) -> None:
+        await site.subscriptions.add_block(block_spec("quotes", [(0,), (1,), (2,)], "a > ?"))
+        durable, live = await add(site, "a > 1", "s"), await add_live(site, "a > 2")
+        session = site.sessions.open_joint()
+        session.add(durable)
+        session.add(live)
+        assert session.follow(1, Selection(set_name="quotes")) == 3
+        await site.publications.publish(events(1, 3))
+        assert await joined(session, 6) == [
+            MergedEvent(0, b'{"a": 1}', [], {1: ["quotes.0"]}),
+            MergedEvent(1, b'{"a": 3}', [live.id, "s"], {1: ["quotes.0", "quotes.1", "quotes.2"]}),
+        ]
+        await session.acknowledge("s", 1)
+        await session.acknowledge(live.id, 1)
+        await session.acknowledge_group(1, 0)
+        members = [await site.subscriptions.get(f"quotes.{place}") for place in range(3)]
+        assert await site.sessions.pending([durable, *members]) == [0, 1, 1, 1]
+        with pytest.raises(InvalidRequest) as caught:
+            await session.acknowledge_group(1, 2)
+        assert caught.value.field == "offset"
+        with pytest.raises(NotFound):
+            await session.acknowledge_group(7, 0)
+        await session.close()
+        with pytest.raises(NotFound):
+            await site.subscriptions.get(live.id)
+        again = site.sessions.open_joint()
+        again.follow(4, Selection(prefix="quotes."))
+        assert await joined(again, 3) == [
+            MergedEvent(1, b'{"a": 3}', [], {4: ["quotes.0", "quotes.1", "quotes.2"]})
+        ]
+        await again.close()
+
+    play(scenario)
+
+
+def test_joint_session_hears_of_those_that_come_and_go(play: Play) -> None:
+    async def scenario(site: Site) -> None:
+        durable = await add(site, "a > 0", "s")
+        session = site.sessions.open_joint()
+        session.add(durable)
+        listed = Selection(subscriptions=frozenset({"s", "t"}))
+        assert session.follow(1, listed) == 1
+        await add(site, "a > 0", "t")
+        await site.publications.publish(events(1))
+        assert await joined(session, 3) == [MergedEvent(0, b'{"a": 1}', ["s"], {1: ["s", "t"]})]
+        await session.remove("s")
+        await session.remove("s")
+        await site.publications.publish(events(2))
+        assert await joined(session, 2) == [MergedEvent(1, b'{"a": 2}', [], {1: ["s", "t"]})]
+        await site.subscriptions.remove("s")
+        await site.subscriptions.remove("t")
+        assert await joined(session, 1) == [MergedEnd(group=1)]
+        live = await add_live(site, "a > 0")
+        session.add(live)
+        await site.subscriptions.remove(live.id)
+        assert await joined(session, 1) == [MergedEnd(subscription=live.id)]
+        assert await session.receive(1, 0) == []
+        await session.close()
+
+    play(scenario)
+
+
 def test_mailboxes_of_the_only_gateway_are_here(play: Play) -> None:
     async def scenario(site: Site) -> None:
         ids = {site.sessions.new_live_id() for _ in range(20)}
         assert len(ids) == 20
         assert [site.sessions.elsewhere(each) for each in ("s", *ids)] == [None] * 21
+        assert site.sessions.other_ports() == []
 
     play(scenario)
 

@@ -19,6 +19,8 @@ from culver.control.site_observation import (
     SiteQueues,
 )
 from culver.delivery.deliveries import Delivery, DeliveryGap
+from culver.delivery.merged.merged_items import MergedEnd, MergedEvent, MergedGap, MergedItem
+from culver.delivery.merged.selection import Selection
 from culver.errors import Conflict, CulverError, InvalidRequest, NotFound, TooManySubscriptions, Unavailable
 from culver.log.publication_log import CommitReceipt
 from culver.matching import compile_rows
@@ -239,6 +241,15 @@ class FakeSessions:
         self._site.open_sessions.add(session)
         return session
 
+    def open_joint(self) -> "FakeJointSession":
+        self._site.fail("open")
+        if self._site.stopping:
+            raise Unavailable("the site is stopping")
+        return FakeJointSession(self._site)
+
+    def other_ports(self) -> list[int]:
+        return sorted(set(self._site.ports.values()))
+
     async def pending(self, registrations: Sequence[Registration]) -> list[int]:
         return [self._pending(each) if each.durable else 0 for each in registrations]
 
@@ -337,7 +348,7 @@ class FakeSession:
             async with asyncio.timeout(wait_seconds):
                 while True:
                     self._check()
-                    items = self._take(limit)
+                    items = self.take(limit)
                     if items or wait_seconds == 0:
                         return items
                     await self._site.changed()
@@ -368,7 +379,7 @@ class FakeSession:
         if self._registration.id not in self._site.registrations:
             raise NotFound(f"subscription {self._registration.id!r} has ended", field="id")
 
-    def _take(self, limit: int) -> list[Delivery | DeliveryGap]:
+    def take(self, limit: int) -> list[Delivery | DeliveryGap]:
         items: list[Delivery | DeliveryGap] = []
         if self._gap is not None:
             items.append(self._gap)
@@ -380,3 +391,101 @@ class FakeSession:
             self._position += 1
         self.received += len(items)
         return items
+
+
+class FakeJointSession:
+    """Has a session for each subscription, and joins what they receive."""
+
+    def __init__(self, site: FakeSite) -> None:
+        self._site = site
+        self._singles: dict[str, FakeSession] = {}
+        self._groups: dict[int, tuple[Selection, int | None]] = {}
+        self._members: dict[tuple[int, str], FakeSession] = {}
+        self._counts: dict[int, int] = {}
+        self._ended = False
+
+    def add(self, registration: Registration, after: int | None = None) -> None:
+        self._singles[registration.id] = FakeSession(self._site, registration, after)
+        self._site.open_sessions.add(self._singles[registration.id])
+        self._site.wake()
+
+    def follow(self, group: int, selection: Selection, after: int | None = None) -> int:
+        self._groups[group] = selection, after
+        self._site.wake()
+        self._join()
+        return self._counts[group]
+
+    async def remove(self, key: str | int) -> None:
+        if isinstance(key, str) and key in self._singles:
+            await self._singles.pop(key).close()
+        elif isinstance(key, int):
+            self._groups.pop(key, None)
+            self._members = {pair: each for pair, each in self._members.items() if pair[0] != key}
+
+    async def receive(self, limit: int, wait_seconds: float | None) -> list[MergedItem]:
+        try:
+            async with asyncio.timeout(wait_seconds):
+                while True:
+                    if self._ended or self._site.stopping:
+                        raise Unavailable("the session is closed")
+                    self._site.fail("receive")
+                    items = self._take()
+                    if items or wait_seconds == 0:
+                        return items
+                    await self._site.changed()
+        except TimeoutError:
+            return []
+
+    async def acknowledge(self, subscription: str, offset: int) -> None:
+        await self._singles[subscription].acknowledge(offset)
+
+    async def acknowledge_group(self, group: int, offset: int) -> None:
+        if group not in self._groups:
+            raise NotFound(f"there is no group {group} on this connection", field="group")
+        if offset >= len(self._site.events):
+            raise InvalidRequest(f"offset {offset} is not reached yet", field="offset")
+        for (number, _), session in self._members.items():
+            if number == group:
+                await session.acknowledge(offset)
+
+    async def close(self) -> None:
+        self._ended = True
+        for session in self._singles.values():
+            await session.close()
+        self._site.wake()
+
+    def _join(self) -> list[MergedItem]:
+        """Bring the members up to date; returns the ends."""
+        registrations, ends = self._site.registrations, list[MergedItem]()
+        for name in [name for name in self._singles if name not in registrations]:
+            self._site.open_sessions.discard(self._singles.pop(name))
+            ends.append(MergedEnd(subscription=name))
+        for group, (selection, after) in list(self._groups.items()):
+            names = [
+                name for name, each in registrations.items() if each.durable and selection.includes(name)
+            ]
+            for name in names:
+                if (group, name) not in self._members:
+                    self._members[group, name] = FakeSession(self._site, registrations[name], after)
+            for pair in [pair for pair in self._members if pair[0] == group and pair[1] not in names]:
+                del self._members[pair]
+            if self._counts.get(group) and not names and selection.prefix is None:
+                del self._groups[group]
+                ends.append(MergedEnd(group=group))
+            self._counts[group] = len(names)
+        return ends
+
+    def _take(self) -> list[MergedItem]:
+        items = self._join()
+        found: dict[int, MergedEvent] = {}
+        everybody = [(None, name, session) for name, session in self._singles.items()]
+        members = [(group, name, session) for (group, name), session in self._members.items()]
+        for group, name, session in [*everybody, *members]:
+            for item in session.take(1_000_000):
+                if isinstance(item, DeliveryGap):
+                    to, groups = ([name], {}) if group is None else ([], {group: [name]})
+                    items.append(MergedGap(item.start, item.end, item.dropped, item.reason, to, groups))
+                    continue
+                event = found.setdefault(item.offset, MergedEvent(item.offset, item.payload, [], {}))
+                (event.to if group is None else event.groups.setdefault(group, [])).append(name)
+        return [*items, *(found[offset] for offset in sorted(found))]

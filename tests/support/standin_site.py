@@ -114,15 +114,10 @@ class StandIn:
                 return
             if 7 in numbers and self.behaviour == "gapping":
                 gap = {"start": 7, "end": 8, "dropped": 1, "reason": "overflow"}
-                await subscriber.send_json({"op": "gap", "subscription": "live-1", **gap})
+                await subscriber.send_json({"op": "gap", "to": ["live-1"], **gap})
             kept = [event for event in events if self.behaviour != "losing" or event["bench_sequence"] != 7]
-            deliveries = [
-                {"delivery_id": f"live-1:{first + i}", "offset": first + i, "event": event}
-                for i, event in enumerate(kept)
-            ]
-            await subscriber.send_text(
-                json.dumps({"op": "events", "subscription": "live-1", "deliveries": deliveries})
-            )
+            sent = [{"offset": first + i, "event": event, "to": ["live-1"]} for i, event in enumerate(kept)]
+            await subscriber.send_text(json.dumps({"op": "events", "events": sent}))
 
 
 class DeafServer(uvicorn.Server):

@@ -168,8 +168,8 @@ async def _listen(subscriber: wire_client.WireConnection, received: NDArray[np.f
     def take(message: wire_client.SiteMessage) -> bool:
         nonlocal missing
         now = time.perf_counter()
-        for delivery in message.deliveries:
-            number = delivery.event.bench_sequence
+        for each in message.events:
+            number = each.event.bench_sequence
             if received[number] == 0.0:
                 received[number] = now
                 missing -= 1

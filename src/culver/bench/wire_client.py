@@ -26,8 +26,9 @@ class NumberedEvent(msgspec.Struct):
     bench_sequence: int = -1
 
 
-class DeliveryMessage(msgspec.Struct):
+class SentEvent(msgspec.Struct):
     event: NumberedEvent
+    to: list[str] = []
 
 
 class SiteMessage(msgspec.Struct):
@@ -36,9 +37,13 @@ class SiteMessage(msgspec.Struct):
     op: str
     ref: int | str | None = None
     next_offset: int = -1
-    deliveries: list[DeliveryMessage] = []
+    events: list[SentEvent] = []
     code: str = ""
     detail: str = ""
+
+    @property
+    def deliveries(self) -> int:
+        return sum(len(each.to) for each in self.events)
 
 
 _decoder = msgspec.json.Decoder(SiteMessage)

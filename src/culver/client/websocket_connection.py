@@ -22,8 +22,10 @@ from culver.messages import (
     DeliveredEvent,
     Detach,
     Ended,
+    EventFor,
     Events,
     Gap,
+    GapFor,
     Published,
     Refusal,
     ServerMessage,
@@ -179,13 +181,13 @@ class Connection:
                 raise
             return  # a newer site sends messages that this client does not know
         match message:
-            case Events(name, deliveries):
-                if (receiver := self._receivers.get(name)) is not None:
-                    receiver.deliver(deliveries, len(text))
-            case Gap(name):
-                if (receiver := self._receivers.get(name)) is not None:
-                    receiver.gap(message)
-            case Ended(name):
+            case Events(events):
+                self._deliver(events, len(text))
+            case GapFor(start, end, dropped, reason, to):
+                for name in to:
+                    if (receiver := self._receivers.get(name)) is not None:
+                        receiver.gap(Gap(name, start, end, dropped, reason))
+            case Ended(subscription=str(name)):
                 if (receiver := self._receivers.pop(name, None)) is not None:
                     receiver.ended(None)
             case Refusal(ref=msgspec.UNSET, subscription=str(name)):
@@ -195,6 +197,16 @@ class Connection:
                 self._answer(message, refusal(msgspec.json.decode(text)))
             case _:
                 self._answer(message, None)
+
+    def _deliver(self, events: Sequence[EventFor], size: int) -> None:
+        deliveries: dict[str, list[DeliveredEvent]] = {}
+        for each in events:
+            for name in each.to:
+                delivered = DeliveredEvent(f"{name}:{each.offset}", each.offset, each.event)
+                deliveries.setdefault(name, []).append(delivered)
+        for name, those in deliveries.items():
+            if (receiver := self._receivers.get(name)) is not None:
+                receiver.deliver(those, size * len(those) // len(events))
 
     def _answer(self, message: ServerMessage, error: RequestRefused | None) -> None:
         reference: Any = getattr(message, "ref", None)

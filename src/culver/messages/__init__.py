@@ -81,6 +81,7 @@ from culver.messages.overlay_status import (
 )
 from culver.messages.websocket_messages import (
     LONGEST_REFERENCE as LONGEST_REFERENCE,
+    MOST_FOLLOWED as MOST_FOLLOWED,
     Ack as Ack,
     AckDone as AckDone,
     Attach as Attach,
@@ -96,8 +97,12 @@ from culver.messages.websocket_messages import (
     Detach as Detach,
     Detached as Detached,
     Ended as Ended,
+    EventFor as EventFor,
     Events as Events,
+    Follow as Follow,
+    Followed as Followed,
     Gap as Gap,
+    GapFor as GapFor,
     Ping as Ping,
     Pong as Pong,
     Publish as Publish,
@@ -107,4 +112,5 @@ from culver.messages.websocket_messages import (
     ServerMessage as ServerMessage,
     Subscribe as Subscribe,
     Subscribed as Subscribed,
+    SubscriptionEvents as SubscriptionEvents,
 )

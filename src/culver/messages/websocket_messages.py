@@ -20,11 +20,11 @@ from culver.messages.http_messages import (
     Receipt,
     Scheme,
     SentOffset,
-    StreamEnd,
     StreamStart,
     SubscriptionId,
 )
 
+MOST_FOLLOWED = 10_000
 LONGEST_REFERENCE = 256
 Reference = (
     Annotated[str, Meta(max_length=LONGEST_REFERENCE)]
@@ -59,12 +59,29 @@ class Attach(_Sent, frozen=True, kw_only=True, tag="attach"):
     after: DeliveryId | None = None
 
 
+class Follow(_Sent, frozen=True, kw_only=True, tag="follow"):
+    """Receive from many durable subscriptions as one group: a set, those whose ids begin with a prefix, or a list.
+    One of the three is given. `after` is an offset that was received before."""
+
+    set: str | None = None
+    prefix: Annotated[str, Meta(min_length=1, max_length=128)] | None = None
+    subscriptions: Annotated[list[SubscriptionId], Meta(min_length=1, max_length=MOST_FOLLOWED)] | None = None
+    after: SentOffset | None = None
+
+
 class Ack(_Sent, frozen=True, kw_only=True, tag="ack"):
-    delivery_id: DeliveryId
+    """Be done with everything up to a delivery of one subscription, or up to an offset for all of a group."""
+
+    delivery_id: DeliveryId | None = None
+    group: int | None = None
+    offset: SentOffset | None = None
 
 
 class Detach(_Sent, frozen=True, kw_only=True, tag="detach"):
-    subscription: str
+    """Receive nothing more for a subscription or a group."""
+
+    subscription: str | None = None
+    group: int | None = None
 
 
 class Ping(_Sent, frozen=True, kw_only=True, tag="ping"):
@@ -91,6 +108,7 @@ ClientMessage = (
     Publish
     | Subscribe
     | Attach
+    | Follow
     | Ack
     | Detach
     | Ping
@@ -108,40 +126,85 @@ class Subscribed(StreamStart, frozen=True, kw_only=True, tag_field="op", tag="su
     ref: Reference = None
 
 
+class Followed(Struct, frozen=True, kw_only=True, tag_field="op", tag="followed"):
+    """`group` is the number of the group on this connection, and `count` how many subscriptions this gateway has of
+    it. The other `gateways` of the site have the others."""
+
+    ref: Reference = None
+    group: int
+    count: int
+    gateways: list[str]
+
+
 class AckDone(Struct, frozen=True, kw_only=True, tag_field="op", tag="acknowledged"):
     ref: Reference = None
     offset: Offset
 
 
-class Detached(Struct, frozen=True, kw_only=True, tag_field="op", tag="detached"):
+class Detached(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="op", tag="detached"):
     ref: Reference = None
-    subscription: str
+    subscription: str | UnsetType = UNSET
+    group: int | UnsetType = UNSET
 
 
 class Pong(Struct, frozen=True, kw_only=True, tag_field="op", tag="pong"):
     ref: Reference = None
 
 
+GroupMembers = dict[str, list[str]]
+"""By the number of a group, which members of it are meant."""
+
+
+class EventFor(Struct, frozen=True, omit_defaults=True):
+    """An event with all that it is for: subscriptions that are attached one by one, and members of groups. The id of
+    a delivery is SUBSCRIPTION:OFFSET."""
+
+    offset: Offset
+    event: EventObject
+    to: list[str] = []
+    groups: GroupMembers = {}
+
+
 class Events(Struct, frozen=True, tag_field="op", tag="events"):
-    """Deliveries in the order of their offsets."""
+    """Events in the order of each subscription's offsets."""
+
+    events: list[EventFor]
+
+
+class GapFor(Struct, frozen=True, omit_defaults=True, tag_field="op", tag="gap"):
+    """Events of `[start, end)` may be missing for these; `dropped` says how many for each, where that is known.
+    `reason` is overflow (something was too slow), expired, disconnected or unavailable."""
+
+    start: Offset
+    end: Offset
+    dropped: int | None
+    reason: str
+    to: list[str] = []
+    groups: GroupMembers = {}
+
+
+class Ended(Struct, frozen=True, omit_defaults=True, tag_field="op", tag="ended"):
+    """A subscription, or all of a group, was removed or has expired."""
+
+    subscription: str | UnsetType = UNSET
+    group: int | UnsetType = UNSET
+
+
+class SubscriptionEvents(Struct, frozen=True, tag_field="op", tag="events"):
+    """In version 1 of the protocol: deliveries of one subscription in the order of their offsets."""
 
     subscription: SubscriptionId
     deliveries: list[DeliveredEvent]
 
 
 class Gap(Struct, frozen=True, tag_field="op", tag="gap"):
-    """Events of `[start, end)` may be missing; `dropped` says how many, where that is known. `reason` is
-    overflow (something was too slow), expired, disconnected or unavailable."""
+    """A gap of one subscription; see GapFor. Version 1 of the protocol sends it."""
 
     subscription: SubscriptionId
     start: Offset
     end: Offset
     dropped: int | None
     reason: str
-
-
-class Ended(StreamEnd, frozen=True, tag_field="op", tag="ended"):
-    pass
 
 
 class ChannelPublished(PublishedMessage, frozen=True, kw_only=True, tag_field="op", tag="channel_published"):
@@ -175,17 +238,19 @@ class Refusal(Struct, frozen=True, kw_only=True, tag_field="op", tag="error"):
 
     ref: Any | UnsetType = UNSET
     subscription: str | UnsetType = UNSET
+    group: int | UnsetType = UNSET
     channel: str | UnsetType = UNSET
 
 
 ServerMessage = (
     Published
     | Subscribed
+    | Followed
     | AckDone
     | Detached
     | Pong
     | Events
-    | Gap
+    | GapFor
     | Ended
     | ChannelPublished
     | ChannelSubscribed

@@ -3,14 +3,15 @@
 Live subscriptions end with their sessions, even if the disk or the site refuses at that moment.
 """
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from culver.delivery import Hub, Share, share_of
+from culver.delivery import Hub, MergedSession, Share, share_of
 from culver.errors import CulverError, NotFound, Unavailable
 from culver.registry import Registration
-from culver.roles import Session
+from culver.roles import JointSession, Session
 
 logger = logging.getLogger(__name__)
 
@@ -60,6 +61,35 @@ class _LiveSession:
         await self._subscriptions.end(self.registration.id)
 
 
+class _JointSession:
+    """Ends its live subscriptions."""
+
+    def __init__(self, merged: MergedSession, subscriptions: LiveSubscriptions) -> None:
+        self._merged = merged
+        self._subscriptions = subscriptions
+        self._live: set[str] = set()
+        self.follow = merged.follow
+        self.receive = merged.receive
+        self.acknowledge = merged.acknowledge
+        self.acknowledge_group = merged.acknowledge_group
+
+    def add(self, registration: Registration, after: int | None = None) -> None:
+        self._merged.add(registration, after)
+        if not registration.durable:
+            self._live.add(registration.id)
+
+    async def remove(self, key: str | int) -> None:
+        self._merged.remove(key)
+        if isinstance(key, str) and key in self._live:
+            self._live.discard(key)
+            await self._subscriptions.end(key)
+
+    async def close(self) -> None:
+        await self._merged.close()
+        live, self._live = self._live, set()
+        await asyncio.gather(*map(self._subscriptions.end, live))
+
+
 class HubSessions:
     """Implements the role `sessions` over a hub with one share of the subscriptions. `ports` are those of all
     gateways, by number; `count_pending` reaches the mailboxes of all shares."""
@@ -81,6 +111,12 @@ class HubSessions:
     async def open(self, registration: Registration, after: int | None = None) -> Session:
         session = await self._hub.open_session(registration, after)
         return session if registration.durable else _LiveSession(session, self._live)
+
+    def open_joint(self) -> JointSession:
+        return _JointSession(self._hub.open_merged(), self._live)
+
+    def other_ports(self) -> list[int]:
+        return [port for number, port in enumerate(self._ports) if number != self._share.number]
 
     async def pending(self, registrations: Sequence[Registration]) -> list[int]:
         return await self._count_pending(registrations)

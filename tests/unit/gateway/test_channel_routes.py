@@ -312,7 +312,7 @@ def test_a_reader_that_is_too_slow_hears_how_much_it_missed() -> None:
 
 
 def test_too_many_channels_on_one_connection_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(websocket_endpoint, "MAX_SUBSCRIPTIONS", 2)
+    monkeypatch.setattr(websocket_endpoint, "MAX_CHANNELS", 2)
 
     async def scenario() -> None:
         site = site_with_channels()

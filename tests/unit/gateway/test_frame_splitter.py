@@ -49,7 +49,7 @@ def test_anything_but_a_short_message_is_passed_on(data: bytes) -> None:
     assert list(FrameSplitter(1_000).split(data)) == [Unread(data)]
 
 
-@pytest.mark.parametrize("message", [MESSAGE, frame(b"x", BINARY)])
+@pytest.mark.parametrize("message", [MESSAGE, frame(b"x", BINARY)], ids=["text", "binary"])
 def test_a_message_between_fragments_is_passed_on(message: bytes) -> None:
     stream = [frame(b"x", final=False), frame(b"", PING), message]
     assert list(FrameSplitter(1_000).split(b"".join(stream))) == [Unread(data) for data in stream]

@@ -51,15 +51,15 @@ def test_messages_go_out_one_at_a_time_in_order() -> None:
 
 
 @pytest.mark.parametrize("is_binary", [False, True])
-def test_an_outbox_sends_one_kind_of_message(is_binary: bool) -> None:
+def test_an_outbox_sends_both_kinds_of_messages(is_binary: bool) -> None:
     async def scenario() -> None:
         reader = Reader()
-        outbox = Outbox(reader, is_binary=is_binary)
-        sending = asyncio.create_task(outbox.send(b"waits"))
+        outbox = Outbox(reader)
+        sending = asyncio.create_task(outbox.send(b"waits", is_binary=is_binary))
         await asyncio.sleep(0)
         reader.gate.set()
         await sending
-        assert outbox.post(b"at once")
+        assert outbox.post(b"at once", is_binary=is_binary)
         assert reader.messages == [b"waits", b"at once"]
         assert reader.kinds == {is_binary}
 

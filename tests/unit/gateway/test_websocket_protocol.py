@@ -313,7 +313,7 @@ def test_a_delivery_of_any_length_arrives_in_one_piece(length: int) -> None:
             )
             answers = [msgspec.json.decode(await socket.recv()) for _ in range(2)]
             (events,) = [answer for answer in answers if answer["op"] == "events"]
-            assert events["deliveries"][0]["event"]["t"] == text
+            assert events["events"][0]["event"]["t"] == text
 
     run(scenario())
 

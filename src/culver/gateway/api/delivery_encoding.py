@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from culver.delivery import Delivery, DeliveryGap
-from culver.messages import DeliveredEvent, EventItem, GapItem
+from culver.delivery import Delivery, DeliveryGap, MergedEvent, MergedItem
+from culver.messages import EventItem, GapItem
 
 MAX_BATCH_DELIVERIES = 256
 MAX_BATCH_BYTES = 256 * 1024
@@ -13,10 +13,6 @@ MAX_BATCH_BYTES = 256 * 1024
 Received = Delivery | DeliveryGap
 
 encode = msgspec.json.Encoder().encode
-
-
-def delivered_event(delivery: Delivery) -> DeliveredEvent:
-    return DeliveredEvent(delivery.id, delivery.offset, msgspec.Raw(delivery.payload))
 
 
 def item_of(received: Received) -> EventItem | GapItem:
@@ -55,9 +51,9 @@ class ReceiveLimit:
         self._highest = highest
         self.value = min(16, highest)
 
-    def observe(self, items: Sequence[Received]) -> None:
+    def observe(self, items: Sequence[Received | MergedItem]) -> None:
         if not items:
             return
-        size = sum(len(item.payload) for item in items if isinstance(item, Delivery))
+        size = sum(len(item.payload) for item in items if isinstance(item, Delivery | MergedEvent))
         fitting = max(1, MAX_BATCH_BYTES * len(items) // max(1, size))
         self.value = max(1, min(self._highest, fitting, self.value * 4))

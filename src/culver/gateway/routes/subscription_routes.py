@@ -157,24 +157,26 @@ async def live_spec(gateway: Gateway, subscription: str, text: str, scheme: str 
 async def open_live(site: Site, spec: SubscriptionSpec, after: int | None) -> Session:
     """Register a live subscription and connect to it. Where that fails half-way, or the caller is cancelled, the
     subscription ends before this raises."""
-    opening = asyncio.ensure_future(_open(site, spec, after))
-    try:
-        return await asyncio.shield(opening)
-    except asyncio.CancelledError:
-        with suppress(CulverError):
-            session = await opening
-            await session.close()
-        raise
-
-
-async def _open(site: Site, spec: SubscriptionSpec, after: int | None) -> Session:
-    (registration,) = await site.subscriptions.add([spec])
+    registration = await add_live(site, spec)
     try:
         return await site.sessions.open(registration, after)
     except BaseException:
         with suppress(CulverError):
             await site.subscriptions.remove(registration.id)
         raise
+
+
+async def add_live(site: Site, spec: SubscriptionSpec) -> Registration:
+    """Register a live subscription. Where the caller is cancelled, it ends before this raises."""
+    adding = asyncio.ensure_future(site.subscriptions.add([spec]))
+    try:
+        (registration,) = await asyncio.shield(adding)
+    except asyncio.CancelledError:
+        with suppress(CulverError):
+            (registration,) = await adding
+            await site.subscriptions.remove(registration.id)
+        raise
+    return registration
 
 
 def check_scheme(name: str | None) -> str:

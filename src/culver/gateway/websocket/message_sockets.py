@@ -91,14 +91,10 @@ class Outbox:
     """Sends one message at a time, in the order of the calls.
 
     A client that reads slowly makes `send` wait, and producers call `wait_for_space` before they fetch more, so that
-    the outbox holds about `max_bytes` whatever the number of producers. Its messages are texts unless the outbox is
-    binary. Sending raises Disconnected."""
+    the outbox holds about `max_bytes` whatever the number of producers. Sending raises Disconnected."""
 
-    def __init__(
-        self, socket: MessageSocket, max_bytes: int = 1024 * 1024, *, is_binary: bool = False
-    ) -> None:
+    def __init__(self, socket: MessageSocket, max_bytes: int = 1024 * 1024) -> None:
         self._socket = socket
-        self._is_binary = is_binary
         self._max_bytes = max_bytes
         self.held_bytes = 0
         self._has_space = asyncio.Event()
@@ -109,19 +105,19 @@ class Outbox:
         """Returns once less than `max_bytes` wait to be sent."""
         await self._has_space.wait()
 
-    def post(self, message: bytes) -> bool:
+    def post(self, message: bytes, *, is_binary: bool = False) -> bool:
         """Send a message now. Returns False, and sends nothing, where the message would have to wait."""
-        return not self.held_bytes and self._socket.post(message, is_binary=self._is_binary)
+        return not self.held_bytes and self._socket.post(message, is_binary=is_binary)
 
-    async def send(self, message: bytes) -> None:
-        if self.post(message):
+    async def send(self, message: bytes, *, is_binary: bool = False) -> None:
+        if self.post(message, is_binary=is_binary):
             return
         self.held_bytes += len(message)
         if self.held_bytes >= self._max_bytes:
             self._has_space.clear()
         try:
             async with self._turn:
-                await self._socket.send(message, is_binary=self._is_binary)
+                await self._socket.send(message, is_binary=is_binary)
         finally:
             self.held_bytes -= len(message)
             if self.held_bytes < self._max_bytes:

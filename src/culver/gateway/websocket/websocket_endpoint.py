@@ -1,16 +1,16 @@
 """The WebSocket protocol at `/v1/ws`: publish, subscribe and acknowledge over one connection.
 
-One task reads messages. A window of bounded size holds those in progress, so that publications are pipelined; each
-subscription has a task that pumps deliveries out. All of them send through one outbox. A client that does not read
-stops the pumps and then the reader, so the memory of a connection is bounded.
+One task reads messages. A window of bounded size holds those in progress, so that publications are pipelined. From
+the first subscription on, one more task pumps out what all subscriptions of the connection receive, in the form that
+the client chose (`wire_formats`). All of them send through one outbox. A client that does not read stops the pump and
+then the reader, so the memory of a connection is bounded.
 """
 
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -18,8 +18,17 @@ from msgspec import UNSET, UnsetType
 from starlette.requests import HTTPConnection
 from starlette.websockets import WebSocket
 
-from culver.errors import Conflict, CulverError, Elsewhere, NotFound, Unavailable
-from culver.gateway.api.delivery_encoding import ReceiveLimit, batches, delivered_event, encode
+from culver.delivery import MergedEvent, MergedGap, Selection
+from culver.errors import (
+    Conflict,
+    CulverError,
+    Elsewhere,
+    InvalidRequest,
+    NotFound,
+    TooManySubscriptions,
+    Unavailable,
+)
+from culver.gateway.api.delivery_encoding import ReceiveLimit, encode
 from culver.gateway.api.request_reader import check_delivery_id, check_subscription_id, offset_within
 from culver.gateway.gateway_context import (
     THREAD_BYTES,
@@ -30,9 +39,10 @@ from culver.gateway.gateway_context import (
     client_of,
     compute,
     gateway_of,
+    url_of,
 )
 from culver.gateway.problems import encode_problem, problem_document
-from culver.gateway.routes.subscription_routes import check_durable, live_spec, open_live, warnings_of
+from culver.gateway.routes.subscription_routes import add_live, check_durable, live_spec, warnings_of
 from culver.gateway.websocket.channel_attachments import ChannelAttachments
 from culver.gateway.websocket.client_messages import read_message, read_quickly
 from culver.gateway.websocket.message_sockets import (
@@ -42,6 +52,7 @@ from culver.gateway.websocket.message_sockets import (
     Window,
     accept_messages,
 )
+from culver.gateway.websocket.wire_formats import WireFormat, choose_format
 from culver.log import CommitReceipt
 from culver.messages import (
     Ack,
@@ -53,9 +64,8 @@ from culver.messages import (
     ClientMessage,
     Detach,
     Detached,
-    Ended,
-    Events,
-    Gap,
+    Follow,
+    Followed,
     Ping,
     Pong,
     Published,
@@ -66,9 +76,12 @@ from culver.messages import (
     Warnings,
 )
 from culver.model import Event
-from culver.roles import Session
+from culver.registry import Registration
+from culver.roles import JointSession
 
-MAX_SUBSCRIPTIONS = 1_000
+MAX_SUBSCRIPTIONS = 10_000
+MAX_CHANNELS = 1_000
+MAX_BATCH_EVENTS = 1_024
 MAX_ERRORS = 100
 
 UNSUPPORTED_DATA = 1003
@@ -92,8 +105,9 @@ async def serve_websocket(socket: WebSocket) -> None:
     connection: _Connection | None = None
     try:
         async with gateway.long_request("websocket") as interruption:
-            texts = await accept_messages(socket)
-            connection = _Connection(gateway, socket, texts, interruption)
+            wire, subprotocol = choose_format(socket.scope.get("subprotocols") or [])
+            messages = await accept_messages(socket, subprotocol)
+            connection = _Connection(gateway, socket, messages, interruption, wire)
             try:
                 await connection.run()
             finally:
@@ -108,18 +122,16 @@ async def serve_websocket(socket: WebSocket) -> None:
         await connection.close()
 
 
-@dataclass(slots=True)
-class _Attachment:
-    """A subscription on this connection. It has no session while one is being opened."""
-
-    session: Session | None = None
-    pump: asyncio.Task[None] | None = None
-
-
 class _Connection:
     def __init__(
-        self, gateway: Gateway, handshake: HTTPConnection, socket: MessageSocket, interruption: Interruption
+        self,
+        gateway: Gateway,
+        handshake: HTTPConnection,
+        socket: MessageSocket,
+        interruption: Interruption,
+        wire: WireFormat,
     ) -> None:
+        self._wire = wire
         self._gateway = gateway
         self._handshake = handshake
         self._socket = socket
@@ -128,7 +140,10 @@ class _Connection:
         self._max_bytes = gateway.settings.gateway.max_message_bytes
         self._outbox = Outbox(socket)
         self._window = Window(_MAX_IN_WORK, _MAX_BYTES_IN_WORK)
-        self._attachments: dict[str, _Attachment] = {}
+        # What is on this connection, or about to be: ids of subscriptions, and numbers of groups.
+        self._attached: set[str | int] = set()
+        self._joint: JointSession | None = None
+        self._groups = 0
         self._channels = ChannelAttachments(
             gateway, self._send, self._outbox.wait_for_space, self._start_channel
         )
@@ -161,12 +176,7 @@ class _Connection:
     async def close_sessions(self) -> None:
         """End the live subscriptions and keep the durable ones."""
         await self._channels.close()
-        attachments, self._attachments = self._attachments, {}
-        sessions = [each.session for each in attachments.values() if each.session is not None]
-        results = await asyncio.gather(*(session.close() for session in sessions), return_exceptions=True)
-        for result in results:
-            if isinstance(result, BaseException) and not isinstance(result, CulverError):
-                _logger.error("a session could not be closed", exc_info=result)
+        await self._close_joint()
 
     async def close(self) -> None:
         """Send the verdict, if there is one; gives up soon on a client that does not read."""
@@ -297,115 +307,166 @@ class _Connection:
                 await self._subscribe(message, reference)
             case Attach():
                 await self._attach(message, reference)
+            case Follow():
+                await self._follow(message, reference)
             case Ack():
                 await self._acknowledge(message, reference)
             case Detach():
                 await self._detach(message, reference)
             case Ping():
                 await self._send(Pong(ref=reference))
-            case ChannelSubscribe() if len(self._channels) >= MAX_SUBSCRIPTIONS:
-                self._end(POLICY_VIOLATION, f"more than {MAX_SUBSCRIPTIONS} channels on one connection")
+            case ChannelSubscribe() if len(self._channels) >= MAX_CHANNELS:
+                self._end(POLICY_VIOLATION, f"more than {MAX_CHANNELS} channels on one connection")
             case ChannelPublish() | ChannelSubscribe() | ChannelUnsubscribe():
                 await self._channels.perform(message, reference)
 
     async def _subscribe(self, message: Subscribe, reference: Reference) -> None:
         subscription = self._gateway.site.sessions.new_live_id()
         spec = await live_spec(self._gateway, subscription, message.filter, message.scheme)
-        await self._open(
-            subscription,
-            reference,
-            lambda: open_live(self._gateway.site, spec, message.after),
-            warnings_of(spec.predicate),
-        )
+        with self._attaching(subscription):
+            registration = await add_live(self._gateway.site, spec)
+            await self._add(registration, message.after, reference, warnings_of(spec.predicate))
 
     async def _attach(self, message: Attach, reference: Reference) -> None:
         subscription = check_subscription_id(message.subscription, "subscription")
         offset = None if message.after is None else offset_within(subscription, message.after, "after")
         check_here(self._handshake, subscription)
-
-        async def open_durable() -> Session:
+        with self._attaching(subscription):
             registration = check_durable(await self._gateway.site.subscriptions.get(subscription))
-            return await self._gateway.site.sessions.open(registration, offset)
+            await self._add(registration, offset, reference)
 
-        await self._open(subscription, reference, open_durable)
+    async def _add(
+        self,
+        registration: Registration,
+        after: int | None,
+        reference: Reference,
+        warnings: Warnings | UnsetType = UNSET,
+    ) -> None:
+        self._open_joint().add(registration, after)
+        # Nothing of the subscription is sent before this: the pump runs later.
+        await self._send(Subscribed(registration.id, registration.since, warnings, ref=reference))
+
+    async def _follow(self, message: Follow, reference: Reference) -> None:
+        selection = await self._selection(message)
+        self._groups += 1
+        group, ports = self._groups, self._gateway.site.sessions.other_ports()
+        with self._attaching(group):
+            joint = self._open_joint()
+            count = joint.follow(group, selection, message.after)
+            if not count and selection.set_name is not None and not ports:
+                await joint.remove(group)
+                raise NotFound(f"there is no set {selection.set_name[:200]!r}", field="set")
+            gateways = [url_of(self._handshake, port) for port in ports]
+            await self._send(Followed(ref=reference, group=group, count=count, gateways=gateways))
+
+    async def _selection(self, message: Follow) -> Selection:
+        """Raises InvalidRequest, and NotFound for a subscription that should be here and is not."""
+        if not self._wire.has_groups:
+            raise InvalidRequest(f"groups need another subprotocol than {self._wire.name}", field="op")
+        given = [each for each in (message.set, message.prefix, message.subscriptions) if each is not None]
+        if len(given) != 1:
+            raise InvalidRequest("follow needs one of set, prefix and subscriptions", field="set")
+        if message.subscriptions is None:
+            return Selection(set_name=message.set, prefix=message.prefix)
+        site = self._gateway.site
+        for place, subscription in enumerate(message.subscriptions):
+            check_subscription_id(subscription, f"subscriptions[{place}]")
+            if site.sessions.elsewhere(subscription) is None:
+                check_durable(await site.subscriptions.get(subscription))
+        return Selection(subscriptions=frozenset(message.subscriptions))
 
     async def _acknowledge(self, message: Ack, reference: Reference) -> None:
-        subscription, offset = check_delivery_id(message.delivery_id)
-        session, _ = self._attached(subscription, "delivery_id")
-        await session.acknowledge(offset)
+        if message.group is not None and message.offset is not None and message.delivery_id is None:
+            offset = message.offset
+            joint = self._joint_with(message.group, "group")
+            await joint.acknowledge_group(message.group, offset)
+        elif message.delivery_id is not None and message.group is None and message.offset is None:
+            subscription, offset = check_delivery_id(message.delivery_id)
+            joint = self._joint_with(subscription, "delivery_id")
+            await joint.acknowledge(subscription, offset)
+        else:
+            raise InvalidRequest("ack needs a delivery_id, or a group and an offset", field="delivery_id")
         if reference is not None:
             await self._send(AckDone(ref=reference, offset=offset))
 
     async def _detach(self, message: Detach, reference: Reference) -> None:
-        session, pump = self._attached(message.subscription, "subscription")
-        del self._attachments[message.subscription]
-        pump.cancel()
-        await asyncio.wait([pump])
-        await session.close()
-        await self._send(Detached(ref=reference, subscription=message.subscription))
+        if message.group is not None and message.subscription is None:
+            await self._joint_with(message.group, "group").remove(message.group)
+            self._attached.discard(message.group)
+            await self._send(Detached(ref=reference, group=message.group))
+        elif message.subscription is not None and message.group is None:
+            await self._joint_with(message.subscription, "subscription").remove(message.subscription)
+            self._attached.discard(message.subscription)
+            await self._send(Detached(ref=reference, subscription=message.subscription))
+        else:
+            raise InvalidRequest("detach needs a subscription or a group", field="subscription")
 
-    async def _open(
-        self,
-        subscription: str,
-        reference: Reference,
-        open_session: Callable[[], Awaitable[Session]],
-        warnings: Warnings | UnsetType = UNSET,
-    ) -> None:
-        if subscription in self._attachments:
-            raise Conflict(
-                f"subscription {subscription!r} is on this connection already", field="subscription"
+    @contextmanager
+    def _attaching(self, key: str | int) -> Iterator[None]:
+        """Count a subscription or a group from now on, unless this fails. Raises Conflict and
+        TooManySubscriptions."""
+        if key in self._attached:
+            raise Conflict(f"subscription {key!r} is on this connection already", field="subscription")
+        if len(self._attached) >= MAX_SUBSCRIPTIONS:
+            raise TooManySubscriptions(
+                f"at most {MAX_SUBSCRIPTIONS} subscriptions fit one connection; open another one, or follow a group",
+                limit=MAX_SUBSCRIPTIONS,
             )
-        if len(self._attachments) >= MAX_SUBSCRIPTIONS:
-            self._end(POLICY_VIOLATION, f"more than {MAX_SUBSCRIPTIONS} subscriptions on one connection")
-            return
-        attachment = self._attachments[subscription] = _Attachment()
+        self._attached.add(key)
         try:
-            attachment.session = session = await open_session()
+            yield
         except BaseException:
-            self._attachments.pop(subscription, None)
+            self._attached.discard(key)
             raise
-        await self._send(Subscribed(subscription, session.registration.since, warnings, ref=reference))
-        attachment.pump = self._start(self._pump(subscription, session))
 
-    def _attached(self, subscription: str, field: str) -> tuple[Session, asyncio.Task[None]]:
-        attachment = self._attachments.get(subscription)
-        if attachment is None or attachment.session is None or attachment.pump is None:
-            raise NotFound(
-                f"subscription {subscription[:200]!r} is not on this connection; attach to it first",
-                field=field,
-            )
-        return attachment.session, attachment.pump
+    def _joint_with(self, key: str | int, field: str) -> JointSession:
+        if self._joint is None or key not in self._attached:
+            what = f"group {key}" if isinstance(key, int) else f"subscription {key[:200]!r}"
+            raise NotFound(f"{what} is not on this connection; attach to it first", field=field)
+        return self._joint
+
+    def _open_joint(self) -> JointSession:
+        if self._joint is None:
+            self._joint = self._gateway.site.sessions.open_joint()
+            self._start(self._pump(self._joint))
+        return self._joint
+
+    async def _close_joint(self) -> None:
+        joint, self._joint = self._joint, None
+        if joint is not None:
+            try:
+                await joint.close()
+            except CulverError as exc:
+                _logger.info("a session could not be closed: %s", exc.message)
 
     # --- messages out -----------------------------------------------------------------------------------
 
-    async def _pump(self, subscription: str, session: Session) -> None:
-        limit = ReceiveLimit()
-        sent = self._gateway.metrics.deliveries.labels("websocket")
+    async def _pump(self, joint: JointSession) -> None:
+        limit, metrics = ReceiveLimit(MAX_BATCH_EVENTS), self._gateway.metrics
+        sent = metrics.deliveries.labels("websocket")
         try:
             while True:
                 await self._outbox.wait_for_space()
-                items = await session.receive(limit.value, None)
+                items = await joint.receive(limit.value, None)
                 limit.observe(items)
-                for batch in batches(items):
-                    if isinstance(batch, list):
-                        await self._send(Events(subscription, [delivered_event(each) for each in batch]))
-                        sent.inc(len(batch))
+                for message in self._wire.messages(items):
+                    await self._outbox.send(message.content, is_binary=message.is_binary)
+                for item in items:
+                    if isinstance(item, MergedEvent):
+                        sent.inc(item.deliveries)
+                    elif isinstance(item, MergedGap):
+                        metrics.gaps.labels(item.reason).inc()
                     else:
-                        await self._send(
-                            Gap(subscription, batch.start, batch.end, batch.dropped, batch.reason)
-                        )
-                        self._gateway.metrics.gaps.labels(batch.reason).inc()
-        except NotFound:
-            await self._drop(subscription, session)
-            await self._send(Ended(subscription))
+                        self._attached.discard(item.subscription or item.group or 0)
         except Unavailable as exc:
             self._end(SERVICE_RESTART, exc.message)
         except CulverError as exc:
-            await self._drop(subscription, session)
-            self._gateway.metrics.errors.labels(exc.code).inc()
-            await self._outbox.send(
-                encode_problem({"op": "error", "subscription": subscription, **problem_document(exc)})
-            )
+            metrics.errors.labels(exc.code).inc()
+            attached, self._attached = self._attached, set()
+            await self._close_joint()
+            for key in attached:
+                whose = {"group": key} if isinstance(key, int) else {"subscription": key}
+                await self._outbox.send(encode_problem({"op": "error", **whose, **problem_document(exc)}))
         except Disconnected:
             self._interruption.interrupt()
 
@@ -423,10 +484,6 @@ class _Connection:
                 self._interruption.interrupt()
 
         return self._start(guarded())
-
-    async def _drop(self, subscription: str, session: Session) -> None:
-        self._attachments.pop(subscription, None)
-        await session.close()
 
     async def _send(self, message: ServerMessage) -> None:
         await self._outbox.send(encode(message))

@@ -148,7 +148,7 @@ async def _delivered(brokers: RealBrokers, payloads: list[str]) -> float:
 
     def take(message: wire_client.SiteMessage) -> bool:
         nonlocal missing
-        missing -= len(message.deliveries)
+        missing -= message.deliveries
         return False
 
     async with AsyncExitStack() as stack, asyncio.TaskGroup() as tasks:

@@ -85,7 +85,7 @@ async def _run(brokers: RealBrokers, draw: WorkloadDraw, ramp: Ramp) -> RampResu
     def take(message: wire_client.SiteMessage) -> bool:
         if message.deliveries:
             second = max(0, int(time.perf_counter() - start))
-            delivered[min(second, seconds)] += len(message.deliveries)
+            delivered[min(second, seconds)] += message.deliveries
         return False
 
     async with AsyncExitStack() as stack, asyncio.TaskGroup() as tasks:
