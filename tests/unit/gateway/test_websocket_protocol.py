@@ -515,14 +515,16 @@ def test_every_text_is_heard_or_fetched_once_and_in_order_however_it_is_cut(data
     texts = [f"{number}: {text}" for number, text in enumerate(drawn)]
     stream = b""
     for text in texts:
-        way = data.draw(st.sampled_from(["whole", "whole", "fragments", "after a ping"]))
+        way = data.draw(st.sampled_from(["whole", "whole", "fragments", "after a ping", "after a pong"]))
         payload = text.encode()
         if way == "fragments":
             at = data.draw(st.integers(0, len(payload)))
             stream += Frame(Opcode.TEXT, payload[:at], fin=False).serialize(mask=True)
-            stream += Frame(Opcode.PING, b"p").serialize(mask=True)
+            stream += Frame(data.draw(st.sampled_from([Opcode.PING, Opcode.PONG])), b"p").serialize(mask=True)
             stream += Frame(Opcode.CONT, payload[at:]).serialize(mask=True)
             continue
+        if way == "after a pong":
+            stream += Frame(Opcode.PONG, b"").serialize(mask=True)
         if way == "after a ping":
             stream += Frame(Opcode.PING, b"").serialize(mask=True)
         stream += Frame(Opcode.TEXT, payload).serialize(mask=True)
@@ -592,6 +594,25 @@ def test_a_client_that_answers_pings_stays() -> None:
                 writer.write(frame(ping[2:], opcode=10))
             writer.transport.abort()
             app.go.set()
+
+    run(scenario())
+
+
+def test_a_connection_lets_go_of_the_parser_when_its_client_answers_a_ping() -> None:
+    async def scenario() -> None:
+        app = _Listener(lambda message: True)
+        async with listened(app) as protocol:
+            assert protocol._protocol is None
+            long = Frame(Opcode.TEXT, b"x" * 5_000).serialize(mask=True)
+            protocol.data_received(long[:100])
+            protocol.data_received(long[100:])
+            assert protocol._protocol is not None
+            protocol.data_received(Frame(Opcode.PONG, b"").serialize(mask=True))
+            assert protocol._protocol is None
+            protocol.data_received(Frame(Opcode.TEXT, b"x", fin=False).serialize(mask=True))
+            protocol.data_received(Frame(Opcode.PONG, b"").serialize(mask=True))
+            protocol.data_received(Frame(Opcode.CONT, b"y").serialize(mask=True))
+            assert app.heard == ["x" * 5_000, "xy"]
 
     run(scenario())
 

@@ -23,6 +23,8 @@ class FrameSplitter:
     Everything else passes through unchanged: control frames, fragments, long messages, frames in part, and protocol
     errors."""
 
+    __slots__ = ("_in_fragments", "_max_length", "_missing", "_start")
+
     def __init__(self, max_size: int) -> None:
         self._max_length = min(max_size, MAX_SHORT_BYTES)
         # The beginning of a frame whose length is not known yet.
@@ -30,6 +32,11 @@ class FrameSplitter:
         # Bytes that have yet to arrive of a frame that was passed on in part.
         self._missing = 0
         self._in_fragments = False
+
+    @property
+    def is_between_messages(self) -> bool:
+        """Whether everything that was passed on ended with the end of a message."""
+        return not self._missing and not self._in_fragments
 
     def split(self, data: bytes) -> Iterator[str | bytes | Unread]:
         """Split what has arrived, in order. RFC 6455, section 5.2, draws a frame."""

@@ -34,6 +34,8 @@ _UNAVAILABLE = (
 
 
 class CallTimer:
+    __slots__ = ("_handle",)
+
     def __init__(self) -> None:
         self._handle: asyncio.TimerHandle | None = None
 

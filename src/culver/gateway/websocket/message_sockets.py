@@ -93,17 +93,20 @@ class Outbox:
     A client that reads slowly makes `send` wait, and producers call `wait_for_space` before they fetch more, so that
     the outbox holds about `max_bytes` whatever the number of producers. Sending raises Disconnected."""
 
+    __slots__ = ("_max_bytes", "_socket", "_space", "_turn", "held_bytes")
+
     def __init__(self, socket: MessageSocket, max_bytes: int = 1024 * 1024) -> None:
         self._socket = socket
         self._max_bytes = max_bytes
         self.held_bytes = 0
-        self._has_space = asyncio.Event()
-        self._has_space.set()
+        # Set once there is space again; None while there is.
+        self._space: asyncio.Event | None = None
         self._turn = asyncio.Lock()
 
     async def wait_for_space(self) -> None:
         """Returns once less than `max_bytes` wait to be sent."""
-        await self._has_space.wait()
+        if self._space is not None:
+            await self._space.wait()
 
     def post(self, message: bytes, *, is_binary: bool = False) -> bool:
         """Send a message now. Returns False, and sends nothing, where the message would have to wait."""
@@ -114,31 +117,35 @@ class Outbox:
             return
         self.held_bytes += len(message)
         if self.held_bytes >= self._max_bytes:
-            self._has_space.clear()
+            self._space = self._space or asyncio.Event()
         try:
             async with self._turn:
                 await self._socket.send(message, is_binary=is_binary)
         finally:
             self.held_bytes -= len(message)
-            if self.held_bytes < self._max_bytes:
-                self._has_space.set()
+            if self._space is not None and self.held_bytes < self._max_bytes:
+                self._space.set()
+                self._space = None
 
 
 class Window:
     """Limits how many requests, and how many bytes of them, are in progress at once. A request that is larger than
     the window enters when it is alone."""
 
+    __slots__ = ("_bytes", "_count", "_left", "_max_bytes", "_max_count")
+
     def __init__(self, max_count: int, max_bytes: int) -> None:
         self._max_count = max_count
         self._max_bytes = max_bytes
         self._count = 0
         self._bytes = 0
-        self._left = asyncio.Event()
+        # Set when a request has left; None while nobody waits to enter.
+        self._left: asyncio.Event | None = None
 
     async def enter(self, size: int) -> None:
         """Waits until the request fits; only one task may wait at a time."""
         while not self.try_enter(size):
-            self._left.clear()
+            self._left = asyncio.Event()
             await self._left.wait()
 
     def try_enter(self, size: int) -> bool:
@@ -152,4 +159,6 @@ class Window:
     def leave(self, size: int) -> None:
         self._count -= 1
         self._bytes -= size
-        self._left.set()
+        if self._left is not None:
+            self._left.set()
+            self._left = None
