@@ -5,9 +5,8 @@ import random
 import pytest
 
 from culver.config import EventSettings
-from culver.gateway.websocket.client_messages import read_message, read_quickly
+from culver.gateway.websocket.client_messages import Publications, read_message, read_quickly
 from culver.messages import Reference
-from culver.model.event import Event
 
 SETTINGS = EventSettings(max_depth=4, max_batch=3, max_attributes=5, max_bytes=120)
 
@@ -17,7 +16,7 @@ SCALARS = (
     "null", '"x"', '":"', '"\\ud800"', '"e\u0301"', "1e5", "01", '"\x07"', '" :"', "9" * 50, "}", "", '"publish"',
     '"2026-01-01T00:00:00Z"', '"2026-01-01T00:00:00"', '""', '","', "[]", "{}", '"' + "x" * 100 + '"',
 )  # fmt: skip
-OPERATIONS = ('"publish"',) * 8 + ('"subscribe"', "1", "null", '"\\u0070ublish"')
+OPERATIONS = ('"publish"', '"publish_each"') * 4 + ('"subscribe"', "1", "null", '"\\u0070ublish"')
 REFERENCES = (*SCALARS, "[1]", "{}", '"' + "é" * 256 + '"', '"' + "é" * 257 + '"')
 CLOUDEVENT = '"specversion":"1.0","id":"1","source":"/s","type":"t"'
 
@@ -59,9 +58,9 @@ def random_message(rng: random.Random) -> str:
     return "{" + rng.choice((",", ", ")).join(members) + "}"
 
 
-def read_strictly(text: str) -> tuple[list[Event], Reference] | None:
+def read_strictly(text: str) -> tuple[Publications, Reference] | None:
     reference, content = read_message(text, SETTINGS)
-    return (content, reference) if isinstance(content, list) else None
+    return (content, reference) if isinstance(content, Publications) else None
 
 
 @pytest.mark.slow(seconds=2)
