@@ -14,7 +14,6 @@ import math
 from collections.abc import Iterable, Mapping
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from math import isfinite
 from typing import Any
 
 import msgspec
@@ -70,24 +69,25 @@ def encode_event(event: EventLike) -> bytes:
 
 
 def _encode_flat(event: dict[str, Any]) -> bytes | None:
-    """The text of an event that holds only numbers, ASCII strings, booleans and None, as most do; None for any other,
-    right or wrong. It takes 2 µs for an event of seven attributes, and the careful way 15 µs."""
+    """The text of an event that holds only numbers, strings, booleans and None, as most do; None for any other, right
+    or wrong. It takes 4 µs for an event of seven attributes, and the careful way 17 µs. It escapes no letters, and so
+    the gateway reads the text the quick way."""
     for key, value in event.items():
         kind = type(value)
-        if type(key) is not str or not key.isascii():
+        if type(key) is not str:
             return None
         if kind is float:
-            if not isfinite(value):
-                return None
-        elif kind is str:
-            if not value.isascii():
+            if not math.isfinite(value):
                 return None
         elif kind is int:
             if not -(2**63) <= value < 2**63:
                 return None
-        elif kind is not bool and value is not None:
+        elif kind is not str and kind is not bool and value is not None:
             return None
-    return msgspec.json.encode(event)
+    try:
+        return msgspec.json.encode(event)
+    except UnicodeEncodeError:
+        return None
 
 
 def _checked(text: bytes) -> bytes:

@@ -164,7 +164,8 @@ def _outcomes(answer: PublishedEach, count: int) -> list[Receipt | CulverError] 
     """The outcome of each of `count` events; None where the answer does not say it for exactly these."""
     accepted = sum([following - first for first, following in answer.ranges])
     refused = {each.index: each.problem for each in answer.refused if each.index < count}
-    if accepted + len(refused) != count or len(refused) != len(answer.refused):
+    is_strange = any(following < first for first, following in answer.ranges)
+    if is_strange or accepted + len(refused) != count or len(refused) != len(answer.refused):
         return None
     offsets = _offsets(answer)
     if not refused:
