@@ -443,6 +443,69 @@ def test_a_websocket_is_slowed_down_rather_than_refused_when_it_sends_too_fast()
     run(scenario())
 
 
+def test_events_of_a_publish_each_count_one_by_one_for_the_rate() -> None:
+    async def scenario() -> None:
+        site = FakeSite(gateway_settings(events_per_second=1_000))
+        async with served(site) as server, socket_to(server) as socket:
+            loop = asyncio.get_running_loop()
+            started = loop.time()
+            for _ in range(15):
+                await socket.send(json.dumps({"op": "publish_each", "events": [{}] * 100}))
+            assert {(await hear(socket))["op"] for _ in range(15)} == {"published_each"}
+            assert loop.time() - started > 0.3
+
+    run(scenario())
+
+
+def test_each_event_of_a_message_is_published_or_refused() -> None:
+    async def scenario() -> None:
+        site = FakeSite(gateway_settings())
+        async with served(site) as server, socket_to(server) as socket:
+            events = [{"n": 0}, 7, {"n": 1}, {"n": 2}, {"at": {"$timestamp": "\ud800"}}]
+            answer = await ask(socket, op="publish_each", ref="r", events=events)
+            refused = answer.pop("refused")
+            assert answer == {"op": "published_each", "ref": "r", "ranges": [[0, 3]]}
+            assert [each["index"] for each in refused] == [1, 4]
+            assert [each["problem"]["code"] for each in refused] == ["invalid_event", "invalid_event"]
+            assert [each["problem"].get("field") for each in refused] == [None, "at"]
+            assert [event.data["n"] for event in site.events] == [0, 1, 2]
+            answer = await ask(socket, op="publish_each", ref=2, events=[{"n": 3}])
+            assert answer == {"op": "published_each", "ref": 2, "ranges": [[3, 4]], "refused": []}
+            answer = await ask(socket, op="publish_each", ref=3, events=[[], {"": 1}])
+            assert (answer["ranges"], len(answer["refused"])) == ([], 2)
+            large = [{"n": n, "text": "x" * 1_000} for n in range(200)] + [None]
+            answer = await ask(socket, op="publish_each", ref=4, events=large)
+            assert (answer["ranges"], answer["refused"][0]["index"]) == ([[4, 204]], 200)
+
+    run(scenario())
+
+
+def test_failure_that_concerns_all_events_of_a_message_is_one_error() -> None:
+    async def scenario() -> None:
+        site = FakeSite(gateway_settings())
+        site.failures["publish"] = StorageError("the disk is broken")
+        async with served(site) as server, socket_to(server) as socket:
+            answer = await ask(socket, op="publish_each", ref=1, events=[{"n": 0}, 7])
+            assert (answer["op"], answer["ref"], answer["code"]) == ("error", 1, "storage_error")
+            answer = await ask(socket, op="publish_each", ref=2, events=[{}] * 10_001)
+            assert (answer["op"], answer["ref"], answer["code"]) == ("error", 2, "too_large")
+
+    run(scenario())
+
+
+def test_every_refused_event_counts_as_an_erroneous_message() -> None:
+    async def scenario() -> None:
+        site = FakeSite(gateway_settings())
+        async with served(site) as server, socket_to(server) as socket:
+            answer = await ask(socket, op="publish_each", ref=1, events=[7] * 99)
+            assert len(answer["refused"]) == 99
+            answer = await ask(socket, op="publish_each", ref=2, events=[{"n": 1}, 7])
+            assert (answer["ranges"], len(answer["refused"])) == ([[0, 1]], 1)
+            assert await close_code(socket) == 1008
+
+    run(scenario())
+
+
 # --- Server-Sent Events ---------------------------------------------------------------------------------
 
 

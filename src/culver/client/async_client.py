@@ -15,6 +15,7 @@ from culver.client.event_encoding import EventLike, encode_event, encode_events
 from culver.client.feed import Feed, Stream
 from culver.client.link import Link, set_path, subscription_path
 from culver.client.message_buffer import Message
+from culver.client.publisher import Publisher
 from culver.client.row_pieces import ARROW_STREAM, RowsLike, as_table, piece, rows_at_a_time
 from culver.client.site_address import default_url, parse_address
 from culver.client.subscription_source import Source
@@ -86,7 +87,7 @@ class Client:
         timeout_seconds: float = 30.0,
         wait_seconds: float = 0.0,
         reconnect: bool = True,
-        max_in_flight: int = 256,
+        max_in_flight: int = 1024,
         buffer_count: int = 10_000,
         buffer_bytes: int = 64 * 1024 * 1024,
     ) -> None:
@@ -118,7 +119,7 @@ class Client:
         if self._state is not ClientState.UNOPENED:
             raise ClientError(f"a client is opened once, and this one is {self._state.value}")
         self._link = Link(self._address, self._timeout_seconds)
-        self._slots = asyncio.Semaphore(self._max_in_flight)
+        self._publisher = Publisher(self._link, self._max_in_flight)
         self._state = ClientState.OPEN
         if self._wait_seconds > 0:
             try:
@@ -139,6 +140,7 @@ class Client:
         for task in self._feeds:
             task.cancel()
         await asyncio.gather(*self._feeds, return_exceptions=True)
+        await self._publisher.close()
         await self._link.close()
 
     # --- publishing ---
@@ -149,25 +151,30 @@ class Client:
         """Publish one event (a mapping, its JSON text, or keyword attributes) or several, all or none.
         Returns once they are on the site's disk.
 
-        Calls may overlap and are then pipelined over the one connection, `max_in_flight` at most; the
-        others wait. Raises InvalidEvent before anything is sent, and ConnectionFailed where the connection
+        Calls may overlap and are then pipelined over the one connection, in their order and `max_in_flight` at
+        most; the others wait. Calls with one event each that overlap share messages; each still has its own
+        receipt or error. Raises InvalidEvent before anything is sent, and ConnectionFailed where the connection
         was lost before the answer: then it is unknown whether the events were stored, and it is for the
         caller to decide whether to send them again.
         """
-        return await self.publish_encoded(encode_events(events, attributes))
+        encoded = encode_events(events, attributes)
+        link = self._open_link()
+        if _fits_a_message(encoded):
+            return await self._publisher.publish(encoded)
+        return await self._publish_over_http(link, encoded)
 
     async def publish_encoded(self, events: Sequence[bytes], *, over_http: bool = False) -> Receipt:
         """As `publish`, for events that are known to be JSON objects. The site ends a WebSocket after a
         hundred refused messages; `over_http` avoids that for events of which many may be refused."""
         link = self._open_link()
-        async with self._slots:
-            if over_http or sum(map(len, events)) + len(events) > _MESSAGE_BYTES:
-                content = b"[%b]" % b",".join(events)
-                answer = await link.ask(Receipt, "POST", "/v1/events", content=content)
-            else:
-                connection = await link.connection()
-                answer = await connection.publish(events)
-        return Receipt(answer.first_offset, answer.next_offset)
+        if over_http or not _fits_a_message(events):
+            return await self._publish_over_http(link, events)
+        return await self._publisher.publish(events)
+
+    async def _publish_over_http(self, link: Link, events: Sequence[bytes]) -> Receipt:
+        async with self._publisher.turn():
+            content = b"[%b]" % b",".join(events)
+            return await link.ask(Receipt, "POST", "/v1/events", content=content)
 
     # --- receiving ---
 
@@ -425,6 +432,10 @@ class Client:
 
 
 connect = Client
+
+
+def _fits_a_message(events: Sequence[bytes]) -> bool:
+    return sum(map(len, events)) + len(events) <= _MESSAGE_BYTES
 
 
 def _target(channel: str | None) -> NewDeliveryTarget | None:

@@ -8,7 +8,8 @@ wait for itself.
 import asyncio
 import itertools
 import logging
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, get_args
 
 import msgspec
@@ -26,7 +27,6 @@ from culver.messages import (
     Events,
     Gap,
     GapFor,
-    Published,
     Refusal,
     ServerMessage,
     Subscribe,
@@ -99,11 +99,30 @@ class Connection:
     def lost(self) -> bool:
         return self._failure is not None
 
-    async def publish(self, events: Sequence[bytes]) -> Published:
-        """Send events, JSON text each, and wait for the answer. Many may be under way at once."""
+    async def publish(self, encode: Callable[[int], bytes]) -> "asyncio.Future[ServerMessage]":
+        """Send a message of publications, encoded with its reference, and return the future of its answer, which has
+        a timeout. Waits while the site does not read. Raises ConnectionFailed."""
+        if self._failure is not None:
+            raise self._failed()
         reference = next(self._references)
-        text = b'{"op":"publish","ref":%d,"events":[%b]}' % (reference, b",".join(events))
-        return self._expect(Published, await self._exchange(reference, text))
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[ServerMessage] = loop.create_future()
+        self._pending[reference] = answer
+        timer = loop.call_later(self._timeout_seconds, self._give_up, answer)
+        answer.add_done_callback(partial(self._forget_answer, reference, timer))
+        try:
+            async with asyncio.timeout(self._timeout_seconds):
+                with socket_errors(self._url):
+                    await self._socket.send(encode(reference), text=True)
+        except BaseException as exc:
+            if not answer.cancel():
+                answer.exception()  # retrieved
+            if isinstance(exc, TimeoutError):
+                raise self._late() from exc
+            if isinstance(exc, ConnectionFailed):
+                self._end(exc)
+            raise
+        return answer
 
     async def request(self, message: ClientMessage) -> ServerMessage:
         reference = next(self._references)
@@ -151,13 +170,26 @@ class Connection:
                     await self._socket.send(text, text=True)
                 return await answer
         except TimeoutError as exc:
-            raise ConnectionFailed(
-                f"{self._url} did not answer within {self._timeout_seconds:g} s", url=self._url
-            ) from exc
+            raise self._late() from exc
         finally:
             self._pending.pop(reference, None)
             if answer.done() and not answer.cancelled():
                 answer.exception()  # retrieved, also where the send itself failed first
+
+    def _forget_answer(
+        self, reference: int, timer: asyncio.TimerHandle, _: "asyncio.Future[ServerMessage]"
+    ) -> None:
+        timer.cancel()
+        self._pending.pop(reference, None)
+
+    def _give_up(self, answer: "asyncio.Future[ServerMessage]") -> None:
+        if not answer.done():
+            answer.set_exception(self._late())
+
+    def _late(self) -> ConnectionFailed:
+        return ConnectionFailed(
+            f"{self._url} did not answer within {self._timeout_seconds:g} s", url=self._url
+        )
 
     async def _read(self) -> None:
         try:

@@ -44,6 +44,12 @@ class Publish(_Sent, frozen=True, kw_only=True, tag="publish"):
     events: list[EventObject]
 
 
+class PublishEach(_Sent, frozen=True, kw_only=True, tag="publish_each"):
+    """Publish events one by one, in this order: a refused one does not stop the others."""
+
+    events: list[EventObject]
+
+
 class Subscribe(_Sent, frozen=True, kw_only=True, tag="subscribe"):
     """Make a live subscription. `after` is the last offset that was seen on an earlier connection."""
 
@@ -106,6 +112,7 @@ class ChannelUnsubscribe(_Sent, frozen=True, kw_only=True, tag="channel_unsubscr
 
 ClientMessage = (
     Publish
+    | PublishEach
     | Subscribe
     | Attach
     | Follow
@@ -120,6 +127,21 @@ ClientMessage = (
 
 class Published(Receipt, frozen=True, kw_only=True, tag_field="op", tag="published"):
     ref: Reference = None
+
+
+class RefusedEvent(Struct, frozen=True):
+    """Why an event of a message was refused. The problem's `field` is a path inside the event."""
+
+    index: Annotated[int, Meta(ge=0, description="The place of the event in the message, from 0")]
+    problem: dict[str, Any]
+
+
+class PublishedEach(Struct, frozen=True, kw_only=True, tag_field="op", tag="published_each"):
+    """`ranges` holds the offsets `[first, next)` of the accepted events, in the order sent: normally one range."""
+
+    ref: Reference = None
+    ranges: list[tuple[Offset, Offset]]
+    refused: list[RefusedEvent] = []
 
 
 class Subscribed(StreamStart, frozen=True, kw_only=True, tag_field="op", tag="subscribed"):
@@ -244,6 +266,7 @@ class Refusal(Struct, frozen=True, kw_only=True, tag_field="op", tag="error"):
 
 ServerMessage = (
     Published
+    | PublishedEach
     | Subscribed
     | Followed
     | AckDone

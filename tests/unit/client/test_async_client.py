@@ -56,12 +56,12 @@ def test_no_more_publications_are_in_flight_than_allowed(monkeypatch: pytest.Mon
 
         async def counted(events: Any) -> Any:
             nonlocal most, waiting
-            waiting += 1
+            waiting += len(events)
             most = max(most, waiting)
             try:
                 return await publish(events)
             finally:
-                waiting -= 1
+                waiting -= len(events)
 
         monkeypatch.setattr(site.publications, "publish", lambda events: asyncio.create_task(counted(events)))
         async with served(site) as server, culver.connect(server.url, max_in_flight=3) as client:

@@ -5,9 +5,9 @@ import random
 import pytest
 
 from culver.config import EventSettings
-from culver.gateway.websocket.client_messages import read_message, read_quickly
+from culver.errors import CulverError
+from culver.gateway.websocket.client_messages import Publications, read_message, read_quickly
 from culver.messages import Reference
-from culver.model.event import Event
 
 SETTINGS = EventSettings(max_depth=4, max_batch=3, max_attributes=5, max_bytes=120)
 
@@ -17,7 +17,7 @@ SCALARS = (
     "null", '"x"', '":"', '"\\ud800"', '"e\u0301"', "1e5", "01", '"\x07"', '" :"', "9" * 50, "}", "", '"publish"',
     '"2026-01-01T00:00:00Z"', '"2026-01-01T00:00:00"', '""', '","', "[]", "{}", '"' + "x" * 100 + '"',
 )  # fmt: skip
-OPERATIONS = ('"publish"',) * 8 + ('"subscribe"', "1", "null", '"\\u0070ublish"')
+OPERATIONS = ('"publish"', '"publish_each"') * 4 + ('"subscribe"', "1", "null", '"\\u0070ublish"')
 REFERENCES = (*SCALARS, "[1]", "{}", '"' + "é" * 256 + '"', '"' + "é" * 257 + '"')
 CLOUDEVENT = '"specversion":"1.0","id":"1","source":"/s","type":"t"'
 
@@ -59,9 +59,9 @@ def random_message(rng: random.Random) -> str:
     return "{" + rng.choice((",", ", ")).join(members) + "}"
 
 
-def read_strictly(text: str) -> tuple[list[Event], Reference] | None:
+def read_strictly(text: str) -> tuple[Publications, Reference] | None:
     reference, content = read_message(text, SETTINGS)
-    return (content, reference) if isinstance(content, list) else None
+    return (content, reference) if isinstance(content, Publications) else None
 
 
 @pytest.mark.slow(seconds=2)
@@ -85,6 +85,8 @@ def test_quick_and_strict_reading_agree() -> None:
         '{"op":"publish","op":"publish","events":[{"a":1}]}',
         '{"op":"publish","ref":1,"ref":1,"events":[{"a":1}]}',
         '{"op":"publish","ref":"x","ref":null,"events":[{"a":1}]}',
+        '{"op":"publish_each","events":[{"a":1},{"a":1,"a":1}]}',
+        '{"op":"publish_each","op":"publish","events":[{"a":1}]}',
     ],
 )
 def test_repeated_key_is_left_to_strict_reading(text: str) -> None:
@@ -97,3 +99,81 @@ def test_ordinary_publication_is_read_the_quick_way(reference: str) -> None:
     found = read_quickly(text, SETTINGS)
     assert found is not None
     assert found == read_strictly(text)
+
+
+def read_each(events: str, more: str = "", settings: EventSettings = SETTINGS) -> object:
+    """The content of a publish_each: numbers of the accepted events, and what the others are refused for."""
+    reference, content = read_message(f'{{"op":"publish_each","ref":7,"events":{events}{more}}}', settings)
+    assert reference == 7
+    if not isinstance(content, Publications):
+        assert isinstance(content, CulverError)
+        return content.code, content.field
+    assert content.each
+    refused = [(index, error.code, error.field) for index, error in content.refused]
+    return [event.data["n"] for event in content.events], refused
+
+
+ROOMY = EventSettings(max_depth=4, max_batch=50, max_attributes=5, max_bytes=120)
+
+REFUSED_EVENTS = [
+    ("7", "invalid_event", None),
+    ("null", "invalid_event", None),
+    ('"x"', "invalid_event", None),
+    ("[]", "invalid_event", None),
+    ('{"a":NaN}', "invalid_event", "a"),
+    ('{"a":1e400}', "invalid_event", "a"),
+    ('{"a":9223372036854775808}', "invalid_event", "a"),
+    ('{"a":1,"a":2}', "invalid_event", "a"),
+    ('{"a":{"b":1,"b":2}}', "invalid_event", "a.b"),
+    ('{"a":"\\ud800"}', "invalid_event", "a"),
+    ('{"":1}', "invalid_event", ""),
+    ('{"a":{"b":1},"a.b":2}', "invalid_event", "a.b"),
+    ('{"a":{"$timestamp":"soon"}}', "invalid_event", "a"),
+    ('{"a":' + "[" * 30 + "]" * 30 + "}", "invalid_event", "a[0][0][0]"),
+    ('{"a":' * 30 + "1" + "}" * 30, "invalid_event", "a.a.a.a"),
+    ('{"a":1,"b":2,"c":3,"d":4,"e":5,"f":6}', "too_large", "f"),
+    ('{"a":"' + "x" * 200 + '"}', "too_large", None),
+    ('{"specversion":"1.0"}', "invalid_event", "id"),
+]
+
+
+@pytest.mark.parametrize(("event", "code", "field"), REFUSED_EVENTS)
+def test_refused_event_does_not_stop_the_others(event: str, code: str, field: str | None) -> None:
+    found = read_each(f'[{{"n":0}},{event},{{"n":2}}]', settings=ROOMY)
+    assert found == ([0, 2], [(1, code, field)])
+
+
+def test_every_refused_event_is_named() -> None:
+    events = ",".join(f'{{"n":{index}}},{event}' for index, (event, _, _) in enumerate(REFUSED_EVENTS))
+    refused = [(2 * index + 1, code, field) for index, (_, code, field) in enumerate(REFUSED_EVENTS)]
+    assert read_each(f"[{events}]", settings=ROOMY) == (list(range(len(REFUSED_EVENTS))), refused)
+
+
+@pytest.mark.parametrize(
+    ("events", "more", "code", "field"),
+    [
+        ("[]", "", "invalid_request", "events"),
+        ("7", "", "invalid_request", "events"),
+        ('{"n":1}', "", "invalid_request", "events"),
+        ('{"n":NaN}', "", "invalid_event", "events.n"),
+        ('[{"n":1},{"n":2},{"n":3},{"n":4}]', "", "too_large", "events"),
+        ('[{"n":NaN},{"n":2},{"n":3},{"n":4}]', "", "too_large", "events"),
+        ('[{"n":NaN}]', ',"more":1', "invalid_request", "more"),
+        ('[{"n":NaN}]', ',"more":NaN', "invalid_request", "more"),
+        ('[{"n":NaN}]', ',"events":[]', "invalid_event", "events"),
+    ],
+)
+def test_message_that_is_wrong_outside_of_its_events_is_refused_as_a_whole(
+    events: str, more: str, code: str, field: str
+) -> None:
+    assert read_each(events, more) == (code, field)
+
+
+def test_message_of_many_plain_events_is_read_the_quick_way() -> None:
+    settings = EventSettings()
+    events = ",".join(f'{{"symbol":"S{n}","price":{n}.5,"hot":true}}' for n in range(200))
+    text = f'{{"op":"publish_each","ref":1,"events":[{events}]}}'
+    found = read_quickly(text, settings)
+    assert found is not None
+    assert (found[0].each, len(found[0].events)) == (True, 200)
+    assert found[::-1] == read_message(text, settings)

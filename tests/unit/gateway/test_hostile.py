@@ -55,6 +55,7 @@ BODIES: list[tuple[str, str, str]] = [
 
 MESSAGES = [
     '{"op": "publish", "ref": 1, "events": [{"a": 1}]}',
+    '{"op": "publish_each", "ref": 7, "events": [{"a": 1}, {"b": 2, "c": {"d": ["x"]}}, 3, {"e": null}]}',
     '{"op": "subscribe", "ref": 2, "filter": "a > 5", "after": 3}',
     '{"op": "attach", "ref": 3, "subscription": "kept", "after": "kept:0"}',
     '{"op": "ack", "ref": 4, "delivery_id": "kept:0"}',

@@ -441,12 +441,12 @@ def test_small_groups_are_staged_on_the_loop_and_others_appended_in_the_thread(t
         with StagedLog(tmp_path, LogSettings()) as log:
             async with committer(log) as publisher:
                 assert await publisher.publish([event(0)]) == (0, 1)
-                assert await publisher.publish([event(n) for n in range(1, 201)]) == (1, 201)
-                assert await publisher.publish([event(201), event(202)]) == (201, 203)
-            assert (log.staged, log.appended) == ([1, 2], [200])
-            assert numbers(log, 0, 203) == list(range(203))
+                assert await publisher.publish([event(n) for n in range(1, 401)]) == (1, 401)
+                assert await publisher.publish([event(401), event(402)]) == (401, 403)
+            assert (log.staged, log.appended) == ([1, 2], [400])
+            assert numbers(log, 0, 403) == list(range(403))
         with FileLog(tmp_path, LogSettings()) as again:
-            assert numbers(again, 0, 203) == list(range(203))
+            assert numbers(again, 0, 403) == list(range(403))
 
     asyncio.run(main())
 

@@ -1,6 +1,7 @@
 """Reads the messages that clients send over a WebSocket."""
 
 import math
+from dataclasses import dataclass, field
 from typing import Any, get_args
 
 import msgspec
@@ -14,25 +15,38 @@ from culver.gateway.api.request_reader import (
     prefixed,
     read_as,
 )
-from culver.messages import LONGEST_REFERENCE, ClientMessage, Publish, Reference
+from culver.messages import LONGEST_REFERENCE, ClientMessage, Publish, PublishEach, Reference
 from culver.model import Event
 from culver.model.formats import (
+    check_value,
     event_from_object,
     find_member,
     plain_events,
     read_plain,
+    read_value,
     strict_json,
 )
 
 _KINDS: dict[str, Any] = {str(kind.__struct_config__.tag): kind for kind in get_args(ClientMessage)}
-_decode_publication = msgspec.json.Decoder(Publish).decode
+_decode_publication = msgspec.json.Decoder(Publish | PublishEach).decode
 
-# The quotes of "op", "publish" and "events".
+# The quotes of "op", "publish" or "publish_each", and "events".
 _PUBLICATION_QUOTES = 6
 
 
-def read_quickly(text: str, settings: EventSettings) -> tuple[list[Event], Reference] | None:
-    """The events and the reference of a publication that is plain JSON; None for any other message."""
+@dataclass(slots=True)
+class Publications:
+    """The events of a message that are valid, in order. With `each`, every event is a publication of its own, and
+    `refused` says what is wrong with the others, by their place in the message."""
+
+    events: list[Event]
+    each: bool = False
+    refused: list[tuple[int, CulverError]] = field(default_factory=list)
+
+
+def read_quickly(text: str, settings: EventSettings) -> tuple[Publications, Reference] | None:
+    """The events and the reference of a message of publications that is plain JSON and has nothing wrong in it; None
+    for any other message."""
     message = read_plain(text, _decode_publication)
     if message is None:
         return None
@@ -42,18 +56,20 @@ def read_quickly(text: str, settings: EventSettings) -> tuple[list[Event], Refer
     else:
         quotes += 4 if type(reference) is str else 2
     events = plain_events(text, message.events, settings, quotes)
-    return None if events is None else (events, reference)
+    if events is None:
+        return None
+    return Publications(events, each=type(message) is PublishEach), reference
 
 
 def read_message(
     text: str, settings: EventSettings
-) -> tuple[Reference, ClientMessage | list[Event] | CulverError]:
-    """The reference and the content of any message: the events of a publication, another message, or what is
-    wrong with it. The error is returned, not raised, so that the answer can name the message that it is about."""
+) -> tuple[Reference, ClientMessage | Publications | CulverError]:
+    """The reference and the content of any message: its publications, another message, or what is wrong with it.
+    The error is returned, not raised, so that the answer can name the message that it is about."""
     reference: Reference = None
     try:
         try:
-            value = strict_json(text, max(REQUEST_DEPTH, settings.max_depth + 2))
+            value = _read_strictly(text, max(REQUEST_DEPTH, settings.max_depth + 2))
         except InvalidEvent as exc:
             reference = find_reference(text)
             raise as_request_error(exc, "events") from exc
@@ -61,7 +77,9 @@ def read_message(
             raise InvalidRequest("the message must be a JSON object", field=WHOLE_BODY)
         reference = check_reference(value.get("ref"))
         message = read_as(_kind_of(value), value)
-        return reference, _events(message, settings) if isinstance(message, Publish) else message
+        if isinstance(message, Publish | PublishEach):
+            return reference, _publications(message, settings)
+        return reference, message
     except CulverError as exc:
         return reference, exc
 
@@ -86,6 +104,21 @@ def find_reference(text: str) -> Reference:
     return None if isinstance(reference, float) and not math.isfinite(reference) else reference
 
 
+def _read_strictly(text: str, max_depth: int) -> Any:
+    """The value of a text. In a `publish_each`, only what is outside of its events must be right, because they are
+    judged one by one. Raises InvalidEvent."""
+    try:
+        return strict_json(text, max_depth)
+    except InvalidEvent as exc:
+        if not (exc.field or "").startswith("events["):
+            raise
+        value = read_value(text.removeprefix("\ufeff"))
+        if type(value) is not dict or value.get("op") != PublishEach.__struct_config__.tag:
+            raise
+        check_value({**value, "events": None}, "", 1, max_depth)
+        return value
+
+
 def _kind_of(members: dict[str, Any]) -> Any:
     operation = members.get("op")
     if operation is None:
@@ -97,17 +130,19 @@ def _kind_of(members: dict[str, Any]) -> Any:
     return _KINDS[operation]
 
 
-def _events(message: Publish, settings: EventSettings) -> list[Event]:
-    """Raises InvalidRequest, InvalidEvent and TooLarge, with the place of the event."""
+def _publications(message: Publish | PublishEach, settings: EventSettings) -> Publications:
+    """Raises InvalidRequest and TooLarge; for one publication also InvalidEvent, with the place of the event."""
     limit = settings.max_batch
     if not message.events:
         raise InvalidRequest("events holds no event", field="events")
     if len(message.events) > limit:
         raise TooLarge(f"at most {limit} events fit one message", field="events", limit=limit)
-    events: list[Event] = []
+    found = Publications([], each=isinstance(message, PublishEach))
     for index, item in enumerate(message.events):
         try:
-            events.append(event_from_object(item, settings))
+            found.events.append(event_from_object(item, settings))
         except CulverError as exc:
-            raise prefixed(exc, f"events[{index}]") from exc
-    return events
+            if not found.each:
+                raise prefixed(exc, f"events[{index}]") from exc
+            found.refused.append((index, exc))
+    return found

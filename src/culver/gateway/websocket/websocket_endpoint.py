@@ -9,7 +9,7 @@ then the reader, so the memory of a connection is bounded.
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
@@ -44,7 +44,7 @@ from culver.gateway.gateway_context import (
 from culver.gateway.problems import encode_problem, problem_document
 from culver.gateway.routes.subscription_routes import add_live, check_durable, live_spec, warnings_of
 from culver.gateway.websocket.channel_attachments import ChannelAttachments
-from culver.gateway.websocket.client_messages import read_message, read_quickly
+from culver.gateway.websocket.client_messages import Publications, read_message, read_quickly
 from culver.gateway.websocket.message_sockets import (
     Disconnected,
     MessageSocket,
@@ -69,13 +69,13 @@ from culver.messages import (
     Ping,
     Pong,
     Published,
+    PublishedEach,
     Reference,
     ServerMessage,
     Subscribe,
     Subscribed,
     Warnings,
 )
-from culver.model import Event
 from culver.registry import Registration
 from culver.roles import JointSession
 
@@ -95,7 +95,8 @@ _MAX_BYTES_IN_WORK = 4 * 1024 * 1024
 _CLOSE_SECONDS = 0.5
 _LONGEST_DELAY_SECONDS = 10.0
 
-_PUBLISH = '"publish"'
+# How "publish" and "publish_each" begin.
+_PUBLISH = '"publish'
 
 _logger = logging.getLogger(__name__)
 
@@ -202,20 +203,20 @@ class _Connection:
             await self._accept(message)
 
     def _take(self, text: str | bytes) -> bool:
-        """Publish at once where the message is a valid publication that need not wait, as most messages are. Returns
+        """Publish at once where the message holds valid publications that need not wait, as most messages do. Returns
         False for any other message, which the reader then handles."""
         size = len(text)
         if isinstance(text, bytes) or size >= THREAD_BYTES or size > self._max_bytes or _PUBLISH not in text:
             return False
-        publication = read_quickly(text, self._gateway.settings.events)
-        if publication is None or not self._window.try_enter(size):
+        read = read_quickly(text, self._gateway.settings.events)
+        if read is None or not self._window.try_enter(size):
             return False
-        events, reference = publication
-        if not self._grant(len(events)):
+        publications, reference = read
+        if not self._grant(len(publications.events)):
             self._window.leave(size)
             return False
         try:
-            self._publish(events, reference, size)
+            self._publish(publications, reference, size)
         except Unavailable as exc:
             self._start(self._refuse(exc, reference))
         return True
@@ -236,8 +237,9 @@ class _Connection:
         try:
             if isinstance(message, CulverError):
                 raise message
-            if isinstance(message, list):
-                await self._gateway.events.wait(self._client, len(message), _LONGEST_DELAY_SECONDS)
+            if isinstance(message, Publications):
+                count = len(message.events)
+                await self._gateway.events.wait(self._client, count, _LONGEST_DELAY_SECONDS)
                 await self._window.enter(len(text))
                 self._publish(message, reference, len(text))
             else:
@@ -260,20 +262,20 @@ class _Connection:
 
     # --- operations -------------------------------------------------------------------------------------
 
-    def _publish(self, events: Sequence[Event], reference: Reference, size: int) -> None:
+    def _publish(self, publications: Publications, reference: Reference, size: int) -> None:
         """Publish without a task, for most messages are publications. Raises Unavailable."""
         started = time.perf_counter()
         try:
-            answer = self._gateway.site.publications.publish(events)
+            answer = self._gateway.site.publications.publish(publications.events)
         except BaseException:
             self._window.leave(size)
             raise
         self._publications.add(answer)
-        answer.add_done_callback(partial(self._published, events, started, reference, size))
+        answer.add_done_callback(partial(self._published, publications, started, reference, size))
 
     def _published(
         self,
-        events: Sequence[Event],
+        publications: Publications,
         started: float,
         reference: Reference,
         size: int,
@@ -283,14 +285,13 @@ class _Connection:
         self._publications.discard(answer)
         failed = answer.cancelled() or answer.exception() is not None
         if not failed:
-            self._gateway.metrics.count_publication(events, time.perf_counter() - started)
+            self._gateway.metrics.count_publication(publications.events, time.perf_counter() - started)
         if answer.cancelled() or self._ending:
             self._window.leave(size)
         elif failed:
             self._start(self._work(lambda: answer, reference, size))
         else:
-            first, following = answer.result()
-            message = encode(Published(first, following, ref=reference))
+            message = _receipt(publications, reference, answer.result())
             try:
                 sent = self._outbox.post(message)
             except Disconnected:
@@ -298,8 +299,13 @@ class _Connection:
                 sent = True
             if sent:
                 self._window.leave(size)
+                self._count_refused(publications)
             else:
-                self._start(self._work(partial(self._outbox.send, message), reference, size))
+                self._start(self._work(partial(self._send_receipt, message, publications), reference, size))
+
+    async def _send_receipt(self, message: bytes, publications: Publications) -> None:
+        await self._outbox.send(message)
+        self._count_refused(publications)
 
     async def _perform(self, message: ClientMessage, reference: Reference) -> None:
         match message:
@@ -489,11 +495,18 @@ class _Connection:
         await self._outbox.send(encode(message))
 
     async def _refuse(self, error: CulverError, reference: Reference) -> None:
-        self._gateway.metrics.errors.labels(error.code).inc()
         document = {"op": "error", **problem_document(error)}
         if reference is not None:
             document["ref"] = reference
         await self._outbox.send(encode_problem(document))
+        self._count_error(error)
+
+    def _count_refused(self, publications: Publications) -> None:
+        for _, error in publications.refused:
+            self._count_error(error)
+
+    def _count_error(self, error: CulverError) -> None:
+        self._gateway.metrics.errors.labels(error.code).inc()
         self._errors += not (error.retryable or isinstance(error, Elsewhere))
         if self._errors >= MAX_ERRORS:
             self._end(POLICY_VIOLATION, f"{MAX_ERRORS} erroneous messages")
@@ -507,3 +520,16 @@ class _Connection:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
+
+
+def _receipt(publications: Publications, reference: Reference, receipt: CommitReceipt) -> bytes:
+    """The answer to a message whose publications are on disk."""
+    first, following = receipt
+    if not publications.each:
+        return encode(Published(first, following, ref=reference))
+    ranges = [(first, following)] if first < following else []
+    if not publications.refused:
+        return encode(PublishedEach(ref=reference, ranges=ranges))
+    refused = [{"index": at, "problem": problem_document(error)} for at, error in publications.refused]
+    document = {"op": "published_each", "ref": reference, "ranges": ranges, "refused": refused}
+    return encode_problem(document)

@@ -10,8 +10,10 @@ from culver.model.formats.event_bodies import (
     plain_events as plain_events,
 )
 from culver.model.formats.json_text import (
+    check_value as check_value,
     find_member as find_member,
     read_plain as read_plain,
+    read_value as read_value,
     strict_json as strict_json,
 )
 from culver.model.formats.line_splitter import LineSplitter as LineSplitter
