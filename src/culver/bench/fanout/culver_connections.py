@@ -1,24 +1,20 @@
 """Sockets to a site that publish encoded events and count or decode what arrives, and little else.
 
-A connection asks for version 2 of the protocol and takes what the handshake's answer says:
-
-    culver.v2.msgpack, culver.v2.json   an event comes once, with all its subscriptions in `to` and `groups`
-    none, or culver.v1.json             an event comes once for each subscription: the site knows no version 2
+An event comes once for each connection, with all its subscriptions: as JSON, or as MessagePack where the connection
+asks for that. Everything else is JSON.
 """
 
 import base64
 import os
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from culver.bench.bench_frame import BenchmarkFailed
-from culver.bench.fanout.bare_connections import BareConnection, EventArrival, MarkerCount, NumberedPayload
+from culver.bench.fanout.bare_connections import BareConnection, EventArrival, NumberedPayload
 
-V1 = "culver.v1.json"
-_OFFERED = {"msgpack": "culver.v2.msgpack, culver.v2.json", "json": "culver.v2.json"}
+_PROTOCOLS = {"msgpack": "culver.v2.msgpack", "json": "culver.v2.json"}
 _PATH = "/v1/ws"
 
 # RFC 6455, section 5.2: a first byte that says that the frame is the whole message, and of what kind.
@@ -33,15 +29,8 @@ class _Event(msgspec.Struct):
     bench_sequence: int = -1
 
 
-class _Single(msgspec.Struct):
-    """A delivery of version 1."""
-
-    offset: int
-    event: _Event
-
-
 class _Shared(msgspec.Struct):
-    """An event of version 2 in JSON."""
+    """An event in JSON."""
 
     offset: int
     event: _Event
@@ -49,13 +38,13 @@ class _Shared(msgspec.Struct):
     groups: dict[str, list[str]] = {}
 
 
-class _SharedBinary(msgspec.Struct):
-    """An event of version 2 in MessagePack."""
+class _Packed(msgspec.Struct, array_like=True):
+    """An event in MessagePack."""
 
     offset: int
+    to: list[str]
+    groups: dict[int, list[str]]
     event: bytes
-    to: list[str] = []
-    groups: dict[str | int, list[str]] = {}
 
 
 class SiteAnswer(msgspec.Struct):
@@ -64,7 +53,7 @@ class SiteAnswer(msgspec.Struct):
     op: str
     ref: int | str | None = None
     subscription: str = ""
-    deliveries: list[_Single] = []
+    events: list[_Shared] = []
     group: int = -1
     count: int = 0
     offset: int = -1
@@ -74,19 +63,10 @@ class SiteAnswer(msgspec.Struct):
     title: str = ""
 
 
-class _JsonMessage(SiteAnswer):
-    events: list[_Shared] = []
-
-
-class _BinaryMessage(SiteAnswer):
-    events: list[_SharedBinary] = []
-
-
-_json = msgspec.json.Decoder(_JsonMessage)
-_binary = msgspec.msgpack.Decoder(_BinaryMessage)
+_json = msgspec.json.Decoder(SiteAnswer)
+_packed = msgspec.msgpack.Decoder(list[_Packed])
 _event = msgspec.json.Decoder(_Event)
-_encode_json = msgspec.json.Encoder().encode
-_encode_binary = msgspec.msgpack.Encoder().encode
+_encode = msgspec.json.Encoder().encode
 
 
 class CulverConnection(BareConnection):
@@ -96,18 +76,16 @@ class CulverConnection(BareConnection):
     def __init__(self, port: int, wire: str, *, acknowledges: bool = False) -> None:
         super().__init__(port)
         self._rest = b""
-        self._markers = MarkerCount()
         self._acknowledges = acknowledges
         self._newest: dict[str | int, int] = {}  # by subscription or group: the last offset that was read
-        self._under_way: dict[
-            str | int, int
-        ] = {}  # the same: the offset whose acknowledgement has no answer yet
+        # The same: the offset whose acknowledgement has no answer yet.
+        self._under_way: dict[str | int, int] = {}
         self.last_offset = -1
         """The highest offset of an event that has arrived."""
         self.next_offset = 0
         """The log's position behind this connection's own last acknowledged publication."""
-        self.protocol = self._shake_hands(port, _OFFERED[wire])
-        self._is_binary = self.protocol.endswith("msgpack")
+        self.protocol = _PROTOCOLS[wire]
+        self._shake_hands(port)
 
     def ask(self, messages: Sequence[dict[str, Any]]) -> list[SiteAnswer]:
         """Send requests and return their answers in the same order.
@@ -117,60 +95,47 @@ class CulverConnection(BareConnection):
         answers: dict[int | str | None, SiteAnswer] = {}
         while len(answers) < len(messages):
             for answer in self._messages(self.read()):
-                if answer.ref is not None:
+                if isinstance(answer, SiteAnswer) and answer.ref is not None:
                     answers[answer.ref] = answer
         return [answers[ref] for ref in range(len(messages))]
 
     def publish(self, payloads: Sequence[NumberedPayload], *, by_symbol: bool = False) -> None:
-        if self._is_binary:
-            texts = [payload.text for payload in payloads]
-            self.send(self._framed({"op": "publish", "ref": 0, "events": texts}))
-        else:
-            joined = b",".join([payload.text for payload in payloads])
-            self.send(_frame(_TEXT, b'{"op":"publish","ref":0,"events":[%b]}' % joined))
+        joined = b",".join([payload.text for payload in payloads])
+        self.send(_frame(_TEXT, b'{"op":"publish","ref":0,"events":[%b]}' % joined))
 
     def count(self) -> int:
-        if self.protocol == V1:
-            # The frames say where pings are; the deliveries in them need no parsing.
-            data = self.read()
-            for _ in self._payloads(data):
-                pass
-            return self._markers.add(data)
         return sum(arrival.subscriptions for arrival in self.arrivals())
 
     def arrivals(self) -> list[EventArrival]:
         found: list[EventArrival] = []
         for message in self._messages(self.read()):
-            if message.op == "events":
-                self._take(message, found)
+            if isinstance(message, list):
+                for packed in message:
+                    event = _event.decode(packed.event)
+                    found.append(self._take(packed.offset, event, packed.to, packed.groups))
             elif message.op == "acknowledged" and message.ref is not None:
                 self._under_way.pop(message.ref, None)
             elif message.op == "published":
                 self.next_offset = max(self.next_offset, message.next_offset)
+            for each in () if isinstance(message, list) else message.events:
+                groups = {int(group): ids for group, ids in each.groups.items()}
+                found.append(self._take(each.offset, each.event, each.to, groups))
         if self._acknowledges:
             self._acknowledge()
         return found
 
-    def _take(self, message: SiteAnswer, found: list[EventArrival]) -> None:
-        if self.protocol == V1:
-            for single in message.deliveries:
-                found.append(EventArrival(single.event.bench_sequence, 1))
-                self.last_offset = max(self.last_offset, single.offset)
-            if message.deliveries:
-                self._newest[message.subscription] = message.deliveries[-1].offset
-            return
-        assert isinstance(message, _JsonMessage | _BinaryMessage)
-        for shared in message.events:
-            event = shared.event if isinstance(shared, _Shared) else _event.decode(shared.event)
-            members = len(shared.to)
-            for subscription in shared.to if self._acknowledges else ():
-                self._newest[subscription] = shared.offset
-            for group, ids in shared.groups.items():
-                members += len(ids)
-                # Nobody catches up in a benchmark, so the offsets of a group ascend.
-                self._newest[int(group)] = shared.offset
-            found.append(EventArrival(event.bench_sequence, members))
-            self.last_offset = max(self.last_offset, shared.offset)
+    def _take(
+        self, offset: int, event: _Event, to: Sequence[str], groups: Mapping[int, Sequence[str]]
+    ) -> EventArrival:
+        members = len(to)
+        for subscription in to if self._acknowledges else ():
+            self._newest[subscription] = offset
+        for group, ids in groups.items():
+            members += len(ids)
+            # Nobody catches up in a benchmark, so the offsets of a group ascend.
+            self._newest[group] = offset
+        self.last_offset = max(self.last_offset, offset)
+        return EventArrival(event.bench_sequence, members)
 
     def _acknowledge(self) -> None:
         due = [key for key in self._newest if key not in self._under_way]
@@ -186,9 +151,12 @@ class CulverConnection(BareConnection):
         if frames:
             self.send(b"".join(frames))
 
-    def _messages(self, data: bytes) -> Iterator[SiteAnswer]:
-        for payload in self._payloads(data):
-            message = _binary.decode(payload) if self._is_binary else _json.decode(payload)
+    def _messages(self, data: bytes) -> Iterator[SiteAnswer | list[_Packed]]:
+        for is_binary, payload in self._payloads(data):
+            if is_binary:
+                yield _packed.decode(payload)
+                continue
+            message = _json.decode(payload)
             if message.op == "error":
                 raise Refused(
                     f"the site refused a message: {message.code}: {message.detail or message.title}"
@@ -197,8 +165,8 @@ class CulverConnection(BareConnection):
                 raise BenchmarkFailed("the site announced a gap: a subscriber did not receive every event")
             yield message
 
-    def _payloads(self, data: bytes) -> Iterator[bytes]:
-        """Yield the messages that the next bytes complete, and answer pings."""
+    def _payloads(self, data: bytes) -> Iterator[tuple[bool, bytes]]:
+        """Yield the messages that the next bytes complete, and whether they are binary; answer pings."""
         data = self._rest + data if self._rest else data
         at = 0
         while len(data) - at >= 2:
@@ -212,7 +180,7 @@ class CulverConnection(BareConnection):
             kind, payload = data[at], data[begin : begin + length]
             at = begin + length
             if kind in (_TEXT, _BINARY):
-                yield payload
+                yield kind == _BINARY, payload
             elif kind == _PING:
                 self.send(_frame(_PONG, payload))
             elif kind == _CLOSE:
@@ -220,17 +188,14 @@ class CulverConnection(BareConnection):
         self._rest = data[at:]
 
     def _framed(self, message: dict[str, Any]) -> bytes:
-        if self._is_binary:
-            return _frame(_BINARY, _encode_binary(message))
-        return _frame(_TEXT, _encode_json(message))
+        return _frame(_TEXT, _encode(message))
 
-    def _shake_hands(self, port: int, offered: str) -> str:
-        """Ask for a WebSocket; returns the subprotocol that the site chose."""
+    def _shake_hands(self, port: int) -> None:
         key = base64.b64encode(os.urandom(16)).decode()
         self.send(
             f"GET {_PATH} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
             f"Sec-WebSocket-Key: {key}\r\nSec-WebSocket-Version: 13\r\n"
-            f"Sec-WebSocket-Protocol: {offered}\r\n\r\n".encode()
+            f"Sec-WebSocket-Protocol: {self.protocol}\r\n\r\n".encode()
         )
         data = b""
         while b"\r\n\r\n" not in data:
@@ -238,8 +203,6 @@ class CulverConnection(BareConnection):
         head, _, self._rest = data.partition(b"\r\n\r\n")
         if b" 101 " not in head.splitlines()[0]:
             raise BenchmarkFailed(f"the site answered {head.splitlines()[0].decode(errors='replace')}")
-        chosen = re.search(rb"\r\nsec-websocket-protocol: *([^\r\n]+)", head, re.IGNORECASE)
-        return chosen[1].decode().strip() if chosen else V1
 
 
 def _frame(kind: int, payload: bytes) -> bytes:

@@ -14,17 +14,13 @@ import pyarrow as pa
 from culver.bench.bench_frame import BenchmarkFailed
 from culver.bench.bulk_registration import register_rows
 from culver.bench.fanout.bare_connections import NumberedPayload, renumbered
-from culver.bench.fanout.culver_connections import V1, CulverConnection, Refused
+from culver.bench.fanout.culver_connections import CulverConnection
 from culver.bench.fanout.saturation import no_garbage_collection
 from culver.bench.workloads.quotes import QuotesWorkload, market
 
 _SET = "fanout"
 _FILTER = "symbol = ? AND close >= ?"
 _STALL_SECONDS = 60.0
-
-
-class NoGroups(BenchmarkFailed):
-    """The site does not know `follow`."""
 
 
 def register_set(http: httpx.Client, count: int, seed: int) -> None:
@@ -35,15 +31,8 @@ def register_set(http: httpx.Client, count: int, seed: int) -> None:
 
 
 def follow_set(connection: CulverConnection, count: int) -> None:
-    """Follow the set as one group.
-
-    :raises NoGroups: the site refuses that."""
-    if connection.protocol == V1:
-        raise NoGroups("the site speaks version 1 of the protocol, which has no groups")
-    try:
-        followed = connection.ask([{"op": "follow", "set": _SET}])[0]
-    except Refused as exc:
-        raise NoGroups(f"the site refuses to follow a set: {exc}") from exc
+    """Follow the set as one group."""
+    followed = connection.ask([{"op": "follow", "set": _SET}])[0]
     if followed.count != count:
         raise BenchmarkFailed(f"the site follows {followed.count:,} subscriptions of {count:,}")
 
