@@ -7,7 +7,7 @@ deliveries matters, a connection counts a marker that each event holds once, and
 import socket
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import hiredis
 import msgspec
@@ -62,7 +62,7 @@ class BareConnection(ABC):
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=_LIMIT_SECONDS)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
-    def __enter__(self) -> "BareConnection":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -14,15 +14,11 @@ import msgspec
 from culver.bench.bench_frame import BenchmarkFailed
 from culver.bench.fanout.bare_connections import BareConnection, EventArrival, NumberedPayload
 
-_PROTOCOLS = {"msgpack": "culver.v2.msgpack", "json": "culver.v2.json"}
+PROTOCOLS = {"msgpack": "culver.v2.msgpack", "json": "culver.v2.json"}
 _PATH = "/v1/ws"
 
 # RFC 6455, section 5.2: a first byte that says that the frame is the whole message, and of what kind.
 _TEXT, _BINARY, _CLOSE, _PING, _PONG = 0x81, 0x82, 0x88, 0x89, 0x8A
-
-
-class Refused(BenchmarkFailed):
-    """The site answered a request with an error."""
 
 
 class _Event(msgspec.Struct):
@@ -84,13 +80,10 @@ class CulverConnection(BareConnection):
         """The highest offset of an event that has arrived."""
         self.next_offset = 0
         """The log's position behind this connection's own last acknowledged publication."""
-        self.protocol = _PROTOCOLS[wire]
-        self._shake_hands(port)
+        self._shake_hands(port, PROTOCOLS[wire])
 
     def ask(self, messages: Sequence[dict[str, Any]]) -> list[SiteAnswer]:
-        """Send requests and return their answers in the same order.
-
-        :raises Refused: the site refused one of them."""
+        """Send requests and return their answers in the same order."""
         self.send(b"".join(self._framed({**message, "ref": ref}) for ref, message in enumerate(messages)))
         answers: dict[int | str | None, SiteAnswer] = {}
         while len(answers) < len(messages):
@@ -158,9 +151,8 @@ class CulverConnection(BareConnection):
                 continue
             message = _json.decode(payload)
             if message.op == "error":
-                raise Refused(
-                    f"the site refused a message: {message.code}: {message.detail or message.title}"
-                )
+                why = message.detail or message.title
+                raise BenchmarkFailed(f"the site refused a message: {message.code}: {why}")
             if message.op == "gap":
                 raise BenchmarkFailed("the site announced a gap: a subscriber did not receive every event")
             yield message
@@ -190,12 +182,12 @@ class CulverConnection(BareConnection):
     def _framed(self, message: dict[str, Any]) -> bytes:
         return _frame(_TEXT, _encode(message))
 
-    def _shake_hands(self, port: int) -> None:
+    def _shake_hands(self, port: int, protocol: str) -> None:
         key = base64.b64encode(os.urandom(16)).decode()
         self.send(
             f"GET {_PATH} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
             f"Sec-WebSocket-Key: {key}\r\nSec-WebSocket-Version: 13\r\n"
-            f"Sec-WebSocket-Protocol: {self.protocol}\r\n\r\n".encode()
+            f"Sec-WebSocket-Protocol: {protocol}\r\n\r\n".encode()
         )
         data = b""
         while b"\r\n\r\n" not in data:

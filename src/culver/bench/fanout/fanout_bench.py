@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import msgspec
 
-from culver.bench.bench_frame import BenchmarkFailed, Record, Tell, rounded
+from culver.bench.bench_frame import Record, Tell, rounded
 from culver.bench.fanout.bare_connections import (
     RIVAL_CONNECTIONS,
     BareConnection,
@@ -20,7 +20,7 @@ from culver.bench.fanout.bare_connections import (
     numbered_payloads,
 )
 from culver.bench.fanout.client_filters import ClientFilters, Quote
-from culver.bench.fanout.culver_connections import V1, CulverConnection, Refused
+from culver.bench.fanout.culver_connections import PROTOCOLS, CulverConnection
 from culver.bench.fanout.fanout_plan import FanoutPlan
 from culver.bench.fanout.filter_latency import measure_filter_latency
 from culver.bench.fanout.publication_rates import culver_publications, jetstream_publications
@@ -32,7 +32,7 @@ from culver.bench.fanout.rival_servers import (
     rival_version,
 )
 from culver.bench.fanout.saturation import measure_saturation
-from culver.bench.fanout.set_rates import NoGroups, follow_set, measure_set, register_set
+from culver.bench.fanout.set_rates import follow_set, measure_set, register_set
 from culver.bench.site_process import SiteProcess
 from culver.bench.wire_client import SEQUENCE
 from culver.bench.workloads.quotes import QuotesWorkload
@@ -56,8 +56,8 @@ _CHUNK = 500  # durable subscriptions in one request
 
 
 def run(plan: FanoutPlan, tell: Tell) -> list[Record]:
-    """Measure the rows of the plan. A system that is not installed, and a row that the site does not know yet, is
-    left out with a line that says so. Raises BenchmarkFailed."""
+    """Measure the rows of the plan. A system that is not installed is left out with a line that says so. Raises
+    BenchmarkFailed."""
     return _FanoutRun(plan, tell).records()
 
 
@@ -67,7 +67,6 @@ class _FanoutRun:
         self._tell = tell
         self._programs: dict[str, Path] = {}
         self._versions: dict[str, str | None] = {"culver": __version__}
-        self._protocols: dict[str, str | None] = {}
         for system in RIVALS:
             program = rival_program(system)
             if program is None:
@@ -89,17 +88,11 @@ class _FanoutRun:
         for what in self._plan.rows:
             systems, measure = rows[what]
             present = [system for system in systems if system == "culver" or system in self._programs]
-            try:
-                rounds = [
-                    {system: self._told(what, system, measure) for system in present}
-                    for _ in range(self._plan.rounds)
-                ]
-            except NoGroups as exc:
-                self._tell(f"{what} is left out: {exc}")
-                continue
+            rounds = [
+                {system: self._told(what, system, measure) for system in present}
+                for _ in range(self._plan.rounds)
+            ]
             found += [self._record(what, system, [each[system] for each in rounds]) for system in present]
-        if not found:
-            raise BenchmarkFailed("nothing was measured")
         return found
 
     def _told(self, what: str, system: str, measure: Callable[[str], Figures]) -> Figures:
@@ -118,7 +111,7 @@ class _FanoutRun:
             "system": system,
             "what": what,
             **middle,
-            "protocol": self._protocols[system] if system == "culver" and what != "publications" else None,
+            "protocol": PROTOCOLS[self._plan.wire] if system == "culver" and what != "publications" else None,
             "version": self._versions[system],
         }
 
@@ -179,7 +172,7 @@ class _FanoutRun:
             receivers: list[BareConnection] = []
             for number in range(plan.filter_connections):
                 receiver = self._culver(stack, site.port, acknowledges=True)
-                _receive_durable(receiver, ids[number :: plan.filter_connections])
+                receiver.ask([{"op": "follow", "subscriptions": ids[number :: plan.filter_connections]}])
                 receivers.append(receiver)
             return self._latency(self._culver(stack, site.port), receivers)
 
@@ -218,8 +211,6 @@ class _FanoutRun:
         plan = self._plan
         with self._site() as site, ExitStack() as stack:
             consumer = self._culver(stack, site.port, acknowledges=True)
-            if consumer.protocol == V1:
-                raise NoGroups("the site speaks version 1 of the protocol, which has no groups")
             with site.client() as http:
                 register_set(http, plan.set_filters, _SEED)
             follow_set(consumer, plan.set_filters)
@@ -261,10 +252,7 @@ class _FanoutRun:
         return stack.enter_context(RIVAL_CONNECTIONS[system](port))
 
     def _culver(self, stack: ExitStack, port: int, *, acknowledges: bool = False) -> CulverConnection:
-        connection = CulverConnection(port, self._plan.wire, acknowledges=acknowledges)
-        stack.enter_context(connection)
-        self._protocols["culver"] = connection.protocol
-        return connection
+        return stack.enter_context(CulverConnection(port, self._plan.wire, acknowledges=acknowledges))
 
 
 def _durable_subscriptions(http: httpx.Client, texts: Sequence[str]) -> list[str]:
@@ -275,17 +263,6 @@ def _durable_subscriptions(http: httpx.Client, texts: Sequence[str]) -> list[str
         answer = http.post("/v1/subscriptions", json=filters).raise_for_status().json()
         ids += [subscription["id"] for subscription in answer["subscriptions"]]
     return ids
-
-
-def _receive_durable(receiver: CulverConnection, ids: Sequence[str]) -> None:
-    """Receive as one group where the site knows groups, else attach one by one."""
-    if receiver.protocol != V1:
-        try:
-            receiver.ask([{"op": "follow", "subscriptions": ids}])
-            return
-        except Refused:
-            pass
-    receiver.ask([{"op": "attach", "subscription": each} for each in ids])
 
 
 def _matches(filters: int, payloads: Sequence[NumberedPayload]) -> int:
