@@ -123,6 +123,8 @@ def test_other_objects_stay_as_they_are(value: dict[str, Any]) -> None:
         ({"a": [{"b": 2**63}]}, "a[0].b"),
         ({"a": "\ud800"}, "a"),
         ({"a": {1: 2}}, "a"),
+        ({"a": {"b": {"c": float("nan")}}}, "a.b.c"),
+        ({"a": {"b": "\ud800"}}, "a.b"),
     ],
 )
 def test_a_value_that_json_cannot_hold_is_refused_with_its_attribute(

@@ -4,6 +4,7 @@ import asyncio
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -81,7 +82,8 @@ class _FanoutRun:
             "fanout": (("culver", *RIVALS), self._fanout),
             "filters live": (("culver", *RIVALS), self._filters_live),
             "filters durable": (("culver",), self._filters_durable),
-            "publications": (("culver", "nats"), self._publications),
+            "publications": (("culver", "nats"), partial(self._publications, self._plan.in_flight)),
+            "publications wide": (("culver", "nats"), partial(self._publications, self._plan.wide_in_flight)),
             "set": (("culver",), self._set),
         }
         found: list[Record] = []
@@ -107,11 +109,12 @@ class _FanoutRun:
             name: rounded(median(figures[name] for figures in rounds), 4) if name in rounds[0] else None
             for name in _MEMBERS
         }
+        is_publishing = "publications_per_second" in rounds[0]
         return {
             "system": system,
             "what": what,
             **middle,
-            "protocol": PROTOCOLS[self._plan.wire] if system == "culver" and what != "publications" else None,
+            "protocol": PROTOCOLS[self._plan.wire] if system == "culver" and not is_publishing else None,
             "version": self._versions[system],
         }
 
@@ -196,10 +199,10 @@ class _FanoutRun:
             "bytes": found.bytes_per_event * 1_000,
         }
 
-    def _publications(self, system: str) -> Figures:
+    def _publications(self, in_flight: int, system: str) -> Figures:
         plan = self._plan
         events = QuotesWorkload().events(_EVENTS, _SEED)
-        amount = (events, plan.in_flight, plan.publication_seconds)
+        amount = (events, in_flight, plan.publication_seconds)
         with self._server(system) as server:
             if isinstance(server, SiteProcess):
                 rate = asyncio.run(culver_publications(server.url, *amount))

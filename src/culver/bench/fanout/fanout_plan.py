@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-ROWS = ("fanout", "filters live", "filters durable", "publications", "set")
+ROWS = ("fanout", "filters live", "filters durable", "publications", "publications wide", "set")
 WIRES = ("msgpack", "json")
 
 
@@ -12,7 +12,7 @@ WIRES = ("msgpack", "json")
 class FanoutPlan:
     """`outstanding` is the number of events that the publisher of `fanout` and `set` has under way at most: far
     below every limit at which a server drops messages. `in_flight` is the number of publications that await their
-    acknowledgement at the same time."""
+    acknowledgement at the same time, and `wide_in_flight` that of `publications wide`."""
 
     rows: Sequence[str] = ROWS
     rounds: int = 3
@@ -31,6 +31,7 @@ class FanoutPlan:
     filter_seconds: float = 10.0
 
     in_flight: int = 256
+    wide_in_flight: int = 1_024
     publication_seconds: float = 5.0
 
     set_filters: int = 200_000
