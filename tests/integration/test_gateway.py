@@ -3,8 +3,6 @@
 import asyncio
 import json
 import socket as sockets
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx
@@ -18,6 +16,7 @@ from culver.errors import InvalidConfiguration, StorageError
 from culver.gateway.app import create_app
 from culver.gateway.server.gateway_server import GatewayServer
 from culver.gateway.websocket import websocket_endpoint
+from support.event_streams import streaming
 from support.fake_site import FakeSite
 from support.gateway import gateway_settings, run, served, socket_to
 from support.until import settled, until
@@ -235,7 +234,7 @@ def test_a_group_is_followed_acknowledged_and_left() -> None:
         ({"op": "follow", "prefix": "a" * 200}, "prefix", "invalid_request"),
         ({"op": "follow", "subscriptions": []}, "subscriptions", "invalid_request"),
         ({"op": "follow", "subscriptions": ["alerts", "*"]}, "subscriptions[1]", "invalid_request"),
-        ({"op": "follow", "subscriptions": ["alerts", "b"]}, "id", "not_found"),
+        ({"op": "follow", "subscriptions": ["alerts", "b"]}, "subscriptions[1]", "not_found"),
         ({"op": "follow", "subscriptions": ["a"] * 10_001}, "subscriptions", "invalid_request"),
         ({"op": "follow", "prefix": "a", "after": -1}, "after", "invalid_request"),
         ({"op": "follow", "prefix": "a", "to": 1}, "to", "invalid_request"),
@@ -509,39 +508,6 @@ def test_every_refused_event_counts_as_an_erroneous_message() -> None:
 # --- Server-Sent Events ---------------------------------------------------------------------------------
 
 
-class Stream:
-    """Reads messages of an event stream."""
-
-    def __init__(self, response: httpx.Response) -> None:
-        self.response = response
-        self._lines = response.aiter_lines()
-
-    async def message(self) -> dict[str, str]:
-        """The next message; a comment is one with the name ''."""
-        fields: dict[str, str] = {}
-        async with asyncio.timeout(10):
-            async for line in self._lines:
-                if not line and fields:
-                    return fields
-                if line:
-                    name, _, value = line.partition(":")
-                    fields[name] = value.removeprefix(" ")
-        return {"event": "END"}
-
-
-@asynccontextmanager
-async def streaming(
-    client: httpx.AsyncClient, path: str, **options: Any
-) -> AsyncIterator[tuple[Stream, dict[str, Any]]]:
-    async with client.stream("GET", path, **options) as response:
-        assert response.status_code == 200, await response.aread()
-        assert response.headers["content-type"] == "text/event-stream; charset=utf-8"
-        stream = Stream(response)
-        hello = await stream.message()
-        assert hello["event"] == "subscribed"
-        yield stream, json.loads(hello["data"])
-
-
 def test_a_live_event_stream_gets_what_matches_and_ends_with_its_connection() -> None:
     async def scenario() -> None:
         site = FakeSite(gateway_settings())
@@ -585,7 +551,10 @@ def test_a_live_event_stream_announces_the_gap_since_its_last_id() -> None:
         site = FakeSite(gateway_settings())
         async with served(site) as server, client_of(server) as client:
             await client.post("/v1/events", json=[{}] * 9)
-            options = {"params": {"filter": "n > 1"}, "headers": {"Last-Event-ID": "live-old:4"}}
+            options: dict[str, Any] = {
+                "params": {"filter": "n > 1"},
+                "headers": {"Last-Event-ID": "live-old:4"},
+            }
             async with streaming(client, "/v1/stream", **options) as (stream, _):
                 message = await stream.message()
                 assert message["event"] == "gap"

@@ -13,6 +13,8 @@ from culver.messages.http_messages import (
     DeliveryId,
     EventObject,
     Filter,
+    FollowedList,
+    FollowedPrefix,
     MessageData,
     MessageEncoding,
     Offset,
@@ -24,7 +26,6 @@ from culver.messages.http_messages import (
     SubscriptionId,
 )
 
-MOST_FOLLOWED = 10_000
 LONGEST_REFERENCE = 256
 Reference = (
     Annotated[str, Meta(max_length=LONGEST_REFERENCE)]
@@ -70,8 +71,8 @@ class Follow(_Sent, frozen=True, kw_only=True, tag="follow"):
     One of the three is given. `after` is an offset that was received before."""
 
     set: str | None = None
-    prefix: Annotated[str, Meta(min_length=1, max_length=128)] | None = None
-    subscriptions: Annotated[list[SubscriptionId], Meta(min_length=1, max_length=MOST_FOLLOWED)] | None = None
+    prefix: FollowedPrefix | None = None
+    subscriptions: FollowedList | None = None
     after: SentOffset | None = None
 
 
