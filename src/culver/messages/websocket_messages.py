@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from culver.messages.group_messages import FollowedList, FollowedPrefix
 from culver.messages.http_messages import (
     ChannelContent,
     ChannelGap,
@@ -13,8 +14,6 @@ from culver.messages.http_messages import (
     DeliveryId,
     EventObject,
     Filter,
-    FollowedList,
-    FollowedPrefix,
     MessageData,
     MessageEncoding,
     Offset,
