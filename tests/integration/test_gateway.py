@@ -11,7 +11,7 @@ import pytest
 from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from culver.config import GatewaySettings
+from culver.config import GatewaySettings, RegistrySettings, Settings
 from culver.errors import InvalidConfiguration, StorageError
 from culver.gateway.app import create_app
 from culver.gateway.server.gateway_server import GatewayServer
@@ -281,6 +281,23 @@ def test_subscriptions_beyond_the_limit_are_refused_and_the_others_stay(
             (events,) = [answer["events"] for answer in answers if answer["op"] == "events"]
             assert len(events[0]["to"]) == 2
             assert len(site.registrations) == 2
+
+    run(scenario())
+
+
+def test_groups_with_too_many_members_together_are_refused_and_the_others_stay() -> None:
+    async def scenario() -> None:
+        settings = gateway_settings(Settings(registry=RegistrySettings(max_subscriptions=3)))
+        async with served(FakeSite(settings)) as server, client_of(server) as client:
+            await client.post("/v1/sets/quotes", json={"filter": "n >= ?", "rows": [[0], [1], [2]]})
+            async with socket_to(server) as socket:
+                for n in (1, 2):
+                    assert (await ask(socket, op="follow", ref=n, set="quotes"))["op"] == "followed"
+                refused = await ask(socket, op="follow", ref=3, subscriptions=["quotes.0"])
+                assert (refused["code"], refused["limit"]) == ("too_many_subscriptions", 6)
+                assert (await ask(socket, op="ack", ref=4, group=3, offset=0))["code"] == "not_found"
+                assert (await ask(socket, op="detach", ref=5, group=1))["op"] == "detached"
+                assert (await ask(socket, op="follow", ref=6, subscriptions=["quotes.0"]))["count"] == 1
 
     run(scenario())
 

@@ -146,6 +146,7 @@ class _Connection:
         self._attached: set[str | int] = set()
         self._joint: JointSession | None = None
         self._groups = 0
+        self._members: dict[int, int] = {}  # of each group
         self._channels = ChannelAttachments(
             gateway, self._send, self._outbox.wait_for_space, self._start_channel
         )
@@ -364,11 +365,22 @@ class _Connection:
             count = joint.follow(group, selection, message.after)
             try:
                 check_count(self._gateway.site, selection, count)
-            except NotFound:
+                self._check_members(count)
+            except CulverError:
                 await joint.remove(group)
                 raise
+            self._members[group] = count
             gateways = [url_of(self._handshake, port) for port in ports]
             await self._send(Followed(ref=reference, group=group, count=count, gateways=gateways))
+
+    def _check_members(self, more: int) -> None:
+        """A group takes memory for each member. Raises TooManySubscriptions."""
+        limit = 2 * self._gateway.settings.registry.max_subscriptions
+        if sum(self._members.values()) + more > limit:
+            raise TooManySubscriptions(
+                f"the groups of one connection have at most {limit} members together; open another one",
+                limit=limit,
+            )
 
     async def _acknowledge(self, message: Ack, reference: Reference) -> None:
         if message.group is not None and message.offset is not None and message.delivery_id is None:
@@ -388,6 +400,7 @@ class _Connection:
         if message.group is not None and message.subscription is None:
             await self._joint_with(message.group, "group").remove(message.group)
             self._attached.discard(message.group)
+            self._members.pop(message.group, None)
             await self._send(Detached(ref=reference, group=message.group))
         elif message.subscription is not None and message.group is None:
             await self._joint_with(message.subscription, "subscription").remove(message.subscription)
@@ -453,6 +466,7 @@ class _Connection:
                         metrics.gaps.labels(item.reason).inc()
                     else:
                         self._attached.discard(item.subscription or item.group or 0)
+                        self._members.pop(item.group or 0, None)
         except Unavailable as exc:
             self._end(SERVICE_RESTART, exc.message)
         except CulverError as exc:
